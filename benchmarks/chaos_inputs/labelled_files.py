@@ -15,7 +15,7 @@ from benchmarks.chaos_inputs.scene import WORDS, Scene
 from benchmarks.chaos_inputs.trial import COUNTED, SILENT, Trial
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
-from limbeck.evaluation.plan.planning import Planner
+from limbeck.evaluation.plan.planner import Planner
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.tasks.loading import load_task
 from limbeck.evaluation.tasks.registry import parse_tasks

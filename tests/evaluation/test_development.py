@@ -7,7 +7,7 @@ import pytest
 
 from limbeck.corpus.rows.labelled_rows import WORD_GAP, LabelledRow
 from limbeck.evaluation.development_scores import compare_outputs
-from limbeck.evaluation.evaluators.tokens import PreparedTask
+from limbeck.evaluation.evaluators.prepared_task import PreparedTask
 from tests.support.tasks import make_rows, make_task
 
 

@@ -8,7 +8,7 @@ import pytest
 from limbeck.core.paths import RESULTS
 from limbeck.core.studies import EvaluationCell, Figure
 from limbeck.errors import OutputError, RecipeError
-from limbeck.evaluation.plan.planning import Planner
+from limbeck.evaluation.plan.planner import Planner
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.protocols.overrides import parse_overrides
 from limbeck.evaluation.protocols.protocol import PROTOCOLS

@@ -16,9 +16,9 @@ from limbeck.errors import CorpusError, OutputError, RecipeError
 from limbeck.evaluation.evaluators import fine_tuned, head_outputs
 from limbeck.evaluation.evaluators.evaluator import FINE_TUNED, EvaluatedTask, ReadyCell
 from limbeck.evaluation.evaluators.fine_tuned import train_once
-from limbeck.evaluation.evaluators.tokens import TokenKeys
+from limbeck.evaluation.evaluators.prepared_task import TokenKeys
 from limbeck.evaluation.plan.cell import Cell
-from limbeck.evaluation.plan.planning import PlannedTask
+from limbeck.evaluation.plan.planner import PlannedTask
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
 from limbeck.evaluation.run import evaluation, kept_weights

@@ -7,7 +7,7 @@ import pytest
 from limbeck.evaluation.evaluators.fine_tuned import Trained
 from limbeck.evaluation.evaluators.fine_tuning import FineTuner
 from limbeck.evaluation.plan.planned_model import plan_models
-from limbeck.evaluation.plan.planning import Planner
+from limbeck.evaluation.plan.planner import Planner
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.run.evaluation import run_evaluation
 from limbeck.evaluation.tasks.registry import TASKS

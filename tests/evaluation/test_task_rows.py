@@ -8,7 +8,7 @@ from limbeck.core.kinds import KINDS
 from limbeck.corpus.rows.labelled_rows import NO_ANSWER, LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import RecipeError
-from limbeck.evaluation.plan.planning import Planner
+from limbeck.evaluation.plan.planner import Planner
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.tasks.corpus_rows import TaskRows
 from limbeck.evaluation.tasks.held_out_rows import hold_out_rows

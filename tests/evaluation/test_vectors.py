@@ -14,7 +14,7 @@ from torch.nn import functional
 import limbeck
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
-from limbeck.evaluation.evaluators.search import Search
+from limbeck.evaluation.evaluators.document_search import Search
 from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.evaluation.tasks.loading import load_task
 from limbeck.kinds.registry import KINDS

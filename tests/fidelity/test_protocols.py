@@ -14,7 +14,7 @@ from limbeck.evaluation.evaluators.evaluator import FINE_TUNED, EvaluatedTask
 from limbeck.evaluation.plan.cell import Cell, PlannedCell
 from limbeck.evaluation.plan.columns import task_columns
 from limbeck.evaluation.plan.planned_model import PlannedModel, plan_models
-from limbeck.evaluation.plan.planning import PlannedTask
+from limbeck.evaluation.plan.planner import PlannedTask
 from limbeck.evaluation.plan.points import training_points
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.protocols.protocol import PROTOCOLS

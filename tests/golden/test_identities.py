@@ -22,7 +22,7 @@ from limbeck.core.hashing import fingerprint
 from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build_labelled_corpus, open_stream
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 from limbeck.errors import OutputError
-from limbeck.evaluation.plan.cell import data_fingerprint, training_set_fingerprint
+from limbeck.evaluation.plan.identity import data_fingerprint, training_set_fingerprint
 from limbeck.evaluation.tasks.loading import load_task
 from limbeck.kinds.registry import KINDS
 from limbeck.models.fingerprint import model_fingerprint, tokenizer_fingerprint

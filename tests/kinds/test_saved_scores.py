@@ -12,9 +12,9 @@ import torch
 
 from limbeck.corpus.rows.labelled_rows import NO_ANSWER, LabelledRow
 from limbeck.evaluation.development_scores import compare_outputs
-from limbeck.evaluation.evaluators.search import Search
-from limbeck.evaluation.evaluators.tokens import open_columns
-from limbeck.evaluation.plan.cell import data_fingerprint, training_set_fingerprint
+from limbeck.evaluation.evaluators.document_search import Search
+from limbeck.evaluation.evaluators.token_files import open_columns
+from limbeck.evaluation.plan.identity import data_fingerprint, training_set_fingerprint
 from limbeck.kinds.scoring import intervals_of, only_answer, score
 from limbeck.kinds.task import SplitFacts, Task, TaskData
 from limbeck.kinds.thresholds import choose_thresholds

@@ -11,7 +11,7 @@ from limbeck.core.studies import Costs, Evaluation, EvaluationCell
 from limbeck.evaluation.evaluators.evaluator import FINE_TUNED, EvaluatedTask
 from limbeck.evaluation.plan.cell import Cell, PlannedCell
 from limbeck.evaluation.plan.planned_model import PlannedModel
-from limbeck.evaluation.plan.planning import PlannedTask
+from limbeck.evaluation.plan.planner import PlannedTask
 from limbeck.evaluation.plan.points import training_points
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
 from limbeck.evaluation.results.choices import choose_all

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from limbeck.corpus.rows.labelled_rows import WORD_GAP, LabelledRow
-from limbeck.evaluation.evaluators import tokens
+from limbeck.evaluation.evaluators import prepared_task
 from limbeck.evaluation.evaluators.evaluator import EVALUATORS, CellResult, ReadyCell
-from limbeck.evaluation.evaluators.tokens import PreparedTask, TokenKeys, draw_splits, notes_of_draws
+from limbeck.evaluation.evaluators.prepared_task import PreparedTask, TokenKeys, draw_splits, notes_of_draws
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.points import AsIsPoint, Point, SimilarityPoint, TrainingPoint
 from limbeck.kinds.task import SplitFacts, Task, TaskData
@@ -58,7 +58,7 @@ def prepare(data: TaskData, point: Point, tokenizer, *, keys: TokenKeys = KEYS, 
         rows = draw_splits(data, point.max_scored_rows)
         return PreparedTask(data.task, rows, notes=tuple(notes_of_draws(data, rows)))
     training = isinstance(point, TrainingPoint)
-    return tokens.prepare(
+    return prepared_task.prepare(
         data,
         tokenizer,
         keys=keys,

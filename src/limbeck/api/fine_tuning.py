@@ -93,7 +93,7 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
     )
     task = fine_tuned_task(evaluation_request)
     # Torch is imported from here on, which takes seconds.
-    from limbeck.evaluation.plan.planning import check_fine_tuned
+    from limbeck.evaluation.plan.planner import check_fine_tuned
     from limbeck.evaluation.run.evaluation import run_evaluation
     from limbeck.evaluation.run.kept_weights import place_model
     from limbeck.evaluation.run.results_file import ResultsFile

@@ -6,7 +6,7 @@ from pathlib import Path
 from limbeck.comparison.places import request_evaluation
 from limbeck.core.progress import Report
 from limbeck.evaluation.measures import MeasuresSpec
-from limbeck.evaluation.plan.planning import PlannedTask, Planner
+from limbeck.evaluation.plan.planner import PlannedTask, Planner
 from limbeck.evaluation.run.evaluation import EvaluationOutcome, run_evaluation
 
 

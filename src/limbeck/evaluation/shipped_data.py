@@ -7,7 +7,7 @@ from typing import Any, cast
 from limbeck.core.yaml import read_document
 
 DATA = Path(__file__).parent / "data"
-"""The package's tasks, protocols and published figures."""
+"""The folder of these files; it has a folder for each of the three."""
 
 
 @cache

@@ -13,8 +13,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 from limbeck.core import hashing, paths
 from limbeck.corpus import LabelledSettings
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
-from limbeck.evaluation.evaluators import head_match, head_outputs, tokens
-from limbeck.evaluation.plan.cell import data_fingerprint
+from limbeck.evaluation.evaluators import head_match, head_outputs, prepared_task
+from limbeck.evaluation.plan.identity import data_fingerprint
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.scoring import score
 from limbeck.kinds.task import TaskData
@@ -29,7 +29,7 @@ LOG_PREFIX = "development_"
 
 def prepare_rows(
     data: TaskData, corpus: LabelledSettings, tokenizer: PreTrainedTokenizerBase, *, most: int | None = None
-) -> tokens.PreparedTask:
+) -> prepared_task.PreparedTask:
     """Encode rows of a task, cut to the length that a stage trains on.
 
     Args:
@@ -43,8 +43,10 @@ def prepare_rows(
     """
     stride = corpus.stride if KINDS[data.task.kind].has_windows else 0
     tokenizer_facts = [TokenEncoder(tokenizer).fingerprint(), tokenizer.padding_side, tokenizer.truncation_side]
-    keys = tokens.TokenKeys(hashing.fingerprint(tokenizer_facts), data_fingerprint(data), "")
-    return tokens.prepare(
+    keys = prepared_task.TokenKeys(
+        tokenizer=hashing.fingerprint(tokenizer_facts), rows=data_fingerprint(data), training_set=""
+    )
+    return prepared_task.prepare(
         data,
         tokenizer,
         keys=keys,
@@ -78,7 +80,7 @@ class DevelopmentScores(TrainerCallback):
         self,
         student: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        prepared: tokens.PreparedTask,
+        prepared: prepared_task.PreparedTask,
         *,
         by_steps: bool = True,
     ) -> None:

@@ -12,7 +12,7 @@ from limbeck.core.devices import choose_device
 from limbeck.corpus import LabelledSettings
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.development_scores import compare_outputs
-from limbeck.evaluation.evaluators import head_match, head_outputs, tokens
+from limbeck.evaluation.evaluators import head_match, head_outputs, prepared_task
 from limbeck.evaluation.tasks.loading import load_task
 from limbeck.kinds.kind import Outputs
 from limbeck.kinds.task import TaskData
@@ -140,7 +140,7 @@ def _score_on_task(
 def _outputs_by_split(
     name: str,
     model: PreTrainedModel,
-    prepared: tokens.PreparedTask,
+    prepared: prepared_task.PreparedTask,
     tokenizer: PreTrainedTokenizerBase,
     *,
     renamed_classes: dict[str, str],

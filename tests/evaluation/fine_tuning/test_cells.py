@@ -12,10 +12,12 @@ import torch
 from scipy.stats import spearmanr
 
 from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
+from limbeck.evaluation.evaluators.batches import TaskCollator
 from limbeck.evaluation.evaluators.fine_tuning import BestEpoch, load_task_model
 from limbeck.evaluation.evaluators.head_outputs import check_padding, read_outputs
-from limbeck.evaluation.evaluators.tokens import TaskCollator, open_columns
-from limbeck.evaluation.plan.cell import Cell, data_fingerprint, identity
+from limbeck.evaluation.evaluators.token_files import open_columns
+from limbeck.evaluation.plan.cell import Cell
+from limbeck.evaluation.plan.identity import data_fingerprint, identity
 from limbeck.evaluation.plan.points import SimilarityPoint
 from limbeck.kinds.drawing import draw
 from limbeck.kinds.task import TaskData
@@ -75,7 +77,7 @@ def test_a_model_of_the_hub_is_known_by_the_commit_of_its_revision(monkeypatch):
 def test_rows_are_encoded_once_and_shared(tmp_path, monkeypatch):
     folder, data = tiny_folder(tmp_path), make_data("classification")
     first = ready(folder, data, POINT, tmp_path)
-    again = "limbeck.evaluation.evaluators.tokens.encode_rows"
+    again = "limbeck.evaluation.evaluators.token_files.encode_rows"
     monkeypatch.setattr(again, lambda *_, **__: pytest.fail("encoded again"))
     again = ready(folder, data, replace(POINT, learning_rate=1.0, epochs=7), tmp_path)
     assert again.folder == first.folder

@@ -10,8 +10,9 @@ import yaml
 
 from limbeck.core.studies import EvaluationCell
 from limbeck.errors import CorpusError, LimbeckError, RecipeError
-from limbeck.evaluation.plan.cell import Cell, identity
-from limbeck.evaluation.plan.planning import Planner
+from limbeck.evaluation.plan.cell import Cell
+from limbeck.evaluation.plan.identity import identity
+from limbeck.evaluation.plan.planner import Planner
 from limbeck.evaluation.plan.points import settings_of, training_points
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.protocols.overrides import parse_overrides

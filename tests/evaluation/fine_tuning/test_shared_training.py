@@ -5,8 +5,9 @@ from dataclasses import replace
 from limbeck.evaluation.evaluators.evaluator import ReadyCell
 from limbeck.evaluation.evaluators.fine_tuned import train_once
 from limbeck.evaluation.evaluators.fine_tuning import FineTuner
-from limbeck.evaluation.evaluators.tokens import TokenKeys
-from limbeck.evaluation.plan.cell import Cell, data_fingerprint, training_identity, training_set_fingerprint
+from limbeck.evaluation.evaluators.prepared_task import TokenKeys
+from limbeck.evaluation.plan.cell import Cell
+from limbeck.evaluation.plan.identity import data_fingerprint, training_identity, training_set_fingerprint
 from limbeck.evaluation.plan.points import SimilarityPoint
 from limbeck.kinds.task import TaskData
 from limbeck.models.tokenizers import load_tokenizer
@@ -57,7 +58,7 @@ def test_the_training_set_is_its_rows_and_classes():
 
 
 def test_tokens_to_train_on_are_made_once(tmp_path, monkeypatch):
-    from limbeck.evaluation.evaluators import tokens as module
+    from limbeck.evaluation.evaluators import token_files as module
 
     encoded, original = [], module.encode_rows
 

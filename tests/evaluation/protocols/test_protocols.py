@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from limbeck.evaluation.plan import columns
-from limbeck.evaluation.plan.cell import Cell, identity, training_identity
+from limbeck.evaluation.plan.cell import Cell
+from limbeck.evaluation.plan.identity import identity, training_identity
 from limbeck.evaluation.plan.points import training_points
 from limbeck.evaluation.protocols import protocol as protocols
 from limbeck.evaluation.protocols import published

@@ -18,9 +18,9 @@ from limbeck.evaluation.evaluators.evaluator import (
     Share,
     register_as_evaluator,
 )
-from limbeck.evaluation.evaluators.fine_tuned import check_one_model, score_splits
+from limbeck.evaluation.evaluators.prepared_task import PreparedTask, TokenKeys, prepare
 from limbeck.evaluation.evaluators.rows import plan_task, rows_of
-from limbeck.evaluation.evaluators.tokens import PreparedTask, TokenKeys, prepare
+from limbeck.evaluation.evaluators.split_scores import score_splits
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.planned_model import PlannedModel
 from limbeck.evaluation.plan.points import AsIsPoint, stride_of
@@ -39,7 +39,7 @@ class AsIs(Evaluator):
 
     def check(self, task: Task, model: PlannedModel, request: EvaluationRequest) -> None:
         """Refuse a model whose head does not fit the task."""
-        check_one_model(task, model)
+        model.check_is_one(task)
         check_no_prompt(model.queries)
         head_match.match_head(model.name, load_config(model.queries), task, request.classes)
 
@@ -61,7 +61,7 @@ class AsIs(Evaluator):
             classes=match.classes,
             predict=settings.predict and bool(task.task.scored),
         )
-        return PlannedCells([Cell(model.name, task.name, point, 0)], match.notes)
+        return PlannedCells([Cell(model.name, task.name, point, seed=0)], match.notes)
 
     def prepare(self, task: EvaluatedTask, cell: Cell, model: PlannedModel, request: EvaluationRequest) -> PreparedTask:
         """Return the tokens of the rows that are scored or predicted."""
@@ -71,7 +71,7 @@ class AsIs(Evaluator):
         return prepare(
             rows_of(task.name, request, training=False),
             tokenizer,
-            keys=TokenKeys(model.tokenizer, task.data, task.training_set),
+            keys=TokenKeys(tokenizer=model.tokenizer, rows=task.data, training_set=task.training_set),
             cache_dir=paths.default_cache_dir(),
             length=point.length,
             stride=point.stride,
@@ -82,18 +82,20 @@ class AsIs(Evaluator):
     def run(self, ready: ReadyCell, trained: None, report: Share) -> CellResult:
         """Score the cell by the model's head."""
         started = time.monotonic()
+        prepared: PreparedTask = ready.prepared
         with head_outputs.quiet_and_explain_oom():
-            result = _score(ready.cell, ready.prepared, report)
-        rows = {split: len(ready.prepared.rows[split]) for split in result.scores}
+            result = _predict_and_score(ready.cell, prepared, report)
+        rows = {split: len(prepared.rows[split]) for split in result.scores}
         return replace(result, rows=rows, seconds=round(time.monotonic() - started, 3))
 
 
 def _point_of(cell: Cell) -> AsIsPoint:
+    """Return the settings of a cell that is scored as it is."""
     assert isinstance(cell.point, AsIsPoint)
     return cell.point
 
 
-def _score(cell: Cell, prepared: PreparedTask, report: Share) -> CellResult:
+def _predict_and_score(cell: Cell, prepared: PreparedTask, report: Share) -> CellResult:
     """Predict every split of a task, and score those that are labelled.
 
     Args:
@@ -102,24 +104,28 @@ def _score(cell: Cell, prepared: PreparedTask, report: Share) -> CellResult:
         report: Receives the share of the rows that are done.
     """
     task = prepared.task
-    rows = prepared.rows
     point = _point_of(cell)
     tokenizer = load_tokenizer(cell.model)
     model = head_outputs.load_head(cell.model, task, tokenizer, point.length)
-    splits = [*task.scored, *(split for split in task.predicted if split in rows)]
-    total = max(sum(len(rows[split]) for split in splits), 1)
+    unlabelled_splits = [split for split in task.predicted if split in prepared.rows]
+    splits = [*task.scored, *unlabelled_splits]
+    total = max(sum(len(prepared.rows[split]) for split in splits), 1)
 
     predictions: dict[str, Predictions] = {}
     done = 0
     for split in splits:
-        end = done + len(rows[split])
-        part = part_of(lambda share, *_: report(share), done / total, end / total)
+        end = done + len(prepared.rows[split])
         predictions[split] = head_outputs.predict(
-            model, tokenizer, prepared, split, bf16=point.bf16, classes=point.classes, report=part
+            model,
+            tokenizer,
+            prepared,
+            split,
+            bf16=point.bf16,
+            classes=point.classes,
+            report=part_of(lambda share, *_: report(share), done / total, end / total),
         )
         done = end
 
     scored = {split: predictions[split] for split in task.scored}
     result = score_splits(dict.fromkeys(task.scored, task), prepared, scored)
-    unlabelled = {split: each for split, each in predictions.items() if split not in task.scored}
-    return replace(result, predictions=unlabelled)
+    return replace(result, predictions={split: predictions[split] for split in unlabelled_splits})

@@ -30,6 +30,12 @@ Scores: TypeAlias = dict[str, dict[str, float]]
 SPLIT = "test"
 """The split of a task whose evaluator has only one score for it."""
 
+FINE_TUNED = "fine_tuned"
+AS_IS = "as_is"
+VECTORS = "vectors"
+_OWN = (FINE_TUNED, AS_IS, VECTORS)
+"""Names of the package's evaluators, which are those of their files too."""
+
 
 @dataclass(frozen=True)
 class CellResult:
@@ -38,7 +44,7 @@ class CellResult:
     Attributes:
         scores: Of every scored split, and of the select split.
         predictions: Of the unlabelled splits.
-        epoch: Whose weights were scored; None where they are the last.
+        epoch: The epoch whose weights were scored; None where they are the last.
         rows: Number of rows to train on, and of every scored split.
         seconds: For everything, tokens and data apart; a training that is shared counts for each of its cells.
         training_seconds: Of the training alone; 0 where nothing is trained.
@@ -69,7 +75,7 @@ class EvaluatedTask:
         evaluator: Name of its evaluator.
         task: The task, with the splits that are there.
         settings: Its settings.
-        data: Fingerprint of what it is scored by.
+        data: Fingerprint of all rows that it is scored by.
         training_set: Fingerprint of the rows to train on.
         notes: On its rows.
     """
@@ -159,7 +165,13 @@ class Evaluator:
             LimbeckError: for a task that is not there, cannot be read, or has nothing to score.
         """
         task = self.facts(name)
-        return EvaluatedTask(name, self.name, task, request.settings(task), f"{name} {self.version}")
+        return EvaluatedTask(
+            name=name,
+            evaluator=self.name,
+            task=task,
+            settings=request.settings(task),
+            data=f"{name} {self.version}",
+        )
 
     def facts(self, name: str) -> Task:
         """Return the facts of a task: its metrics, and the splits that it is scored on.
@@ -190,7 +202,7 @@ class Evaluator:
             models: All models, the reference first.
             request: The request.
         """
-        return PlannedCells([Cell(model.name, task.name, VersionedPoint(self.version), 0)])
+        return PlannedCells([Cell(model.name, task.name, VersionedPoint(self.version), seed=0)])
 
     def prepare(self, task: EvaluatedTask, cell: Cell, model: PlannedModel, request: EvaluationRequest) -> Any:
         """Return what `run` needs beside the cell, such as tokens; it may be sent to another process.
@@ -246,15 +258,11 @@ class Evaluator:
 
 E = TypeVar("E", bound=Evaluator)
 
-FINE_TUNED = "fine_tuned"
-AS_IS = "as_is"
-VECTORS = "vectors"
-_OWN = (FINE_TUNED, AS_IS, VECTORS)
-
 
 def _problem(evaluator: Evaluator) -> str | None:
-    """Return why an evaluator cannot be added, as the end of a sentence."""
-    if type(evaluator).score is not Evaluator.score and not evaluator.metrics:
+    """Return why an evaluator cannot be added, as the end of a sentence; None where it can."""
+    has_score = type(evaluator).score is not Evaluator.score
+    if has_score and not evaluator.metrics:
         return "it has no metrics; name those that its score returns, the main one first"
     return None
 
@@ -308,7 +316,9 @@ def evaluator_of(name: str, request: EvaluationRequest) -> Evaluator:
         return EVALUATORS[prefix]
     if not find_task(name).is_trained:
         return EVALUATORS[VECTORS]
-    return EVALUATORS[AS_IS if request.as_is else FINE_TUNED]
+    if request.as_is:
+        return EVALUATORS[AS_IS]
+    return EVALUATORS[FINE_TUNED]
 
 
 def facts_of(name: str) -> Task:

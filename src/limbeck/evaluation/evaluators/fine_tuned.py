@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from limbeck.core import paths
-from limbeck.errors import ModelError
 from limbeck.evaluation.evaluators import head_outputs
 from limbeck.evaluation.evaluators.evaluator import (
     FINE_TUNED,
@@ -18,20 +17,16 @@ from limbeck.evaluation.evaluators.evaluator import (
     Share,
     register_as_evaluator,
 )
-from limbeck.evaluation.evaluators.fine_tuning import (
-    BestEpoch,
-    FineTuner,
-    load_task_model,
-    training_arguments,
-)
+from limbeck.evaluation.evaluators.fine_tuning import BestEpoch, FineTuner, load_task_model, training_arguments
+from limbeck.evaluation.evaluators.prepared_task import PreparedTask, TokenKeys, prepare, select_split
 from limbeck.evaluation.evaluators.rows import grid_of, plan_task, rows_of, seeds_of
-from limbeck.evaluation.evaluators.tokens import PreparedTask, TokenKeys, prepare, select_split
+from limbeck.evaluation.evaluators.split_scores import score_splits
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.planned_model import PlannedModel
 from limbeck.evaluation.plan.points import TrainingPoint
 from limbeck.evaluation.plan.request import EvaluationRequest
-from limbeck.kinds.scoring import intervals_of, only_answer, score
-from limbeck.kinds.task import Predictions, Task
+from limbeck.kinds.scoring import score
+from limbeck.kinds.task import Task
 from limbeck.kinds.thresholds import choose_thresholds
 from limbeck.models.tokenizers import load_tokenizer
 
@@ -44,7 +39,7 @@ class FineTuned(Evaluator):
 
     def check(self, task: Task, model: PlannedModel, request: EvaluationRequest) -> None:
         """Refuse a router: its two models read queries and documents."""
-        check_one_model(task, model)
+        model.check_is_one(task)
 
     def task(self, name: str, request: EvaluationRequest) -> EvaluatedTask:
         """Return a task with its rows to train on, hashed."""
@@ -63,11 +58,11 @@ class FineTuned(Evaluator):
         """Return the tokens of the rows to train on and of those that are scored."""
         tokenizer: Any = load_tokenizer(model.queries)
         head_outputs.check_padding(model.name, tokenizer)
-        point = training_point(cell)
+        point = _training_point(cell)
         return prepare(
             rows_of(task.name, request, training=True),
             tokenizer,
-            keys=TokenKeys(model.tokenizer, task.data, task.training_set),
+            keys=TokenKeys(tokenizer=model.tokenizer, rows=task.data, training_set=task.training_set),
             cache_dir=paths.default_cache_dir(),
             length=point.length,
             stride=point.stride,
@@ -85,20 +80,7 @@ class FineTuned(Evaluator):
         return trained.score(ready)
 
 
-def check_one_model(task: Task, model: PlannedModel) -> None:
-    """Refuse a router for a task without queries.
-
-    Raises:
-        ModelError: naming its two models.
-    """
-    if model.queries != model.documents:
-        raise ModelError(
-            f"'{model.name}' sends queries and documents to different models, but {task.title} has "
-            f"neither; give one of the two: '{model.queries}' or '{model.documents}'."
-        )
-
-
-def training_point(cell: Cell) -> TrainingPoint:
+def _training_point(cell: Cell) -> TrainingPoint:
     """Return the settings of a fine-tuning's cell."""
     assert isinstance(cell.point, TrainingPoint)
     return cell.point
@@ -128,39 +110,50 @@ class Trained:
             LimbeckError: one clear line: a weight that is not finite, a device that is out of memory.
         """
         started = time.monotonic()
-        best = self.best_epochs.get(ready.cell)
         prepared: PreparedTask = ready.prepared
+        best_epoch = self.best_epochs.get(ready.cell)
         with head_outputs.quiet_and_explain_oom():
-            result = self._score(ready.cell, prepared, best)
+            self.tuner.settle(best_epoch)
+            result = self._score_splits(ready.cell, prepared)
         seconds = self.seconds + time.monotonic() - started
-        scored_rows = {split: len(prepared.rows[split]) for split in result.scores}
-        result = replace(
+
+        rows = {"train": prepared.train_rows}
+        for split in result.scores:
+            rows[split] = len(prepared.rows[split])
+        # Weights are kept last: the model is then that of this cell.
+        weights = None
+        if ready.keep is not None:
+            weights = ready.keep(self.tuner.model, self.tuner.tokenizer)
+        return replace(
             result,
-            epoch=None if best is None else best.epoch,
-            rows={"train": prepared.train_rows, **scored_rows},
+            epoch=best_epoch.epoch if best_epoch is not None else None,
+            rows=rows,
             seconds=round(seconds, 3),
             training_seconds=round(self.seconds, 3),
+            weights=weights,
         )
-        if ready.keep is not None:
-            result = replace(result, weights=ready.keep(self.tuner.model, self.tuner.tokenizer))
-        return result
 
-    def _score(self, cell: Cell, prepared: PreparedTask, best: BestEpoch | None) -> CellResult:
-        self.tuner.settle(best)
+    def _score_splits(self, cell: Cell, prepared: PreparedTask) -> CellResult:
+        """Predict the splits of a task by the model as it is, and score those that are labelled."""
         task = prepared.task
         select = select_split(prepared)
-        splits = list(dict.fromkeys([*task.scored, *([select] if select is not None else [])]))
+        splits = list(task.scored)
+        if select is not None and select not in splits:
+            splits.append(select)
         predictions = {split: self.tuner.predict(prepared, split) for split in splits}
 
         # Thresholds are never used on the rows that they were chosen on.
         thresholds: tuple[float, ...] = task.thresholds
-        if training_point(cell).choose_thresholds and select is not None:
+        if _training_point(cell).choose_thresholds and select is not None:
             thresholds = choose_thresholds(cast(Any, predictions[select]), prepared.rows[select])
-        decided = replace(task, thresholds=thresholds)
-        tasks = {split: task if split == select else decided for split in splits}
-
+        task_with_thresholds = replace(task, thresholds=thresholds)
+        tasks = {split: task if split == select else task_with_thresholds for split in splits}
         result = score_splits(tasks, prepared, predictions)
-        unlabelled = {split: self.tuner.predict(prepared, split) for split in task.predicted if split in prepared.rows}
+
+        unlabelled = {}
+        for split in task.predicted:
+            if split in prepared.rows:
+                unlabelled[split] = self.tuner.predict(prepared, split)
         return replace(result, predictions=unlabelled, thresholds=list(thresholds) or None)
 
 
@@ -179,7 +172,7 @@ def train_once(cells: Sequence[ReadyCell], report: Share) -> Trained:
     started = time.monotonic()
     cell = cells[0].cell
     prepared: PreparedTask = cells[0].prepared
-    point = training_point(cell)
+    point = _training_point(cell)
     with head_outputs.quiet_and_explain_oom():
         tokenizer = load_tokenizer(cell.model)
         arguments = training_arguments(point, cell.seed)
@@ -189,9 +182,9 @@ def train_once(cells: Sequence[ReadyCell], report: Share) -> Trained:
         tuner = FineTuner(model, tokenizer, prepared, arguments, point.class_weights)
         best_epochs = {}
         for ready in cells:
-            best = _best_epoch(ready, tuner)
-            if best is not None:
-                best_epochs[ready.cell] = best
+            best_epoch = _best_epoch(ready, tuner)
+            if best_epoch is not None:
+                best_epochs[ready.cell] = best_epoch
         tuner.train(report, list(best_epochs.values()))
     return Trained(tuner, best_epochs, time.monotonic() - started)
 
@@ -199,39 +192,16 @@ def train_once(cells: Sequence[ReadyCell], report: Share) -> Trained:
 def _best_epoch(ready: ReadyCell, tuner: FineTuner) -> BestEpoch | None:
     """Return the callback that keeps the best epoch of a cell; None where the last one is kept."""
     prepared: PreparedTask = ready.prepared
-    metric = training_point(ready.cell).best_epoch_by
+    metric = _training_point(ready.cell).best_epoch_by
     split = select_split(prepared)
     if metric is None or split is None:
         return None
 
-    def selected() -> float:
+    def select_score() -> float:
         scores = score(prepared.task, split, prepared.rows[split], tuner.predict(prepared, split))
-        return scores.get(metric, next(iter(scores.values())))
+        if metric in scores:
+            return scores[metric]
+        # A split may lack a metric; its first one is the main one.
+        return next(iter(scores.values()))
 
-    return BestEpoch(selected)
-
-
-def score_splits(
-    tasks: Mapping[str, Task], prepared: PreparedTask, predictions: Mapping[str, Predictions]
-) -> CellResult:
-    """Score the predictions of splits, with the certainty of the scores.
-
-    Args:
-        tasks: By split the task, with the thresholds that are used there.
-        prepared: Has the rows.
-        predictions: By split.
-    """
-    scores = {}
-    intervals = {}
-    only_answers = {}
-    for split, predicted in predictions.items():
-        task = tasks[split]
-        rows = prepared.rows[split]
-        scores[split] = score(task, split, rows, predicted)
-        ends = intervals_of(scores[split], task, rows, predicted)
-        if ends:
-            intervals[split] = ends
-        answer = only_answer(task, predicted)
-        if answer is not None:
-            only_answers[split] = answer
-    return CellResult(scores, intervals=intervals or None, only_answer=only_answers or None)
+    return BestEpoch(select_score)

@@ -1,4 +1,4 @@
-"""Fine-tuning by `transformers.Trainer`: the same weights as a plain script's, from the same seed and settings."""
+"""`FineTuner`, a fine-tuning by `transformers.Trainer`, with the weights of a plain script of the same settings."""
 
 import math
 import tempfile
@@ -15,17 +15,20 @@ from limbeck.core.devices import has_accelerator
 from limbeck.corpus.rows.classes import ClassWeights, balance, count_classes, labels_of
 from limbeck.errors import ModelError, TrainingError
 from limbeck.evaluation.evaluators import head_outputs
+from limbeck.evaluation.evaluators.batches import TaskCollator
 from limbeck.evaluation.evaluators.evaluator import Share
-from limbeck.evaluation.evaluators.tokens import PreparedTask, TaskCollator, open_columns
+from limbeck.evaluation.evaluators.prepared_task import PreparedTask
+from limbeck.evaluation.evaluators.token_files import open_columns
 from limbeck.evaluation.plan.points import TrainingPoint
-from limbeck.evaluation.tasks import splits as task_files
+from limbeck.evaluation.tasks.splits import TRAIN
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import Predictions, Task
 from limbeck.models import heads, loading
 from limbeck.models.cross_encoders import cross_encoder_settings
 
-IDENTITY = "torch.nn.modules.linear.Identity"
-TRAINING_SHARE = 0.95
+_IDENTITY = "torch.nn.modules.linear.Identity"
+"""The function of no effect, as sentence-transformers names it in a configuration."""
+_TRAINING_SHARE = 0.95
 """Share of a cell's progress that is training; the rest is scoring."""
 
 
@@ -61,7 +64,8 @@ class BestEpoch(TrainerCallback):
         with torch.random.fork_rng():
             value = self._score()
         # A correlation of constant predictions is NaN: no better than anything, but better than no weights at all.
-        if value > self._best or not self._weights:
+        is_first = not self._weights
+        if value > self._best or is_first:
             self._best = value if math.isfinite(value) else -math.inf
             self._weights = copy_weights(model)
             self.epoch = state.epoch
@@ -90,17 +94,28 @@ def load_task_model(name: str, task: Task, *, seed: int) -> PreTrainedModel:
     kind.set_up_head(config, task.labels)
     if kind.facts.output is not None:
         # The loss and the metrics read the scores themselves; sentence-transformers would take a sigmoid.
-        config.sentence_transformers = cross_encoder_settings(name, config, None) | {"activation_fn": IDENTITY}
-    loader = heads.model_class(config, task.kind)
+        settings = cross_encoder_settings(name, config, None)
+        config.sentence_transformers = {**settings, "activation_fn": _IDENTITY}
+    model_class = heads.model_class(config, task.kind)
     set_seed(seed)
-    model, info = loading.load_class(loader, name, config)  # A head of another task is drawn anew.
+    # A head of another task is drawn anew.
+    model, info = loading.load_class(model_class, name, config)
     _check_encoder(name, model, info)
     loading.check_finite(name, model)
     return model
 
 
 def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> None:
-    """Refuse a checkpoint that lacks a part of the encoder, or holds it in another shape."""
+    """Refuse a checkpoint that lacks a part of the encoder, or holds it in another shape.
+
+    Args:
+        name: The model, as the user named it.
+        model: As it was loaded.
+        info: What `from_pretrained` says of the checkpoint.
+
+    Raises:
+        ModelError: naming the first tensor.
+    """
     prefix = f"{model.base_model_prefix}."
     missing = [key for key in sorted(info["missing_keys"]) if key.startswith(prefix) and ".pooler." not in key]
     if missing:
@@ -127,7 +142,7 @@ class StepReporter(TrainerCallback):
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Report the step."""
-        self._report(TRAINING_SHARE * state.global_step / max(state.max_steps, 1))
+        self._report(_TRAINING_SHARE * state.global_step / max(state.max_steps, 1))
 
 
 def training_keywords(point: TrainingPoint, seed: int) -> dict[str, Any]:
@@ -142,7 +157,8 @@ def training_keywords(point: TrainingPoint, seed: int) -> dict[str, Any]:
         "learning_rate": point.learning_rate,
         "num_train_epochs": point.epochs,
         "per_device_train_batch_size": point.batch_size,
-        "warmup_steps": point.warmup,  # Below 1 it is a share of the steps.
+        # Below 1 it is a share of the steps.
+        "warmup_steps": point.warmup,
         "lr_scheduler_type": point.schedule,
         "weight_decay": point.weight_decay,
         "train_sampling_strategy": "group_by_length" if point.group_by_length else "random",
@@ -166,7 +182,8 @@ def training_arguments(point: TrainingPoint, seed: int) -> TrainingArguments:
     is_accelerated = has_accelerator()
     return TrainingArguments(
         **training_keywords(point, seed),
-        output_dir=tempfile.gettempdir(),  # The loop wants one that is there; nothing is written.
+        # The loop wants a folder that is there; nothing is written.
+        output_dir=tempfile.gettempdir(),
         per_device_eval_batch_size=head_outputs.EVALUATION_BATCH,
         use_cpu=not is_accelerated,
         dataloader_pin_memory=is_accelerated,
@@ -204,15 +221,17 @@ class FineTuner:
         arguments: TrainingArguments,
         class_weights: ClassWeights | None = None,
     ) -> None:
-        self._last: dict[str, Tensor] | None = None
         self.model = model
         self.tokenizer = tokenizer
+        # The weights after the last epoch, where those of another one may be taken in between.
+        self._last_weights: dict[str, Tensor] | None = None
         task = prepared.task
         kind = KINDS[task.kind]
-        rows = open_columns(prepared.tokens(task_files.TRAIN))
+        rows = open_columns(prepared.tokens(TRAIN))
         weights = None
         if class_weights is not None:
-            weights = balance(class_weights, count_classes(labels_of(rows), task.labels, kind.facts))
+            counts = count_classes(labels_of(rows), task.labels, kind.facts)
+            weights = balance(class_weights, counts)
         self._trainer = Trainer(
             model=model,
             args=arguments,
@@ -232,7 +251,8 @@ class FineTuner:
         for callback in (StepReporter(report), *best_epochs):
             self._trainer.add_callback(callback)
         self._trainer.train()
-        self._last = copy_weights(self._trainer.model) if best_epochs else None
+        if best_epochs:
+            self._last_weights = copy_weights(self._trainer.model)
 
     def settle(self, best: BestEpoch | None) -> None:
         """Give the model the weights of one of its best epochs, or its last ones.
@@ -243,8 +263,8 @@ class FineTuner:
         model = self._trainer.model
         if best is not None:
             best.restore(model)
-        elif self._last is not None:
-            model.load_state_dict(self._last)
+        elif self._last_weights is not None:
+            model.load_state_dict(self._last_weights)
         if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
             raise TrainingError("A weight became infinite or NaN; use a lower learning rate, or --set bf16=false.")
 

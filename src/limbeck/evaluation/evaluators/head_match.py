@@ -1,4 +1,7 @@
-"""Whether the head of a model fits a task, and which of its classes are the task's: by its configuration alone."""
+"""`match_head`: whether the head of a model fits a task, and which of its outputs is which class of the task.
+
+All is decided by the model's configuration; no weights are loaded.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from limbeck.core.blocks import counted
 from limbeck.core.kinds import KINDS, are_made_up, kind_of
 from limbeck.errors import ModelError, RecipeError, suggestion
 from limbeck.kinds.task import Task
@@ -17,7 +21,7 @@ from limbeck.models import heads
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-_SHOWN = 6
+_SHOWN_CLASSES = 6
 _SHOWN_LETTERS = 40
 
 
@@ -91,18 +95,20 @@ def match_head(
     """
     facts = KINDS[task.kind]
     classes = names_of_classes(config)
-    outputs = facts.output_count(len(task.labels))
-    fits = outputs in (None, config.num_labels)
-    if fits or kind_of(heads.head_of(config)).head != facts.head:
+    needed_outputs = facts.output_count(len(task.labels))
+    has_needed_outputs = needed_outputs in (None, config.num_labels)
+    is_other_head = kind_of(heads.head_of(config)).head != facts.head
+    # A head of the right class but another size is told below, with its classes.
+    if has_needed_outputs or is_other_head:
         heads.check_has_head(name, config, task.kind)
-    if not fits:
-        wanted = f"has {outputs} classes ({_few(task.labels)})" if facts.has_classes else "needs one value"
+    if not has_needed_outputs:
+        wanted = f"has {needed_outputs} classes ({_shown(task.labels)})" if facts.has_classes else "needs one value"
         raise ModelError(
-            f"'{name}' has {len(classes)} output{'' if len(classes) == 1 else 's'} ({_few(classes)}), but "
+            f"'{name}' has {counted(len(classes), 'output')} ({_shown(classes)}), but "
             f"{task.title} {wanted}; give a model that was fine-tuned on it."
         )
     if not facts.has_classes:
-        return HeadMatch(None)
+        return HeadMatch(classes=None)
     if way_out is None:
         way_out = f"name them with --classes {classes[0]}={task.labels[0]},…"
     return _match_classes(name, classes, task, renamed, way_out)
@@ -111,21 +117,41 @@ def match_head(
 def _match_classes(
     name: str, classes: Sequence[str], task: Task, renamed: Mapping[str, str], way_out: str
 ) -> HeadMatch:
-    """Return which output each class of a task is, by their names."""
+    """Return which output each class of a task is, by their names.
+
+    Args:
+        name: The model, as the user named it.
+        classes: Of its head, in the order of its outputs.
+        task: The task.
+        renamed: Names of classes to the task's names of them.
+        way_out: How classes of other names are named, for the message.
+
+    Raises:
+        ModelError: for other classes than the task's.
+    """
     in_order = tuple(range(len(classes)))
+    names = [renamed.get(class_name, class_name) for class_name in classes]
+
+    # Equal spellings first: two classes may differ in their case alone.
     for spelling in (str, _folded):
-        places = _places_of(task.labels, [renamed.get(each, each) for each in classes], spelling)
+        places = _places_of(task.labels, names, spelling)
         if places == in_order:
             return HeadMatch(places)
         if places is not None:
-            note = f"'{name}' has its classes in another order ({_few(classes)}), which is turned into the task's"
+            note = f"'{name}' has its classes in another order ({_shown(classes)}), which is turned into the task's"
             return HeadMatch(places, (f"{task.title}: {note}",))
-    if are_made_up(classes) and not set(classes) & set(renamed):
-        note = f"the classes of '{name}' have no names ({_few(classes)}); taken in the task's order"
-        return HeadMatch(in_order, (f"{task.title}: {note}: {_few(task.labels)}",))
-    shown = [f"{each} (named {renamed[each]})" if each in renamed else each for each in classes]
+
+    is_any_renamed = any(class_name in renamed for class_name in classes)
+    if are_made_up(classes) and not is_any_renamed:
+        note = f"the classes of '{name}' have no names ({_shown(classes)}); taken in the task's order"
+        return HeadMatch(in_order, (f"{task.title}: {note}: {_shown(task.labels)}",))
+
+    described = []
+    for class_name in classes:
+        new_name = f" (named {renamed[class_name]})" if class_name in renamed else ""
+        described.append(f"{class_name}{new_name}")
     raise ModelError(
-        f"'{name}' has the classes {_few(shown)}, but {task.title} has {_few(task.labels)}; {way_out}, or "
+        f"'{name}' has the classes {_shown(described)}, but {task.title} has {_shown(task.labels)}; {way_out}, or "
         "give a model that was fine-tuned on it."
     )
 
@@ -134,15 +160,18 @@ def _places_of(labels: Sequence[str], names: Sequence[str], spelling: Callable[[
     """Return the place of each label among names; None where they are not the same, or a name comes twice."""
     spelt_names = [spelling(name) for name in names]
     spelt_labels = [spelling(label) for label in labels]
-    if sorted(spelt_names) != sorted(spelt_labels) or len(set(spelt_names)) < len(spelt_names):
+    has_twins = len(set(spelt_names)) < len(spelt_names)
+    if has_twins or sorted(spelt_names) != sorted(spelt_labels):
         return None
     return tuple(spelt_names.index(label) for label in spelt_labels)
 
 
 def _folded(label: str) -> str:
+    """Return a label as it is compared: upper and lower case, spaces, hyphens and underscores are alike."""
     return re.sub(r"[\s_-]+", "_", label.strip()).casefold()
 
 
-def _few(labels: Sequence[str]) -> str:
-    shown = ", ".join(label[:_SHOWN_LETTERS] for label in labels[:_SHOWN])
-    return f"{shown} …" if len(labels) > _SHOWN else shown
+def _shown(labels: Sequence[str]) -> str:
+    """Return the first few labels, cut to a readable length."""
+    shown = ", ".join(label[:_SHOWN_LETTERS] for label in labels[:_SHOWN_CLASSES])
+    return f"{shown} …" if len(labels) > _SHOWN_CLASSES else shown

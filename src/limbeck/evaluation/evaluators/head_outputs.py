@@ -12,7 +12,9 @@ from transformers import PreTrainedModel
 from limbeck.core import progress
 from limbeck.core.devices import choose_device
 from limbeck.errors import ModelError, TrainingError
-from limbeck.evaluation.evaluators.tokens import PreparedTask, TaskCollator, open_columns
+from limbeck.evaluation.evaluators.batches import TaskCollator
+from limbeck.evaluation.evaluators.prepared_task import PreparedTask
+from limbeck.evaluation.evaluators.token_files import open_columns
 from limbeck.kinds.kind import Outputs
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import Predictions, Task
@@ -21,7 +23,9 @@ from limbeck.models.quiet import quiet
 from limbeck.models.vocabularies import check_fits_model
 
 EVALUATION_BATCH = 64
+"""Rows of a forward pass."""
 _MODEL_COLUMNS = ("input_ids", "token_type_ids")
+"""Columns of a file of tokens that a model takes."""
 
 
 def load_head(name: str, task: Task, tokenizer: Any, length: int) -> PreTrainedModel:
@@ -77,9 +81,8 @@ def read_outputs(
     columns = open_columns(prepared.tokens(split))
     rows = columns.select_columns([name for name in columns.column_names if name in _MODEL_COLUMNS])
     collate = TaskCollator(model, tokenizer, task.kind)
-    names = KINDS[task.kind].output_names
-    outputs: list[list[NDArray[np.float32]]] = [[] for _ in names]
     device = inference.device_of(model)
+    scores_by_output: dict[str, list[NDArray[np.float32]]] = {name: [] for name in KINDS[task.kind].output_names}
     was_training = model.training
     model.eval()
     for start in range(0, len(rows), EVALUATION_BATCH):
@@ -87,17 +90,19 @@ def read_outputs(
         batch = collate([rows[index] for index in range(start, end)])
         with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
             result = model(**{name: tensor.to(device) for name, tensor in batch.items()})
-        for name, values in zip(names, outputs, strict=True):
+        for name, scores_of_rows in scores_by_output.items():
             scores = result[name].float().cpu().numpy()
             if not np.isfinite(scores).all():
                 raise ModelError(
                     f"'{model.name_or_path}' gives rows of {task.title} scores that are not finite numbers: its "
                     "weights are too large for their type, or damaged; copy the model again or retrain it."
                 )
-            values.extend(scores if classes is None else scores[..., list(classes)])
+            if classes is not None:
+                scores = scores[..., list(classes)]
+            scores_of_rows.extend(scores)
         report(end / len(rows), f"rows of {task.title}", progress.Count(end, "rows"))
     model.train(was_training)
-    return outputs
+    return list(scores_by_output.values())
 
 
 def predict(model: PreTrainedModel, tokenizer: Any, prepared: PreparedTask, split: str, **options: Any) -> Predictions:

@@ -1,6 +1,5 @@
-"""Tasks of rows as evaluators plan them: the rows are read, counted and hashed, and no tokens are made."""
+"""The rows of a task as the package's evaluators plan it: read, checked, counted and hashed; no tokens are made."""
 
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from limbeck.core.devices import bf16_is_fast, has_accelerator
 from limbeck.corpus.rows.classes import balance, count_classes
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.evaluators.evaluator import EvaluatedTask
-from limbeck.evaluation.plan import cell as grid_cell
+from limbeck.evaluation.plan.identity import data_fingerprint, training_set_fingerprint
 from limbeck.evaluation.plan.points import TrainingPoint, training_points
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.protocols.settings import FineTuning
@@ -48,16 +47,18 @@ def plan_task(name: str, evaluator: str, request: EvaluationRequest, *, training
         RecipeError: for settings that cannot be.
     """
     data = rows_of(name, request, training=training)
-    task = data.task
-    settings = request.settings(task)
+    settings = request.settings(data.task)
+    notes = list(data.notes)
+    if training:
+        notes += _notes_on_classes(data, settings)
     return EvaluatedTask(
-        name,
-        evaluator,
-        task,
-        settings,
-        grid_cell.data_fingerprint(data),
-        grid_cell.training_set_fingerprint(data),
-        tuple(dict.fromkeys([*data.notes, *_notes_on_classes(data, settings, training=training)])),
+        name=name,
+        evaluator=evaluator,
+        task=data.task,
+        settings=settings,
+        data=data_fingerprint(data),
+        training_set=training_set_fingerprint(data),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
@@ -66,7 +67,6 @@ def rows_of(name: str, request: EvaluationRequest, *, training: bool) -> TaskDat
 
     The arguments and errors are those of `plan_task`.
     """
-    # A request of fine-tunings may have tasks of vectors beside them, whose rows are the same.
     data = load_rows(name, request.data, training=training)
     task = data.task
     if not (task.scored or task.predicted):
@@ -87,7 +87,8 @@ def rows_of(name: str, request: EvaluationRequest, *, training: bool) -> TaskDat
 
 def seeds_of(settings: FineTuning, request: EvaluationRequest) -> list[int]:
     """Return the seeds of a task's runs, from 1 upwards."""
-    return list(range(1, (request.seeds or settings.seeds) + 1))
+    count = request.seeds or settings.seeds
+    return list(range(1, count + 1))
 
 
 def grid_of(task: Task, settings: FineTuning) -> list[TrainingPoint]:
@@ -109,14 +110,18 @@ def _needs_held_out_rows(name: str, data: TaskData, settings: FineTuning, reques
             f"{task.title} has no labelled rows by which to choose the best of {runs} runs; give --data a "
             "folder that has its development rows, or ask for a single run: one grid point and --seeds 1."
         )
-    picks_run = runs > 1 and "best" in (settings.pick, request.keep_weights)
-    picks_setting = len(points) > 1 or points[0].best_epoch_by is not None or points[0].choose_thresholds
+    if not data.splits.get(TRAIN):
+        return False
     has_development_rows = find_task(name).development is not None
-    return (picks_run or picks_setting) and not has_development_rows and bool(data.splits.get(TRAIN))
+    if has_development_rows:
+        return False
+    chooses_run = runs > 1 and "best" in (settings.pick, request.keep_weights)
+    chooses_epoch = points[0].best_epoch_by is not None
+    return chooses_run or len(points) > 1 or chooses_epoch or points[0].choose_thresholds
 
 
-def _notes_on_classes(data: TaskData, settings: FineTuning, *, training: bool) -> Iterator[str]:
-    """Yield where the classes of the rows to train on are uneven, and where no thresholds can be chosen.
+def _notes_on_classes(data: TaskData, settings: FineTuning) -> list[str]:
+    """Return notes on uneven classes of the rows to train on, and on thresholds that cannot be chosen.
 
     Raises:
         CorpusError: if these rows are all alike, or cannot be balanced.
@@ -124,20 +129,26 @@ def _notes_on_classes(data: TaskData, settings: FineTuning, *, training: bool) -
     task = data.task
     facts = KINDS[task.kind].facts
     rows = data.splits.get(TRAIN, ())
-    if not training or not rows or facts.label not in ("class", "classes"):
-        return
+    if not rows or facts.label not in ("class", "classes"):
+        return []
+
     point = grid_of(task, settings)[0]
     counts = count_classes(np.array([row.label for row in rows]), task.labels, facts)
     if counts.has_one:
         raise CorpusError(f"{task.title} {task.train}: {counts.describe_one()}; add rows of other classes.")
     if point.class_weights is not None:
+        # Refuses weights that cannot be, before any work.
         balance(point.class_weights, counts)
+
+    notes = []
     uneven = counts.describe_rare()
     if uneven is not None:
-        yield f"{task.title} {task.train}: {uneven[0].lower()}{uneven[1:]}"
-    if point.choose_thresholds and not {*task.scored} - {task.select}:
+        notes.append(f"{task.title} {task.train}: {uneven[0].lower()}{uneven[1:]}")
+    scores_other_splits = any(split != task.select for split in task.scored)
+    if point.choose_thresholds and not scores_other_splits:
         ends = " in the figures; leaderboard files have the chosen ones" if task.predicted else ""
-        yield (
+        notes.append(
             f"{task.title}: thresholds stay 0.5{ends}, since {task.select}, on which they are chosen, is all that is "
             "scored"
         )
+    return notes

@@ -1,5 +1,6 @@
 """Sentence vectors of models as their folders make them; of a router's folder by its two models."""
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,6 +17,9 @@ from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.sentence_reader import check_pooling_named, routes_of, sentence_pooling
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.tokenizers import load_tokenizer
+
+_MOST_COMPARED = 1000
+"""Queries, and documents, of which all pairs are compared."""
 
 
 def readers_of(name: str) -> tuple[str, str]:
@@ -50,20 +54,21 @@ def vectors_of(name: str, pooling: str | None) -> SentencePooling:
     if pooling is not None:
         return SentencePooling(pooling, normalize=False, max_length=None)
     described = sentence_pooling(name)
-    if described is None:
-        check_pooling_named(name)
-        head = kind_of(heads.head_of(config)).head
-        if head is not None:
-            raise ModelError(
-                f"'{name}' is not an embedding model: it has a head (…{head}), and its folder does not say how to "
-                "make sentence vectors. Give an embedding model, or use the mean of its last hidden states by "
-                "--set pooling=mean."
-            )
-        return SentencePooling("mean", normalize=False, max_length=None)
-    hidden = families.shape_of(config).hidden
-    described.check_fits(name, hidden)
-    described.check_whole(name, hidden)
-    return described
+    if described is not None:
+        hidden = families.shape_of(config).hidden
+        described.check_fits(name, hidden)
+        described.check_whole(name, hidden)
+        return described
+
+    check_pooling_named(name)
+    head = kind_of(heads.head_of(config)).head
+    if head is not None:
+        raise ModelError(
+            f"'{name}' is not an embedding model: it has a head (…{head}), and its folder does not say how to "
+            "make sentence vectors. Give an embedding model, or use the mean of its last hidden states by "
+            "--set pooling=mean."
+        )
+    return SentencePooling("mean", normalize=False, max_length=None)
 
 
 class TextReading(NamedTuple):
@@ -82,8 +87,45 @@ class TextReading(NamedTuple):
     normalize: bool
 
 
-def read_texts(name: str, first: Sequence[str], second: Sequence[str], reading: TextReading) -> tuple[Tensor, Tensor]:
-    """Return a model's vectors of two lists of texts, `[texts, width]` each; those of the last two calls are kept.
+class VectorPairs(NamedTuple):
+    """Vectors of two lists of texts: of pairs, or of queries and documents.
+
+    Attributes:
+        first: Of the first texts, `[texts, width]`.
+        second: Of the second texts, `[texts, width]`.
+    """
+
+    first: Tensor
+    second: Tensor
+
+    def cut(self, width: int | None, *, normalize: bool) -> "VectorPairs":
+        """Return the vectors cut to their first components.
+
+        Args:
+            width: Components; None for all.
+            normalize: Scale them to length one again.
+        """
+        if normalize:
+            return VectorPairs(inference.cut_vectors(self.first, width), inference.cut_vectors(self.second, width))
+        return VectorPairs(self.first[:, :width], self.second[:, :width])
+
+    def cosines(self) -> Tensor:
+        """Return the cosine of each pair of vectors of length one, `[pairs]`."""
+        return (self.first * self.second).sum(-1)
+
+    def all_cosines(self) -> Tensor:
+        """Return the cosines of all first vectors with all second ones, flat; of long lists of an even part."""
+        return (_thinned(self.first) @ _thinned(self.second).T).flatten()
+
+
+def _thinned(vectors: Tensor) -> Tensor:
+    """Return every n-th vector, so that there are not too many."""
+    step = math.ceil(len(vectors) / _MOST_COMPARED)
+    return vectors[::step]
+
+
+def read_texts(name: str, first: Sequence[str], second: Sequence[str], reading: TextReading) -> VectorPairs:
+    """Return a model's vectors of two lists of texts; those of the last two calls are kept.
 
     Args:
         name: A folder, `package:NAME` or a Hub name; of a router's folder each of its models reads one list.
@@ -100,20 +142,24 @@ def read_texts(name: str, first: Sequence[str], second: Sequence[str], reading: 
 @lru_cache(maxsize=2)  # A model's own, and the teacher's, with which those of all models are compared.
 def _read_texts(
     name: str, weights: str, first: tuple[str, ...], second: tuple[str, ...], reading: TextReading
-) -> tuple[Tensor, Tensor]:
+) -> VectorPairs:
     """Read texts; the hash of the `weights` is part of the key, since the folder may hold others by then."""
     queries, documents = readers_of(name)
     if queries == documents:
-        return _read_by(name, first, second, reading)
-    query_vectors, _ = _read_by(queries, first, (), reading)
-    _, document_vectors = _read_by(documents, (), second, reading)
-    return query_vectors, document_vectors
+        return _read_by_one_model(name, first, second, reading)
+    return VectorPairs(
+        first=_read_by_one_model(queries, first, (), reading).first,
+        second=_read_by_one_model(documents, (), second, reading).second,
+    )
 
 
-def _read_by(name: str, first: Sequence[str], second: Sequence[str], reading: TextReading) -> tuple[Tensor, Tensor]:
+def _read_by_one_model(name: str, first: Sequence[str], second: Sequence[str], reading: TextReading) -> VectorPairs:
+    """Read both lists of texts by a model that is no router."""
     pooling = vectors_of(name, reading.pooling)
+    length = reading.length
+    if pooling.max_length:
+        length = min(length, pooling.max_length)
     model = loading.load_model(name).to(choose_device("auto"))
-    length = min(reading.length, pooling.max_length or reading.length)
     vectors = inference.encode_both(
         model,
         load_tokenizer(name),
@@ -129,4 +175,4 @@ def _read_by(name: str, first: Sequence[str], second: Sequence[str], reading: Te
             f"'{name}' gives texts vectors that are not finite numbers: its weights are too large for their type, or "
             "damaged; copy the model again or retrain it."
         )
-    return vectors
+    return VectorPairs(*vectors)

@@ -1,13 +1,11 @@
 """The evaluator of sentence vectors: cosines of pairs, and queries that look for documents; nothing is trained."""
 
-import math
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor
-
 from limbeck.errors import CorpusError
+from limbeck.evaluation.evaluators.document_search import Search
 from limbeck.evaluation.evaluators.evaluator import (
     VECTORS,
     CellResult,
@@ -18,32 +16,27 @@ from limbeck.evaluation.evaluators.evaluator import (
     Share,
     register_as_evaluator,
 )
-from limbeck.evaluation.evaluators.fine_tuned import check_one_model
 from limbeck.evaluation.evaluators.head_outputs import quiet_and_explain_oom
+from limbeck.evaluation.evaluators.prepared_task import PreparedTask, draw_splits, notes_of_draws
 from limbeck.evaluation.evaluators.rows import plan_task, rows_of
-from limbeck.evaluation.evaluators.search import Search
-from limbeck.evaluation.evaluators.sentence_vectors import TextReading, read_texts, vectors_of
-from limbeck.evaluation.evaluators.tokens import PreparedTask, draw_splits, notes_of_draws
+from limbeck.evaluation.evaluators.sentence_vectors import TextReading, VectorPairs, read_texts, vectors_of
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.planned_model import PlannedModel
 from limbeck.evaluation.plan.points import SimilarityPoint
 from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.plan.variants import Variant
 from limbeck.evaluation.retrieval import ROLES
 from limbeck.evaluation.similarities import spearman_agreement
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.scoring import intervals_of, score
 from limbeck.kinds.task import Task
 from limbeck.models.families import shape_of
-from limbeck.models.inference import cut_vectors
 from limbeck.models.loading import load_config
 
 AGREEMENT = "agreement"
 """Name of the correlation with the teacher's cosines among the figures of a model."""
-_MOST_AGREED = 1000
-"""Queries, and documents, whose cosines agree or not."""
-
-Vectors = tuple[Tensor, Tensor]
-"""Vectors of two lists of texts, `[texts, width]` each."""
+_SIMILARITIES = (None, "cosine", "dot")
+"""Similarities that a model's folder may name, and that are used; None where it names none."""
 
 
 @register_as_evaluator()
@@ -55,7 +48,7 @@ class ByVectors(Evaluator):
     def check(self, task: Task, model: PlannedModel, request: EvaluationRequest) -> None:
         """Refuse a model that makes no sentence vectors, and a router where there are no queries."""
         if not KINDS[task.kind].has_queries:
-            check_one_model(task, model)
+            model.check_is_one(task)
         pooling = request.settings(task).pooling
         vectors_of(model.queries, pooling)
         vectors_of(model.documents, pooling)
@@ -69,7 +62,7 @@ class ByVectors(Evaluator):
     ) -> PlannedCells:
         """Return one cell, with the further scores that the model's vectors can have."""
         point, notes = _plan_point(task, model, models, request)
-        return PlannedCells([Cell(model.name, task.name, point, 0)], notes)
+        return PlannedCells([Cell(model.name, task.name, point, seed=0)], notes)
 
     def prepare(self, task: EvaluatedTask, cell: Cell, model: PlannedModel, request: EvaluationRequest) -> PreparedTask:
         """Return the rows that are drawn."""
@@ -85,9 +78,10 @@ class ByVectors(Evaluator):
             scores = score_vectors(ready.cell, prepared)
         intervals = {}
         for split in prepared.task.scored:
-            ends = intervals_of(scores[split], prepared.task, prepared.rows[split], ())
-            if ends:
-                intervals[split] = ends
+            interval_of_metric = intervals_of(scores[split], prepared.task, prepared.rows[split], ())
+            if interval_of_metric:
+                intervals[split] = interval_of_metric
+        # Further scores have names of their own, and the rows of their split.
         rows = {"train": 0}
         for split in scores:
             if split in prepared.rows:
@@ -97,6 +91,7 @@ class ByVectors(Evaluator):
 
 
 def _point_of(cell: Cell) -> SimilarityPoint:
+    """Return the settings of a cell of vectors."""
     assert isinstance(cell.point, SimilarityPoint)
     return cell.point
 
@@ -114,52 +109,78 @@ def _plan_point(
     """
     title = task.task.title
     settings = task.settings
-    teacher = models[0]
-    is_searched = KINDS[task.task.kind].has_queries
-    readers = [vectors_of(place, settings.pooling) for place in dict.fromkeys((model.queries, model.documents))]
+    has_queries = KINDS[task.task.kind].has_queries
+    places = dict.fromkeys((model.queries, model.documents))
+    readers = [vectors_of(place, settings.pooling) for place in places]
     width = readers[0].width(model.shape.hidden)
     similarity = readers[-1].similarity
     notes = []
-    if is_searched and similarity not in (None, "cosine", "dot"):
+    if has_queries and similarity not in _SIMILARITIES:
         notes.append(f"{title}: scored by the cosine, although the folder of '{model.name}' says {similarity}")
 
     # Queries may look through the documents of a teacher that makes vectors of the same width.
-    if request.teacher is not None and model is not teacher:
-        readers.append(vectors_of(teacher.documents, settings.pooling))
     is_asymmetric = False
-    if is_searched and request.teacher is not None:
-        teacher_width = readers[-1].width(shape_of(load_config(teacher.documents)).hidden)
-        is_asymmetric = teacher_width == width
-        if is_asymmetric:
-            notes.append(f"{title}, asymmetric: queries of each model, and documents of '{teacher.name}'")
-        else:
-            notes.append(
-                f"{title}: not asymmetric: the vectors of '{model.name}' have {width} components, and those "
-                f"of '{teacher.name}' {teacher_width}"
-            )
+    if request.teacher is not None:
+        teacher = models[0]
+        teacher_reader = vectors_of(teacher.documents, settings.pooling)
+        if model is not teacher:
+            readers.append(teacher_reader)
+        if has_queries:
+            teacher_width = teacher_reader.width(shape_of(load_config(teacher.documents)).hidden)
+            is_asymmetric = teacher_width == width
+            notes.append(_note_on_asymmetry(title, model, teacher, width, teacher_width))
 
-    widths = settings.widths
-    if widths is None:
-        widths = tuple(sorted({each for planned in models for each in planned.widths}, reverse=True))
-    too_wide = [str(each) for each in settings.widths or () if each >= width]
-    if too_wide:
-        notes.append(
-            f"{title}: not cut to {', '.join(too_wide)}: the vectors of '{model.name}' have {width} components"
-        )
+    further_widths, note_on_widths = _further_widths(task, model, models, width)
+    notes += note_on_widths
 
-    roles: Sequence[str | None] = ROLES if is_searched else (None,)
+    # Prompts are part of a cell's identity: a model whose folder gets other prompts is scored anew.
+    roles: Sequence[str | None] = ROLES if has_queries else (None,)
     prompts = tuple(reader.prompt(role) for reader in readers for role in roles)
     point = SimilarityPoint(
         length=settings.length,
         pooling=settings.pooling,
         max_scored_rows=settings.max_scored_rows,
-        widths=tuple(each for each in widths if each < width),
+        widths=further_widths,
         teacher=request.teacher,
         asymmetric=is_asymmetric,
         prompts=prompts if any(prompts) else (),
-        dot=is_searched and similarity == "dot",
+        dot=has_queries and similarity == "dot",
     )
     return point, notes
+
+
+def _note_on_asymmetry(title: str, model: PlannedModel, teacher: PlannedModel, width: int, teacher_width: int) -> str:
+    """Return the note on scores of a model's queries with its teacher's documents."""
+    if width == teacher_width:
+        return f"{title}, asymmetric: queries of each model, and documents of '{teacher.name}'"
+    return (
+        f"{title}: not asymmetric: the vectors of '{model.name}' have {width} components, and those "
+        f"of '{teacher.name}' {teacher_width}"
+    )
+
+
+def _further_widths(
+    task: EvaluatedTask, model: PlannedModel, models: Sequence[PlannedModel], width: int
+) -> tuple[tuple[int, ...], list[str]]:
+    """Return the widths that a model's vectors are cut to, and a note on those that they cannot be cut to.
+
+    Args:
+        task: Its settings may name the widths; else they are those that any of the models was trained for.
+        model: The model.
+        models: All models.
+        width: Of its vectors.
+    """
+    asked = task.settings.widths
+    if asked is None:
+        trained_widths: set[int] = set()
+        for planned in models:
+            trained_widths.update(planned.widths)
+        return tuple(each for each in sorted(trained_widths, reverse=True) if each < width), []
+    notes = []
+    too_wide = ", ".join(str(each) for each in asked if each >= width)
+    if too_wide:
+        notes.append(f"{task.task.title}: not cut to {too_wide}: the vectors of '{model.name}' have {width} components")
+    return tuple(each for each in asked if each < width), notes
 
 
 def score_vectors(cell: Cell, prepared: PreparedTask) -> dict[str, dict[str, float]]:
@@ -180,37 +201,41 @@ def score_vectors(cell: Cell, prepared: PreparedTask) -> dict[str, dict[str, flo
     """
     task = prepared.task
     point = _point_of(cell)
+    has_queries = KINDS[task.kind].has_queries
     scores: dict[str, dict[str, float]] = {}
     for split in task.scored:
         rows = prepared.rows[split]
         where = f"{task.title} {split}"
-        search = Search.of(rows, where) if KINDS[task.kind].has_queries else None
+        search = Search.of(rows, where) if has_queries else None
         if search is None:
-            reading = TextReading(None, point.length, point.pooling, not point.dot)
-            first, second = _pairs_of(rows, where)
+            first, second = _texts_of_pairs(rows, where)
         else:
-            reading = TextReading(ROLES, point.length, point.pooling, not point.dot)
             first, second = search.queries, search.documents
+        reading = TextReading(
+            roles=ROLES if has_queries else None,
+            length=point.length,
+            pooling=point.pooling,
+            normalize=not point.dot,
+        )
         student = read_texts(cell.model, first, second, reading)
         teacher = None
-        if point.teacher not in (None, cell.model):
-            teacher = read_texts(str(point.teacher), first, second, reading)
+        if point.teacher is not None and point.teacher != cell.model:
+            teacher = read_texts(point.teacher, first, second, reading)
 
         for variant in point.variants:
-            documents = student[1] if teacher is None or not variant.asymmetric else teacher[1]
-            vectors = _cut((student[0], documents), variant.width, normalize=not point.dot)
+            vectors = _vectors_of_variant(variant, student, teacher, normalize=not point.dot)
             if search is None:
-                figures = score(task, split, rows, _cosines(vectors).tolist())
+                figures = score(task, split, rows, vectors.cosines().tolist())
             else:
-                all_figures = search.score(*vectors)
+                all_figures = search.score(vectors.first, vectors.second)
                 figures = {metric: all_figures[metric] for metric in task.metrics}
             if teacher is not None and not variant.asymmetric:
-                figures[AGREEMENT] = _agreement(vectors, teacher, all_pairs=search is not None)
+                figures[AGREEMENT] = _agreement(vectors, teacher, has_queries=has_queries)
             scores[f"{split}{variant}"] = figures
     return scores
 
 
-def _pairs_of(rows: Sequence[Any], where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _texts_of_pairs(rows: Sequence[Any], where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the first and the second texts of pairs.
 
     Raises:
@@ -221,32 +246,24 @@ def _pairs_of(rows: Sequence[Any], where: str) -> tuple[tuple[str, ...], tuple[s
     return tuple(row.text for row in rows), tuple(row.pair for row in rows)
 
 
-def _cut(vectors: Vectors, width: int | None, *, normalize: bool) -> Vectors:
-    """Return vectors cut to their first components, scaled to length one again unless they are of any length."""
-    first, second = vectors
-    if normalize:
-        return cut_vectors(first, width), cut_vectors(second, width)
-    return first[:, :width], second[:, :width]
+def _vectors_of_variant(
+    variant: Variant, student: VectorPairs, teacher: VectorPairs | None, *, normalize: bool
+) -> VectorPairs:
+    """Return the vectors that a variant scores: cut to its width, and of asymmetric ones the teacher's documents."""
+    documents = student.second
+    if variant.asymmetric and teacher is not None:
+        documents = teacher.second
+    return VectorPairs(student.first, documents).cut(variant.width, normalize=normalize)
 
 
-def _cosines(vectors: Vectors) -> Tensor:
-    """Return the cosine of each pair of vectors of length one, `[pairs]`."""
-    first, second = vectors
-    return (first * second).sum(-1)
-
-
-def _agreement(student: Vectors, teacher: Vectors, *, all_pairs: bool) -> float:
+def _agreement(student: VectorPairs, teacher: VectorPairs, *, has_queries: bool) -> float:
     """Return Spearman's correlation of the cosines of two models.
 
     Args:
         student: Vectors of the student.
         teacher: Vectors of the same texts.
-        all_pairs: Compare all pairs of queries and documents, evenly thinned, rather than pairs of rows.
+        has_queries: Compare all pairs of queries and documents, evenly thinned, rather than pairs of rows.
     """
-    if not all_pairs:
-        return spearman_agreement(_cosines(student).numpy(), _cosines(teacher).numpy())
-    cosines = []
-    for vectors in (student, teacher):
-        queries, documents = (each[:: math.ceil(len(each) / _MOST_AGREED)] for each in vectors)
-        cosines.append((queries @ documents.T).flatten().numpy())
-    return spearman_agreement(cosines[0], cosines[1])
+    if has_queries:
+        return spearman_agreement(student.all_cosines().numpy(), teacher.all_cosines().numpy())
+    return spearman_agreement(student.cosines().numpy(), teacher.cosines().numpy())

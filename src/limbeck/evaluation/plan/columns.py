@@ -1,9 +1,9 @@
 """Columns of tables: of a task's splits, and of further scores of sentence vectors."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from limbeck.core.studies import Column
+from limbeck.evaluation.plan.variants import Variant
 from limbeck.kinds.task import Task
 
 _SUFFIXES = {"matched": "m", "mismatched": "mm"}
@@ -15,6 +15,7 @@ def task_columns(task: Task) -> list[Column]:
 
     Splits in several languages, such as `test.de` and `test.en`, share a column of their mean, and have one each.
     """
+    # The stem of a split is its name without its languages.
     splits_by_stem: dict[str, list[str]] = {}
     for split in task.scored:
         stem, _, _ = split.partition(".")
@@ -23,65 +24,17 @@ def task_columns(task: Task) -> list[Column]:
     columns: list[Column] = []
     for stem, splits in splits_by_stem.items():
         key, title = _key_and_title(task, stem, is_first=not columns)
-        columns.append(Column(key=key, title=title, task=task.name, kind=task.kind, splits=splits, detail=False))
+        columns.append(_column(task, key, title, splits, is_detail=False))
         if len(splits) == 1:
             continue
         for split in splits:
             languages = _languages(split)
-            columns.append(
-                Column(
-                    key=f"{key}.{languages}",
-                    title=f"{title} {languages}",
-                    task=task.name,
-                    kind=task.kind,
-                    splits=[split],
-                    detail=True,
-                )
-            )
+            columns.append(_column(task, f"{key}.{languages}", f"{title} {languages}", [split], is_detail=True))
     return columns
 
 
-class Variant(NamedTuple):
-    """Further scores of sentence vectors; as text it is put behind the name of a split.
-
-    Attributes:
-        width: Components that the vectors are cut to; None leaves them whole.
-        asymmetric: Whether the documents are another model's.
-    """
-
-    width: int | None = None
-    asymmetric: bool = False
-
-    def __str__(self) -> str:
-        """Return the end of the names of split and column."""
-        width = "" if self.width is None else f"@{self.width}"
-        teacher = "@teacher" if self.asymmetric else ""
-        return width + teacher
-
-    def place(self) -> tuple[bool, int, bool]:
-        """Return the key by which variants are sorted: whole vectors first, then the wider ones."""
-        if self.width is None:
-            return False, 0, self.asymmetric
-        return True, -self.width, self.asymmetric
-
-    @property
-    def title(self) -> str:
-        """The end of the title of a column."""
-        width = "" if self.width is None else f", {self.width} components"
-        teacher = ", asymmetric" if self.asymmetric else ""
-        return width + teacher
-
-
-def variant_columns(columns: Sequence[Column], variants: Iterable[Variant]) -> Iterator[Column]:
-    """Iterate over the columns of further scores, see `limbeck.evaluation.plan.cell.SimilarityPoint`."""
-    for variant in variants:
-        for column in columns:
-            changes = {
-                "key": f"{column.key}{variant}",
-                "title": f"{column.title}{variant.title}",
-                "splits": [f"{split}{variant}" for split in column.splits],
-            }
-            yield column.model_copy(update=changes)
+def _column(task: Task, key: str, title: str, splits: Sequence[str], *, is_detail: bool) -> Column:
+    return Column(key=key, title=title, task=task.name, kind=task.kind, splits=list(splits), detail=is_detail)
 
 
 def _key_and_title(task: Task, stem: str, *, is_first: bool) -> tuple[str, str]:
@@ -105,3 +58,15 @@ def _languages(split: str) -> str:
     """Return the languages of a split: one where context and question agree."""
     languages = split.split(".")[1:]
     return "-".join(dict.fromkeys(languages))
+
+
+def variant_columns(columns: Sequence[Column], variants: Iterable[Variant]) -> Iterator[Column]:
+    """Iterate over the columns of further scores, see `limbeck.evaluation.plan.points.SimilarityPoint`."""
+    for variant in variants:
+        for column in columns:
+            changes = {
+                "key": f"{column.key}{variant}",
+                "title": f"{column.title}{variant.title}",
+                "splits": [f"{split}{variant}" for split in column.splits],
+            }
+            yield column.model_copy(update=changes)

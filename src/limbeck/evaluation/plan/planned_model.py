@@ -1,12 +1,16 @@
-"""`PlannedModel`, a model that is evaluated, as it is known before any work is done."""
+"""`PlannedModel`, a model that is evaluated, as it is known before any work is done.
+
+A *router* is a folder of sentence-transformers with two models, of which one reads queries and the other documents.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from limbeck.core import paths, records
-from limbeck.errors import RecipeError
+from limbeck.errors import ModelError, RecipeError
 from limbeck.evaluation.evaluators.sentence_vectors import fingerprint_of, readers_of
+from limbeck.kinds.task import Task
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.fingerprint import tokenizer_fingerprint
 from limbeck.models.loading import load_config
@@ -43,6 +47,18 @@ class PlannedModel:
         """Its shape and vocabulary, as published rows are matched by."""
         return f"{self.shape.layers}x{self.shape.hidden}", self.shape.vocabulary
 
+    def check_is_one(self, task: Task) -> None:
+        """Refuse a router for a task without queries.
+
+        Raises:
+            ModelError: naming its two models.
+        """
+        if self.queries != self.documents:
+            raise ModelError(
+                f"'{self.name}' sends queries and documents to different models, but {task.title} has "
+                f"neither; give one of the two: '{self.queries}' or '{self.documents}'."
+            )
+
 
 def plan_models(names: Sequence[str], *, as_is: bool = False) -> list[PlannedModel]:
     """Look at every model, before any work is done.
@@ -65,17 +81,18 @@ def _plan_model(name: str, *, as_is: bool) -> PlannedModel:
     queries, documents = readers_of(name)
     config = load_config(queries)
     return PlannedModel(
-        name,
-        fingerprint_of(name),
-        tokenizer_fingerprint(queries),
-        shape_of(config),
-        as_is or _distilled_on_task(name),
-        queries,
-        documents,
-        trained_widths(config),
+        name=name,
+        fingerprint=fingerprint_of(name),
+        tokenizer=tokenizer_fingerprint(queries),
+        shape=shape_of(config),
+        on_task=as_is or _was_distilled_on_task(name),
+        queries=queries,
+        documents=documents,
+        widths=trained_widths(config),
     )
 
 
-def _distilled_on_task(name: str) -> bool:
+def _was_distilled_on_task(name: str) -> bool:
+    """Whether a model is the student of a run on labelled rows."""
     run = paths.run_of_student(Path(name).expanduser())
     return run is not None and records.load(records.Run, run).on_task

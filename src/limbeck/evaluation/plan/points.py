@@ -7,7 +7,7 @@ from typing import Any
 
 from limbeck.corpus.rows.classes import ClassWeights, read_weights
 from limbeck.errors import RecipeError
-from limbeck.evaluation.plan.columns import Variant
+from limbeck.evaluation.plan.variants import Variant
 from limbeck.evaluation.protocols.settings import FineTuning
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import Task

@@ -1,6 +1,6 @@
 """The request for an evaluation, and the checks of it that need no model and no row.
 
-Nothing heavy is imported, so that a mistake is reported at once; `limbeck.evaluation.plan.planning` plans a request.
+Nothing heavy is imported, so that a mistake is reported at once; `limbeck.evaluation.plan.planner` plans a request.
 """
 
 from collections import Counter

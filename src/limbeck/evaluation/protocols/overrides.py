@@ -1,19 +1,28 @@
-"""Settings in place of those of a protocol: `setting=value`, or `task.setting=value` for one task."""
+"""Overrides, a user's settings in place of a protocol's: `setting=value`, or `task.setting=value` for one task."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from limbeck.core.assignments import parse_assignment
 from limbeck.errors import RecipeError, suggestion
 from limbeck.evaluation.protocols.settings import FineTuning
 
-Override = tuple[str | None, Mapping[str, Any]]
-"""A task, or None for all, and the settings that it gets."""
-
 _FORM = "setting=value or task.setting=value"
 _SETTINGS = tuple(FineTuning.model_fields)
 _SETTINGS_AS_IS = ("length", "stride", "metric", "max_scored_rows", "bf16", "pooling", "widths", "predict")
 """Settings that mean something where nothing is trained."""
+
+
+class Override(NamedTuple):
+    """Settings that replace those of a protocol.
+
+    Attributes:
+        task: Name of the task; None for all tasks.
+        settings: Setting to value.
+    """
+
+    task: str | None
+    settings: Mapping[str, Any]
 
 
 def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool = False) -> list[Override]:
@@ -34,6 +43,7 @@ def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool =
     for text in texts:
         where = f"--set '{text}'"
         path, value = parse_assignment(text, where, _FORM)
+        # Names of tasks may have dots, names of settings have none.
         task, dot, setting = path.strip().rpartition(".")
         if dot and not task:
             raise RecipeError(f"{where} names no task before the dot; write {_FORM}.")
@@ -46,5 +56,5 @@ def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool =
             )
         if task and task not in tasks:
             raise RecipeError(f"{where}: '{task}' is not among the tasks.{suggestion(task, tasks)}")
-        overrides.append((task or None, {setting: value}))
+        overrides.append(Override(task or None, {setting: value}))
     return overrides

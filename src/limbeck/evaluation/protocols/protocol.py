@@ -1,4 +1,6 @@
-"""The papers' grids, columns and published figures; columns are named as the papers' tables name them.
+"""`Protocol`, how a paper fine-tunes on tasks: its settings, its average, and the papers beside which results stand.
+
+Columns are named as the papers' tables name them:
 
 | scored splits | columns | title |
 |---|---|---|
@@ -17,13 +19,15 @@ from pydantic import TypeAdapter, ValidationError
 from limbeck.core.mistakes import mistakes_of
 from limbeck.core.registry import Registry
 from limbeck.errors import RecipeError
-from limbeck.evaluation.protocols.published import read_rows
+from limbeck.evaluation.protocols.overrides import Override
+from limbeck.evaluation.protocols.published import ColumnMetric, read_rows
 from limbeck.evaluation.protocols.settings import FineTuning
 from limbeck.evaluation.shipped_data import DATA, read_data_file
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.kinds.task import Task
 
 Changes = Mapping[str, Any]
+"""Setting to value, in place of another value."""
 _CHANGES_OF_KINDS: Mapping[str, Changes] = {"retrieval": {"length": 512}}
 """Settings by kind of task, of all protocols. No paper of theirs has retrieval, whose documents are longer than the
 sentences of other tasks; a model reads no more tokens than its folder says."""
@@ -68,17 +72,18 @@ class Protocol:
         if table not in averages:
             advice = f"choose one of {', '.join(averages)}" if averages else "leave --average out"
             raise RecipeError(f"The preset '{self.name}' has no average '{table}'; {advice}.")
-        columns = averages[table]
+
+        averaged = averages[table]
         changes = {name: dict(change) for name, change in self.changes.items()}
-        for column, metric in columns:
+        for column, metric in averaged:
             # Parts of a task, such as `mnli-m`, have one metric.
             if column in TASKS:
                 changes.setdefault(column, {})["metric"] = metric
-        names = tuple(column for column, _ in columns)
-        return replace(self, average=names, changes=changes, table=table)
+        columns = tuple(column for column, _ in averaged)
+        return replace(self, average=columns, changes=changes, table=table)
 
-    def _averages(self) -> dict[str, tuple[tuple[str, str], ...]]:
-        """Return the (column, metric)s of each table that prints an average over tasks, such as `table3`."""
+    def _averages(self) -> dict[str, tuple[ColumnMetric, ...]]:
+        """Return what each table averages that prints an average over tasks, by its name, such as `table3`."""
         averages = {}
         for paper in self.papers:
             for row in read_rows(paper):
@@ -90,26 +95,28 @@ class Protocol:
                     averages[f"table{row.table}"] = row.averaged
         return averages
 
-    def settings(self, task: Task, overrides: Sequence[tuple[str | None, Changes]] = ()) -> FineTuning:
+    def settings(self, task: Task, overrides: Sequence[Override] = ()) -> FineTuning:
         """Return the settings of a task.
 
         Args:
             task: The task.
-            overrides: (task or None for all tasks, settings) each; those of one task win.
+            overrides: Of the user; those of one task win over those of all, in whatever order they are given.
 
         Raises:
             RecipeError: for a setting that does not exist or cannot have its value.
         """
-        values: dict[str, Any] = {**self.base, **_CHANGES_OF_KINDS.get(task.kind, {})}
-        for key in (task.kind, task.group, task.name):
-            values |= self.changes.get(key, {})
-        # Overrides of one task stand after those of all tasks, in whatever order they are given.
-        for name, change in overrides:
+        # Later changes win: the protocol's from the general to the particular, then the user's.
+        values: dict[str, Any] = dict(self.base)
+        values.update(_CHANGES_OF_KINDS.get(task.kind, {}))
+        values.update(self.changes.get(task.kind, {}))
+        values.update(self.changes.get(task.group, {}))
+        values.update(self.changes.get(task.name, {}))
+        for name, settings in overrides:
             if name is None:
-                values |= change
-        for name, change in overrides:
+                values.update(settings)
+        for name, settings in overrides:
             if name == task.name:
-                values |= change
+                values.update(settings)
         try:
             return FineTuning.model_validate(values)
         except ValidationError as error:
@@ -117,15 +124,17 @@ class Protocol:
 
 
 def _built_in() -> Iterator[tuple[str, Protocol]]:
-    """Read `data/protocols`; `like` names a protocol whose settings and averages another starts from."""
+    """Yield the name and the protocol of each file in `data/protocols`, in their order."""
     paths = (DATA / "protocols").glob("*.yaml")
     descriptions = {path.stem: read_data_file(path) for path in paths}
     field_names = {field.name for field in fields(Protocol)}
-    for name, description in sorted(descriptions.items(), key=lambda item: item[1]["order"]):
-        like = descriptions.get(str(description.get("like")), {})
-        whole = {**like, **description}
+    for name in sorted(descriptions, key=lambda name: descriptions[name]["order"]):
+        # `like` names another protocol, whose settings and averages this one starts from.
+        description = descriptions[name]
+        base = descriptions.get(str(description.get("like")), {})
+        whole = {**base, **description}
         for key in ("base", "changes"):
-            whole[key] = like.get(key, {}) | description.get(key, {})
+            whole[key] = {**base.get(key, {}), **description.get(key, {})}
         values = {key: value for key, value in whole.items() if key in field_names}
         yield name, TypeAdapter(Protocol).validate_python(values)
 

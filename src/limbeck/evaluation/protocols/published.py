@@ -1,15 +1,36 @@
-"""Published figures: the rows of papers' tables, and which of them belong beside a model."""
+"""Published figures: the rows of papers' tables, and which of them can be read beside a model."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from limbeck.core.studies import PublishedCost
 from limbeck.evaluation.shipped_data import DATA, read_data_file
 
 _PUBLISHED = DATA / "published"
 PAPERS = ("minilm", "minilmv2", "elm", "mlkd_bert", "comparative_study")
+MULTILINGUAL_FROM = 100_000
+"""Tokens from which a vocabulary is taken for a multilingual one: mBERT's is 119,547, XLM-R's 250,002."""
+
+
+class ColumnMetric(NamedTuple):
+    """A column of scores by one metric; a column is a task, `task-m`, `task-mm`, or `task.language`."""
+
+    column: str
+    metric: str
+
+
+class PublishedShape(NamedTuple):
+    """What tells whether figures of two models can be compared.
+
+    Attributes:
+        size: Layers x hidden width, for example `"6x384"`.
+        multilingual: Whether the vocabulary is.
+    """
+
+    size: str
+    multilingual: bool
 
 
 @dataclass(frozen=True)
@@ -26,9 +47,9 @@ class PublishedRow:
         shape: Layers x hidden width, for example `"6x384"`.
         multilingual: Whether its vocabulary is.
         split: `"development"`, `"test"` (a leaderboard's, for GLUE), or `"unstated"`.
-        scores: (column, metric) -> percent; a column is a task, `task-m`, `task-mm`, or `task.language`.
+        scores: Column and metric to percent.
         average: As printed; None without one.
-        averaged: The (column, metric)s that the printed average is over.
+        averaged: The columns, with their metrics, that the printed average is over.
         average_without_cola: As printed; None without one.
     """
 
@@ -40,9 +61,9 @@ class PublishedRow:
     shape: str
     multilingual: bool
     split: str
-    scores: Mapping[tuple[str, str], float]
+    scores: Mapping[ColumnMetric, float]
     average: float | None
-    averaged: tuple[tuple[str, str], ...]
+    averaged: tuple[ColumnMetric, ...]
     average_without_cola: float | None
 
 
@@ -85,7 +106,12 @@ def read_costs(paper: str) -> tuple[PublishedCost, ...]:
 
 
 def _table_rows(paper: str, table: Mapping[str, Any]) -> Iterator[PublishedRow]:
-    """Iterate over the rows of a score table; a field that a row does not have is that of its table."""
+    """Iterate over the rows of a score table.
+
+    Args:
+        paper: One of `PAPERS`.
+        table: Plain values of its file; a field that a row does not have is that of its table.
+    """
     columns = [_parse_column(text) for text in table["columns"]]
     averaged = tuple(_parse_column(text) for text in table.get("averaged", table["columns"]))
     field_names = [field.name for field in fields(PublishedRow)]
@@ -107,19 +133,15 @@ def _table_rows(paper: str, table: Mapping[str, Any]) -> Iterator[PublishedRow]:
         yield PublishedRow(**values)
 
 
-def _parse_column(text: str) -> tuple[str, str]:
+def _parse_column(text: str) -> ColumnMetric:
     """Return the column and the metric of, for example, `mrpc f1`."""
     column, metric = text.split()
-    return column, metric
-
-
-MULTILINGUAL_FROM = 100_000
-"""Tokens from which a vocabulary is taken for a multilingual one: mBERT's is 119,547, XLM-R's 250,002."""
+    return ColumnMetric(column, metric)
 
 
 def matching_rows(
     shapes: Iterable[tuple[str, int]],
-    columns: Collection[tuple[str, str]],
+    columns: Collection[ColumnMetric],
     papers: Iterable[str] = PAPERS,
     *,
     on_task: Iterable[tuple[str, int]] = (),
@@ -128,8 +150,8 @@ def matching_rows(
 
     Args:
         shapes: Of every model, (layers x hidden width such as `"6x384"`, tokens in its vocabulary).
-        columns: The (column, metric)s that were measured; a row with none of them, printed under the same metric, is
-            left out.
+        columns: The columns that were measured, each with its metric; a row with none of them, printed under the same
+            metric, is left out.
         papers: Whose rows; in this order.
         on_task: Of the models that were distilled on a task, likewise; rows of task-distilled students stand beside
             these alone.
@@ -141,7 +163,7 @@ def matching_rows(
     for paper in papers:
         for row in read_rows(paper):
             accepted = distilled_on_task if row.distilled else general
-            has_shape = (row.shape, row.multilingual) in accepted
+            has_shape = PublishedShape(row.shape, row.multilingual) in accepted
             if has_shape and not measured.isdisjoint(row.scores):
                 rows.append(row)
     return rows
@@ -152,14 +174,14 @@ def matching_costs(shapes: Iterable[tuple[str, int]]) -> list[PublishedCost]:
     accepted = _published_shapes(shapes)
     costs: list[PublishedCost] = []
     for paper in PAPERS:
-        costs += [cost for cost in read_costs(paper) if (cost.shape, cost.multilingual) in accepted]
+        costs += [cost for cost in read_costs(paper) if PublishedShape(cost.shape, cost.multilingual) in accepted]
     return costs
 
 
-def _published_shapes(shapes: Iterable[tuple[str, int]]) -> set[tuple[str, bool]]:
-    """Return the shapes of models, each with whether the model is multilingual.
+def _published_shapes(shapes: Iterable[tuple[str, int]]) -> set[PublishedShape]:
+    """Return the shapes of models as published rows have them.
 
     Args:
         shapes: (layers x hidden width, tokens in the vocabulary) each.
     """
-    return {(shape, vocabulary >= MULTILINGUAL_FROM) for shape, vocabulary in shapes}
+    return {PublishedShape(size, vocabulary >= MULTILINGUAL_FROM) for size, vocabulary in shapes}

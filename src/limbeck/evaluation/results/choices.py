@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.evaluation.plan.planned_model import PlannedModel
-from limbeck.evaluation.plan.planning import PlannedTask
+from limbeck.evaluation.plan.planner import PlannedTask
 from limbeck.evaluation.protocols.settings import FineTuning
 from limbeck.kinds.task import Task
 

@@ -9,7 +9,7 @@ from limbeck.core import records, studies
 from limbeck.core.kinds import kind_of
 from limbeck.core.studies import FINISHED, Column
 from limbeck.evaluation.plan.planned_model import PlannedModel
-from limbeck.evaluation.plan.planning import PlannedTask
+from limbeck.evaluation.plan.planner import PlannedTask
 from limbeck.evaluation.protocols.protocol import Protocol
 from limbeck.evaluation.protocols.published import PAPERS, PublishedRow, matching_rows
 from limbeck.evaluation.results.choices import Cells, Choice, Choices

@@ -9,9 +9,9 @@ from limbeck.core.studies import FAILED, FINISHED, EvaluationCell
 from limbeck.evaluation.evaluators.evaluator import CellResult
 from limbeck.evaluation.evaluators.fine_tuning import changed_keywords
 from limbeck.evaluation.plan.planned_model import PlannedModel
-from limbeck.evaluation.plan.planning import PendingTask
 from limbeck.evaluation.plan.points import TrainingPoint, settings_of
 from limbeck.evaluation.results.predictions import save_predictions
+from limbeck.evaluation.run.pending import PendingTask
 from limbeck.evaluation.run.trainings import Failure, Outcome, SharedTraining
 
 _ADDED = ("weights", "thresholds", "intervals", "only_answer")

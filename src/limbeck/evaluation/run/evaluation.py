@@ -20,7 +20,7 @@ from limbeck.errors import Interrupted, OutputError
 from limbeck.evaluation.evaluators.evaluator import ReadyCell
 from limbeck.evaluation.evaluators.rows import load_rows
 from limbeck.evaluation.plan.planned_model import PlannedModel, plan_models
-from limbeck.evaluation.plan.planning import PendingTask, PlannedTask, Planner, prepare_pending, work_of
+from limbeck.evaluation.plan.planner import PlannedTask, Planner
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.results.choices import Cells, Choices, choose_all
 from limbeck.evaluation.results.submissions import write_submissions
@@ -28,6 +28,7 @@ from limbeck.evaluation.results.summary import summarise
 from limbeck.evaluation.run import kept_weights
 from limbeck.evaluation.run.cell_rows import Provenance, row_of
 from limbeck.evaluation.run.output_folder import prepare_folder
+from limbeck.evaluation.run.pending import PendingTask, prepare_pending, work_of
 from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.evaluation.run.trainings import Message, SharedTraining, run_trainings
 

@@ -13,7 +13,7 @@ from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.planned_model import PlannedModel
-from limbeck.evaluation.plan.planning import PlannedTask
+from limbeck.evaluation.plan.planner import PlannedTask
 from limbeck.evaluation.plan.points import TrainingPoint
 from limbeck.evaluation.results.choices import Cells, Choices, best_run, choose, points_of
 from limbeck.models import tokenizers, weight_files

@@ -1,0 +1,223 @@
+"""`PreparedTask`, a task with the rows that are drawn of each split, and their tokens."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.compute as pc
+
+from limbeck.core.blocks import counted
+from limbeck.core.cache import build_once
+from limbeck.core.hashing import fingerprint
+from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.corpus.source_report import SourceReport
+from limbeck.errors import CorpusError
+from limbeck.evaluation.evaluators import token_files
+from limbeck.evaluation.tasks.splits import TRAIN
+from limbeck.kinds.kind import Outputs
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.task import Predictions, Task, TaskData
+
+_CACHE = "evaluation"
+"""Folder of tokens in the cache."""
+
+
+@dataclass(frozen=True)
+class PreparedTask:
+    """Rows and tokens of a task for its cells; it can be sent to another process.
+
+    Attributes:
+        task: The task.
+        rows: The rows of every split that is scored or predicted.
+        train_rows: Number of rows to train on.
+        train_folder: Holds the file of tokens to train on, for all tasks that are trained on them; None where nothing
+            is trained.
+        folder: Holds a file of tokens for each split of `rows`; None where texts are compared by their vectors.
+        notes: Rows drawn, cut or left out on the way to tokens, for the user to read.
+    """
+
+    task: Task
+    rows: Mapping[str, Sequence[LabelledRow]]
+    train_rows: int = 0
+    train_folder: Path | None = None
+    folder: Path | None = None
+    notes: tuple[str, ...] = ()
+
+    def tokens(self, split: str) -> Path:
+        """Return the file of a split's tokens; of those to train on, for `"train"`."""
+        if split == TRAIN:
+            folder = self.train_folder
+            number = 0
+        else:
+            folder = self.folder
+            number = list(self.rows).index(split)
+        assert folder is not None, f"{self.task.name} has no tokens of '{split}'"
+        return folder / _file_name(number)
+
+    def count_tokens(self, split: str, length: int = 0) -> int:
+        """Return the tokens of a split's rows or windows; where only texts are kept, `length` a row."""
+        if self.folder is None:
+            return length * len(self.rows[split])
+        return _count_tokens(self.tokens(split))
+
+    def decode(self, split: str, outputs: Outputs) -> Predictions:
+        """Return the predictions that the outputs of a head stand for.
+
+        Args:
+            split: Whose rows were read.
+            outputs: Of the head, a row (or window) each.
+        """
+        kind = KINDS[self.task.kind]
+        return kind.decode(outputs, self.rows[split], self.task, lambda: token_files.open_columns(self.tokens(split)))
+
+
+class TokenKeys(NamedTuple):
+    """Fingerprints of what tokens are made of.
+
+    Attributes:
+        tokenizer: The tokenizer.
+        rows: All rows of the task.
+        training_set: The rows that it is trained on, which may be another task's too.
+    """
+
+    tokenizer: str
+    rows: str
+    training_set: str
+
+
+def prepare(
+    data: TaskData,
+    tokenizer: Any,
+    *,
+    keys: TokenKeys,
+    cache_dir: Path,
+    length: int,
+    stride: int,
+    max_scored_rows: int | None,
+    max_train_rows: int | None = None,
+    training: bool = False,
+    predicting: bool = True,
+) -> PreparedTask:
+    """Draw the rows that are asked for, and encode them unless that was done before.
+
+    Args:
+        data: All rows of the task.
+        tokenizer: Of the model.
+        keys: Of tokenizer and rows.
+        cache_dir: Root of the cache of tokens.
+        length: Most tokens of a row.
+        stride: Tokens that windows share.
+        max_scored_rows: Rows drawn of every split that is scored; None for all.
+        max_train_rows: Rows drawn for training; None for all.
+        training: Encode the rows to train on too.
+        predicting: Encode unlabelled splits too, for leaderboards.
+
+    Raises:
+        CorpusError: if the task has no rows to train on, or they cannot be encoded.
+    """
+    task = data.task
+    notes: list[str] = []
+    key = [token_files.TOKEN_FORMAT, keys.tokenizer, length, stride]
+    root = cache_dir / _CACHE
+
+    # The rows to train on have a folder of their own, which tasks with the same training set share.
+    train_rows: Sequence[LabelledRow] = ()
+    train_folder: Path | None = None
+    encoding_notes: list[str] = []
+    if training:
+        if not data.splits.get(TRAIN):
+            raise CorpusError(
+                f"{task.title} has no rows to train on ({task.train}); give --data a folder that has some."
+            )
+        train_rows = KINDS[task.kind].draw(data.splits[TRAIN], max_train_rows)
+        notes += notes_of_draws(data, {TRAIN: train_rows})
+        train_folder = root / fingerprint([*key, keys.training_set, max_train_rows])
+        encoding_notes += _encode_splits({TRAIN: train_rows}, task, tokenizer, train_folder, length, stride)
+
+    rows = draw_splits(data, max_scored_rows, predicting=predicting)
+    notes += notes_of_draws(data, rows)
+    folder = root / fingerprint([*key, keys.rows, max_scored_rows, list(rows)])
+    encoding_notes += _encode_splits(rows, task, tokenizer, folder, length, stride)
+    return PreparedTask(
+        task,
+        rows,
+        train_rows=len(train_rows),
+        train_folder=train_folder,
+        folder=folder,
+        notes=(*notes, *encoding_notes),
+    )
+
+
+def draw_splits(data: TaskData, most: int | None, *, predicting: bool = True) -> dict[str, Sequence[LabelledRow]]:
+    """Return the rows of every split that is scored or predicted.
+
+    Args:
+        data: All rows of the task.
+        most: Rows drawn of every split; None for all. Unlabelled splits are then left out, since a leaderboard takes
+            whole splits only.
+        predicting: Whether unlabelled splits are predicted.
+    """
+    task = data.task
+    left_out = {TRAIN}
+    if most is not None or not predicting:
+        left_out.update(task.predicted)
+    kind = KINDS[task.kind]
+    return {split: kind.draw(rows, most) for split, rows in data.splits.items() if rows and split not in left_out}
+
+
+def notes_of_draws(data: TaskData, drawn: Mapping[str, Sequence[LabelledRow]]) -> list[str]:
+    """Return a note for each split of which not all rows (or queries) were drawn.
+
+    Args:
+        data: All rows of the task.
+        drawn: Those that were drawn, by split.
+    """
+    kind = KINDS[data.task.kind]
+    notes = []
+    for split, rows in drawn.items():
+        used, noun = kind.count(rows)
+        known, _ = kind.count(data.splits[split])
+        if used < known:
+            notes.append(f"{data.task.title} {split}: {used:,} of {counted(known, noun)}, drawn")
+    return notes
+
+
+def select_split(prepared: PreparedTask) -> str | None:
+    """Return the split that grid points and epochs are chosen on: the task's, else the first that is scored."""
+    task = prepared.task
+    if task.select in prepared.rows:
+        return task.select
+    return next(iter(task.scored), None)
+
+
+def _encode_splits(
+    splits: Mapping[str, Sequence[LabelledRow]], task: Task, tokenizer: Any, folder: Path, length: int, stride: int
+) -> Iterator[str]:
+    """Write a file for each split unless they are there, and yield the notes on them."""
+
+    def build(aside: Path) -> dict[str, Any]:
+        reports = []
+        for number, (split, rows) in enumerate(splits.items()):
+            path = aside / _file_name(number)
+            report = token_files.encode_rows(
+                rows, task, tokenizer, path, length=length, stride=stride, training=split == TRAIN
+            )
+            reports.append(report.to_dict())
+        return {"reports": reports}
+
+    reports = build_once(folder, build)["reports"]
+    for split, report in zip(splits, reports, strict=True):
+        for line in SourceReport.from_dict(report).lines():
+            yield f"{task.title} {split}: {line}"
+
+
+@cache
+def _count_tokens(path: Path) -> int:
+    return int(pc.sum(token_files.open_columns(path).data.column("length")).as_py() or 0)
+
+
+def _file_name(number: int) -> str:
+    """Return the name of the file of a split, by its number among those of a folder."""
+    return f"{number:02d}.arrow"

@@ -1,0 +1,89 @@
+"""Identities of cells and of their fine-tunings: hashes of all that their results depend on.
+
+A finished cell with the same identity is not run again. Rows are part of an identity by their content.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from limbeck.core.hashing import fingerprint
+from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.evaluation.plan.cell import Cell
+from limbeck.evaluation.plan.points import settings_of
+from limbeck.evaluation.tasks.splits import TRAIN
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.task import TaskData
+
+_SCORING_SETTINGS = ("best_epoch_by", "max_scored_rows", "choose_thresholds")
+"""Settings of a training point that no weight depends on."""
+_DIGEST_BYTES = 12
+
+
+def identity(cell: Cell, *, model: str, data: str, teacher: str | None = None) -> str:
+    """Return the identity of a cell: a hash of its model, its rows, its settings and its seed.
+
+    Where the model or the data lie, and the versions of the packages, are no part of it.
+
+    Args:
+        cell: The cell.
+        model: Fingerprint of the model.
+        data: Fingerprint of the task's rows.
+        teacher: Fingerprint of the point's teacher, where it has one.
+    """
+    point = settings_of(cell.point)
+    if teacher is not None:
+        # The point names the teacher, which may lie elsewhere by now.
+        point["teacher"] = teacher
+    return fingerprint({"model": model, "data": data, "point": point, "seed": cell.seed})
+
+
+def training_identity(cell: Cell, *, model: str, training_set: str) -> str | None:
+    """Return the identity of a cell's fine-tuning: a hash of everything that its weights depend on.
+
+    That is the model, the rows to train on, the settings save those of scoring, and the seed. Cells of several tasks
+    that have the same share one fine-tuning. Which epoch of it is kept may differ between them: no epoch's weights
+    depend on that.
+
+    Args:
+        cell: The cell.
+        model: Fingerprint of the model.
+        training_set: Fingerprint of the rows to train on.
+
+    Returns:
+        None where nothing is trained.
+    """
+    if not cell.is_trained:
+        return None
+    point = {name: value for name, value in settings_of(cell.point).items() if name not in _SCORING_SETTINGS}
+    return fingerprint({"model": model, "training_set": training_set, "point": point, "seed": cell.seed})
+
+
+def data_fingerprint(data: TaskData) -> str:
+    """Return a hash of the facts that a task is scored by and of every row of its splits."""
+    task = data.task
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    digest.update(json.dumps([task.name, task.kind, task.labels, task.select, task.answerable_only]).encode())
+    for split in sorted(data.splits):
+        digest.update(f"\0{split}\0".encode())
+        _add_rows(digest, task.kind, data.splits[split])
+    return digest.hexdigest()
+
+
+def training_set_fingerprint(data: TaskData) -> str:
+    """Return a hash of the rows that a task is trained on, with the kind of its head and its classes.
+
+    Tasks that are trained on the same rows of another task (AX and XNLI on MNLI's, MLQA and XQuAD on SQuAD's) have the
+    same.
+    """
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    digest.update(json.dumps([data.task.kind, data.task.labels]).encode())
+    _add_rows(digest, data.task.kind, data.splits.get(TRAIN, ()))
+    return digest.hexdigest()
+
+
+def _add_rows(digest: hashlib.blake2b, kind: str, rows: Sequence[LabelledRow]) -> None:
+    """Add the content of rows to a digest, in their order."""
+    content_of = KINDS[kind].content
+    for row in rows:
+        digest.update(json.dumps(content_of(row), ensure_ascii=False).encode())
