@@ -5,19 +5,19 @@ import statistics
 
 import pytest
 
-from limbeck.core.paths import RESULTS
+from limbeck.core.paths import EVALUATION_REQUEST, RESULTS
 from limbeck.core.studies import EvaluationCell, Figure
 from limbeck.errors import OutputError, RecipeError
 from limbeck.evaluation.plan.planner import Planner
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.protocols.overrides import parse_overrides
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
+from limbeck.evaluation.results.averages import average
 from limbeck.evaluation.results.choices import choose
 from limbeck.evaluation.results.notes import gather_notes
 from limbeck.evaluation.results.predictions import save_predictions
 from limbeck.evaluation.results.submissions import write_submissions
-from limbeck.evaluation.results.summary import average
-from limbeck.evaluation.run.output_folder import MANIFEST, prepare_folder
+from limbeck.evaluation.run.output_folder import prepare_folder
 from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.evaluation.tasks.registry import TASKS
 
@@ -152,7 +152,7 @@ def test_a_score_that_no_metric_gives_is_no_row(tmp_path):
 
 def test_a_folder_takes_one_preset_and_its_settings(tmp_path):
     folder = prepare_folder(tmp_path / "new", preset="quick", overrides=["epochs=1"])
-    assert json.loads((folder / MANIFEST).read_text()) == {"preset": "quick", "set": ["epochs=1"]}
+    assert json.loads((folder / EVALUATION_REQUEST).read_text()) == {"preset": "quick", "set": ["epochs=1"]}
     ResultsFile(folder).append(EvaluationCell(id="a", status="failed", error="x"))
     assert prepare_folder(folder, preset="quick", overrides=["epochs=1"]) == folder
     with pytest.raises(OutputError, match="--preset quick, not elm"):
@@ -164,8 +164,8 @@ def test_a_folder_takes_one_preset_and_its_settings(tmp_path):
 def test_a_folder_without_cells_is_bound_anew(tmp_path):
     for preset, overrides in (("quick", ["epochs=1"]), ("elm", [])):
         folder = prepare_folder(tmp_path / "new", preset=preset, overrides=overrides)
-        assert json.loads((folder / MANIFEST).read_text()) == {"preset": preset, "set": overrides}
-    (folder / MANIFEST).write_text("[]")
+        assert json.loads((folder / EVALUATION_REQUEST).read_text()) == {"preset": preset, "set": overrides}
+    (folder / EVALUATION_REQUEST).write_text("[]")
     with pytest.raises(OutputError, match="cannot be read"):
         prepare_folder(folder, preset="elm", overrides=[])
 
@@ -176,7 +176,7 @@ def test_other_folders_are_left_alone(tmp_path):
         prepare_folder(tmp_path, preset="quick", overrides=[])
     with pytest.raises(OutputError, match="is a file"):
         prepare_folder(tmp_path / "thesis.tex", preset="quick", overrides=[])
-    (tmp_path / MANIFEST).write_text("{")
+    (tmp_path / EVALUATION_REQUEST).write_text("{")
     with pytest.raises(OutputError, match="cannot be read"):
         prepare_folder(tmp_path, preset="quick", overrides=[])
 

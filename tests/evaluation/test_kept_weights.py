@@ -17,7 +17,7 @@ from limbeck.evaluation.evaluators import fine_tuned, head_outputs
 from limbeck.evaluation.evaluators.evaluator import FINE_TUNED, EvaluatedTask, ReadyCell
 from limbeck.evaluation.evaluators.fine_tuned import train_once
 from limbeck.evaluation.evaluators.prepared_task import TokenKeys
-from limbeck.evaluation.plan.cell import Cell
+from limbeck.evaluation.plan.cell import Cell, PlannedCell
 from limbeck.evaluation.plan.planner import PlannedTask
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
@@ -220,8 +220,9 @@ def row(rate, seed, value):
 )
 def test_what_may_still_be_the_best(values, pick, ids):
     settings = PROTOCOLS["minilmv2"].settings(TASKS["rte"]).model_copy(update={"pick": pick})
-    task = PlannedTask(EvaluatedTask("rte", FINE_TUNED, TASKS["rte"], settings, ""))
-    assert candidates([row(*key, value) for key, value in values.items()], task, 2) == ids
+    two_seeds = tuple(PlannedCell(Cell("m", "rte", POINT, seed), id=str(seed), training="") for seed in (1, 2))
+    task = PlannedTask(EvaluatedTask("rte", FINE_TUNED, TASKS["rte"], settings, ""), cells=two_seeds)
+    assert candidates([row(*key, value) for key, value in values.items()], task) == ids
 
 
 def test_a_folder_in_use_is_left_alone(ask, everything, monkeypatch):

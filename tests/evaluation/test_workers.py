@@ -7,7 +7,7 @@ import pytest
 
 from limbeck.evaluation.evaluators.evaluator import FINE_TUNED, CellResult, ReadyCell
 from limbeck.evaluation.plan.cell import Cell
-from limbeck.evaluation.run.trainings import Failure, SharedTraining, run_trainings
+from limbeck.evaluation.run.trainings import CellDone, Failure, SharedTraining, run_trainings
 from limbeck.models.tokenizers import load_tokenizer
 from tests.support.tasks import KEYS, POINT, make_data, prepare, tiny_folder
 from tests.support.training import interrupt
@@ -32,10 +32,10 @@ def collect(jobs, workers=1):
     outcomes, moved = {}, []
 
     def received(job, message):
-        if isinstance(message, float):
-            moved.append((job.id, message))
+        if isinstance(message, CellDone):
+            outcomes[message.cell_id] = message.outcome
         else:
-            outcomes[message[0]] = message[1]
+            moved.append((job.id, message.share))
 
     run_trainings(jobs, workers=workers, received=received)
     return outcomes, moved

@@ -1,9 +1,9 @@
-"""Grid points that stand for models on tasks: those with the best runs on the select split."""
+"""Choices: the grid point that stands for a model on a task, by its runs' scores on the select split."""
 
+import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 from limbeck.core.studies import FINISHED, EvaluationCell
@@ -33,8 +33,26 @@ class Choice:
     points: int
 
 
-Choices = Mapping[tuple[str, str], Choice]
+Choices: TypeAlias = Mapping[tuple[str, str], Choice]
 """Name of a model and name of a task, as the user gave them, to the grid point that stands for it."""
+
+
+def choose_all(cells: Cells, tasks: Sequence[PlannedTask], models: Sequence[PlannedModel]) -> Choices:
+    """Choose a grid point for every model on every task that it has a finished run of.
+
+    Args:
+        cells: The latest row of every planned cell, by identity.
+        tasks: In the order of the columns.
+        models: In the order of the rows.
+    """
+    choices: dict[tuple[str, str], Choice] = {}
+    for task in tasks:
+        for model in models:
+            rows = [cells[planned.id] for planned in task.cells_of(model.name) if planned.id in cells]
+            finished = [row for row in rows if row.status == FINISHED]
+            if finished:
+                choices[model.name, task.name] = choose(finished, task.task, task.settings, task.runs)
+    return choices
 
 
 def choose(cells: Sequence[EvaluationCell], task: Task, settings: FineTuning, runs: int) -> Choice:
@@ -52,53 +70,37 @@ def choose(cells: Sequence[EvaluationCell], task: Task, settings: FineTuning, ru
     points = points_of(cells)
     if settings.pick == "best":
         best = best_run(cells, metric)
-        return Choice([best], best, 1, len(points))
+        return Choice([best], best=best, wanted=1, points=len(points))
 
-    def mean_score(point: Sequence[EvaluationCell]) -> float:
-        return statistics.fmean(select_score(cell, metric) for cell in point)
-
-    most_runs = max(map(len, points))
+    most_runs = max(len(point) for point in points)
     whole_points = [point for point in points if len(point) == most_runs]
-    point = max(whole_points, key=mean_score)
-    by_seed = sorted(point, key=lambda cell: cell.seed)
-    return Choice(by_seed, best_run(by_seed, metric), runs, len(points))
+    means = [statistics.fmean(select_score(cell, metric) for cell in point) for point in whole_points]
+    chosen_point = whole_points[means.index(max(means))]
+    by_seed = sorted(chosen_point, key=lambda cell: cell.seed)
+    return Choice(by_seed, best=best_run(by_seed, metric), wanted=runs, points=len(points))
 
 
 def points_of(cells: Iterable[EvaluationCell]) -> list[list[EvaluationCell]]:
     """Return the cells of each grid point."""
-    points: dict[str, list[EvaluationCell]] = {}
+    cells_of_point: dict[str, list[EvaluationCell]] = {}
     for cell in cells:
-        points.setdefault(repr(sorted(cell.settings.items())), []).append(cell)
-    return list(points.values())
+        # Settings have values of several types; as text they are a key.
+        key = json.dumps(cell.settings, sort_keys=True, default=repr)
+        cells_of_point.setdefault(key, []).append(cell)
+    return list(cells_of_point.values())
 
 
 def best_run(cells: Sequence[EvaluationCell], metric: str) -> EvaluationCell:
     """Return the cell with the highest score on the select split; of equals, the first."""
-    return max(cells, key=partial(select_score, metric=metric))
-
-
-def choose_all(cells: Cells, tasks: Sequence[PlannedTask], models: Sequence[PlannedModel]) -> Choices:
-    """Choose a grid point for every model on every task that it has a finished run of.
-
-    Args:
-        cells: The latest row of every planned cell, by identity.
-        tasks: In the order of the columns.
-        models: In the order of the rows.
-    """
-    choices: dict[tuple[str, str], Choice] = {}
-    for task in tasks:
-        for model in models:
-            rows = [cells.get(planned.id) for planned in task.cells_of(model.name)]
-            finished = [row for row in rows if row is not None and row.status == FINISHED]
-            if finished:
-                choices[model.name, task.name] = choose(finished, task.task, task.settings, task.runs)
-    return choices
+    return max(cells, key=lambda cell: select_score(cell, metric))
 
 
 def select_score(cell: EvaluationCell, metric: str) -> float:
     """Return the score that a cell is chosen by: its metric on the select split; 0 where it scored nothing."""
     if not cell.scores:
         return 0.0
+    # Cells of an unknown select split are judged by their first split, and those without the metric by their first.
     scores = cell.scores.get(cell.select or "") or next(iter(cell.scores.values()))
     value = scores[metric] if metric in scores else next(iter(scores.values()))
+    # A score that is not a number is below all others.
     return -1.0 if value is None else value

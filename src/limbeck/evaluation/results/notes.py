@@ -1,4 +1,7 @@
-"""Notes of an evaluation, gathered where they say the same of several splits or cells."""
+"""Notes of an evaluation in short: those that say the same of several splits or cells are one line.
+
+A note is `subject: text`; its subject is a task, or a task and a split.
+"""
 
 import re
 from collections.abc import Iterable
@@ -9,6 +12,7 @@ from limbeck.evaluation.tasks.registry import PUBLISHED
 _SHOWN_SUBJECTS = 3
 _NUMBER = re.compile(r"\d[\d,.]*")
 _MISSING_FILES = re.compile(r"(?<=^no ).+ files?(?= found$)")
+"""Names of the files in a note on files that were not found."""
 _DETAILS = re.compile(r": | \(")
 """Beginning of names and examples within a note."""
 
@@ -23,30 +27,33 @@ def gather_notes(notes: Iterable[str]) -> list[str]:
     Returns:
         A line for each group, in the order of their first notes.
     """
-    groups: dict[str, list[str]] = {}
+    notes_by_pattern: dict[str, list[str]] = {}
     for note in dict.fromkeys(notes):
-        groups.setdefault(_pattern_of(note), []).append(note)
-    return [first + _same_of(others) for first, *others in groups.values()]
+        notes_by_pattern.setdefault(_pattern_of(note), []).append(note)
+    return [first + _likewise(others) for first, *others in notes_by_pattern.values()]
 
 
 def _pattern_of(note: str) -> str:
     """Return the part of a note that notes of the same group share."""
-    text = note.partition(": ")[2] or note
+    _, _, text = note.partition(": ")
+    if not text:
+        # A note without a subject.
+        text = note
     if PUBLISHED in text:
         return PUBLISHED
-    beginning = _DETAILS.split(_MISSING_FILES.sub("", text), maxsplit=1)[0]
+    without_files = _MISSING_FILES.sub("", text)
+    beginning = _DETAILS.split(without_files, maxsplit=1)[0]
     return _NUMBER.sub("#", beginning)
 
 
-def _same_of(notes: list[str]) -> str:
-    """Return the end of a line that names the subjects of further notes."""
+def _likewise(notes: list[str]) -> str:
+    """Return the end of a line that names the subjects of further notes; "" without any."""
     if not notes:
         return ""
     subjects = list(dict.fromkeys(note.partition(": ")[0] for note in notes))
     shown = ", ".join(subjects[:_SHOWN_SUBJECTS])
-    left = len(subjects) - _SHOWN_SUBJECTS
-    if left > 0:
-        shown += f" and {left} more"
+    if len(subjects) > _SHOWN_SUBJECTS:
+        shown += f" and {len(subjects) - _SHOWN_SUBJECTS} more"
     joint = "also incomplete:" if PUBLISHED in notes[0] else "likewise"
     return f"; {joint} {shown}"
 

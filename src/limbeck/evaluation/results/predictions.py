@@ -1,4 +1,4 @@
-"""Saved predictions of unlabelled splits, in the evaluation's folder."""
+"""Predictions of unlabelled splits, saved in the evaluation's folder and read again for leaderboards' files."""
 
 import json
 import math
@@ -27,7 +27,8 @@ def save_predictions(folder: Path, identity: str, predictions: Mapping[str, Pred
         return None
     path = folder / PREDICTIONS / f"{identity}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_text(path, json.dumps({split: _to_json(of_split) for split, of_split in predictions.items()}))
+    plain_values = {split: _to_json(predictions_of_split) for split, predictions_of_split in predictions.items()}
+    atomic_text(path, json.dumps(plain_values))
     return str(path.relative_to(folder))
 
 
@@ -39,7 +40,7 @@ def read_predictions(path: Path) -> dict[str, Predictions]:
     """
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
-        return {split: _from_json(of_split) for split, of_split in saved.items()}
+        return {split: _from_json(saved_split) for split, saved_split in saved.items()}
     except FileNotFoundError:
         raise OutputError(f"'{path}' is missing.") from None
     except (OSError, ValueError, TypeError, AttributeError):
@@ -58,6 +59,7 @@ def _to_json(predictions: Predictions) -> Any:
 
 
 def _from_json(saved: Any) -> Predictions:
+    """Return the predictions of a split from their plain values."""
     if isinstance(saved, list):
         return saved
     answers = {}

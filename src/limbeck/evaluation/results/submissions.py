@@ -1,4 +1,4 @@
-"""Files of predictions that leaderboards take."""
+"""Submissions: the files of predictions that leaderboards take."""
 
 import json
 import math
@@ -38,12 +38,13 @@ def write_submissions(folder: Path, model: str, task: Task, cells: Sequence[Eval
     if not predicted:
         return []
     best = best_run(predicted, metric)
-    task = replace(task, thresholds=_thresholds_of(best, task))
-    name = re.sub(r"[^\w.-]+", "-", model).strip("-.") or "model"
+    task_with_thresholds = replace(task, thresholds=_thresholds_of(best, task))
+    folder_name = re.sub(r"[^\w.-]+", "-", model).strip("-.") or "model"
+    folder_of_model = folder / SUBMISSIONS / folder_name
     files = []
     for split, predictions in read_predictions(folder / str(best.predictions)).items():
         if split in task.predicted:
-            files.append(write_submission(task, split, predictions, folder / SUBMISSIONS / name))
+            files.append(write_submission(task_with_thresholds, split, predictions, folder_of_model))
     return files
 
 
@@ -54,7 +55,7 @@ def _thresholds_of(cell: EvaluationCell, task: Task) -> tuple[float, ...]:
     # Rows of earlier versions have them among the scores alone.
     names = [f"{label}{THRESHOLDS}" for label in task.labels]
     for scores in cell.scores.values():
-        if set(names) <= set(scores):
+        if all(name in scores for name in names):
             return tuple(float(scores[name] or 0) for name in names)
     return ()
 
@@ -83,10 +84,14 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
     CLUE baselines in PaddleNLP; SQuAD's evaluation script.
     """
     submission = task.submissions.get(split)
-    suffix = "json" if isinstance(predictions, Mapping) else "tsv"
-    file = f"{task.name}-{split}.{suffix}" if submission is None else submission.file
-    path = folder / file
+    if submission is not None:
+        path = folder / submission.file
+    else:
+        suffix = "json" if isinstance(predictions, Mapping) else "tsv"
+        path = folder / f"{task.name}-{split}.{suffix}"
+
     if isinstance(predictions, Mapping):
+        # Where every question has an answer, none is left empty.
         text = _written_answers(predictions, math.inf if task.answerable_only else threshold)
     else:
         kind = KINDS[task.kind]
@@ -106,10 +111,12 @@ def _written_answers(predictions: Mapping[str, AnswerPrediction], threshold: flo
 
 
 def _json_lines(values: Sequence[str]) -> str:
+    """Return an object a line, with the number of the row and its class."""
     lines = [json.dumps({"id": number, "label": value}, ensure_ascii=False) for number, value in enumerate(values)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _table(values: Sequence[str]) -> str:
+    """Return a table with the number of each row and its prediction."""
     rows = [f"{number}\t{value}\n" for number, value in enumerate(values)]
     return "index\tprediction\n" + "".join(rows)

@@ -1,4 +1,4 @@
-"""Rows of `results.jsonl`: what a cell gave, with what it depends on and where it ran."""
+"""Rows of `results.jsonl`: the result of a cell, with what it depends on and where it ran."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +12,10 @@ from limbeck.evaluation.plan.planned_model import PlannedModel
 from limbeck.evaluation.plan.points import TrainingPoint, settings_of
 from limbeck.evaluation.results.predictions import save_predictions
 from limbeck.evaluation.run.pending import PendingTask
-from limbeck.evaluation.run.trainings import Failure, Outcome, SharedTraining
+from limbeck.evaluation.run.trainings import Failure, SharedTraining
 
-_ADDED = ("weights", "thresholds", "intervals", "only_answer")
-"""Fields of a result that came after a release: rows without them are as they were."""
+_OPTIONAL_FIELDS = ("weights", "thresholds", "intervals", "only_answer")
+"""Fields of a result that rows have only where they are known: rows of earlier versions lack them too."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Provenance:
 def row_of(
     training: SharedTraining,
     cell_id: str,
-    outcome: Outcome,
+    outcome: CellResult | Failure,
     *,
     task: PendingTask,
     model: PlannedModel,
@@ -54,7 +54,7 @@ def row_of(
     Args:
         training: That it was run with.
         cell_id: Its identity.
-        outcome: What it gave.
+        outcome: Its result, or the reason for which it has none.
         task: Its task.
         model: Its model.
         preset: Name of the protocol.
@@ -65,10 +65,11 @@ def row_of(
         OutputError: if predictions cannot be written.
     """
     cell = training.cells[cell_id].cell
-    values: dict[str, Any] = {}
     if isinstance(outcome, Failure):
-        values["error"] = outcome.problem
+        status = FAILED
+        values: dict[str, Any] = {"error": outcome.problem}
     else:
+        status = FINISHED
         values = _values_of(outcome)
         values["predictions"] = save_predictions(folder, cell_id, outcome.predictions)
         values["notes"] = list(task.notes)
@@ -77,7 +78,7 @@ def row_of(
     return EvaluationCell(
         id=cell_id,
         training=training.id,
-        status=FAILED if isinstance(outcome, Failure) else FINISHED,
+        status=status,
         model=cell.model,
         model_fingerprint=model.fingerprint,
         task=task.planned.task.name,
@@ -97,7 +98,7 @@ def row_of(
 def _values_of(result: CellResult) -> dict[str, Any]:
     """Return the fields of a result as a row has them."""
     values = dict(vars(result))
-    for name in _ADDED:
+    for name in _OPTIONAL_FIELDS:
         if values[name] is None:
             del values[name]
     return values

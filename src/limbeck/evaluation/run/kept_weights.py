@@ -1,4 +1,4 @@
-"""Weights of cells that are kept: which, in which folder, known by their hash, and how much room they need."""
+"""Weights of cells that are kept: whose they are, in which folder, known by their hash, and how much room they need."""
 
 import shutil
 from collections.abc import Callable, Collection, Sequence
@@ -11,19 +11,14 @@ from limbeck.core import files, folders, permissions
 from limbeck.core.paths import FINE_TUNED, KEPT_WEIGHTS
 from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import LimbeckError, OutputError
-from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.planned_model import PlannedModel
 from limbeck.evaluation.plan.planner import PlannedTask
-from limbeck.evaluation.plan.points import TrainingPoint
 from limbeck.evaluation.results.choices import Cells, Choices, best_run, choose, points_of
 from limbeck.models import tokenizers, weight_files
 from limbeck.models.fingerprint import model_fingerprint
 from limbeck.models.quiet import quiet
 
-
-def is_trained(cell: Cell) -> bool:
-    """Whether a cell has weights, which only a training gives it."""
-    return isinstance(cell.point, TrainingPoint)
+_GIGABYTE = 1e9
 
 
 def save_weights(folder: Path, model: PreTrainedModel, tokenizer: Any) -> str:
@@ -73,6 +68,14 @@ def _has_weights_of(place: Path, cell: EvaluationCell) -> bool:
         return False
 
 
+def trained_ids(tasks: Sequence[PlannedTask]) -> set[str]:
+    """Return the identities of the planned cells that have weights, which only a training gives them."""
+    identities: set[str] = set()
+    for task in tasks:
+        identities.update(planned.id for planned in task.cells if planned.cell.is_trained)
+    return identities
+
+
 def wanted_cells(keep: str | None, tasks: Sequence[PlannedTask], cells: Cells, choices: Choices) -> set[str]:
     """Return the identities of the finished cells whose weights are to be there at the end.
 
@@ -85,13 +88,13 @@ def wanted_cells(keep: str | None, tasks: Sequence[PlannedTask], cells: Cells, c
     """
     if keep is None:
         return set()
-    trained = {planned.id for task in tasks for planned in task.cells if is_trained(planned.cell)}
+    trained = trained_ids(tasks)
     if keep == "best":
         return {choice.best.id for choice in choices.values()} & trained
     return {identity for identity in trained if identity in cells and cells[identity].status == FINISHED}
 
 
-def candidates(finished: Sequence[EvaluationCell], task: PlannedTask, runs: int) -> set[str]:
+def candidates(finished: Sequence[EvaluationCell], task: PlannedTask) -> set[str]:
     """Return the cells of one model and task that may still turn out to be the best one.
 
     Those are the best run of the point that is chosen so far, and of every point whose runs are not all finished. Cells
@@ -99,16 +102,15 @@ def candidates(finished: Sequence[EvaluationCell], task: PlannedTask, runs: int)
 
     Args:
         finished: The finished ones, in the order of the plan.
-        task: Decides how the best is chosen.
-        runs: Of every point.
+        task: Decides how the best is chosen, and how many runs a point has.
     """
     if not finished:
         return set()
-    identities = {choose(finished, task.task, task.settings, runs).best.id}
+    identities = {choose(finished, task.task, task.settings, task.runs).best.id}
     if task.settings.pick == "best":
         return identities
     for point in points_of(finished):
-        if len(point) < runs:
+        if len(point) < task.runs:
             identities.add(best_run(point, task.metric).id)
     return identities
 
@@ -174,25 +176,26 @@ def check_room(
     Raises:
         OutputError: with what is needed and what is there.
     """
-    needed = 0  # Bytes.
+    needed_bytes = 0
     for model in models:
-        size = sum(file.stat().st_size for file in weight_files.fetch_weights(model.name, None))
+        model_bytes = sum(file.stat().st_size for file in weight_files.fetch_weights(model.name, None))
         for task in tasks:
-            trained = [
-                planned for planned in task.cells if planned.cell.model == model.name and is_trained(planned.cell)
-            ]
+            trained = [planned.id for planned in task.cells_of(model.name) if planned.cell.is_trained]
             if keep == "best":
-                unfinished = [planned for planned in trained if planned.id not in finished]
+                unfinished = [identity for identity in trained if identity not in finished]
                 # Beside a candidate of each worker stand the best so far, and the one that is just written.
-                needed += size * min(len(unfinished), workers + 2)
+                needed_bytes += model_bytes * min(len(unfinished), workers + 2)
             else:
-                unsaved = [planned for planned in trained if not (folder / KEPT_WEIGHTS / planned.id).is_dir()]
-                needed += size * len(unsaved)
+                unsaved = [identity for identity in trained if not (folder / KEPT_WEIGHTS / identity).is_dir()]
+                needed_bytes += model_bytes * len(unsaved)
 
-    free = shutil.disk_usage(folder).free
-    if needed <= free:
+    free_bytes = shutil.disk_usage(folder).free
+    if needed_bytes <= free_bytes:
         return
-    message = f"Keeping weights takes about {needed / 1e9:.1f} GB, and '{folder}' has {free / 1e9:.1f} GB free; "
+    message = (
+        f"Keeping weights takes about {needed_bytes / _GIGABYTE:.1f} GB, and '{folder}' has "
+        f"{free_bytes / _GIGABYTE:.1f} GB free; "
+    )
     if keep == "all":
         message += "keep only the best (--keep-weights best), or "
     raise OutputError(message + "choose another --output.")

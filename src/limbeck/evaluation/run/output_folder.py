@@ -1,4 +1,4 @@
-"""The output folder of an evaluation."""
+"""The output folder of an evaluation: made, or taken up again by an evaluation with the same preset and settings."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +10,8 @@ from limbeck.errors import OutputError
 from limbeck.evaluation.plan.request import EVALUATION
 from limbeck.evaluation.run.results_file import ResultsFile
 
-MANIFEST = studies.EvaluationRequest.FILE
+_OPTIONS = {"preset": "--preset", "set": "--set"}
+"""Keys of a saved request that must stay the same, and the options that give them."""
 
 
 def prepare_folder(folder: Path, *, preset: str, overrides: list[str], as_is: bool = False) -> Path:
@@ -35,7 +36,8 @@ def prepare_folder(folder: Path, *, preset: str, overrides: list[str], as_is: bo
     request = studies.EvaluationRequest(preset=preset, set=overrides)
     if as_is:
         request.as_is = True
-    folders.claim(folder, _EVALUATION, request.to_dict())
+    evaluation_folder = replace(EVALUATION, check=_check_same)
+    folders.claim(folder, evaluation_folder, request.to_dict())
     with folders.writing(folder):
         records.save(request, folder)
     return folder
@@ -55,11 +57,12 @@ def _check_same(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -
     if not ResultsFile(folder).read():
         return
     was_as_is = bool(saved.get("as_is"))
-    if was_as_is and not asked.get("as_is"):
+    is_as_is = bool(asked.get("as_is"))
+    if was_as_is and not is_as_is:
         raise OutputError(f"The evaluation in '{folder}' scores models as they are; give --as-is, or another --output.")
-    if not was_as_is and asked.get("as_is"):
+    if is_as_is and not was_as_is:
         raise OutputError(f"The evaluation in '{folder}' fine-tunes its models; give no --as-is, or another --output.")
-    for key, option in (("preset", "--preset"), ("set", "--set")):
+    for key, option in _OPTIONS.items():
         if saved.get(key) != asked[key]:
             raise OutputError(
                 f"The evaluation in '{folder}' has {option} {_in_words(saved.get(key))}, not {_in_words(asked[key])}; "
@@ -67,10 +70,7 @@ def _check_same(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -
             )
 
 
-_EVALUATION = replace(EVALUATION, check=_check_same)
-
-
 def _in_words(value: Any) -> str:
-    """Return the value of an option, or of one that is given many times; `nothing` of an empty one."""
-    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return text or "nothing"
+    """Return the value of an option, or the values of one that is given many times; `nothing` of an empty one."""
+    values = value if isinstance(value, list) else [value]
+    return " ".join(map(str, values)) or "nothing"

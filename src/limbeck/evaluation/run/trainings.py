@@ -29,7 +29,7 @@ class SharedTraining:
 
     def describe(self) -> str:
         """Return it in a few words, for progress."""
-        first, *others = (ready.cell for ready in self.cells.values())
+        first, *others = [ready.cell for ready in self.cells.values()]
         if not others:
             return first.describe()
         return f"{first.describe()}; scored on {', '.join(cell.task for cell in others)} too"
@@ -37,14 +37,28 @@ class SharedTraining:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a cell gave nothing, in one line."""
+    """The reason for which a cell gave nothing, in one line."""
 
     problem: str
 
 
-Outcome = CellResult | Failure
-Message = float | tuple[str, Outcome]
-"""The share of a training that is done, 0 to 1; or the identity of one of its cells with its outcome."""
+@dataclass(frozen=True)
+class ShareDone:
+    """The share of a training that is done, 0 to 1."""
+
+    share: float
+
+
+@dataclass(frozen=True)
+class CellDone:
+    """A cell that is done, by its identity, with its result or the reason for which it has none."""
+
+    cell_id: str
+    outcome: CellResult | Failure
+
+
+Message = ShareDone | CellDone
+"""What a training sends while it runs."""
 
 
 def run_trainings(
@@ -64,18 +78,20 @@ def run_trainings(
         for training in trainings:
             run_training(training, partial(received, training))
         return
-    unscored = {training.id: set(training.cells) for training in trainings}
+
+    # A process may be killed before it has sent all of its cells.
+    missing_cells = {training.id: set(training.cells) for training in trainings}
 
     def pass_on(training: SharedTraining, message: Message) -> None:
-        if isinstance(message, tuple):
-            unscored[training.id].discard(message[0])
+        if isinstance(message, CellDone):
+            missing_cells[training.id].discard(message.cell_id)
         received(training, message)
 
     def ended(training: SharedTraining, problem: str | None) -> None:
-        left = unscored.pop(training.id)
+        missing = missing_cells.pop(training.id)
         for cell_id in training.cells:
-            if cell_id in left:
-                received(training, (cell_id, Failure(problem or "It has no outcome.")))
+            if cell_id in missing:
+                received(training, CellDone(cell_id, Failure(problem or "It has no outcome.")))
 
     run_tasks(run_training, trainings, workers=workers, received=pass_on, ended=ended)
 
@@ -85,11 +101,11 @@ def run_training(training: SharedTraining, send: Callable[[Message], None]) -> N
 
     Args:
         training: The training.
-        send: Receives the share that is done, and each cell's identity with its outcome.
+        send: Receives the share that is done, and each cell that is done.
     """
 
     def report(share: float) -> None:
-        send(float(share))
+        send(ShareDone(float(share)))
 
     report(0.0)
     evaluator = EVALUATORS[training.evaluator]
@@ -98,11 +114,11 @@ def run_training(training: SharedTraining, send: Callable[[Message], None]) -> N
         trained = evaluator.train(list(training.cells.values()), report)
     except Exception as error:
         for cell_id in training.cells:
-            send((cell_id, Failure(describe_error(error))))
+            send(CellDone(cell_id, Failure(describe_error(error))))
         return
     for cell_id, ready in training.cells.items():
         try:
-            outcome: Outcome = evaluator.run(ready, trained, report)
+            outcome: CellResult | Failure = evaluator.run(ready, trained, report)
         except Exception as error:
             outcome = Failure(describe_error(error))
-        send((cell_id, outcome))
+        send(CellDone(cell_id, outcome))

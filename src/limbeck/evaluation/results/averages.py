@@ -1,0 +1,82 @@
+"""Averages over tasks, and retention: the share of the reference's scores that a model keeps."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from limbeck.core import records, studies
+from limbeck.core.kinds import kind_of
+from limbeck.core.studies import Column
+from limbeck.evaluation.protocols.protocol import Protocol
+
+_COLA = "cola"
+"""Some papers leave it out of their averages: its scores differ most between runs."""
+_PERCENT = 100
+
+
+def averages_of(
+    scores: Mapping[str, studies.ColumnFigure], columns: Sequence[Column], protocol: Protocol
+) -> studies.Averages:
+    """Return the averages over the columns of the protocol, else over all main columns of trained tasks.
+
+    Args:
+        scores: Of a model, by column.
+        columns: All columns.
+        protocol: May name the columns of its paper's average.
+    """
+    trained = [column.key for column in columns if not column.detail and not kind_of(column.kind).of_vectors]
+    wanted = protocol.average or trained
+    averaged = [key for key in wanted if key in trained and key in scores]
+    without_cola: list[str] = []
+    if _COLA in averaged:
+        without_cola = [key for key in averaged if key != _COLA]
+    return studies.Averages(
+        average=average(averaged, scores, full=len(wanted)),
+        without_cola=average(without_cola, scores, full=len(wanted) - 1),
+    )
+
+
+def average(keys: Sequence[str], scores: Mapping[str, studies.Figure], full: int) -> studies.Average | None:
+    """Average over tasks: run by run where all have the same number of runs, else their means.
+
+    Args:
+        keys: Columns to average over; None is returned for fewer than two.
+        scores: By column.
+        full: Number of columns of the whole average.
+    """
+    if len(keys) < 2:
+        return None
+    figures = [scores[key] for key in keys]
+    have_same_runs = len({len(figure.runs) for figure in figures}) == 1
+    if have_same_runs:
+        runs = [statistics.fmean(run) for run in zip(*(figure.runs for figure in figures), strict=True)]
+    else:
+        runs = [statistics.fmean(figure.mean for figure in figures)]
+    return studies.Average.of_runs(runs, of=list(keys), complete=len(keys) == full)
+
+
+def retention_of(model: studies.EvaluatedModel, reference: studies.EvaluatedModel) -> dict[str, records.Number]:
+    """Return the share of the reference's score that a model keeps, in percent, by column and average.
+
+    Only where the reference's score is above 0 and the model's is not below.
+    """
+    figures: dict[str, studies.Figure] = {}
+    reference_figures: dict[str, studies.Figure] = {}
+    for key, column_figure in model.columns.items():
+        if key in reference.columns:
+            figures[key] = column_figure
+            reference_figures[key] = reference.columns[key]
+    for name, model_average in model.averages.by_name.items():
+        reference_average = reference.averages.by_name[name]
+        if model_average is None or reference_average is None:
+            continue
+        # Averages over different tasks are not comparable.
+        if model_average.of == reference_average.of:
+            figures[name] = model_average
+            reference_figures[name] = reference_average
+
+    retention: dict[str, records.Number] = {}
+    for key, figure in figures.items():
+        reference_mean = reference_figures[key].mean
+        if reference_mean > 0 and figure.mean >= 0:
+            retention[key] = _PERCENT * figure.mean / reference_mean
+    return retention

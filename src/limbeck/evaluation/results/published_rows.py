@@ -1,0 +1,88 @@
+"""Rows that papers published, under the columns of the tables, with averages over the same columns as ours."""
+
+from collections.abc import Mapping, Sequence
+
+from limbeck.core import records, studies
+from limbeck.evaluation.protocols.protocol import Protocol
+from limbeck.evaluation.protocols.published import ColumnMetric, PublishedRow
+
+_PRINTED = ("paper", "table", "model", "teacher", "distilled", "shape", "split")
+"""Fields of a published row that are shown as they are."""
+
+
+def published_scores(
+    row: PublishedRow,
+    protocol: Protocol,
+    shown: Sequence[ColumnMetric],
+    models: Sequence[studies.EvaluatedModel],
+) -> studies.PublishedScores:
+    """Return a published row under the columns that are shown.
+
+    Its averages are over the same columns as ours: as printed, else computed (and named in `computed`) where it has all
+    of these columns.
+
+    Args:
+        row: The row.
+        protocol: Has the columns of the average.
+        shown: The columns that are shown, each with its metric.
+        models: The models that stand beside it.
+    """
+    columns: dict[str, records.Number] = {}
+    for column in shown:
+        if column in row.scores:
+            columns[column.column] = row.scores[column]
+
+    averages: dict[str, float | None] = {"average": None, "without_cola": None}
+    if _is_averaged_as_printed(row, protocol, shown):
+        averages = {"average": row.average, "without_cola": row.average_without_cola}
+    computed = []
+    for name, printed in averages.items():
+        if printed is not None:
+            continue
+        averages[name] = _computed_average(name, columns, models)
+        if averages[name] is not None:
+            computed.append(name)
+    printed_fields = {name: getattr(row, name) for name in _PRINTED}
+    return studies.PublishedScores(
+        **printed_fields,
+        columns=columns,
+        average=averages["average"],
+        without_cola=averages["without_cola"],
+        computed=computed,
+    )
+
+
+def _is_averaged_as_printed(row: PublishedRow, protocol: Protocol, shown: Sequence[ColumnMetric]) -> bool:
+    """Whether the printed average of a row is over the columns of ours, all of which are shown."""
+    if not protocol.average:
+        return False
+    shown_keys = {column.column for column in shown}
+    if not all(key in shown_keys for key in protocol.average):
+        return False
+    averaged = {column for column in shown if column.column in protocol.average}
+    return set(row.averaged) == averaged
+
+
+def _computed_average(
+    name: str, columns: Mapping[str, float], models: Sequence[studies.EvaluatedModel]
+) -> float | None:
+    """Return a published row's average over the columns of our models' average.
+
+    None where these differ between our models, or the row lacks one.
+
+    Args:
+        name: Of the average.
+        columns: Figures of the row.
+        models: Our models.
+    """
+    keys_of_averages = set()
+    for model in models:
+        model_average = model.averages.by_name[name]
+        if model_average is not None:
+            keys_of_averages.add(tuple(model_average.of))
+    if len(keys_of_averages) != 1:
+        return None
+    keys = keys_of_averages.pop()
+    if not keys or not all(key in columns for key in keys):
+        return None
+    return sum(columns[key] for key in keys) / len(keys)
