@@ -10,12 +10,12 @@ import pytest
 import pytrec_eval
 import torch
 from hypothesis import strategies as st
-from limbeck.evaluation.evaluators.search import Search
 
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.stored.arrow_files import read_rows, row_files
 from limbeck.corpus.stored.stored_rows import store_rows
 from limbeck.errors import CorpusError
+from limbeck.evaluation.evaluators.document_search import Search
 from limbeck.evaluation.tasks.loading import load_task
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.scoring import score
