@@ -105,6 +105,13 @@ def test_json_lines_have_the_values_that_were_written(rows, ascii_only, ending, 
     assert report.counts == {}
 
 
+@pytest.mark.parametrize("suffix", [".json", ".jsonl"])
+def test_half_a_character_is_replaced_and_counted(suffix):
+    found, report = rows_of(b'{"text": ["half \\ud83d", "\\ud83d\\ude00"], "label": {"\\uDE00": 1}}', suffix)
+    assert found == [{"text": ["half \ufffd", "😀"], "label": {"\ufffd": 1}}]
+    assert report.counts == {"half of a character (a lone surrogate), replaced by U+FFFD": 1}
+
+
 @on_generated(2_000, rows=ROWS)
 def test_parquet_has_the_values_that_were_written(rows):
     table = pandas.DataFrame(rows, columns=["text", "label"])

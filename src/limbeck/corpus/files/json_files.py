@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -11,7 +12,8 @@ from limbeck.corpus.files import opening
 from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow
 from limbeck.corpus.files.lines import read_lines
 from limbeck.corpus.messages import list_columns
-from limbeck.corpus.source_report import OTHER_COLUMN
+from limbeck.corpus.rows.labelled_rows import without_surrogates
+from limbeck.corpus.source_report import OTHER_COLUMN, SourceReport
 from limbeck.corpus.text import documents
 from limbeck.corpus.text.cursor import FoundText
 from limbeck.errors import CorpusError
@@ -34,15 +36,16 @@ def read_jsonl(file: OpenFile) -> Iterator[FoundText]:
 
 def read_jsonl_rows(file: OpenFile) -> Iterator[PlacedRow]:
     """Iterate over rows, a JSON object a line."""
-    for _, where, value in _json_lines(file):
-        yield from _rows_of(value, where, file)
+    for line, where, value in _json_lines(file):
+        yield from _rows_of(_repaired(value, line.text, where, file.report), where, file)
 
 
 def read_json_rows(file: OpenFile) -> Iterator[PlacedRow]:
     """A list of rows, also under `data`; SQuAD's articles; or a row a line, which is often named `.json` too."""
     content = opening.read_whole(file.stream, file.path)
     try:
-        value = json.loads(content)
+        text = content.decode(json.detect_encoding(content), errors="surrogatepass")
+        value = _repaired(json.loads(text), text, str(file.path), file.report)
     except (ValueError, RecursionError):
         yield from read_jsonl_rows(file._replace(stream=io.BytesIO(content)))
         return
@@ -51,6 +54,10 @@ def read_json_rows(file: OpenFile) -> Iterator[PlacedRow]:
     items = value if isinstance(value, list) else [value]
     for number, item in enumerate(items, start=1):
         yield from _rows_of(item, f"{file.path}:{number}", file)
+
+
+HALF_CHARACTER = "half of a character (a lone surrogate), replaced by U+FFFD"
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class _JsonLine(NamedTuple):
@@ -74,6 +81,34 @@ def _json_lines(file: OpenFile) -> Iterator[_JsonLine]:
             file.report.note("line of invalid JSON", where)
             continue
         yield _JsonLine(line, where, value)
+
+
+def _repaired(value: Any, text: str, where: str, report: SourceReport) -> Any:
+    """Return a value of JSON with U+FFFD for half of a pair of surrogates, which JSON can escape and no text can hold.
+
+    Args:
+        value: The value.
+        text: The JSON that it was parsed from: most has no such escape.
+        where: Where it stands.
+        report: Receives a value that is repaired.
+    """
+    if _ESCAPED_SURROGATE.search(text) is None:
+        return value
+    repaired = _without_surrogates(value)
+    if repaired != value:
+        report.note(HALF_CHARACTER, where)
+    return repaired
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Return a value of JSON whose texts have U+FFFD for surrogates that stand alone."""
+    if isinstance(value, str):
+        return without_surrogates(value)
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    return value
 
 
 def _rows_of(value: Any, where: str, file: OpenFile) -> Iterator[PlacedRow]:
