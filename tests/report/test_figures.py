@@ -27,7 +27,7 @@ def test_the_front_is_what_no_other_beats():
     models = [Measured("fast", 1.0, 0.5), Measured("slow and worse", 3.0, 0.4), teacher]
     [figure] = quality_figures(models, "accuracy", "batch 1")
     assert figure.caption.endswith("better than any of: fast; teacher.")
-    assert ("slow and worse", "slow and worse", "3", "0.4") in figure.data.rows
+    assert [series.points for series in figure.drawing.series if series.label == "slow and worse"] == [[(3.0, 0.4)]]
     [lowest] = quality_figures(models, "divergence, nats", "batch 1", lowest=True)
     assert lowest.caption.startswith("The lower left corner is best")
     assert lowest.caption.endswith("fast; slow and worse.")
@@ -40,7 +40,7 @@ def test_every_model_is_in_the_legend_and_both_axes_begin_at_nothing():
         [axes] = sheet.axes
         assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Pareto front", "student", "teacher"]
         assert axes.get_ylim()[0] == 0 == axes.get_xlim()[0] and axes.get_ylim()[1] > 0.69
-    assert ("student", "student", "40", "0.66") in figure.data.rows
+    assert "student: 40, 0.66" in figure.description
 
 
 def test_without_seeds_there_is_no_front():

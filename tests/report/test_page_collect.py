@@ -126,7 +126,7 @@ def test_an_evaluation_without_a_table_shows_its_cells(tmp_path, page_of):
     page = page_of(tmp_path)
     assert table_of(page, "Cells") == [
         ("m/a", "rte", "1", "finished", "accuracy 62.5"),
-        ("m/a", "cola", "1", "failed", "no memory"),
+        ("m/a", "cola", "1", "failed", "–"),
     ]
     assert "not finished" in page.warnings()[0] and "m/a on cola: no memory" in page.warnings()[1]
 

@@ -26,39 +26,25 @@ def show_number(value: float | None) -> str:
 
 
 def lines_figure(title: str, plot: Lines, caption: str = "") -> Figure:
-    """Make a figure of series; its table lists points that have names by them, the others by their place."""
-    is_named = any(series.names for series in plot.series)
-    if is_named:
-        headings = ["", "Series", plot.x, plot.y]
-        rows = _rows_of_named_points(plot.series)
-    else:
-        headings = [plot.x, *(series.label for series in plot.series)]
-        rows = _rows_by_place(plot.series)
-    left_out = max(0, len(rows) - MOST_ROWS)
-    words = (1,) if is_named else ()
-    data = Table(plot.y, tuple(headings), tuple(rows[:MOST_ROWS]), words=words, left_out=left_out)
+    """Make a figure of series, with a table of its points unless they have names: those stand in tables of models."""
+    data = None
+    if not any(series.names for series in plot.series):
+        data = _table_by_place(plot)
     return Figure(slug(title), title, caption, describe_lines(plot), plot, data)
 
 
-def _rows_of_named_points(all_series: Sequence[Series]) -> list[tuple[AnyCell, ...]]:
+def _table_by_place(plot: Lines) -> Table:
+    """List a row for each place on the horizontal axis; several values of a series there share a cell, each once."""
+    places = sorted({x for series in plot.series for x, _ in series.points})
     rows: list[tuple[AnyCell, ...]] = []
-    for series in all_series:
-        for (x, y), name in zip(series.points, series.names, strict=False):
-            rows.append((name, series.label, show_number(x), show_number(y)))
-    return rows
-
-
-def _rows_by_place(all_series: Sequence[Series]) -> list[tuple[AnyCell, ...]]:
-    """Return a row for each place on the horizontal axis; several values of a series there share a cell, each once."""
-    places = sorted({x for series in all_series for x, _ in series.points})
-    rows: list[tuple[AnyCell, ...]] = []
-    for place in places:
+    for place in places[:MOST_ROWS]:
         cells = []
-        for series in all_series:
+        for series in plot.series:
             values = dict.fromkeys(show_number(y) for x, y in series.points if x == place)
             cells.append("; ".join(values) or NOTHING)
         rows.append((show_number(place), *cells))
-    return rows
+    headings = (plot.x, *(series.label for series in plot.series))
+    return Table(plot.y, headings, tuple(rows), left_out=len(places) - len(rows))
 
 
 def describe_lines(plot: Lines) -> str:

@@ -79,7 +79,7 @@ class Series:
         points: All finite.
         mark: A line through the points, the points alone, or steps from point to point.
         band: The least and the greatest value at each point, drawn as a band; empty for none.
-        names: The name of each point, for the table below the plot.
+        names: The name of each point, for the description of the plot.
     """
 
     label: str
