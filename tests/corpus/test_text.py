@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limbeck.corpus import UNITS, Document, split_paragraphs, split_sentences
-from limbeck.corpus.text.prose import extract_prose, unwrap_markup
+from limbeck.corpus.text.markup import unwrap_markup
+from limbeck.corpus.text.prose import extract_prose
 
 TEXT = yaml.safe_load((Path(__file__).parent / "text.yaml").read_text(encoding="utf-8"))
 

@@ -1,4 +1,4 @@
-"""Local and remote files: their suffixes, sizes and file systems."""
+"""Paths and addresses of files, local or remote: their suffixes, sizes and file systems."""
 
 import posixpath
 from collections.abc import Iterator
@@ -26,13 +26,19 @@ def is_remote(path: FilePath) -> bool:
 
 
 def as_path(path: FilePath) -> Path:
-    """Return the path of a local file; to parse one that is a path already takes as long as to ask for its size."""
-    return path if isinstance(path, Path) else Path(path)
+    """Return the path of a local file."""
+    if isinstance(path, Path):
+        return path  # To parse it again would take as long as to ask for the file's size.
+    return Path(path)
 
 
 def suffixes_of(path: FilePath) -> list[str]:
     """Return the suffixes of a file's name, in lower case; the query of an address is left out."""
-    name = posixpath.basename(urlsplit(str(path)).path) if is_remote(path) else as_path(path).name
+    if is_remote(path):
+        path_on_server = urlsplit(str(path)).path
+        name = posixpath.basename(path_on_server)
+    else:
+        name = as_path(path).name
     # As `Path.suffixes` has them, in a third of its time.
     if name.endswith("."):
         return []
@@ -54,7 +60,11 @@ def is_compressed(path: FilePath) -> bool:
 
 
 def file_system(address: str) -> tuple[Any, str]:
-    """Return the file system of an address, and the name that it has there; each raises errors of other kinds."""
+    """Return the file system of an address, and the name that it has there.
+
+    Raises:
+        Exception: of any type, since file systems come from many libraries; see `one_line_errors`.
+    """
     import fsspec  # type: ignore[import-untyped]
 
     system, name = fsspec.core.url_to_fs(address)
@@ -78,8 +88,15 @@ def file_size(path: FilePath) -> int:
 
 
 @contextmanager
-def reaching(failure: str) -> Iterator[None]:
-    """Turn the errors of a file system or client into one line: the failure, then the reason."""
+def one_line_errors(failure: str) -> Iterator[None]:
+    """Turn errors of a file system, or of the Hub's client, into one line.
+
+    Args:
+        failure: What could not be done; the reason follows it.
+
+    Raises:
+        CorpusError: in place of any exception.
+    """
     try:
         yield
     except Exception as error:  # Each file system and the Hub's client raise other kinds.

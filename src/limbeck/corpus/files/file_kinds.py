@@ -1,4 +1,7 @@
-"""Kinds of files: what each can be read as; `limbeck.corpus.files.file_readers` has the registry of all kinds."""
+"""`FileKind`, what a kind of file can be read as, and the open files and rows that its readers take and give.
+
+`file_readers` has the registry of all kinds.
+"""
 
 from __future__ import annotations
 

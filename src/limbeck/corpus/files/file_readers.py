@@ -1,4 +1,4 @@
-"""Reading the documents and labelled rows of a file, by the kind of file that its suffix names.
+"""Reading the documents or labelled rows of a file, by the kind of file that its suffix names.
 
 `FILE_KINDS` is the one list of the kinds: sources, recipes and tasks ask it which files there are.
 """
@@ -31,7 +31,12 @@ _SAMPLED_BYTES = 2**22
 
 def readable_suffixes(content: Content) -> list[str]:
     """Return the suffixes of the files that hold texts, or labelled rows."""
-    return [suffix for suffix, kind in FILE_KINDS.items() if getattr(kind, content) is not None]
+    suffixes: list[str] = []
+    for suffix, file_kind in FILE_KINDS.items():
+        reader = file_kind.texts if content == "texts" else file_kind.rows
+        if reader is not None:
+            suffixes.append(suffix)
+    return suffixes
 
 
 def names_file(path: FilePath) -> bool:
@@ -108,19 +113,18 @@ def text_size(path: FilePath, text_column: str) -> int:
         text_column: Column of the text, for parquet.
     """
     kind = FILE_KINDS[suffix_of(path)]
-    size = addresses.file_size(path)
+    stored_size = addresses.file_size(path)
     unused_report = SourceReport()
-    estimate = size
     with open_file(path, unused_report, is_binary=kind.is_binary) as stream:
         if is_compressed(path):
-            estimate = len(stream.read(_SAMPLED_BYTES))
-            is_longer = estimate == _SAMPLED_BYTES
-            if is_longer:
-                packed = stream.raw.packed_position()  # type: ignore[attr-defined]
-                estimate = size * estimate // max(packed, 1)
-        elif kind.text_size is not None:
-            estimate = kind.text_size(OpenFile(stream, path, text_column, unused_report))
-    return estimate
+            sampled = len(stream.read(_SAMPLED_BYTES))
+            if sampled < _SAMPLED_BYTES:  # The whole file was read.
+                return sampled
+            packed = stream.raw.packed_position()  # type: ignore[attr-defined]
+            return stored_size * sampled // max(packed, 1)
+        if kind.text_size is not None:
+            return kind.text_size(OpenFile(stream, path, text_column, unused_report))
+    return stored_size
 
 
 FILE_KINDS.register(".json", FileKind(rows=read_json_rows))

@@ -1,4 +1,4 @@
-"""A stream that passes the bytes of a file on as long as they can be the content that its name promises."""
+"""`GuardedStream`: bytes of a file, as long as they can be the content that its name promises."""
 
 import codecs
 import io

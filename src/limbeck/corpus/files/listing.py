@@ -1,4 +1,4 @@
-"""Listing: the files of this machine that a path, a folder or a pattern names, each once.
+"""The files of this machine that a path, a folder or a pattern names, each once.
 
 Entries of a folder say what they are, so that files need not be asked one by one.
 """
@@ -6,7 +6,7 @@ Entries of a folder say what they are, so that files need not be asked one by on
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,24 +28,33 @@ def match_pattern(pattern: Path) -> list[Path]:
         matches = sorted(start.glob(str(pattern.relative_to(start))))
     except (ValueError, OSError) as error:
         raise CorpusError(f"Cannot read the pattern '{safe_name(pattern)}': {safe_name(error)}.") from error
-    # Hidden files and folders count only where the pattern names them.
-    named = set(pattern.parts)
-    visible = [path for path in matches if all(part in named or not part.startswith(".") for part in path.parts)]
+    visible = [path for path in matches if _is_visible(path, pattern)]
     if not visible:
         raise CorpusError(f"No file matches '{safe_name(pattern)}': check the pattern, and the folder it starts from.")
     return visible
 
 
-def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[list[Path], list[str], list[Path]]:
-    """Sort out the files at some paths, and in folders there and below.
+class ListedFiles(NamedTuple):
+    """Files that a string names.
+
+    Args:
+        files: Those of supported types, each once.
+        places: Their paths without links; of remote ones the addresses.
+        ignored: Everything else that was there.
+    """
+
+    files: Sequence[FilePath]
+    places: Sequence[str]
+    ignored: Sequence[FilePath]
+
+
+def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> ListedFiles:
+    """List the files at some paths, and in folders there and below.
 
     Args:
         paths: At least one.
         text: The string that named them, for messages.
         suffixes: Of supported types.
-
-    Returns:
-        Files of supported types, each once, their paths without links, and everything else that was found.
 
     Raises:
         CorpusError: if there is no file of a supported type, or a folder cannot be read.
@@ -53,7 +62,10 @@ def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple
     files: list[_Member] = []
     ignored: list[Path] = []
     for path in paths:
-        members = _walk(path) if path.is_dir() else [_Member(path, _ask(path.is_file), path.is_symlink())]
+        if path.is_dir():
+            members = _walk(path)
+        else:
+            members = [_Member(path, is_file=_ask(path.is_file), is_link=path.is_symlink())]
         for member in members:
             if member.is_file and suffix_of(member.path) in suffixes:
                 files.append(member)
@@ -68,8 +80,8 @@ def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple
     path_of_place: dict[str, Path] = {}
     for place, file in zip(_without_links(files), files, strict=True):
         path_of_place[place] = file.path
-    in_order = list(reversed(path_of_place.items()))
-    return [path for _, path in in_order], [place for place, _ in in_order], ignored
+    places = list(reversed(path_of_place))
+    return ListedFiles([path_of_place[place] for place in places], places, ignored)
 
 
 def supported_types(suffixes: Collection[str], path: FilePath = "") -> str:
@@ -96,6 +108,11 @@ class _Member(NamedTuple):
     is_link: bool
 
 
+def _is_visible(path: Path, pattern: Path) -> bool:
+    """Whether no file or folder of a path is hidden, but those that the pattern names."""
+    return all(not part.startswith(".") or part in pattern.parts for part in path.parts)
+
+
 def _no_files_error(paths: list[Path], text: str, suffixes: Collection[str], ignored: list[Path]) -> CorpusError:
     first = paths[0]
     if len(paths) == 1 and not first.is_dir() and not first.is_file():
@@ -107,32 +124,38 @@ def _no_files_error(paths: list[Path], text: str, suffixes: Collection[str], ign
 
 
 def _without_links(files: Iterable[_Member]) -> Iterator[str]:
-    """Iterate over the paths of files without links; a folder is resolved once, which asks about every one above it."""
-    resolved: dict[str, str] = {}
+    """Iterate over the paths of files without links.
+
+    A folder is resolved once for all of its files, since that asks about every folder above it.
+    """
+    resolved_folders: dict[str, Path] = {}
     for file in files:
         if file.is_link:
             yield str(file.path.resolve())
             continue
         folder, name = os.path.split(file.path)
-        if folder not in resolved:
-            # With a separator at the end, of the root folder one too.
-            resolved[folder] = str(Path(folder).resolve() / "_").removesuffix("_")
-        yield resolved[folder] + name
+        if folder not in resolved_folders:
+            resolved_folders[folder] = Path(folder).resolve()
+        yield os.path.join(resolved_folders[folder], name)  # noqa: PTH118 - faster than a path of each file
 
 
 def _walk(folder: Path) -> list[_Member]:
-    """Return the members of `folder` and those below, sorted, but hidden ones; links are followed, each folder once."""
+    """Return the members of a folder and of those below it, sorted.
+
+    Hidden ones are left out. Links are followed, and each folder is entered once.
+    """
     members: list[_Member] = []
-    entered: set[tuple[int, int]] = set()
+    entered: set[tuple[int, int]] = set()  # By device and number on it.
     waiting = [folder]
     while waiting:
         parent = waiting.pop()
         folders: list[Path] = []
         try:
             stat = parent.stat()
-            if (stat.st_dev, stat.st_ino) in entered:
+            identity = (stat.st_dev, stat.st_ino)
+            if identity in entered:
                 continue
-            entered.add((stat.st_dev, stat.st_ino))
+            entered.add(identity)
             with os.scandir(parent) as entries:
                 for entry in entries:
                     if entry.name.startswith("."):
@@ -141,7 +164,7 @@ def _walk(folder: Path) -> list[_Member]:
                     if _ask(entry.is_dir):
                         folders.append(path)
                     else:
-                        members.append(_Member(path, _ask(entry.is_file), entry.is_symlink()))
+                        members.append(_Member(path, is_file=_ask(entry.is_file), is_link=entry.is_symlink()))
         except OSError as error:
             raise CorpusError(f"Cannot read the folder '{safe_name(parent)}': {error.strerror}.") from error
         waiting += sorted(folders, reverse=True)

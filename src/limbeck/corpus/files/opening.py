@@ -1,4 +1,4 @@
-"""Opening a local or remote file, unpacked and guarded, at any position."""
+"""`open_file`: a local or remote file opened at any position, unpacked and guarded against hostile content."""
 
 import io
 from collections.abc import Iterator

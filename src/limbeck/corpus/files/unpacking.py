@@ -1,4 +1,4 @@
-"""The content of compressed files.
+"""`UnpackedFile`: the content of a compressed file (.gz, .xz, .zst).
 
 The content comes in blocks of the same sizes wherever reading begins. A block that damage is in is lost as a whole, so
 that a damaged file gives the same text however often it is read.

@@ -1,16 +1,21 @@
-"""Sources of a mix by a pattern of file names with a placeholder, such as `data/{language}.txt.xz`."""
+"""The sources of a mix that a pattern of file names stands for, such as `data/{language}.txt.xz`.
+
+The `{language}` is a *placeholder*: each of its *values* (`en`, `fr`) gives a source.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from glob import escape, has_magic
 
-from limbeck.corpus.files.addresses import file_system, is_remote, reaching
+from limbeck.corpus.files.addresses import file_system, is_remote, one_line_errors
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.sources.file_sources import expand_home, find_files
 from limbeck.corpus.sources.named_sources import SOURCES, source_kind
 from limbeck.errors import CorpusError
 
+_WAY_OUT = "check the pattern, or give a single source without a mix."
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 # What a pattern is made of: placeholders, and wildcards as regular expressions.
 _IN_PATTERN = re.compile(r"(\{\w+\}|\*\*/?|\*|\?|\[[^]]*\])")
@@ -43,44 +48,58 @@ def find_parts(pattern: str) -> dict[str, str]:
         raise CorpusError(f"{shown}: {error}") from None
 
     # Each file gives a value of the placeholder.
-    shape = _address_of(pattern) if is_remote(pattern) else str(expand_home(pattern))
-    # Where a placeholder is last it is a folder's name: files that are read have a suffix.
-    below = "/.+" if shape.endswith("}") else "(?:/.*)?"
-    expression = re.compile(_expression_of(shape) + below, re.DOTALL)
-    matches = [expression.fullmatch(str(file)) for file in files]
-    value_of_file = [match["value"] for match in matches if match is not None]
-    values = sorted(set(value_of_file))
-    if len(values) < 2:
-        result = f"{name} '{safe_name(values[0])}' alone" if values else "no file"
-        raise CorpusError(f"{shown} finds {result}: check the pattern, or give a single source without a mix.")
+    path = _address_of(pattern) if is_remote(pattern) else str(expand_home(pattern))
+    values_of_files = _values_in(path, [str(file) for file in files])
+    values = sorted(set(values_of_files))
+    if not values:
+        raise CorpusError(f"{shown} finds no file: {_WAY_OUT}")
+    if len(values) == 1:
+        raise CorpusError(f"{shown} finds {name} '{safe_name(values[0])}' alone: {_WAY_OUT}")
 
-    # Each value gives a source.
+    # Each value gives a source: the pattern with the value in it.
     placeholder = f"{{{name}}}"
-    if not has_magic(shape.replace(placeholder, "")):
-        return {value: shape.replace(placeholder, value) for value in values}
-    parts = {value: shape.replace(placeholder, escape(value)) for value in values}
-    if sum(len(find_files(part, "").files) for part in parts.values()) != len(value_of_file):
+    has_wildcards = has_magic(path.replace(placeholder, ""))
+    if not has_wildcards:
+        return {value: path.replace(placeholder, value) for value in values}
+    parts = {value: path.replace(placeholder, escape(value)) for value in values}
+    files_of_parts = sum(len(find_files(part, "").files) for part in parts.values())
+    if files_of_parts != len(values_of_files):
         raise CorpusError(f"{shown} matches a file in two ways: leave out wildcards, or name the folders.")
     return parts
 
 
+def _values_in(pattern: str, files: Sequence[str]) -> list[str]:
+    """Return the value of a pattern's placeholder in each file that matches it."""
+    below = "(?:/.*)?"
+    if pattern.endswith("}"):
+        below = "/.+"  # The placeholder is a folder's name, since files that are read have a suffix.
+    expression = re.compile(_expression_of(pattern) + below, re.DOTALL)
+    values: list[str] = []
+    for file in files:
+        match = expression.fullmatch(file)
+        if match is not None:
+            values.append(match["value"])
+    return values
+
+
 def _placeholder_of(pattern: str, shown: str) -> str:
     """Return the name of a pattern's placeholder, and refuse a pattern that cannot be meant."""
-    names = list(dict.fromkeys(_PLACEHOLDER.findall(pattern)))
+    names: list[str] = list(dict.fromkeys(_PLACEHOLDER.findall(pattern)))
     if len(names) != 1:
-        placeholders = f"the placeholders {', '.join(names)}" if names else "no placeholder"
-        raise CorpusError(f"{shown} has {placeholders}: write one, as in data/{{language}}.txt.xz, and * for the rest.")
+        problem = "no placeholder"
+        if names:
+            problem = f"the placeholders {', '.join(names)}"
+        raise CorpusError(f"{shown} has {problem}: write one, as in data/{{language}}.txt.xz, and * for the rest.")
     if source_kind(pattern) is not SOURCES["files"]:
         raise CorpusError(f"{shown} is not a path or address: list other sources in corpus.sources, with weights.")
     if _NO_BORDER.search(pattern):
         raise CorpusError(f"{shown} does not say where {names[0]} begins and ends: put a / - _ or . beside it.")
-    name: str = names[0]
-    return name
+    return names[0]
 
 
 def _address_of(text: str) -> str:
     """Return an address as its file system writes those of files."""
-    with reaching(f"Cannot reach '{safe_name(text)}'"):
+    with one_line_errors(f"Cannot reach '{safe_name(text)}'"):
         system, name = file_system(text)
         return str(system.unstrip_protocol(name))
 

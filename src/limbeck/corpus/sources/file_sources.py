@@ -1,4 +1,4 @@
-"""Files as a source: the files that a path, a folder, a pattern or an address names."""
+"""`Files`: the files that a path, a folder, a pattern or an address names, as a source of documents or rows."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from limbeck.corpus.files.addresses import (
     file_system,
     is_compressed,
     is_remote,
-    reaching,
+    one_line_errors,
 )
 from limbeck.corpus.files.file_kinds import PlacedRow, suffix_of
 from limbeck.corpus.files.file_readers import FILE_KINDS
-from limbeck.corpus.files.listing import list_files, match_pattern, supported_types
+from limbeck.corpus.files.listing import ListedFiles, list_files, match_pattern, supported_types
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.progress import ITEMS_BETWEEN_REPORTS, StepProgress
 from limbeck.corpus.source_report import SourceReport
@@ -94,8 +94,8 @@ class Files:
         stored = self.stored_size()
         if stored is None:
             return None
-        every = math.ceil(len(self.files) / _SAMPLED_FILES)
-        sample = self.files[::every]
+        step = math.ceil(len(self.files) / _SAMPLED_FILES)
+        sample = self.files[::step]
         sampled_text = sum(file_readers.text_size(file, self.text_column or "") for file in sample)
         sampled_stored = sum(map(file_size, sample))
         return stored * sampled_text // max(sampled_stored, 1)
@@ -150,15 +150,15 @@ class Files:
         """Return a function that reports the stored bytes before the cursor."""
         if progress is None:
             return lambda: None
-        # The bytes before each file, and those of all.
-        ends = [0, *accumulate(map(file_size, self.files))]
-        total = ends[-1] if ends[-1] < UNKNOWN_SIZE else None
+        # The bytes before each file, and behind the last one those of all.
+        bytes_before = [0, *accumulate(map(file_size, self.files))]
+        total = bytes_before[-1] if bytes_before[-1] < UNKNOWN_SIZE else None
 
         def report_bytes() -> None:
-            done = ends[cursor.shard]
+            done = bytes_before[cursor.shard]
             is_within_file = bool(cursor.position) and cursor.shard < len(self.files)
             if is_within_file and _has_byte_positions(self.files[cursor.shard]):
-                done = min(done + int(cursor.position), ends[cursor.shard + 1])
+                done = min(done + int(cursor.position), bytes_before[cursor.shard + 1])
             progress(done, total, "bytes")
 
         return report_bytes
@@ -177,20 +177,21 @@ def find_files(text: str, text_column: str | None = None) -> Files:
     """
     has_rows = text_column is None
     suffixes = file_readers.readable_suffixes("rows" if has_rows else "texts")
-    if is_remote(text):
-        return Files(*_find_remote(text, suffixes), text_column)
     path = expand_home(text)
-    if _exists(path):
+    if is_remote(text):
+        listed = _list_remote(text, suffixes)
+    elif _exists(path):
         if has_rows and path.is_dir():
             suffixes = [suffix for suffix in suffixes if FILE_KINDS[suffix].rows_in_folders]
-        return Files(*list_files([path], text, suffixes), text_column)
-    if GLOB_CHARACTERS.intersection(text):
-        return Files(*list_files(match_pattern(path), text, suffixes), text_column)
-
-    hint = _suggest(path)
-    if HUB_NAME.fullmatch(text):
-        hint += f" For a Hub data set, write '{HUB_PREFIX}{safe_name(text)}'."
-    raise CorpusError(f"There is no file, folder or data set '{safe_name(text)}'.{hint}")
+        listed = list_files([path], text, suffixes)
+    elif GLOB_CHARACTERS.intersection(text):
+        listed = list_files(match_pattern(path), text, suffixes)
+    else:
+        hint = _suggest(path)
+        if HUB_NAME.fullmatch(text):
+            hint += f" For a Hub data set, write '{HUB_PREFIX}{safe_name(text)}'."
+        raise CorpusError(f"There is no file, folder or data set '{safe_name(text)}'.{hint}")
+    return Files(listed.files, listed.places, listed.ignored, text_column)
 
 
 def check_files(text: str) -> None:
@@ -233,7 +234,7 @@ def _file_state(file: FilePath, place: str, *, by_content: bool) -> list[Any]:
         by_content: Hash its content, rather than trust size and times.
     """
     if isinstance(file, str):
-        with reaching(f"Cannot reach '{safe_name(file)}'"):
+        with one_line_errors(f"Cannot reach '{safe_name(file)}'"):
             system, name = file_system(file)
             return [file, str(system.ukey(name))]
     try:
@@ -251,9 +252,9 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _find_remote(text: str, suffixes: Collection[str]) -> tuple[list[str], list[str], list[str]]:
-    """Return the files of supported types at an address, their places, and the other files."""
-    with reaching(f"Cannot reach '{safe_name(text)}'"):
+def _list_remote(text: str, suffixes: Collection[str]) -> ListedFiles:
+    """List the files at an address; see `list_files`."""
+    with one_line_errors(f"Cannot reach '{safe_name(text)}'"):
         system, name = file_system(text)
         if GLOB_CHARACTERS.intersection(name):
             names = sorted(system.glob(name))
@@ -270,7 +271,8 @@ def _find_remote(text: str, suffixes: Collection[str]) -> tuple[list[str], list[
     if not files:
         types = supported_types(suffixes, addresses[0])
         raise CorpusError(f"'{safe_name(text)}' names no file of a supported type: {types}")
-    return files, files, [address for address in addresses if address not in files]
+    ignored = [address for address in addresses if suffix_of(address) not in suffixes]
+    return ListedFiles(files, places=files, ignored=ignored)
 
 
 def _suggest(path: Path) -> str:

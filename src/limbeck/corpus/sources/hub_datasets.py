@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face Hub, streamed."""
+"""`HubDataset`: a data set of the Hugging Face Hub as a source, streamed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from limbeck.corpus import messages
 from limbeck.corpus.files import file_readers, parquet_files
-from limbeck.corpus.files.addresses import GLOB_CHARACTERS, reaching
+from limbeck.corpus.files.addresses import GLOB_CHARACTERS, one_line_errors
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.progress import StepProgress, count_items
 from limbeck.corpus.source_report import SourceReport
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import datasets
 
 
+# owner/name, and after it a configuration, a split and a revision of the data set.
 HUB_NAME = re.compile(
     r"(?P<name>\w[\w.-]*/\w[\w.-]*)(?::(?P<config>[\w.+-]+))?(?:@(?P<split>[^#\s]+))?(?:#(?P<revision>\S+))?"
 )
@@ -85,7 +86,7 @@ class HubDataset:
         # Of a text that was begun before, problems were counted then.
         report.muted = cursor.within > 0
         place = self.name if rows.num_shards == 1 else f"{self.name}:{shard}"
-        for number, row in enumerate(self._reached(part), start=cursor.line + 1):
+        for number, row in enumerate(self._read_rows(part), start=cursor.line + 1):
             if column not in row:
                 raise CorpusError(
                     f"The data set '{self.name}' has no column '{column}': set text_column to one of "
@@ -114,7 +115,7 @@ class HubDataset:
         """
         rows = self._open()
         names = parquet_files.class_names(rows.features)
-        counted_rows = count_items(self._reached(rows), progress, "rows")
+        counted_rows = count_items(self._read_rows(rows), progress, "rows")
         for number, row in enumerate(counted_rows, start=1):
             yield PlacedRow(f"{self.name}:{number}", row, names)
 
@@ -127,16 +128,16 @@ class HubDataset:
     def _open(self) -> datasets.IterableDataset:
         import datasets
 
-        with reaching(f"Cannot read the Hub data set '{self.name}'"):
+        with one_line_errors(f"Cannot read the Hub data set '{self.name}'"):
             if self._rows is None:
                 self._rows = datasets.load_dataset(
                     self.name, self.config, split=self.split, revision=self.revision, streaming=True
                 )
             return self._rows
 
-    def _reached(self, rows: datasets.IterableDataset) -> Iterator[dict[str, Any]]:
+    def _read_rows(self, rows: datasets.IterableDataset) -> Iterator[dict[str, Any]]:
         """Iterate over rows; errors of the client become one line."""
-        with reaching(f"Cannot read the Hub data set '{self.name}'"):
+        with one_line_errors(f"Cannot read the Hub data set '{self.name}'"):
             yield from rows
 
 

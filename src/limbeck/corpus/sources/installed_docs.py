@@ -1,4 +1,4 @@
-"""Text that is there on any machine with Python: no download, no account.
+"""`InstalledDocs` and `InstalledText`: text that is there on any machine with Python, without a download.
 
 `installed-docs` is the docstring prose of installed Python packages, `installed-text` adds the pages that come with
 packages and programs. Files are parsed by worker processes and never imported, so a package that would misbehave on

@@ -1,4 +1,4 @@
-"""The files below some folders, chosen by their names."""
+"""The files of installed packages and programs: those below some folders, chosen by their names."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Sources: opening and checking what a recipe or a command line names, as documents or labelled rows.
+"""Sources by their names: opening and checking what a recipe or a command line names.
 
 `SOURCES` is the one list of the kinds of sources; each says which strings name one, and how it is opened and checked.
 """
@@ -25,7 +25,10 @@ from limbeck.errors import CorpusError
 def source_kind(text: str) -> SourceKind:
     """Return the kind of source that a string names."""
     kinds = [kind for _, kind in SOURCES.items()]
-    return next(kind for kind in reversed(kinds) if kind.matches(text))
+    for kind in reversed(kinds):
+        if kind.matches(text):
+            return kind
+    raise AssertionError("any string may name files")
 
 
 def open_source(text: str, text_column: str = "text", workers: int | None = None) -> Source:
@@ -82,7 +85,7 @@ def check_source(text: str, content: file_kinds.Content | None = None) -> None:
         kind.check(text)
     if content is None or not _is_local(text):
         return
-    text_column = "" if content == "texts" else None
+    text_column = "" if content == "texts" else None  # Without a column files of labelled rows are looked for.
     if find_files(text, text_column).stored_size() == 0:
         raise CorpusError(f"The source '{safe_name(text)}' holds no {content}: its files are empty.")
 
@@ -93,12 +96,12 @@ def shards_of(source: Source) -> Any:
         return source.fingerprint()
     paths = [PurePosixPath(str(file)) for file in source.files]
     # Names are relative to the folder of all files; a lone file may have any name.
-    place: Any = paths[0]
+    base = str(paths[0])
     if len(paths) > 1:
-        place = os.path.commonpath([path.parent for path in paths])
+        base = os.path.commonpath([path.parent for path in paths])
     shards: list[list[Any]] = []
     for path, file in zip(paths, source.files, strict=True):
-        shards.append([str(path.relative_to(place)), file_size(file)])
+        shards.append([str(path.relative_to(base)), file_size(file)])
     return ["files", shards]
 
 
@@ -131,6 +134,10 @@ def _is_local(text: str) -> bool:
     return source_kind(text) is SOURCES["files"] and not is_remote(text)
 
 
+def _any_text(_text: str) -> bool:
+    return True
+
+
 def _open_files(text: str, text_column: str | None, _workers: int | None) -> Files:
     return find_files(text, text_column)
 
@@ -140,7 +147,7 @@ def _open_hub(text: str, text_column: str | None, _workers: int | None) -> HubDa
 
 
 def _installed_kind(cls: type[InstalledDocs]) -> SourceKind:
-    """Return the kind of source whose strings are the name of a class, or `name:FOLDER`."""
+    """Return the kind of source whose strings are the name of a class of sources, or `NAME:FOLDER`."""
 
     def matches(text: str) -> bool:
         name, _, _ = text.partition(":")
@@ -153,12 +160,13 @@ def _installed_kind(cls: type[InstalledDocs]) -> SourceKind:
 
     def check(text: str) -> None:
         _, _, folder = text.partition(":")
-        check_files(folder or ".")
+        if folder:
+            check_files(folder)
 
-    return SourceKind(cls.name, matches, open_installed, check, is_labelled=False)
+    return SourceKind(form=cls.name, matches=matches, open=open_installed, check=check, is_labelled=False)
 
 
-SOURCES.register("files", SourceKind("", lambda _: True, _open_files, check_files))
-SOURCES.register("hub", SourceKind("hub:owner/name", names_hub_dataset, _open_hub))
+SOURCES.register("files", SourceKind(form="", matches=_any_text, open=_open_files, check=check_files))
+SOURCES.register("hub", SourceKind(form="hub:owner/name", matches=names_hub_dataset, open=_open_hub))
 SOURCES.register(InstalledDocs.name, _installed_kind(InstalledDocs))
 SOURCES.register(InstalledText.name, _installed_kind(InstalledText))

@@ -1,4 +1,4 @@
-"""Kinds of sources: the protocols of what they open, and the registry of all kinds.
+"""`SourceKind` and its registry, and the protocols of the sources that kinds open.
 
 `limbeck.corpus.sources.named_sources` registers limbeck's own, so import `SOURCES` from there.
 """
@@ -53,7 +53,13 @@ class RowSource(Protocol):
     def rows(
         self, report: SourceReport, progress: StepProgress | None = None, *, of_words: bool = False
     ) -> Iterator[PlacedRow]:
-        """Iterate over the rows; `of_words`: over sentences of tagged words, where a layout may be taken for either."""
+        """Iterate over the rows.
+
+        Args:
+            report: Receives everything that is skipped or repaired.
+            progress: Called as reading advances.
+            of_words: Read sentences of tagged words, where a layout may be taken for either.
+        """
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Text: documents, the prose in pages and docstrings, and the sentences, paragraphs and titles of a document."""
+"""Text: documents, the prose in pages and docstrings, and the words, sentences and titles of a document."""

@@ -1,4 +1,4 @@
-"""Positions between the documents of a source."""
+"""`Cursor`: a position between two documents of a source, from which reading can go on."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ class Cursor:
 
     def move(self, shard: int, position: Any = 0, line: int = 0, within: int = 0) -> None:
         """Go to another position."""
-        self.shard, self.position, self.line, self.within = shard, position, line, within
+        self.shard = shard
+        self.position = position
+        self.line = line
+        self.within = within
 
     def to_json(self) -> list[Any]:
         """Return the position as plain JSON values, for a checkpoint."""
@@ -52,4 +55,5 @@ class Cursor:
     @classmethod
     def from_json(cls, values: list[Any]) -> Cursor:
         """Return the position that `to_json` wrote."""
-        return cls(values[0], *values[1])
+        shard, (position, line, within) = values
+        return cls(shard, position, line, within)

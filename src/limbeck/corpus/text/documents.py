@@ -1,4 +1,4 @@
-"""Documents: the cleaned texts of a corpus."""
+"""`Document`: a cleaned text of a corpus, and how texts of sources become documents."""
 
 from __future__ import annotations
 
@@ -78,14 +78,23 @@ def cut_text(text: str, longest: int) -> Iterator[str]:
     yield text[start:]
 
 
-def next_batch(items: Iterator[Item], most: int, characters: int, length: Callable[[Item], int]) -> list[Item]:
-    """Return the next items, until they are `most` or have so many characters; empty at the end."""
+def next_batch(
+    items: Iterator[Item], most_items: int, most_characters: int, characters_of: Callable[[Item], int]
+) -> list[Item]:
+    """Take the next items from an iterator; none at its end.
+
+    Args:
+        items: The items.
+        most_items: Items that end the batch.
+        most_characters: Characters that end the batch, with the item that reaches them.
+        characters_of: Counts the characters of an item.
+    """
     batch: list[Item] = []
-    size = 0
+    characters = 0
     for item in items:
         batch.append(item)
-        size += length(item)
-        if len(batch) == most or size >= characters:
+        characters += characters_of(item)
+        if len(batch) == most_items or characters >= most_characters:
             break
     return batch
 
@@ -129,7 +138,10 @@ def text_value(value: Any, where: str, column: str, report: SourceReport) -> str
     """Return a value of the text column if it is text; other values are counted in the report."""
     if isinstance(value, str):
         return value
-    report.note("empty document" if value is None else f"column '{column}' that is not text", where)
+    if value is None:
+        report.note("empty document", where)
+    else:
+        report.note(f"column '{column}' that is not text", where)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Units of documents: whole documents, paragraphs, sentences, titles and questions."""
+"""The units that a document is cut into: itself, paragraphs, sentences, titles and questions."""
 
 from __future__ import annotations
 

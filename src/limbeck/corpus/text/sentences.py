@@ -1,4 +1,4 @@
-"""Paragraphs and sentences of a text."""
+"""Cutting a text into paragraphs, and a paragraph into sentences."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ _NUMBERED = "no nos nr fig figs eq eqs sec secs ch chap vol vols pp jan mar mt c
 
 _BEFORE_NUMBER = frozenset(_NUMBERED.split())
 
+_WORDS_OF_ONE_LETTER = "Iai"
 _LOOK_BACK = 24
+"""Characters before a full stop in which its word is looked for."""
 
 
 def split_sentences(text: str) -> list[str]:
@@ -73,27 +75,42 @@ def split_sentences(text: str) -> list[str]:
 
 def split_paragraphs(text: str) -> list[str]:
     """Split a document at its newlines; blank lines are not paragraphs."""
-    return [paragraph for line in text.split("\n") if (paragraph := line.strip())]
+    lines = [line.strip() for line in text.split("\n")]
+    return [line for line in lines if line]
 
 
 def _ends_sentence(text: str, punctuation: int, following: int) -> bool:
-    if text[punctuation] not in _SPACED_ENDS:
+    """Whether a sentence ends at a mark that may end one.
+
+    Args:
+        text: The paragraph.
+        punctuation: Place of the mark.
+        following: Place of the first character behind the mark and the space.
+    """
+    mark = text[punctuation]
+    if mark not in _SPACED_ENDS:
         return True
-    first = text[following]
-    if first in _OPENERS and following + 1 < len(text):
-        first = text[following + 1]
-    if first.islower():
+
+    # A sentence begins with no lower-case letter.
+    first_character = text[following]
+    if first_character in _OPENERS and following + 1 < len(text):
+        first_character = text[following + 1]
+    if first_character.islower():
         return False
-    if text[punctuation] != "." or text.startswith("...", punctuation):
+    is_single_full_stop = mark == "." and not text.startswith("...", punctuation)
+    if not is_single_full_stop:
         return True
-    word = _LAST_WORD.search(text[max(0, punctuation - _LOOK_BACK) : punctuation])
-    if word is None:
+
+    # The word before a full stop may be an abbreviation.
+    match = _LAST_WORD.search(text[max(0, punctuation - _LOOK_BACK) : punctuation])
+    if match is None:
         return True
-    last = word.group()
-    if len(last) == 1:
-        # An initial ("J. Smith"), or a list number ("1. First"); but "Plan B. It" is worth the rare mistake.
-        return not last.isalpha() or last in "Iai"
-    last = last.lower()
-    if last in _BEFORE_NUMBER:
-        return not first.isdigit()
-    return last not in _ABBREVIATIONS
+    word = match.group()
+    if len(word) == 1:
+        # A list number ("1. First") ends a sentence, an initial ("J. Smith") does not. So "Plan B. It" is not cut,
+        # which is rare.
+        return not word.isalpha() or word in _WORDS_OF_ONE_LETTER
+    word = word.lower()
+    if word in _BEFORE_NUMBER:
+        return not first_character.isdigit()
+    return word not in _ABBREVIATIONS
