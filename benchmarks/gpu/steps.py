@@ -122,7 +122,7 @@ def _limbeck(name: str, asked: StepRequest, request: Request) -> tuple[Callable[
     step = Step(setup)
     if name.endswith("padded"):
         step.batches = [{key: x.clone() for key, x in batch.items()} for batch in step.batches]
-    gflop = sum(count for count, _ in step.operations().values()) / 1e9
+    gflop = sum(part.count for part in step.operations().values()) / 1e9
     return step.run, {"tokens": step.tokens, "padding_share": step.padding_share, "gflop": gflop}
 
 

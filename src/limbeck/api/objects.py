@@ -269,12 +269,13 @@ def _are_contents(values: Sequence[Any]) -> bool:
     Of a list of strings the most decide: names of files and of the Hub have no blanks, and files exist.
     """
     members = values[:_MOST_LOOKED_AT]
-    if members and all(isinstance(member, Mapping) and "source" not in member for member in members):
+    rows = [member for member in members if isinstance(member, Mapping) and "source" not in member]
+    if rows and len(rows) == len(members):
         return True
+    # A path names a source, and a mapping among other members describes one.
+    if any(isinstance(member, Path | Mapping) for member in members):
+        return False
     texts = [member for member in members if isinstance(member, str)]
-    if len(texts) < len(members):
-        has_names = any(isinstance(member, Path | Mapping) for member in members)
-        return bool(texts) and not has_names and _are_contents(texts)
     count = sum(_is_text(text) for text in texts)
     return 2 * count > len(texts)
 

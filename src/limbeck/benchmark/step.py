@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,6 +36,18 @@ _PROBE_ROWS = 2
 _ADAMW_PASSES = 7
 _CLIPPING_PASSES = 3
 _MIXED_PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class PartOperations(NamedTuple):
+    """The operations of a part of a step.
+
+    Args:
+        count: Multiplications and additions of its matrix products.
+        dtype: The format that the products are computed in.
+    """
+
+    count: int
+    dtype: torch.dtype
 
 
 class Step:
@@ -106,11 +118,11 @@ class Step:
             self._update()
         return spent
 
-    def operations(self) -> dict[str, tuple[int, torch.dtype]]:
+    def operations(self) -> dict[str, PartOperations]:
         """Count the operations of each part; see `limbeck.benchmark.operations`.
 
         Returns:
-            For each of `PARTS` the operations of the step, and the format that its products are computed in.
+            The operations of each of `PARTS`.
         """
         student = forward_cost(self.module.student_tap, self.setup.student_shape)
         teacher = forward_cost(self._teacher_tap, self.setup.teacher_shape)
@@ -133,11 +145,11 @@ class Step:
         student_forward = student.operations(self.lengths, scored_tokens)
         teacher_forward = teacher.operations(self.lengths, scored_tokens)
         return {
-            "teacher forward": (teacher_forward, self.setup.teacher_dtype),
-            "student forward": (student_forward, self.student_dtype),
-            "loss": (loss, loss_dtype),
-            "student backward": (2 * student_forward, self.student_dtype),
-            "optimizer": (0, torch.float32),
+            "teacher forward": PartOperations(teacher_forward, self.setup.teacher_dtype),
+            "student forward": PartOperations(student_forward, self.student_dtype),
+            "loss": PartOperations(loss, loss_dtype),
+            "student backward": PartOperations(2 * student_forward, self.student_dtype),
+            "optimizer": PartOperations(0, torch.float32),
         }
 
     def _operations_from_hidden(self, batch: Mapping[str, Tensor], student_decoder: int, teacher_decoder: int) -> int:

@@ -9,7 +9,7 @@ import torch
 from limbeck.benchmark import peak_memory, peak_rates
 from limbeck.benchmark.peak_memory import Peak
 from limbeck.benchmark.rows import Row, tidy
-from limbeck.benchmark.step import PARTS, Step
+from limbeck.benchmark.step import PARTS, PartOperations, Step
 from limbeck.benchmark.step_setup import StepRequest, set_up_step
 from limbeck.core.devices import choose_device
 from limbeck.core.progress import Report, no_progress, part_of
@@ -20,6 +20,9 @@ WHOLE = "step"
 # Shares of the progress when the peak memory and the peak rates are measured; the rest is the timing.
 _MEMORY_DONE = 0.2
 _RATES_DONE = 0.25
+# Most seconds for measuring a peak rate.
+_LONGEST_PRODUCT = 1.0
+_LONGEST_COPY = 0.5
 
 
 @dataclass(frozen=True)
@@ -103,11 +106,13 @@ def _measure_rates(step: Step, seconds: float, size: int | None) -> Rates:
         size: Rows of the matrices; its square is how many numbers are copied. None chooses by device.
     """
     operations: dict[torch.dtype, float] = {}
-    for count, dtype in step.operations().values():
-        if count > 0 and dtype not in operations:
-            operations[dtype] = peak_rates.measure_ceiling(step.device, dtype, size=size, seconds=min(1.0, seconds))
+    for part in step.operations().values():
+        if part.count > 0 and part.dtype not in operations:
+            operations[part.dtype] = peak_rates.measure_ceiling(
+                step.device, part.dtype, size=size, seconds=min(_LONGEST_PRODUCT, seconds)
+            )
     numbers = peak_rates.COPIED if size is None else size**2
-    copied = peak_rates.measure_bandwidth(step.device, numbers=numbers, seconds=min(0.5, seconds))
+    copied = peak_rates.measure_bandwidth(step.device, numbers=numbers, seconds=min(_LONGEST_COPY, seconds))
     return Rates(operations, copied)
 
 
@@ -148,7 +153,7 @@ def _rows(step: Step, times: dict[str, list[float]], rates: Rates, peak: Peak) -
     rows: list[dict[str, Any]] = []
     for part in (WHOLE, *PARTS):
         if part == WHOLE:
-            count = sum(operations_of_part for operations_of_part, _ in operations.values())
+            count = sum(operations_of_part.count for operations_of_part in operations.values())
             dtype = step.student_dtype
         else:
             count, dtype = operations[part]
@@ -188,11 +193,13 @@ def _rows(step: Step, times: dict[str, list[float]], rates: Rates, peak: Peak) -
     return [tidy(row) for row in rows]
 
 
-def _floors(step: Step, operations: dict[str, tuple[int, torch.dtype]], rates: Rates) -> dict[str, float | None]:
+def _floors(step: Step, operations: dict[str, PartOperations], rates: Rates) -> dict[str, float | None]:
     """Return the milliseconds that each part takes at the peak rates; None of a part without products."""
     floors: dict[str, float | None] = {}
     for part, (count, dtype) in operations.items():
-        floors[part] = count / rates.operations[dtype] * 1000 if count > 0 else None
+        floors[part] = None
+        if count > 0:
+            floors[part] = 1000 * count / rates.operations[dtype]
     floors["optimizer"] = step.optimizer_bytes() / rates.copied * 1000
     floors[WHOLE] = sum(floor for floor in floors.values() if floor is not None)
     return floors

@@ -87,8 +87,9 @@ class MappingSearch(Generations, engine.SharedSearch):
         self.settings = _settings(request.genetic, self.space)
         self.genetic = GeneticSampler(self.space, self.settings, self.plan.recipe.seed)
         self.generations = request.generations
-        # A worker's share of a generation, rounded up.
-        self.batch = request.batch or math.ceil(self.settings.population / request.workers)
+        self.batch = math.ceil(self.settings.population / request.workers)
+        if request.batch is not None:
+            self.batch = request.batch
         self.on_tasks = bool(request.measures.tasks)
 
     @cached_property

@@ -229,6 +229,7 @@ class TeacherLayerSearch(engine.Search):
     def _measure(self, candidate: LayerCandidate, step: int, student: PreTrainedModel) -> str:
         """Add the score of a student to the candidate's row and trial, and return it as a line to print."""
         scores = self._scores.measure(student, self.plan_of(candidate), str(candidate.row.layer))
+        # In a record a score that is not a number is None.
         values = plain({"step": step, "score": mean_score(scores), **scores})
         candidate.row.scores.append(LayerScore(**values))
         with suppress(UpdateFinishedTrialError):

@@ -39,14 +39,17 @@ class BenchmarkRequest:
 
 
 def _ragged_option() -> Any:
+    """Return the field of `ragged`."""
     return option("Draw sample lengths from [L/2, L] instead of using L for all.", default=False)
 
 
 def _memory_option() -> Any:
+    """Return the field of `memory`."""
     return option("Also measure peak memory; on a CPU in separate processes.", default=True, panel=MEASURING)
 
 
 def _dtype_option() -> Any:
+    """Return the field of `dtype`."""
     return option(
         "float32, bfloat16 or float16.", default="float32", panel=MEASURING, complete=completions.complete(DTYPES)
     )

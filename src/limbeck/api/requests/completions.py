@@ -14,6 +14,7 @@ _PACKAGE = Path(__file__).parents[2]
 
 
 def _stems(folder: str, pattern: str) -> list[str]:
+    """Return the names of the package's files in a folder, without their ends."""
     return sorted(path.stem for path in (_PACKAGE / folder).glob(pattern))
 
 
@@ -38,8 +39,9 @@ def complete_list(names: Sequence[str]) -> Complete:
     """Return a function that completes the last of names separated by commas, leaving out those that are there."""
 
     def completions(incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",")
+        before, comma, begun = incomplete.rpartition(",")
         written = before.split(",")
-        return [f"{before}{comma}{name}" for name in names if name.startswith(last) and name not in written]
+        candidates = [name for name in names if name.startswith(begun) and name not in written]
+        return [f"{before}{comma}{name}" for name in candidates]
 
     return completions

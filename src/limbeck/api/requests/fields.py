@@ -19,9 +19,11 @@ T = TypeVar("T")
 Complete = Callable[[str], list[str]]
 """Completions of a value that is begun."""
 
-DISTILLED, TRAINING = "What is distilled", "Training"
-MEASURING, RESULT = "Measuring", "Result and messages"
-"""Panels of a help that several commands have."""
+# Panels of a help that several commands have.
+DISTILLED = "What is distilled"
+TRAINING = "Training"
+MEASURING = "Measuring"
+RESULT = "Result and messages"
 REQUIRED: Any = PydanticUndefined
 """Default of an option that must be given."""
 
@@ -112,16 +114,19 @@ def python_fields(cls: Any) -> Iterable[dataclasses.Field[Any]]:
 
 
 def _fields(cls: Any) -> dict[str, FieldInfo]:
+    """Return the fields of a request as pydantic has them, by name."""
     fields: dict[str, FieldInfo] = cls.__pydantic_fields__
     return fields
 
 
 def _option_of(field: FieldInfo) -> Option:
+    """Return the option that a field declares."""
     extra: Any = field.json_schema_extra
     declared: Option = extra[_KEY]
     return declared
 
 
 def _without_none(annotation: Any) -> Any:
+    """Return the other member of a union with None; any other type as it is."""
     members = [member for member in typing.get_args(annotation) if member is not type(None)]
     return members[0] if len(members) == 1 else annotation

@@ -14,11 +14,13 @@ from limbeck.api.requests.fields import RESULT, argument, option, request
 from limbeck.api.requests.shared import LAST_SEED
 from limbeck.core.lists import MOST
 
-TEXT, CLUSTERS = "The text", "Spans and clusters"
-"""Panels of the helps."""
+# Panels of the helps.
+TEXT = "The text"
+CLUSTERS = "Spans and clusters"
 
 
 def _count_option(default: int) -> Any:
+    """Return the field of the number of texts, whose default depends on the inspection."""
     return option(
         "Number of texts to read, spread over the file.",
         default=default,

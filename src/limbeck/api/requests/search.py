@@ -20,14 +20,19 @@ if TYPE_CHECKING:
 else:
     Recipe = Any  # Importing it takes long, and a request does not look into it.
 
-GENETIC, SCORES, SHAPES = "The genetic search", "What candidates are scored by", "Shapes and limits"
-RACE, STUDY = "The race", "The study"
-"""Panels of the helps."""
+# Panels of the helps.
+GENETIC = "The genetic search"
+SCORES = "What candidates are scored by"
+SHAPES = "Shapes and limits"
+RACE = "The race"
+STUDY = "The study"
 
 
 def _count(name: str, value: Any) -> int | None:
-    """Read a number of parameters such as `30M`."""
-    return None if value is None else parse_count(name, str(value))
+    """Read a number of parameters such as `30M`, if there is one."""
+    if value is None:
+        return None
+    return parse_count(name, str(value))
 
 
 @request
