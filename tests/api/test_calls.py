@@ -104,11 +104,11 @@ def test_inspections_of_objects(folder, tmp_path, kind):
     (tmp_path / "chunks.txt").write_text(CHUNKS * 10)
     more = {"phrases": {"data": tmp_path / "chunks.txt"}, "attention": {"layers": [(1, 2), 2], "heads": ["mean", 1]}}
     texts = None if kind == "phrases" else ["The teacher is a model.", "It has layers of its own."] * 8
-    found = limbeck.inspect(
+    result = limbeck.inspect(
         kind, AutoModel.from_pretrained(folder), folder, texts=texts, output=tmp_path / "look", **more.get(kind, {})
     )
-    assert {path.suffix for path in found.files} == {".json", ".png"}
-    assert len(found.to_pandas()) > 0 and "<pre" in found._repr_html_() and len(str(found)) > 50
+    assert {path.suffix for path in result.files} == {".json", ".png"}
+    assert len(result.to_pandas()) > 0 and "<pre" in result._repr_html_() and len(str(result)) > 50
 
 
 @pytest.mark.parametrize(("count", "most"), [(None, 600), (7, 7)])
@@ -127,10 +127,10 @@ def test_an_inspection_reads_all_texts_of_a_list(folder, monkeypatch, count, mos
 
 def test_benchmarks_take_lists_and_models(folder, tmp_path):
     model = AutoModel.from_pretrained(folder)
-    found = limbeck.benchmark(
+    result = limbeck.benchmark(
         "model", [model, "1x16h2"], batch_sizes=[1], lengths=8, seconds=0.05, output=tmp_path / "rows.csv"
     )
-    assert (tmp_path / "rows.csv").is_file() and len(found.to_pandas()) == len(found.rows) > 1
+    assert (tmp_path / "rows.csv").is_file() and len(result.to_pandas()) == len(result.rows) > 1
     loss = limbeck.benchmark("loss", lengths=[8], heads=2, widths=[16, 8], batch=1, seconds=0.05, memory=False)
     assert {row["length"] for row in loss.rows} == {8} and "relation_kl" in str(loss)
 
@@ -183,10 +183,10 @@ def test_a_search_takes_the_options_of_its_command(monkeypatch, text_folder, tmp
     mapping_search.install(monkeypatch)
     teacher = mapping_search.write_teacher(tmp_path)
     recipe = mapping_search.recipe_data(teacher, text_folder)
-    found = limbeck.search(
+    result = limbeck.search(
         "mapping", recipe, "seed=3", output=tmp_path / "found", generations=2, population=4, teacher_layers=[1, 2, 3, 8]
     )
-    assert len(found.record["candidates"]) > 2 and found.recipe["seed"] == 3
-    assert {layer for one in found.record["candidates"] for layer in one["mapping"]} <= {0, 1, 2, 3, 8}
-    assert found.folder == tmp_path / "found" and Path(found.report()).is_file()
-    assert len(found.to_pandas()) == len(found.record["candidates"])
+    assert len(result.record["candidates"]) > 2 and result.recipe["seed"] == 3
+    assert {layer for item in result.record["candidates"] for layer in item["mapping"]} <= {0, 1, 2, 3, 8}
+    assert result.folder == tmp_path / "found" and Path(result.report()).is_file()
+    assert len(result.to_pandas()) == len(result.record["candidates"])

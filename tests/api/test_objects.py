@@ -145,8 +145,8 @@ def test_a_student_may_be_a_model_to_start_from(folder, tmp_path):
     )  # fmt: skip
     recipe = recipe_of(further)
     assert recipe["student"]["shape"]["layers"] == 1 and "student" in recipe["reasons"]
-    own, before = (AutoModel.from_pretrained(each.student).state_dict() for each in (further, start))
-    assert all(own[name].equal(before[name]) for name in own if not name.startswith("pooler"))
+    expected, before = (AutoModel.from_pretrained(each.student).state_dict() for each in (further, start))
+    assert all(expected[name].equal(before[name]) for name in expected if not name.startswith("pooler"))
 
 
 ROWS = [{"sentence": f"the model {number}", "label": number % 2} for number in range(40)]
@@ -181,9 +181,9 @@ def test_texts_are_told_from_names_of_sources(tmp_path):
     objects = Objects(tmp_path)
     named = [[str(tmp_path / "two words"), str(file)], ["installed-docs"], ["hub:a/b", "missing.txt"], ["a", "b"]]
     assert [objects.sources(each) for each in named] == named
-    one = objects.sources(["How do you do?", "Word", "A third text."])
-    assert len(one) == 1 and len(Path(one[0]).read_text().splitlines()) == 3
-    assert objects.sources(["How do you do?", "Word", "A third text."]) == one, "the same texts are the same file"
+    item = objects.sources(["How do you do?", "Word", "A third text."])
+    assert len(item) == 1 and len(Path(item[0]).read_text().splitlines()) == 3
+    assert objects.sources(["How do you do?", "Word", "A third text."]) == item, "the same texts are the same file"
     mixed = objects.sources(
         [str(file), ["Texts of their own.", "And one more."], {"source": str(file), "role": "query"}]
     )
@@ -215,19 +215,19 @@ def test_what_is_no_text_is_refused_in_a_line(folder, tmp_path, given, said):
 
 
 def test_training_arguments_give_what_differs_from_their_defaults(folder, tmp_path):
-    given = TrainingArguments(
+    value = TrainingArguments(
         output_dir=tmp_path / "not-this", max_steps=2, per_device_train_batch_size=4, lr_scheduler_type="cosine",
         save_strategy="no", learning_rate=1e-4,
     )  # fmt: skip
-    assert training_of(given) == {
+    assert training_of(value) == {
         "max_steps": 2, "per_device_train_batch_size": 4, "lr_scheduler_type": "cosine", "save_strategy": "no",
         "learning_rate": 1e-4,
     }  # fmt: skip
     result = limbeck.distill(
-        evaluation=QUIET, teacher=folder, student=1, corpus=TEXTS, training=given, output=tmp_path / "r"
+        evaluation=QUIET, teacher=folder, student=1, corpus=TEXTS, training=value, output=tmp_path / "r"
     )
     written = recipe_of(result)["stages"][0]["training"]
-    assert training_of(given).items() <= written.items() and not (tmp_path / "not-this").exists()
+    assert training_of(value).items() <= written.items() and not (tmp_path / "not-this").exists()
     assert result.record["stages"][0]["steps"] == 2
     with pytest.raises(RecipeError, match="evaluation is false; give a mapping"):
         limbeck.distill(teacher=folder, student=1, corpus=TEXTS, evaluation=False, output=tmp_path / "s")

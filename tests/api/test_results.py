@@ -29,7 +29,7 @@ def test_a_terminal_shows_progress(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     console = progress_console(None)
     assert console.is_terminal and console.file is sys.stderr
-    assert progress_console(given := Console(quiet=True)) is given
+    assert progress_console(value := Console(quiet=True)) is value
 
 
 def test_elsewhere_progress_is_logged_line_by_line(tmp_path, caplog, capfd, monkeypatch):

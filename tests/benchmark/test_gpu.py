@@ -42,16 +42,16 @@ def test_parts_that_are_measured_again_leave_the_others_as_they_were(tmp_path, m
     monkeypatch.setattr(command, "start_part", lambda part, *_: part)
     monkeypatch.setattr(command, "measure_part", measure)
     monkeypatch.setattr(command, "stop", lambda started: None)
-    monkeypatch.setattr(command, "render", lambda found: "")
+    monkeypatch.setattr(command, "render", lambda result: "")
     common = {"minutes": 9, "dry": True, "output": tmp_path}
     commits = []
     for commit, parts in (("first", []), ("second", ["tests", "loop"])):
         commits.append(commit)
         assert command.measure_all(Namespace(parts=parts, **common), tmp_path, {}) == 0
-    found = json.loads((tmp_path / "a-gpu.json").read_text())["parts"]
-    assert [row["part"] for row in found] == [part.name for part in PARTS]
-    assert all(row["rows"] for row in found)
-    assert {row["part"] for row in found if row["commit"] == "second"} == {"device", "tests"}
+    result = json.loads((tmp_path / "a-gpu.json").read_text())["parts"]
+    assert [row["part"] for row in result] == [part.name for part in PARTS]
+    assert all(row["rows"] for row in result)
+    assert {row["part"] for row in result if row["commit"] == "second"} == {"device", "tests"}
 
 
 def test_an_error_is_the_last_row(tmp_path, monkeypatch):
@@ -110,9 +110,9 @@ def test_a_dry_run_measures_all_parts_without_rare_packages(tmp_path):
     )
     assert ran.returncode == 0, ran.stderr
     (file,) = tmp_path.glob("*.json")
-    found = json.loads(file.read_text(encoding="utf-8"))
-    assert {part["part"]: part["status"] for part in found["parts"]} == {part.name: "done" for part in PARTS}
-    rows = {part["part"]: part["rows"] for part in found["parts"]}
+    result = json.loads(file.read_text(encoding="utf-8"))
+    assert {part["part"]: part["status"] for part in result["parts"]} == {part.name: "done" for part in PARTS}
+    rows = {part["part"]: part["rows"] for part in result["parts"]}
     problems = [row["problem"] for part in rows.values() for row in part if row.get("problem")]
     assert all("bertdistiller" in problem for problem in problems), problems
     assert all(row["syncs_a_step"] for row in rows["loop"])
@@ -120,4 +120,4 @@ def test_a_dry_run_measures_all_parts_without_rare_packages(tmp_path):
     assert all(place.endswith(OF_CPUS) for place in places), places
     assert rows["generation"][0]["largest_difference"] == 0
     assert rows["tests"][0]["skipped"] > 0
-    assert render(found) in ran.stdout
+    assert render(result) in ran.stdout

@@ -19,12 +19,12 @@ CPU = torch.device("cpu")
 @pytest.fixture(scope="module")
 def rows(bert_folder):
     heard = []
-    found = measure_models(
+    result = measure_models(
         [str(bert_folder), "1x24"], device=CPU, batch_sizes=[1, 3], lengths=[4, 16], seconds=0.1,
         report=lambda share, *_: heard.append(share),
     )  # fmt: skip
     assert heard == sorted(heard)
-    return found
+    return result
 
 
 def test_rows_of_a_saved_model_and_a_shape(rows, bert_folder):

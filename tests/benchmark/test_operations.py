@@ -126,11 +126,13 @@ def test_terms_by_hand(objective, student, teacher, changes, expected):
 def test_attention_scores_take_the_shorter_way():
     scores = term("attention_score_mse", [("query", 1), ("key", 1)], [("query", 1), ("key", 1)], options={"heads": 2})
     short, long = 3, 5000
-    own, other = 12, 24  # a head's width
-    by_scores = 2 * (product(short, own, short) + product(short, other, short) + 2 * product(short, short, own))
+    # Widths of a head of the student and of the teacher.
+    narrow = 12
+    wide = 24
+    by_scores = 2 * (product(short, narrow, short) + product(short, wide, short) + 2 * product(short, short, narrow))
     assert loss_operations(scores, STUDENT, TEACHER, [short]) == by_scores
-    grams = 2 * product(own, long, own) + 2 * product(own, long, other) + 2 * product(other, long, other)
-    gradients = 2 * (product(long, own, own) + product(long, other, own))
+    grams = 2 * product(narrow, long, narrow) + 2 * product(narrow, long, wide) + 2 * product(wide, long, wide)
+    gradients = 2 * (product(long, narrow, narrow) + product(long, wide, narrow))
     assert loss_operations(scores, STUDENT, TEACHER, [long]) == 2 * (grams + gradients)
 
 

@@ -32,9 +32,9 @@ def test_both_formats_hold_the_rows_and_their_machine(tmp_path):
     machine |= {"versions": "limbeck=0.1.0 torch=2.6.0+cpu", "commit": None, "created": MACHINE["created"]}
     whole = [{"benchmark": "loss", **row, **machine} for row in ROWS]
     with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
-        found = list(csv.DictReader(file, quoting=csv.QUOTE_NONNUMERIC))
-    assert found == [{key: "" if value is None else value for key, value in row.items()} for row in whole]
-    assert list(found[0]) == list(whole[0])
+        result = list(csv.DictReader(file, quoting=csv.QUOTE_NONNUMERIC))
+    assert result == [{key: "" if value is None else value for key, value in row.items()} for row in whole]
+    assert list(result[0]) == list(whole[0])
 
 
 def test_numbers_are_rounded_and_what_is_undefined_is_none():

@@ -36,10 +36,10 @@ def test_the_parts_make_the_whole_step(method, changes):
         taken()
     before = Step(setup).module.student.state_dict()
     moved = 0
-    for (name, one), other in zip(whole.module.state_dict().items(), parts.module.state_dict().values(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+    for (name, item), other in zip(whole.module.state_dict().items(), parts.module.state_dict().values(), strict=True):
+        torch.testing.assert_close(item, other, rtol=1e-4, atol=1e-6)
         stripped = name.removeprefix("student.")
-        moved += stripped in before and not torch.equal(one, before[stripped])
+        moved += stripped in before and not torch.equal(item, before[stripped])
     assert moved > 5
 
 

@@ -19,9 +19,9 @@ from limbeck.errors import RecipeError
 def test_variants_take_turns_in_changing_order_after_the_warm_up():
     order = []
     variants = {name: lambda name=name: order.append(name) or len(order) for name in "ab"}
-    found = take_turns(variants, seconds=0, warmup=1, fewest=3)
+    result = take_turns(variants, seconds=0, warmup=1, fewest=3)
     assert "".join(order) == "ab" + "ab" + "ba" + "ab"
-    assert found == {"a": [3, 6, 7], "b": [4, 5, 8]}
+    assert result == {"a": [3, 6, 7], "b": [4, 5, 8]}
 
 
 def test_rounds_end_with_the_time_or_the_most():
@@ -30,12 +30,12 @@ def test_rounds_end_with_the_time_or_the_most():
 
 
 def test_progress_only_grows_and_ends_with_all():
-    told = []
-    found = take_turns({"a": lambda: 0}, seconds=1e-3, most=50, tell=lambda *now: told.append(now))
-    assert told == sorted(told)
-    assert told[0] == (0, 0)
-    assert [rounds for _, rounds in told] == list(range(len(found["a"]) + 1))
-    assert told[-1][0] == 1
+    reports = []
+    result = take_turns({"a": lambda: 0}, seconds=1e-3, most=50, tell=lambda *now: reports.append(now))
+    assert reports == sorted(reports)
+    assert reports[0] == (0, 0)
+    assert [rounds for _, rounds in reports] == list(range(len(result["a"]) + 1))
+    assert reports[-1][0] == 1
 
 
 def test_spread_and_speedup_by_hand():

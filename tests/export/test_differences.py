@@ -29,21 +29,21 @@ def hidden(batch, real=0.0, padding=0.0):
 def test_padding_is_not_compared(batches):
     source = constant("last_hidden_state", lambda batch: hidden(batch, 1.0, padding=5.0))
     export = constant("last_hidden_state", lambda batch: hidden(batch, 1.5, padding=float("nan")))
-    found = measure_differences(source, export, batches, None)
-    assert found.largest == {"last_hidden_state": 0.5} and found.scale == {"last_hidden_state": 1.0}
-    assert found.cosine["lowest"] == pytest.approx(1.0)
-    assert (found.texts, found.equal_decisions) == (3, None)
+    result = measure_differences(source, export, batches, None)
+    assert result.largest == {"last_hidden_state": 0.5} and result.scale == {"last_hidden_state": 1.0}
+    assert result.cosine["lowest"] == pytest.approx(1.0)
+    assert (result.texts, result.equal_decisions) == (3, None)
 
 
 def test_logits_of_a_text_are_all_compared_however_long_the_rows_are(batches):
     two_rows = [batch for batch in batches if len(batch.texts) == 3][:1]
     source = constant("logits", lambda batch: torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]]))
     export = constant("logits", lambda batch: torch.tensor([[1.0, 0.0], [2.5, 2.0], [3.0, 0.0]]))
-    found = measure_differences(source, export, two_rows, "classification")
-    assert found.largest == {"logits": 2.5}
-    assert found.equal_decisions == pytest.approx(2 / 3)
+    result = measure_differences(source, export, two_rows, "classification")
+    assert result.largest == {"logits": 2.5}
+    assert result.equal_decisions == pytest.approx(2 / 3)
     p, q = torch.softmax(torch.tensor([0.0, 2.0]), 0), torch.softmax(torch.tensor([2.5, 2.0]), 0)
-    assert found.mean_kl == pytest.approx(float((p * (p / q).log()).sum()) / 3)
+    assert result.mean_kl == pytest.approx(float((p * (p / q).log()).sum()) / 3)
 
 
 def test_an_answer_is_never_in_the_padding(batches):
@@ -55,8 +55,8 @@ def test_an_answer_is_never_in_the_padding(batches):
         return make
 
     export = constant("start_logits", ends(padding=1000.0))
-    found = measure_differences(constant("start_logits", ends(padding=0.0)), export, batches, "question_answering")
-    assert found.equal_decisions == 1.0 and found.mean_kl == pytest.approx(0.0)
+    result = measure_differences(constant("start_logits", ends(padding=0.0)), export, batches, "question_answering")
+    assert result.equal_decisions == 1.0 and result.mean_kl == pytest.approx(0.0)
 
 
 def differences(largest=0.0, scale=1.0, **fields):

@@ -62,10 +62,10 @@ def test_decisions_of_a_classifier_are_compared_and_reduced_weights_have_7_bits(
 ):
     monkeypatch.setattr(int8_files, "needs_reduced_range", lambda: True)
     done = export(make_teacher(tmp_path, "bert", head="classification", layers=2, num_labels=3), "onnx-int8")
-    found = done.record["differences"]
-    assert 0 <= found["equal_decisions"] <= 1
-    assert 0 < found["mean_kl"] < 0.1
-    assert found["cosine"] == {}
+    result = done.record["differences"]
+    assert 0 <= result["equal_decisions"] <= 1
+    assert 0 < result["mean_kl"] < 0.1
+    assert result["cosine"] == {}
     assert done.record["weight_bits"] == 7
     values = matrices(done, onnx.TensorProto.INT8)
     assert values and all(int(matrix.min()) >= -64 and int(matrix.max()) <= 64 for matrix in values)

@@ -48,8 +48,8 @@ def test_every_family_gives_its_hidden_states(tmp_path, family, export):
         batch = tiny_batch(family, rows=rows, length=length, seed=length)
         with torch.no_grad():
             wanted = model(**batch).last_hidden_state.numpy()
-        (given,) = run(graph_of(done), batch, ["last_hidden_state"])
-        assert np.abs(given - wanted)[batch["attention_mask"].bool().numpy()].max() < 1e-4
+        (value,) = run(graph_of(done), batch, ["last_hidden_state"])
+        assert np.abs(value - wanted)[batch["attention_mask"].bool().numpy()].max() < 1e-4
     assert done.record["differences"]["largest"]["last_hidden_state"] < 1e-4
     assert done.record["differences"]["tokens"] == 128
 
@@ -62,8 +62,8 @@ def check_head(folder, family, head, export):
         wanted = model(**batch)
     names = ["start_logits", "end_logits"] if head == "question_answering" else ["logits"]
     valid = batch["attention_mask"].bool().numpy()
-    for name, given in zip(names, run(graph_of(done), batch, names), strict=True):
-        gap = np.abs(given - wanted[name].numpy())
+    for name, value in zip(names, run(graph_of(done), batch, names), strict=True):
+        gap = np.abs(value - wanted[name].numpy())
         assert (gap[valid] if gap.shape[:2] == valid.shape else gap).max() < 1e-4
     assert done.record["head"] == head
     assert done.record["differences"]["equal_decisions"] == (None if head == "regression" else 1.0)
@@ -93,8 +93,8 @@ def test_sentence_vectors_are_an_output(tmp_path, pooling, normalize, export):
     valid = batch["attention_mask"].unsqueeze(-1)
     vectors = hidden[:, 0] if pooling == "cls" else (hidden * valid).sum(1) / valid.sum(1)
     vectors = torch.nn.functional.normalize(vectors, dim=-1) if normalize else vectors
-    _, given = run(graph_of(done), batch, ["last_hidden_state", "sentence_embedding"])
-    assert np.abs(given - vectors.numpy()).max() < 1e-5
+    _, value = run(graph_of(done), batch, ["last_hidden_state", "sentence_embedding"])
+    assert np.abs(value - vectors.numpy()).max() < 1e-5
     outputs = [output.type.tensor_type.shape.dim for output in onnx.load(graph_of(done)).graph.output]
     assert [dim.dim_param for dim in outputs[0]][:2] == ["batch", "length"], "axes that stay free"
     assert (done.folder / "modules.json").is_file()

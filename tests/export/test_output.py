@@ -171,8 +171,8 @@ def test_a_fresh_process_finds_the_same_and_changes_on_disk(tmp_path, bert_folde
     assert done.record["verified"]["largest"] == pytest.approx(done.record["differences"]["largest"], abs=1e-5)
     other = make_teacher(tmp_path, "bert", seed=3)
     onnx = FORMATS["onnx"]
-    found = compare_folder(onnx.open(str(other), FormatOptions("float32")), onnx, done.folder, ["the model"])
-    assert largest_share(found)[0] > 0.1
+    result = compare_folder(onnx.open(str(other), FormatOptions("float32")), onnx, done.folder, ["the model"])
+    assert largest_share(result)[0] > 0.1
     (done.folder / "onnx" / "model.onnx").write_bytes(b"nothing")
     with pytest.raises(ModelError, match=r"ONNX Runtime cannot run 'model\.onnx'"):
         compare_in_fresh_process(str(bert_folder), onnx, done.folder, FormatOptions("float32", ["the model"]))

@@ -109,10 +109,10 @@ def test_the_command_finds_the_teacher_and_writes_a_card_that_works(limbeck, run
     card = (out / "README.md").read_text()
     assert "**Keeping an index.**" in card and "with the prompt `'old stone : '`" in card
     codes = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
-    found = {}
+    result = {}
     for code in codes:
-        exec(code.replace("path/to/router", str(out)), found)
-    assert len(codes) == 2 and found["documents"].shape == (1, HIDDEN)
+        exec(code.replace("path/to/router", str(out)), result)
+    assert len(codes) == 2 and result["documents"].shape == (1, HIDDEN)
 
 
 def test_an_equal_copy_of_the_teacher_may_lie_elsewhere(run, teacher, tmp_path, export):
@@ -192,10 +192,10 @@ def test_a_router_is_scored_as_its_student_in_the_documents_of_its_teacher(expor
     (tmp_path / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
     judged = "".join(f"{row['_id']}\t{row['_id']}\t1\n" for row in rows)
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
-    found = limbeck.evaluate(
+    result = limbeck.evaluate(
         [exported.folder, run / "student"], "retrieval", data=tmp_path, teacher=teacher, output=tmp_path / "out"
     )
-    columns = {model["name"]: model["columns"] for model in found.summary["models"]}
+    columns = {model["name"]: model["columns"] for model in result.summary["models"]}
     as_router, as_pair = columns[str(exported.folder)]["retrieval"], columns[str(run / "student")]["retrieval@teacher"]
     assert {name: as_router["metrics"][name] for name in as_pair["metrics"]} == as_pair["metrics"]
     assert as_router["mean"] != columns[str(run / "student")]["retrieval"]["mean"]

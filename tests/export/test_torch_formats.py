@@ -26,10 +26,10 @@ def test_weights_are_the_sources_in_the_dtype(tmp_path, dtype, export):
     done = export(student, "safetensors", dtype=dtype)
     model, wanted = AutoModel.from_pretrained(done.folder), AutoModel.from_pretrained(student)
     assert model.dtype == getattr(torch, dtype)
-    given = model.state_dict()
-    assert set(given) == set(wanted.state_dict())
+    value = model.state_dict()
+    assert set(value) == set(wanted.state_dict())
     for name, tensor in wanted.state_dict().items():
-        assert torch.equal(given[name], tensor.to(given[name].dtype)), name
+        assert torch.equal(value[name], tensor.to(value[name].dtype)), name
     assert AutoTokenizer.from_pretrained(done.folder)("a text")["input_ids"]
     largest = done.record["differences"]["largest"]["last_hidden_state"]
     assert largest == 0 if dtype == "float32" else largest > 0
@@ -73,10 +73,10 @@ def test_sentence_transformers_gives_our_vectors(tmp_path, family, pooling, norm
     assert len(Tokenizer.from_file(str(done.folder / "tokenizer.json")).encode("a").ids) == 3
     loaded = SentenceTransformer(str(done.folder), device="cpu")
     assert loaded.max_seq_length == 32
-    given = loaded.encode(TEXTS, convert_to_tensor=True)
+    value = loaded.encode(TEXTS, convert_to_tensor=True)
     ours = encode(load_model(student), load_tokenizer(student), TEXTS, pooling=pooling, max_length=32)
-    torch.testing.assert_close(torch.nn.functional.normalize(given, dim=-1), ours, atol=1e-5, rtol=0)
-    assert torch.allclose(given.norm(dim=-1), torch.ones(len(TEXTS)), atol=1e-4) == normalize
+    torch.testing.assert_close(torch.nn.functional.normalize(value, dim=-1), ours, atol=1e-5, rtol=0)
+    assert torch.allclose(value.norm(dim=-1), torch.ones(len(TEXTS)), atol=1e-4) == normalize
     assert done.record["differences"]["largest"]["sentence_embedding"] < 1e-5
 
 

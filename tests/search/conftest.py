@@ -32,7 +32,7 @@ def recipe(kind, files):
 
 
 @pytest.fixture
-def asked(kind, monkeypatch):
+def calls(kind, monkeypatch):
     return kind.install(monkeypatch)
 
 

@@ -18,9 +18,9 @@ NEW = GeneticSettings(population=20, parents="best")
 
 @pytest.fixture(scope="module")
 def benchmark():
-    found = importlib.util.spec_from_file_location(SCRIPT.stem, SCRIPT)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    result = importlib.util.spec_from_file_location(SCRIPT.stem, SCRIPT)
+    module = importlib.util.module_from_spec(result)
+    result.loader.exec_module(module)
     return module
 
 

@@ -52,74 +52,74 @@ def by_state(record, state):
     return [point(shape) for shape in record["shapes"] if shape["state"] == state]
 
 
-def test_every_shape_has_the_reward_of_its_loss_and_latency(run, asked):
+def test_every_shape_has_the_reward_of_its_loss_and_latency(run, calls):
     first = run()
-    assert len(first["shapes"]) == 6 and by_state(first, "trained") == asked.tried
+    assert len(first["shapes"]) == 6 and by_state(first, "trained") == calls.tried
     more = run(trials=9, batch=3)
-    assert more["shapes"][:6] == first["shapes"] and len(set(asked.tried)) == 9
-    assert [len(batch) for batch in asked.batches] == [2, 2, 2, 3] and asked.measured == asked.tried
+    assert more["shapes"][:6] == first["shapes"] and len(set(calls.tried)) == 9
+    assert [len(batch) for batch in calls.batches] == [2, 2, 2, 3] and calls.measured == calls.tried
     for shape in more["shapes"]:
         assert shape["loss"] == loss_of(point(shape)) and shape["latency_share"] == share_of(point(shape))
         assert shape["reward"] == pytest.approx(reward_of(point(shape)))
         assert shape["steps"] == STEPS
-    assert point(more["best"]) == max(asked.tried, key=reward_of)
+    assert point(more["best"]) == max(calls.tried, key=reward_of)
     places = [(shape["loss"], shape["latency_share"]) for shape in more["shapes"]]
     assert more["front"] == [more["shapes"][index]["trial"] for index in pareto_front(places)]
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_a_search_of_everything_finds_the_best_and_ends(run, asked, sampler):
+def test_a_search_of_everything_finds_the_best_and_ends(run, calls, sampler):
     sizes = ShapeSizes((1, 2, 3), (8, 12), (2,), (1, 2))
     record = run(sizes=sizes, trials=99, batch=5, sampler=sampler)
-    assert sorted(asked.tried) == sorted(shape_points(sizes))
+    assert sorted(calls.tried) == sorted(shape_points(sizes))
     assert record["cost"]["trained"] == 12
     assert point(record["best"]) == max(shape_points(sizes), key=reward_of)
 
 
-def test_shapes_beyond_a_limit_cost_no_training(run, recipe, asked, study):
+def test_shapes_beyond_a_limit_cost_no_training(run, recipe, calls, study):
     space = ArchitectureSearch(make_request(recipe, None)).space
     sizes = {p: shape.parameters for p, shape in space.shapes.items()}
     most = sorted(sizes.values())[EVERYTHING // 2]
     small = {p for p in POINTS if sizes[p] <= most}
     longest = sorted(map(share_of, small))[len(small) // 2]
     record = run(limits=ShapeLimits(parameters=most, latency_share=longest), trials=99)
-    assert set(asked.measured) == small and len(asked.measured) == len(small)
-    assert asked.tried[0] == ShapePoint(1, 8, 2, 1), "the shape that is least likely to be too slow comes first"
-    assert set(asked.tried) == {p for p in small if share_of(p) <= longest} == set(by_state(record, "trained"))
+    assert set(calls.measured) == small and len(calls.measured) == len(small)
+    assert calls.tried[0] == ShapePoint(1, 8, 2, 1), "the shape that is least likely to be too slow comes first"
+    assert set(calls.tried) == {p for p in small if share_of(p) <= longest} == set(by_state(record, "trained"))
     refused = {point(shape): shape["reason"] for shape in record["shapes"] if shape["state"] == "refused"}
     for shape, reason in refused.items():
         too_large = f"{sizes[shape]:,} parameters, {most:,} are the limit"
         too_slow = f"{share_of(shape):.3f} of the teacher's latency, {longest:g} is the limit"
         assert reason == (too_large if sizes[shape] > most else too_slow)
     pruned = [trial.user_attrs["refused"] for trial in study().get_trials(states=(TrialState.PRUNED,))]
-    assert set(pruned) == set(refused.values()) and record["cost"]["trained"] == len(asked.tried)
+    assert set(pruned) == set(refused.values()) and record["cost"]["trained"] == len(calls.tried)
 
 
-def test_a_latency_limit_that_no_shape_meets_is_refused_before_training(run, asked):
+def test_a_latency_limit_that_no_shape_meets_is_refused_before_training(run, calls):
     with pytest.raises(RecipeError, match=r"No shape is within --max-latency-share 0\.1: the smallest, 1x8, 2 heads"):
         run(limits=ShapeLimits(latency_share=0.1))
-    assert not asked.batches
+    assert not calls.batches
     # Another limit may be tried in the same folder; shapes beyond it do not count.
-    assert run(limits=ShapeLimits(latency_share=0.3))["cost"]["trained"] == len(asked.tried) == 6
+    assert run(limits=ShapeLimits(latency_share=0.3))["cost"]["trained"] == len(calls.tried) == 6
 
 
-def test_a_shape_that_diverges_counts_and_has_no_reward(run, asked):
-    asked.diverges = set(POINTS)
+def test_a_shape_that_diverges_counts_and_has_no_reward(run, calls):
+    calls.diverges = set(POINTS)
     with pytest.raises(TrainingError, match="No shape reached a loss: its loss is not a finite number; lower"):
         run(trials=2)
-    asked.diverges = {p for p in POINTS if p.layers == 1} | set(asked.tried)
+    calls.diverges = {p for p in POINTS if p.layers == 1} | set(calls.tried)
     record = run(trials=99)
-    assert set(by_state(record, "diverged")) == asked.diverges
-    assert len(asked.tried) == EVERYTHING and record["cost"]["failed"] == 0
+    assert set(by_state(record, "diverged")) == calls.diverges
+    assert len(calls.tried) == EVERYTHING and record["cost"]["failed"] == 0
 
 
-def test_hopeless_shapes_are_cut_and_the_best_are_not(run, asked):
+def test_hopeless_shapes_are_cut_and_the_best_are_not(run, calls):
     record = run(trials=99, prune=True)
     assert record["cuts"] == [10, 20]
     cut = [shape for shape in record["shapes"] if shape["state"] == "cut"]
     assert cut and all(shape["steps"] == 10 and shape["loss"] is None for shape in cut)
     rewards: list[float] = []
-    for batch in asked.batches:  # the shapes of a batch are told together
+    for batch in calls.batches:  # the shapes of a batch are told together
         for shape in (shape for shape in record["shapes"] if point(shape) in batch):
             assert shape["rewards_on_the_way"]["10"] == pytest.approx(reward_of(point(shape)))
             hopeless = len(rewards) >= 5 and reward_of(point(shape)) < statistics.median(rewards)
@@ -128,9 +128,9 @@ def test_hopeless_shapes_are_cut_and_the_best_are_not(run, asked):
     assert point(record["best"]) == max(POINTS, key=reward_of)
 
 
-def test_shapes_that_were_shown_are_kept_when_a_later_one_fails(run, asked, monkeypatch, study):
+def test_shapes_that_were_shown_are_kept_when_a_later_one_fails(run, calls, monkeypatch, study):
     def stop(search, student, plan):
-        if len(asked.batches) == 1 and student == asked.batches[0][1]:
+        if len(calls.batches) == 1 and student == calls.batches[0][1]:
             raise KeyboardInterrupt
         return loss_of(student)
 
@@ -139,15 +139,15 @@ def test_shapes_that_were_shown_are_kept_when_a_later_one_fails(run, asked, monk
         patch.setattr(ArchitectureSearch, "_loss", stop)
         with pytest.raises(Interrupted):
             run(console=console)
-    told = [trial.user_attrs["shape"] for trial in study().trials if trial.value is not None]
-    first, second = asked.batches[0]
-    assert told == [str(first)]
+    shapes = [trial.user_attrs["shape"] for trial in study().trials if trial.value is not None]
+    first, second = calls.batches[0]
+    assert shapes == [str(first)]
     assert str(second) not in console.export_text()
     run()
-    assert first not in asked.batches[1] and second in asked.batches[1]
+    assert first not in calls.batches[1] and second in calls.batches[1]
 
 
-def test_a_shape_that_another_worker_has_is_left_to_it(run, recipe, asked, tmp_path, study):
+def test_a_shape_that_another_worker_has_is_left_to_it(run, recipe, calls, tmp_path, study):
     run(trials=1, batch=1)
     shared = study()
     trial = searched.leave_running(shared, make_request(recipe, tmp_path / "out"))
@@ -156,14 +156,14 @@ def test_a_shape_that_another_worker_has_is_left_to_it(run, recipe, asked, tmp_p
     taken = ShapePoint(**trial.params)
 
     def tell(points):
-        if len(asked.batches) == 3:
+        if len(calls.batches) == 3:
             trial.set_user_attr("loss", loss_of(taken))
             trial.set_user_attr("latency", dataclasses.asdict(ShapeLatency(share_of(taken), 1.0, 10.0, 1)))
             shared.tell(trial, reward_of(taken))
 
-    asked.before = tell
+    calls.before = tell
     record = run(trials=EVERYTHING, batch=4)
-    assert taken not in asked.tried and len(asked.tried) == EVERYTHING - 1
+    assert taken not in calls.tried and len(calls.tried) == EVERYTHING - 1
     assert record["cost"]["trained"] == EVERYTHING
 
 
@@ -249,8 +249,8 @@ def test_a_latency_is_measured_beside_the_teachers(recipe):
     small, large = (student_config(parse_blueprint(f"{n}x16h4"), proxy.load_teacher().config) for n in (1, 12))
     fast, slow = bench(small), bench(large)
     assert fast.share < 1 < slow.share
-    for found in (fast, slow):
-        assert found.share == pytest.approx(found.student_ms / found.teacher_ms)
-        assert found.threads == torch.get_num_threads()
+    for result in (fast, slow):
+        assert result.share == pytest.approx(result.student_ms / result.teacher_ms)
+        assert result.threads == torch.get_num_threads()
     of = {"device": "cpu", "length": 64, "batch": 4, "dtype": "float32", "of": "least disturbed pass"}
     assert setting.identity == of

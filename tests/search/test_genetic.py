@@ -93,9 +93,9 @@ def test_illegal_children_are_drawn_again_and_nothing_else_changes(kind):
         legal[children] += probability * all(child in space for child in children)
     rate = legal.total()
     assert 0 < rate < 1
-    found = [breed(space, pair, random) for _ in range(draws)]
-    assert_drawn_from(Counter(one.genomes for one in found), {one: legal[one] / rate for one in legal})
-    assert_rate(draws, sum(one.draws for one in found), rate)
+    result = [breed(space, pair, random) for _ in range(draws)]
+    assert_drawn_from(Counter(item.genomes for item in result), {item: legal[item] / rate for item in legal})
+    assert_rate(draws, sum(item.draws for item in result), rate)
 
 
 def test_parents_stay_where_no_child_can_be_legal():
@@ -112,10 +112,10 @@ def scored(generation):
 
 
 def history(settings, generations=1, seed=1):
-    random, found = np.random.default_rng(seed), []
+    random, result = np.random.default_rng(seed), []
     for _ in range(generations):
-        found.append(scored(next_generation(SPACE, found, settings, random)[0]))
-    return found
+        result.append(scored(next_generation(SPACE, result, settings, random)[0]))
+    return result
 
 
 def test_the_papers_settings_are_the_defaults():
@@ -164,7 +164,7 @@ def test_only_an_elite_that_is_asked_for_goes_on_unchanged():
     # Every genome is mutated, and in every bit on average: nothing survives by chance.
     always = {"population": 12, "mutation": 1.0, "flip": 0.5}
     before = history(GeneticSettings(**always), seed=7)
-    best = [genome for genome, _ in sorted(before[-1], key=lambda one: -one[1])[:3]]
+    best = [genome for genome, _ in sorted(before[-1], key=lambda item: -item[1])[:3]]
     random = np.random.default_rng(8)
     plain, _ = next_generation(SPACE, before, GeneticSettings(**always), random)
     assert not {*best} & {*plain}
@@ -185,12 +185,12 @@ def test_best_parents_come_from_all_generations_and_children_are_new():
     # A bit or two from one of the ten best, not from the last generation, which is made the worst.
     *earlier, last = generations[:3]
     one_bit = GeneticSettings(population=10, parents="best", crossover=0.0, mutation=1.0, flip=0.02)
-    best = sorted((one for generation in earlier for one in generation), key=lambda one: -one[1])[:10]
+    best = sorted((item for generation in earlier for item in generation), key=lambda item: -item[1])[:10]
     worst = [(genome, -100.0) for genome, _ in last]
     children, counts = next_generation(SPACE, [*earlier, worst], one_bit, np.random.default_rng(11))
     assert counts.pairs < 500
     for child in children:
-        assert min(sum((a ^ b).bit_count() for a, b in zip(child, one, strict=True)) for one, _ in best) <= 2
+        assert min(sum((a ^ b).bit_count() for a, b in zip(child, item, strict=True)) for item, _ in best) <= 2
 
 
 def test_a_space_that_is_used_up_gives_what_is_left():

@@ -39,11 +39,11 @@ def test_generations_are_those_of_the_algorithm_without_optuna(batch, parents):
 def test_optuna_drives_the_sampler_by_itself():
     study = new_study()
     study.optimize(lambda trial: fitness(suggest(trial, SPACE)), n_trials=30)
-    found = evaluated(study)
-    assert len(found) == len(set(found)) == 30
+    result = evaluated(study)
+    assert len(result) == len(set(result)) == 30
     bred = sum(name.startswith("generation ") for name in study.user_attrs)
     assert generations_of(study, bred) == expected_generations(bred)
-    assert set(found) <= {genome for generation in generations_of(study, bred) for genome in generation}
+    assert set(result) <= {genome for generation in generations_of(study, bred) for genome in generation}
 
 
 def test_a_generation_that_diverged_as_a_whole_says_so():

@@ -67,8 +67,8 @@ def test_rewards_of_shapes_that_were_never_tried_are_predicted():
     order = np.random.default_rng(0).permutation(len(POINTS))
     known, asked = ([POINTS[index] for index in part] for part in (order[:20], order[20:]))
     tried, candidates = ([scaled[point] for point in part] for part in (known, asked))
-    found = kd_nas.predict_rewards(tried, [reward(point) for point in known], candidates, episode=1, seed=0)
-    assert spearmanr(found, [reward(point) for point in asked]).statistic > 0.75
+    result = kd_nas.predict_rewards(tried, [reward(point) for point in known], candidates, episode=1, seed=0)
+    assert spearmanr(result, [reward(point) for point in asked]).statistic > 0.75
     assert all(-1 <= size <= 1 for shape in scaled.values() for size in shape)
 
 
@@ -111,6 +111,6 @@ def test_what_is_no_shape_and_what_is_not_maximised_is_refused():
 
 def test_the_controller_needs_fewer_trials_than_chance():
     best = set(sorted(POINTS, key=reward)[-3:])
-    found = [trials_to_the_best("kd_nas", seed, best) for seed in range(4)]
+    result = [trials_to_the_best("kd_nas", seed, best) for seed in range(4)]
     drawn = [trials_to_the_best("random", seed, best) for seed in range(40)]
-    assert statistics.fmean(found) < statistics.fmean(drawn)
+    assert statistics.fmean(result) < statistics.fmean(drawn)

@@ -36,7 +36,7 @@ def naive_layers(student, teacher, power=lambda m: 2 * m):
 def brute_force(table):
     """The legal ones of all genomes, `[genomes, student layers]` codes."""
     student, codes = table.shape
-    found = []
+    result = []
     for start in range(0, codes**student, 2**20):
         numbers = np.arange(start, min(start + 2**20, codes**student))
         genomes = np.stack([numbers // codes**i % codes for i in reversed(range(student))], axis=1)
@@ -45,8 +45,8 @@ def brute_force(table):
         for column in layers.T:
             legal &= (column == 0) | (column > highest)
             highest = np.maximum(highest, column)
-        found.append(genomes[legal])
-    return np.concatenate(found)
+        result.append(genomes[legal])
+    return np.concatenate(result)
 
 
 @pytest.mark.parametrize("case", TABLE_1, ids=str)

@@ -70,31 +70,31 @@ def inputs(tmp_path_factory):
     ],
     indirect=["kind"],
 )
-def test_searches(kind, group, case, recipe, asked, inputs, tmp_path, monkeypatch):
+def test_searches(kind, group, case, recipe, calls, inputs, tmp_path, monkeypatch):
     monkeypatch.chdir(inputs)
     monkeypatch.setattr("limbeck.search.storage.time.sleep", lambda seconds: None)
     output = tmp_path / "out"
     expected = RecipeError if group == "requests" else LimbeckError
     refused(case, lambda: kind.search(request_of(kind, recipe, output, case)), expected)
-    assert not asked.batches and output.exists() == (group == "inputs")
+    assert not calls.batches and output.exists() == (group == "inputs")
     assert get_all_study_names(open_storage(output / "search.journal")) == []
 
 
 @pytest.mark.parametrize("kind", KINDS, indirect=True, ids=lambda kind: kind.NAME)
-def test_studies_of_another_run_are_left_alone(kind, recipe, asked, study, tmp_path, monkeypatch):
+def test_studies_of_another_run_are_left_alone(kind, recipe, calls, study, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_text(tmp_path / "other", 20)
     kind.write_teacher(tmp_path / "made", seed=9).rename(tmp_path / "another")
     kind.search(request_of(kind, recipe, Path("out"), [""]))
-    before, tried = study(), list(asked.tried)
+    before, tried = study(), list(calls.tried)
     for case in (*CASES["studies"]["any"], *CASES["studies"][kind.NAME]):
         line = refused(case, lambda: kind.search(request_of(kind, recipe, Path("out"), case)), OutputError)  # noqa: B023
         assert line.endswith("search into another output (in a shared storage: under another name).")
     after = study()
-    assert (after.trials, after.user_attrs, asked.tried) == (before.trials, before.user_attrs, tried)
+    assert (after.trials, after.user_attrs, calls.tried) == (before.trials, before.user_attrs, tried)
     same = kind.write_teacher(tmp_path / "same")
     kind.search(request_of(kind, recipe, Path("out"), ["", f"teacher.model={same}"]))
-    assert asked.tried == tried, "the same teacher in another place"
+    assert calls.tried == tried, "the same teacher in another place"
 
 
 @pytest.mark.parametrize("case", CASES["genetic settings"], ids=str)

@@ -138,8 +138,8 @@ def test_a_plain_copy_is_the_student_without_its_taps(proxy, student):
         expected = student(**inputs).last_hidden_state
         with StreamTap(student, [key for term in proxy.plan.stages[0].terms for key in term.student]) as tap:
             before = tap(**inputs)
-            found = plain_copy(student, proxy.plan)
-            assert torch.equal(found(**inputs).last_hidden_state, expected) and not found.training
+            result = plain_copy(student, proxy.plan)
+            assert torch.equal(result(**inputs).last_hidden_state, expected) and not result.training
             after = tap(**inputs)
     assert all(torch.equal(before[key], after[key]) for key in before)
 

@@ -40,8 +40,8 @@ def test_the_space_is_the_product_of_what_can_be_trained(recipe):
     assert set(space.shapes) == legal and set(space.impossible) == everything - legal
     assert "3 heads do not divide" in space.impossible[shape_space.ShapePoint(1, 8, 3, 1)]
     shape = space.shapes[shape_space.ShapePoint(3, 12, 3, 2)]
-    found = shape.plan.student
-    assert (found.layers, found.hidden, found.heads, found.ffn) == (3, 12, 3, 24)
+    result = shape.plan.student
+    assert (result.layers, result.hidden, result.heads, result.ffn) == (3, 12, 3, 24)
     counts = count_parameters(build_student(shape.plan.student_config, seed=0))
     assert shape.parameters == counts.embedding + counts.transformer
     changed = shape.plan.recipe.model_dump() | {"student": recipe.student.model_dump()}
@@ -110,15 +110,15 @@ def propose(name, seed, *, workers=1):
     """The points of a study whose trials are asked for by several samplers in turn; 6x384 is the best."""
     study = optuna.create_study(direction="maximize")
     samplers = [shape_samplers.make_sampler(name, seed, SPACE) for _ in range(workers)]
-    found = []
+    result = []
     for number in range(TRIALS):
         study.sampler = samplers[number % workers]
         trial = study.ask()
         sizes = dataclasses.asdict(LISTED).items()
         point = tuple(trial.suggest_categorical(key, values) for key, values in sizes)[:2]
         study.tell(trial, point[0] + point[1] / 1000)
-        found.append(point)
-    return found
+        result.append(point)
+    return result
 
 
 @pytest.mark.parametrize("name", requests.SAMPLERS)

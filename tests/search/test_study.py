@@ -121,7 +121,7 @@ def test_no_connection_to_a_file_is_left_open(tmp_path):
 
 
 def test_the_identity_of_a_search_is_that_of_its_content_wherever_it_lies(tmp_path):
-    teacher, text, found = write_teacher(tmp_path), write_text(tmp_path / "text", 20), []
+    teacher, text, result = write_teacher(tmp_path), write_text(tmp_path / "text", 20), []
     shape = {"layers": 2, "hidden": 32, "heads": 4, "ffn": 48}
     for place in (tmp_path / "one", tmp_path / "other"):
         shutil.copytree(teacher, place / "teacher")
@@ -130,11 +130,11 @@ def test_the_identity_of_a_search_is_that_of_its_content_wherever_it_lies(tmp_pa
         recipe["corpus"] |= {"sources": [], "mix": {"by": f"{place}/text/{{part}}.txt", "exponent": 0.3}}
         plan = plan_run(load_recipe(recipe))
         corpora = build_corpora(plan, load_tokenizer(place / "teacher"), Console(quiet=True))
-        found.append(proxy_identity(plan, corpora, 1.0))
-        assert found[-1]["corpus"] != [corpora[0].path.name]
-    assert found[0] == found[1]
+        result.append(proxy_identity(plan, corpora, 1.0))
+        assert result[-1]["corpus"] != [corpora[0].path.name]
+    assert result[0] == result[1]
     sampler, earlier = optuna.samplers.RandomSampler(), {"corpus": [corpora[0].path.name]}
-    open_study(tmp_path / "journal", "old", {**found[0], **earlier}, sampler)
-    open_study(tmp_path / "journal", "old", found[0], sampler, earlier=earlier)
+    open_study(tmp_path / "journal", "old", {**result[0], **earlier}, sampler)
+    open_study(tmp_path / "journal", "old", result[0], sampler, earlier=earlier)
     with pytest.raises(OutputError, match="was made for another corpus"):
-        open_study(tmp_path / "journal", "old", found[0], sampler)
+        open_study(tmp_path / "journal", "old", result[0], sampler)

@@ -36,14 +36,14 @@ def test_a_search_that_trains(recipe, tmp_path):
     proxy = Proxy(plan, console=Console(quiet=True))
     [alone] = proxy.train([plan])
     scores = HeldOutScores(proxy, LAYER_SCORES)
-    found, last = scores.measure(alone.student, plan, "alone"), rows[0]["scores"][-1]
+    result, last = scores.measure(alone.student, plan, "alone"), rows[0]["scores"][-1]
     assert last["step"] == 6 and rows[0]["own_loss"] == pytest.approx(alone.held_out["loss"], rel=1e-5)
-    assert {name: last[name] for name in LAYER_SCORES} == pytest.approx(found, rel=1e-3)
-    assert last["score"] == pytest.approx(sum(found.values()) / 2, rel=1e-3)
+    assert {name: last[name] for name in LAYER_SCORES} == pytest.approx(result, rel=1e-3)
+    assert last["score"] == pytest.approx(sum(result.values()) / 2, rel=1e-3)
     json.dumps(record, allow_nan=False)
 
 
-def test_candidates_are_trials_of_a_study(recipe, asked, tmp_path, study):
+def test_candidates_are_trials_of_a_study(recipe, calls, tmp_path, study):
     teacher_layer.search_teacher_layer(make_request(recipe, tmp_path / "out", halving=None))
     trials = study().trials
     assert [trial.params for trial in trials] == [{"teacher_layer": layer} for layer in (1, 2, 3, 4)]
@@ -51,8 +51,8 @@ def test_candidates_are_trials_of_a_study(recipe, asked, tmp_path, study):
     assert trials[3].intermediate_values == {6: 60.0}
 
 
-def test_another_process_at_work_is_waited_for(recipe, asked, tmp_path, monkeypatch, study):
-    asked.before = lambda layers: (_ for _ in ()).throw(KeyboardInterrupt)
+def test_another_process_at_work_is_waited_for(recipe, calls, tmp_path, monkeypatch, study):
+    calls.before = lambda layers: (_ for _ in ()).throw(KeyboardInterrupt)
     with pytest.raises(Interrupted):
         teacher_layer.search_teacher_layer(make_request(recipe, tmp_path / "out"))
     shared = study()
@@ -73,12 +73,12 @@ def test_another_process_at_work_is_waited_for(recipe, asked, tmp_path, monkeypa
 
     monkeypatch.setattr(work.time, "sleep", wait)
     record = teacher_layer.search_teacher_layer(make_request(recipe, tmp_path / "out"), poll_seconds=0.25)
-    assert waits == [0.25] * 3 and not asked.batches
+    assert waits == [0.25] * 3 and not calls.batches
     assert record["best"]["layer"] == 2 and record["created"] == "then"
 
 
-def test_a_search_in_which_all_diverge_says_so(recipe, asked, tmp_path, study):
-    asked.diverges = {1, 2, 3, 4}
+def test_a_search_in_which_all_diverge_says_so(recipe, calls, tmp_path, study):
+    calls.diverges = {1, 2, 3, 4}
     with pytest.raises(TrainingError, match="Every candidate diverged, so no layer can be recommended"):
         teacher_layer.search_teacher_layer(make_request(recipe, tmp_path / "out"))
     assert {trial.state for trial in study().trials} == {TrialState.FAIL}
@@ -110,15 +110,15 @@ def deep(files, tmp_path_factory):
     ids=["lower half", "at the end", "no number", "diverged"],
 )
 def test_the_lower_half_is_dropped_after_every_round(
-    deep, asked, monkeypatch, tmp_path, study, scores, diverges, ranking, steps
+    deep, calls, monkeypatch, tmp_path, study, scores, diverges, ranking, steps
 ):
-    asked.diverges |= {layer for layer, turn in diverges.items() if turn == 0}
+    calls.diverges |= {layer for layer, turn in diverges.items() if turn == 0}
     turns = {layer: itertools.count() for layer in range(1, 9)}
 
     class Scores(searched.FakeScores):
         def measure(self, layer, plan, name):
             if diverges.get(layer):
-                asked.diverges.add(layer)
+                calls.diverges.add(layer)
             value = scores(layer, next(turns[layer]))
             return {"agreement": value + 1, "explained": value - 1}
 

@@ -49,8 +49,8 @@ def assert_complete(study):
     """The undisturbed search, every genome with one value, and one trial that was lost."""
     expected = expected_generations(GENERATIONS)
     assert generations_of(study, GENERATIONS) == expected
-    found = [genome_of(trial, SPACE) for trial in study.get_trials(states=(TrialState.COMPLETE,))]
-    assert sorted(found) == sorted({genome for generation in expected for genome in generation})
+    result = [genome_of(trial, SPACE) for trial in study.get_trials(states=(TrialState.COMPLETE,))]
+    assert sorted(result) == sorted({genome for generation in expected for genome in generation})
     assert len(study.get_trials(states=(TrialState.FAIL,))) == 1
 
 

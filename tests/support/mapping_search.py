@@ -14,7 +14,7 @@ from limbeck.search.mapping import search_mapping as search  # noqa: F401
 from limbeck.search.mapping_trials import suggest
 from limbeck.search.requests import MappingRequest
 from tests.support.models import make_teacher
-from tests.support.searches import Asked, install_proxy, recipe_of, request_of
+from tests.support.searches import ProxyCalls, install_proxy, recipe_of, request_of
 
 NAME, TEACHER_LAYERS, STUDENT_LAYERS = "mapping", 8, 4
 STOPPED = "what is evaluated is kept in"
@@ -44,7 +44,7 @@ class FakeScores:
         return scores_of(student)
 
 
-def install(monkeypatch) -> Asked:
+def install(monkeypatch) -> ProxyCalls:
     monkeypatch.setattr(mapping.held_out_scores, "HeldOutScores", FakeScores)
     return install_proxy(monkeypatch, lambda plan: tuple(plan.recipe.stages[0].method["mapping"]))
 

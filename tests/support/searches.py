@@ -18,7 +18,7 @@ STEPS = 30
 
 
 @dataclass
-class Asked:
+class ProxyCalls:
     """What a search asked for, and which candidates diverge; `before` is called with the candidates of a training."""
 
     batches: list = field(default_factory=list)
@@ -33,9 +33,9 @@ class Asked:
         return [candidate for batch in self.batches for candidate in batch]
 
 
-def install_proxy(monkeypatch, candidate_of) -> Asked:
+def install_proxy(monkeypatch, candidate_of) -> ProxyCalls:
     """Put a trainer in the place of the real one, whose students are `candidate_of` their plan."""
-    asked = Asked()
+    calls = ProxyCalls()
 
     class FakeProxy:
         def __init__(self, plan, *, share, console):
@@ -43,30 +43,30 @@ def install_proxy(monkeypatch, candidate_of) -> Asked:
             self.corpora = build_corpora(plan, self.tokenizer, console)
 
         def load_teacher(self):
-            asked.teachers += 1
+            calls.teachers += 1
             return self
 
         to = eval = lambda self, *device: self
 
         def train(self, plans, *, cuts):
             candidates = [candidate_of(plan) for plan in plans]
-            if asked.before is not None:
-                asked.before(candidates)
-            asked.batches.append(candidates)
-            asked.steps |= {plan.recipe.stages[0].training["max_steps"] for plan in plans}
+            if calls.before is not None:
+                calls.before(candidates)
+            calls.batches.append(candidates)
+            calls.steps |= {plan.recipe.stages[0].training["max_steps"] for plan in plans}
             active, steps = dict(enumerate(candidates)), {}
             for step in [1, *sorted(cuts), plans[0].recipe.stages[0].training["max_steps"]]:
                 steps |= dict.fromkeys(active, step)
-                active = {index: one for index, one in active.items() if one not in asked.diverges}
+                active = {index: one for index, one in active.items() if one not in calls.diverges}
                 if step in cuts:
                     active = {index: active[index] for index in cuts[step](dict(active))}
             return [
-                Trained(student=one, steps=steps[index], diverged=one in asked.diverges, held_out={"loss": 0.5})
+                Trained(student=one, steps=steps[index], diverged=one in calls.diverges, held_out={"loss": 0.5})
                 for index, one in enumerate(candidates)
             ]
 
     monkeypatch.setattr(engine, "Proxy", FakeProxy)
-    return asked
+    return calls
 
 
 def recipe_of(

@@ -16,7 +16,7 @@ from limbeck.search.latency import ShapeLatency
 from limbeck.search.requests import ArchitectureRequest, MeasuringRequest, ShapeSizes
 from limbeck.search.shape_space import ShapePoint, shape_points
 from tests.support.models import make_teacher
-from tests.support.searches import Asked, install_proxy, recipe_of, request_of
+from tests.support.searches import ProxyCalls, install_proxy, recipe_of, request_of
 
 SIZES = ShapeSizes(layers=(1, 2, 3), hidden=(8, 12, 16), heads=(2, 4), ffn=(1,))
 POINTS = list(shape_points(SIZES))
@@ -61,13 +61,13 @@ def divide_once(recipe, sizes):
     return _divided[key]
 
 
-def install(monkeypatch) -> Asked:
+def install(monkeypatch) -> ProxyCalls:
     monkeypatch.setattr(shape_space, "divide_shapes", divide_once)
-    asked = install_proxy(monkeypatch, lambda plan: point_of(plan.student_config))
+    calls = install_proxy(monkeypatch, lambda plan: point_of(plan.student_config))
 
     def measure(config):
-        asked.measured.append(point_of(config))
-        share = share_of(asked.measured[-1])
+        calls.measured.append(point_of(config))
+        share = share_of(calls.measured[-1])
         return ShapeLatency(share=share, student_ms=10 * share, teacher_ms=10.0, threads=1)
 
     monkeypatch.setattr(ArchitectureSearch, "_loss", lambda self, student, plan: loss_of(student))
@@ -75,7 +75,7 @@ def install(monkeypatch) -> Asked:
     monkeypatch.setattr(architecture, "LastLayers", lambda *arguments: None)
     monkeypatch.setattr(architecture, "make_student", lambda *arguments, **options: ("untrained", {}))
     monkeypatch.setattr(architecture, "plain_copy", lambda student, plan: student)
-    return asked
+    return calls
 
 
 def write_teacher(folder: Path, **changes) -> Path:

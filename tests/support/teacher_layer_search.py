@@ -10,7 +10,7 @@ from limbeck.search import teacher_layer
 from limbeck.search.requests import TeacherLayerRequest
 from limbeck.search.teacher_layer import search_teacher_layer as search  # noqa: F401
 from tests.support.models import make_teacher
-from tests.support.searches import Asked, install_proxy, recipe_of, request_of
+from tests.support.searches import ProxyCalls, install_proxy, recipe_of, request_of
 
 NAME, DEPTH = "teacher-layer", 4
 STOPPED = "the same command starts the training of the candidates again"
@@ -30,7 +30,7 @@ class FakeScores:
         return {"agreement": 10.0 * layer_of(plan), "explained": 20.0 * layer_of(plan)}
 
 
-def install(monkeypatch, scores=FakeScores) -> Asked:
+def install(monkeypatch, scores=FakeScores) -> ProxyCalls:
     monkeypatch.setattr(teacher_layer.held_out_scores, "HeldOutScores", scores)
     monkeypatch.setattr(teacher_layer.held_out_scores, "plain_copy", lambda student, plan: student)
     return install_proxy(monkeypatch, layer_of)
