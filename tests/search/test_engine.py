@@ -102,9 +102,8 @@ def test_an_output_that_holds_another_search_is_left_as_it_is(kind, run, calls, 
     for other, name in ((kind.NAME, "mine"), ("another", kind.NAME)):
         record = json.dumps({"kind": other, "name": name})
         (tmp_path / "out" / "search.json").write_text(record)
-        with pytest.raises(
-            OutputError, match=f"holds the search {other} '{name}', not {this_search}; choose another folder"
-        ):
+        refusal = f"holds the search {other} '{name}', not {this_search}; choose another folder"
+        with pytest.raises(OutputError, match=refusal):
             run()
         assert [path.read_text() for path in (tmp_path / "out").iterdir()] == [record]
     (tmp_path / "out" / "search.json").rename(tmp_path / "out" / "recipe.yaml")

@@ -3,8 +3,9 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,7 +39,8 @@ _CLIPPING_PASSES = 3
 _MIXED_PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class PartOperations(NamedTuple):
+@dataclass(frozen=True)
+class PartOperations:
     """The operations of a part of a step.
 
     Args:

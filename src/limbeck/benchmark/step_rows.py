@@ -156,7 +156,8 @@ def _rows(step: Step, times: dict[str, list[float]], rates: Rates, peak: Peak) -
             count = sum(operations_of_part.count for operations_of_part in operations.values())
             dtype = step.student_dtype
         else:
-            count, dtype = operations[part]
+            count = operations[part].count
+            dtype = operations[part].dtype
         spread = summarise(times[part])
         row = {
             "part": part,
@@ -196,10 +197,10 @@ def _rows(step: Step, times: dict[str, list[float]], rates: Rates, peak: Peak) -
 def _floors(step: Step, operations: dict[str, PartOperations], rates: Rates) -> dict[str, float | None]:
     """Return the milliseconds that each part takes at the peak rates; None of a part without products."""
     floors: dict[str, float | None] = {}
-    for part, (count, dtype) in operations.items():
+    for part, operations_of_part in operations.items():
         floors[part] = None
-        if count > 0:
-            floors[part] = 1000 * count / rates.operations[dtype]
+        if operations_of_part.count > 0:
+            floors[part] = 1000 * operations_of_part.count / rates.operations[operations_of_part.dtype]
     floors["optimizer"] = step.optimizer_bytes() / rates.copied * 1000
     floors[WHOLE] = sum(floor for floor in floors.values() if floor is not None)
     return floors
