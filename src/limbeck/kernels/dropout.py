@@ -6,6 +6,7 @@ bits of an SFC64 stream, several times faster. The seed of a stream comes from P
 again from its seed, so a backward pass needs no saved mask.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from torch.nn import functional as F
 # An element is kept or dropped by 16 bits, read as a signed number.
 _LEVELS = 1 << 16
 _LOWEST = -(1 << 15)
+_ELEMENTS_OF_A_WORD = 4
+"""Elements that 64 random bits decide."""
 
 
 def draw_seed() -> int:
@@ -54,14 +57,16 @@ class KeepFactors:
             `out`.
         """
         count = out.numel()
-        words = self._bits.integers(0, (1 << 64) - 1, size=-(-count // 4), dtype=np.uint64, endpoint=True)
-        bits = torch.from_numpy(words.view(np.int16))[:count].view(out.shape)
-        # Arithmetic on whole numbers, exact in float32, vectorises where a comparison does not.
+        word_count = math.ceil(count / _ELEMENTS_OF_A_WORD)
+        words = self._bits.integers(0, (1 << 64) - 1, size=word_count, dtype=np.uint64, endpoint=True)
+        numbers = torch.from_numpy(words.view(np.int16))[:count].view(out.shape)
+        # 1 from the lowest number that is kept on, else 0. Arithmetic on whole numbers, exact in float32, vectorises
+        # where a comparison does not.
         if out.dtype in (torch.float32, torch.float64):
-            return out.copy_(bits).sub_(self._lowest_kept - 1).clamp_(0, 1)
-        wide = torch.empty(out.shape)
-        wide.copy_(bits).sub_(self._lowest_kept - 1).clamp_(0, 1)
-        return out.copy_(wide)
+            return out.copy_(numbers).sub_(self._lowest_kept - 1).clamp_(0, 1)
+        factors = torch.empty(out.shape)
+        factors.copy_(numbers).sub_(self._lowest_kept - 1).clamp_(0, 1)
+        return out.copy_(factors)
 
 
 def fast_dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
@@ -99,5 +104,6 @@ class _Dropout(torch.autograd.Function):
 
 
 def _drop(x: Tensor, p: float, seed: int) -> Tensor:
+    """Drop elements by the stream of a seed, and scale the others."""
     factors = KeepFactors(p, seed).fill(torch.empty(x.shape, dtype=x.dtype))
     return factors.mul_(1 / (1 - dropped_share(p))).mul_(x)

@@ -12,7 +12,8 @@ from limbeck.errors import KernelError
 
 def compute_dtype(*tensors: Tensor) -> torch.dtype:
     """Return float64 when any of `tensors` is float64, float32 otherwise: no loss is computed in less."""
-    return torch.float64 if any(x.dtype == torch.float64 for x in tensors) else torch.float32
+    has_float64 = any(x.dtype == torch.float64 for x in tensors)
+    return torch.float64 if has_float64 else torch.float32
 
 
 def autocast_off(device: torch.device) -> AbstractContextManager[object]:
@@ -30,7 +31,7 @@ def refuse_second_derivative(objective: str, way_out: str) -> None:
     """Stop a backward pass that is asked to be differentiable, whose result would be silently incomplete.
 
     Args:
-        objective: Which one cannot, as users call it.
+        objective: The objective, as users call it.
         way_out: What to do instead.
 
     Raises:
@@ -42,7 +43,9 @@ def refuse_second_derivative(objective: str, way_out: str) -> None:
 
 def wanted_gradients(*tensors: Tensor | None) -> list[bool]:
     """Return for each tensor whether a gradient will be asked for."""
-    return [x is not None and x.requires_grad and torch.is_grad_enabled() for x in tensors]
+    if not torch.is_grad_enabled():
+        return [False] * len(tensors)
+    return [x is not None and x.requires_grad for x in tensors]
 
 
 def with_gradients(
@@ -63,7 +66,7 @@ def with_gradients(
     """
     if all(grad is None for grad in grads):
         return total
-    joined: Tensor = _MadeGradients.apply(total, grads, (objective, way_out), *tensors)
+    joined: Tensor = _MadeGradients.apply(total, grads, objective, way_out, *tensors)
     return joined
 
 
@@ -72,23 +75,28 @@ class _MadeGradients(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, total: Tensor, grads: Sequence[Tensor | None], refusal: tuple[str, str], *tensors: Any
+        ctx: Any, total: Tensor, grads: Sequence[Tensor | None], objective: str, way_out: str, *tensors: Any
     ) -> Tensor:
         ctx.save_for_backward(*grads)
-        ctx.refusal = refusal
+        ctx.objective = objective
+        ctx.way_out = way_out
         ctx.dtypes = [None if x is None else x.dtype for x in tensors]
         return total.clone()
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second_derivative(*ctx.refusal)
-        # Of output weights a second gradient would be more than all else that is held.
-        overwrites = _is_last_backward() and not is_batched(upstream)
-        scale = Tensor.mul_ if overwrites else Tensor.mul
-        scaled = []
+        refuse_second_derivative(ctx.objective, ctx.way_out)
+        # In place where nobody reads them again: of output weights a copy would be more than all else that is held.
+        may_overwrite = _is_last_backward() and not is_batched(upstream)
+        scale = Tensor.mul_ if may_overwrite else Tensor.mul
+        scaled_grads: list[Tensor | None] = []
         for grad, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True):
-            scaled.append(None if grad is None else scale(grad, upstream).to(dtype))
-        return None, None, None, *scaled
+            if grad is None:
+                scaled_grads.append(None)
+            else:
+                scaled_grads.append(scale(grad, upstream).to(dtype))
+        # The loss, the gradients and the two texts have none.
+        return None, None, None, None, *scaled_grads
 
 
 def is_batched(x: Tensor) -> bool:

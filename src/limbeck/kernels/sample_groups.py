@@ -92,11 +92,14 @@ def alike_samples(lengths: list[int], block: int, allowance: float = PADDING_ALL
     """
     members: list[int] = []
     needed = 0
-    for sample in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+    longest_first = sorted(range(len(lengths)), key=lambda sample: -lengths[sample])
+    for sample in longest_first:
         cost = lengths[sample] ** 2
         if cost == 0:
+            # All others are empty too.
             break
         if members:
+            # Of the group with this sample, all padded to the first.
             computed = (len(members) + 1) * lengths[members[0]] ** 2
             if computed > block or computed > allowance * (needed + cost):
                 yield members

@@ -1,9 +1,9 @@
 """Soft and hard labels over a vocabulary from hidden vectors and output weights, a chunk of rows at a time.
 
-A chunk's logits of student and teacher, `[rows, V]` each, are all that ever exists of `[tokens, V]`. While they are
-there the loss is summed up, the student's are turned into its gradient (q − p) in place, and what follows from that
-for hidden vectors, weight and bias is added up; the backward pass only scales it. On a CPU every thread works on
-other classes or rows.
+V is the number of classes, z are logits, p the teacher's probabilities and q the student's. A chunk's logits of student
+and teacher, `[rows, V]` each, are all that ever exists of `[tokens, V]`. While they are there the loss is summed up,
+the student's are turned into its gradient (q − p) in place, and what follows from that for hidden vectors, weight and
+bias is added up; the backward pass only scales it. On a CPU every thread works on other classes or rows.
 
 A DistilBERT step on 4,096 tokens and 30,522 words takes 0.39 times the memory of one whose logits are all made, and a
 step on 1,024 tokens and 250,002 words 0.53 times (benchmarks/results/vocabulary_steps.json).
@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,8 +39,6 @@ DEVICE_CLASSES = 64
 TASKS_PER_THREAD = 4
 # Fewer logits are done before other threads would have woken up.
 FEW_LOGITS = 1 << 17
-
-_Rows: TypeAlias = slice | Tensor
 
 
 def logits_at_once(device: torch.device) -> int:
@@ -69,13 +67,41 @@ class Head:
         In float16 the gradient of most of 250,000 classes is below the least number, since no loss scale is known
         yet when it is made.
         """
-        low = self.hidden.dtype == self.weight.dtype == torch.bfloat16
-        return torch.bfloat16 if low else compute_dtype(self.hidden, self.weight)
+        if self.hidden.dtype == torch.bfloat16 and self.weight.dtype == torch.bfloat16:
+            return torch.bfloat16
+        return compute_dtype(self.hidden, self.weight)
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """All of it."""
+        """Hidden vectors, weight and bias."""
         return self.hidden, self.weight, self.bias
+
+
+class _Chunk(NamedTuple):
+    """Some rows.
+
+    Attributes:
+        rows: Their numbers, or a slice.
+        counted: Which of them count, bool; None where all do.
+    """
+
+    rows: slice | Tensor
+    counted: Tensor | None
+
+    def take(self, hidden: Tensor) -> Tensor:
+        """Take the vectors of the rows, 0 where they do not count, whatever lay there."""
+        vectors = hidden[self.rows]
+        if self.counted is None:
+            return vectors
+        return vectors.masked_fill(~self.counted[:, None], 0.0)
+
+
+class _HeadGrads(NamedTuple):
+    """Gradients of a head's tensors, zero at first; None where none is wanted."""
+
+    hidden: Tensor | None
+    weight: Tensor | None
+    bias: Tensor | None
 
 
 @left_uncompiled
@@ -113,14 +139,21 @@ def soft_label_kl_chunked(
     differentiate = _differentiates(student)
     scratch = Scratch()
 
-    def compare(rows: _Rows, counted: Tensor | None, scores: Tensor) -> Tensor:
+    def compare(chunk: _Chunk, scores: Tensor) -> Tensor:
         targets = teacher_scores[: len(scores)]
-        _write_logits(teacher, _take(teacher.hidden, rows, counted), temperature, targets)
-        return _compare(scores, targets, counted, differentiate, scratch)
+        _write_logits(teacher, chunk.take(teacher.hidden), temperature, targets)
+        return _compare(scores, targets, chunk.counted, differentiate, scratch)
 
-    chunks = _row_chunks(student.hidden, valid, size, on_host)
-    refusal = "soft_label_kl_from_hidden", "use soft_label_kl on the logits"
-    return _sum_chunks(student, dtype, size, chunks, compare, temperature, refusal)
+    return _sum_chunks(
+        student,
+        _row_chunks(student.hidden, valid, size, on_host=on_host),
+        compare,
+        dtype=dtype,
+        size=size,
+        temperature=temperature,
+        objective="soft_label_kl_from_hidden",
+        way_out="use soft_label_kl on the logits",
+    )
 
 
 @left_uncompiled
@@ -140,66 +173,91 @@ def label_ce_chunked(student: Head, labels: Tensor, labelled: Tensor) -> Tensor:
     differentiate = _differentiates(student)
     scratch = Scratch()
 
-    def compare(rows: _Rows, counted: Tensor | None, scores: Tensor) -> Tensor:
-        return _compare_labels(scores, labels[rows, None].long(), differentiate, scratch)
+    def compare(chunk: _Chunk, scores: Tensor) -> Tensor:
+        labels_of_rows = labels[chunk.rows, None].long()
+        return _compare_labels(scores, labels_of_rows, differentiate, scratch)
 
-    chunks = _row_chunks(student.hidden, labelled, size, True)
-    refusal = "masked_lm_ce_from_hidden", "use masked_lm_ce on the logits"
-    return _sum_chunks(student, dtype, size, chunks, compare, 1.0, refusal)
+    return _sum_chunks(
+        student,
+        _row_chunks(student.hidden, labelled, size, on_host=True),
+        compare,
+        dtype=dtype,
+        size=size,
+        temperature=1.0,
+        objective="masked_lm_ce_from_hidden",
+        way_out="use masked_lm_ce on the logits",
+    )
 
 
 def _sum_chunks(
     student: Head,
+    chunks: Iterator[_Chunk],
+    compare: Callable[[_Chunk, Tensor], Tensor],
+    *,
     dtype: torch.dtype,
     size: int,
-    chunks: Iterator[tuple[_Rows, Tensor | None]],
-    compare: Callable[[_Rows, Tensor | None, Tensor], Tensor],
     temperature: float,
-    refusal: tuple[str, str],
+    objective: str,
+    way_out: str,
 ) -> Tensor:
     """Return temperature² · Σ of a loss over chunks, with the gradients for the student's head.
 
     Args:
         student: The head.
+        chunks: The rows.
+        compare: From a chunk and its logits / T, which it replaces by the gradient for them, to the chunk's loss.
         dtype: Of the logits.
         size: Most rows of a chunk.
-        chunks: Rows, and which of them count.
-        compare: From a chunk and its logits / T, which it replaces by the gradient for them, to the chunk's loss.
         temperature: T.
-        refusal: As `with_gradients` takes it.
+        objective: The name that users know, for the refusal of a second derivative.
+        way_out: As in `refuse_second_derivative`.
     """
-    hidden = student.hidden
     wanted = wanted_gradients(*student.tensors)
-    with torch.no_grad(), autocast_off(hidden.device):
+    device = student.hidden.device
+    with torch.no_grad(), autocast_off(device):
         # They stay in the compute dtype until the upstream gradient has scaled them: one rounding, not two.
-        grads: list[Tensor | None] = []
-        for tensor, wants in zip(student.tensors, wanted, strict=True):
+        grad_of_tensors: list[Tensor | None] = []
+        for tensor, is_wanted in zip(student.tensors, wanted, strict=True):
             grad = None
-            if tensor is not None and wants:
-                grad = tensor.new_zeros(tensor.shape, dtype=compute_dtype(hidden, student.weight, tensor))
-            grads.append(grad)
+            if tensor is not None and is_wanted:
+                grad_dtype = compute_dtype(student.hidden, student.weight, tensor)
+                grad = tensor.new_zeros(tensor.shape, dtype=grad_dtype)
+            grad_of_tensors.append(grad)
+        grads = _HeadGrads(*grad_of_tensors)
 
-        total = sum_accumulator(hidden.device)
-        buffer = _empty(size, len(student.weight), dtype, hidden.device)
-        for rows, counted in chunks:
-            vectors = _take(hidden, rows, counted)
+        total = sum_accumulator(device)
+        # [size, V].
+        buffer = _empty(size, len(student.weight), dtype, device)
+        for chunk in chunks:
+            vectors = chunk.take(student.hidden)
             scores = buffer[: len(vectors)]
             _write_logits(student, vectors, temperature, scores)
-            total += compare(rows, counted, scores)
+            total += compare(chunk, scores)
             if any(wanted):
-                _add_gradients(student, vectors, scores, rows, grads)
-    # ∂(T KL)/∂z = q − p.
-    joined = with_gradients(total * temperature, student.tensors, grads, *refusal)
+                # The scores are q − p by now.
+                _add_gradients(student, vectors, scores, chunk, grads)
+    # ∂(T KL)/∂z = q − p: one factor T belongs to the loss with these gradients, the other to what follows.
+    joined = with_gradients(total * temperature, student.tensors, grads, objective, way_out)
     return (joined * temperature).to(dtype)
 
 
 def _dtype_of(*heads: Head) -> torch.dtype:
-    return compute_dtype(*(x for head in heads for x in head.tensors if x is not None))
+    """Return the dtype of the logits of some heads."""
+    tensors = [tensor for head in heads for tensor in head.tensors if tensor is not None]
+    return compute_dtype(*tensors)
 
 
-def _rows_of_a_chunk(head: Head, chunk: int | None = None) -> int:
-    rows = (chunk or logits_at_once(head.hidden.device)) // len(head.weight)
-    return min(max(1, rows), max(1, len(head.hidden)))
+def _rows_of_a_chunk(head: Head, logits: int | None = None) -> int:
+    """Return the rows whose logits are made at a time, 1 or more.
+
+    Args:
+        head: The student's.
+        logits: In work at a time; None chooses by device.
+    """
+    if logits is None:
+        logits = logits_at_once(head.hidden.device)
+    rows = max(1, logits // len(head.weight))
+    return min(rows, max(1, len(head.hidden)))
 
 
 def _differentiates(head: Head) -> bool:
@@ -212,31 +270,37 @@ def _empty(rows: int, classes: int, dtype: torch.dtype, device: torch.device) ->
         return torch.empty(rows, classes, dtype=dtype, device=device)
 
 
-def _row_chunks(
-    hidden: Tensor, valid: Tensor | None, size: int, on_host: bool
-) -> Iterator[tuple[_Rows, Tensor | None]]:
-    """Yield rows in chunks: the numbers of those that count, or slices with a mask of those that do."""
+def _row_chunks(hidden: Tensor, valid: Tensor | None, size: int, *, on_host: bool) -> Iterator[_Chunk]:
+    """Yield rows in chunks.
+
+    Args:
+        hidden: `[rows, width]`.
+        valid: Rows that count, bool `[rows]`; None means all.
+        size: Most rows of a chunk.
+        on_host: List the rows that count, and leave out the others; else they are masked.
+    """
     if valid is not None and on_host:
-        for chosen in valid.nonzero().flatten().split(size):
-            if len(chosen):
-                yield chosen, None
+        for rows in valid.nonzero().flatten().split(size):
+            if len(rows):
+                yield _Chunk(rows, counted=None)
         return
     for first in range(0, len(hidden), size):
-        rows = slice(first, first + size)
-        yield rows, None if valid is None else valid[rows]
-
-
-def _take(hidden: Tensor, rows: _Rows, counted: Tensor | None) -> Tensor:
-    """Vectors of some rows, 0 where they do not count, whatever lay there."""
-    vectors = hidden[rows]
-    return vectors if counted is None else vectors.masked_fill(~counted[:, None], 0.0)
+        part = slice(first, first + size)
+        counted = None if valid is None else valid[part]
+        yield _Chunk(part, counted)
 
 
 def _class_blocks(head: Head, rows: int, dtype: torch.dtype) -> list[slice]:
-    """Divide the classes among threads, and as far as weights or logits have to be converted to another dtype."""
+    """Divide the classes among threads, and as far as weights or logits have to be converted to another dtype.
+
+    Args:
+        head: Whose classes.
+        rows: Of the chunk.
+        dtype: Of the logits.
+    """
     classes, width = head.weight.shape
     on_cpu = head.weight.device.type == "cpu"
-    converts = not head.weight.dtype == head.dtype == dtype
+    converts = head.weight.dtype != head.dtype or head.dtype != dtype
     step = classes
     if converts:
         converted = CONVERTED if on_cpu else DEVICE_CONVERTED
@@ -278,13 +342,15 @@ def _compare(scores: Tensor, targets: Tensor, counted: Tensor | None, differenti
     """Sum KL(softmax(targets) ‖ softmax(scores)) over rows; `differentiate` replaces the scores by their gradient."""
 
     def compare(rows: slice) -> Tensor:
-        student, teacher, share = (
-            scratch.take(name, scores[rows].shape, scores, scores.dtype) for name in ("student", "teacher", "share")
-        )
+        # [rows, V] each: log q of the student, log p and p of the teacher.
+        shape = scores[rows].shape
+        student = scratch.take("student", shape, scores, scores.dtype)
+        teacher = scratch.take("teacher", shape, scores, scores.dtype)
+        share = scratch.take("share", shape, scores, scores.dtype)
         torch.log_softmax(scores[rows], -1, out=student)
         torch.log_softmax(targets[rows], -1, out=teacher)
         torch.exp(teacher, out=share)
-        # 0 · (−inf − x) would be NaN for an excluded class.
+        # Σ p (log p − log q); 0 · (−inf − x) would be NaN for an excluded class.
         divergence = teacher.sub_(student).mul_(share).masked_fill_(share == 0, 0.0).sum(-1)
         if counted is not None:
             divergence.masked_fill_(~counted[rows], 0.0)
@@ -327,26 +393,39 @@ def _sum_slices(scores: Tensor, compare: Callable[[slice], Tensor]) -> Tensor:
     return sum(run_tasks(tasks, scores.device.type), total)
 
 
-def _add_gradients(head: Head, vectors: Tensor, difference: Tensor, rows: _Rows, grads: list[Tensor | None]) -> None:
-    """Add what a chunk's q − p, `[rows, V]`, gives hidden vectors, weight and bias."""
-    for_hidden, for_weight, for_bias = grads
+def _add_gradients(head: Head, vectors: Tensor, difference: Tensor, chunk: _Chunk, grads: _HeadGrads) -> None:
+    """Add what a chunk's q − p gives hidden vectors, weight and bias.
+
+    Args:
+        head: The student's.
+        vectors: Hidden vectors of the chunk, `[rows, width]`.
+        difference: q − p, `[rows, V]`.
+        chunk: The rows.
+        grads: Receive it.
+    """
     vectors = vectors.to(head.dtype)
 
     def add(block: slice) -> Tensor | None:
+        """Add to the gradients of some classes; return their part of that of the hidden vectors."""
         part = difference[:, block]
-        if for_bias is not None:
-            for_bias[block] += part.sum(0)
+        if grads.bias is not None:
+            grads.bias[block] += part.sum(0)
+        # [rows, classes], as the matmuls take it.
         part = part.to(head.dtype)
-        if for_weight is not None and for_weight.dtype == part.dtype:
-            for_weight[block].addmm_(part.mT, vectors)
-        elif for_weight is not None:
-            for_weight[block] += part.mT @ vectors
-        if for_hidden is None:
+        if grads.weight is not None and grads.weight.dtype == part.dtype:
+            grads.weight[block].addmm_(part.mT, vectors)
+        elif grads.weight is not None:
+            grads.weight[block] += part.mT @ vectors
+        if grads.hidden is None:
             return None
         return part @ head.weight[block].to(head.dtype)
 
     blocks = _class_blocks(head, len(vectors), difference.dtype)
     parts_of_hidden = run_tasks([partial(add, block) for block in blocks], vectors.device.type)
-    if for_hidden is not None:
-        parts = (part for part in parts_of_hidden if part is not None)
-        for_hidden[rows] = sum(parts, vectors.new_zeros(vectors.shape, dtype=for_hidden.dtype))
+    if grads.hidden is not None:
+        # [rows, width].
+        total = vectors.new_zeros(vectors.shape, dtype=grads.hidden.dtype)
+        for part_of_hidden in parts_of_hidden:
+            assert part_of_hidden is not None
+            total = total + part_of_hidden
+        grads.hidden[chunk.rows] = total

@@ -15,9 +15,12 @@ from limbeck.kernels.packed_attention import HALVES
 
 FORMATS = (torch.float32, *HALVES)
 """Formats that the kernels compute in."""
-# Heads of FlashAttention have at most so many numbers, and those of both kernels a multiple of so many.
-_LARGEST, _MULTIPLE = 256, 8
+_LARGEST_HEAD = 256
+"""Most numbers of a head in FlashAttention."""
+_MULTIPLE = 8
+"""A head's numbers are a multiple of this in both kernels."""
 _AMPERE = (8, 0)
+"""The compute capability of the first GPUs with FlashAttention."""
 
 
 def varlen_attention(
@@ -37,14 +40,25 @@ def varlen_attention(
     Returns:
         `[T, A, D]`: what `scaled_dot_product_attention` gives sample by sample.
     """
-    size = query.shape[-1]
-    query, key, value = (x.transpose(0, 1) for x in (query, key, value))
-    if size % _MULTIPLE:  # Zeros change no score, and what they add to the result is cut off.
-        query, key, value = (F.pad(x, (0, -size % _MULTIPLE)) for x in (query, key, value))
+    head_size = query.shape[-1]
     attend = _efficient
-    if query.dtype in HALVES and size <= _LARGEST and _is_recent(query.device):
+    if query.dtype in HALVES and head_size <= _LARGEST_HEAD and _is_recent(query.device):
         attend = _flash
-    return attend(query, key, value, offsets, longest, dropout, scale)[..., :size]
+    context = attend(_by_token(query), _by_token(key), _by_token(value), offsets, longest, dropout, scale)
+    # Without the zeros behind D.
+    return context[..., :head_size]
+
+
+def _by_token(operand: Tensor) -> Tensor:
+    """Return `[A, T, D]` as `[T, A, D]`, with zeros behind D up to a multiple that the kernels take.
+
+    Zeros of queries and keys change no score; those of values give further zeros.
+    """
+    by_token = operand.transpose(0, 1)
+    missing = -operand.shape[-1] % _MULTIPLE
+    if missing == 0:
+        return by_token
+    return F.pad(by_token, (0, missing))
 
 
 def _flash(
