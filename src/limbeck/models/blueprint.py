@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -14,13 +14,13 @@ from limbeck.core.registry import Registry
 from limbeck.errors import ModelError, suggestion
 from limbeck.models.families import Shape, describe_size
 
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass(frozen=True)
 class Preset:
-    """A published student's shape and where it is published; None follows the rules of `parse_blueprint`."""
+    """A published student's shape and where it is published; None follows the rules of `parse_blueprint`.
+
+    The rules for heads and feed-forward width are those of a shape in text.
+    """
 
     layers: int
     hidden: int
@@ -58,6 +58,7 @@ FFN_RATIO = 4
 MAX_LAYERS = 256
 MAX_WIDTH = 32_768
 
+# Layers, hidden width and, optionally, heads.
 _SIZE = re.compile(r"([0-9]{1,9})\s*[x×]\s*([0-9]{1,9})(?:h([0-9]{1,9}))?", re.IGNORECASE)
 _HOW = "write LAYERSxHIDDEN like '6x384' or '6x384h6', a preset, or the fields layers, hidden, heads, ffn, embedding"
 _DEPTH = re.compile(r"\s*[0-9]{1,9}\s*")
@@ -94,14 +95,19 @@ BlueprintSource: TypeAlias = int | str | Mapping[str, Any] | StudentBlueprint
 
 def names_shape(name: str) -> bool:
     """Whether text names a shape (`"12x768"`, `"12x768h6"`, a preset) and no saved model; an existing folder wins."""
-    return not Path(name).is_dir() and (_SIZE.fullmatch(name.strip()) is not None or name in presets)
+    if Path(name).is_dir():
+        return False
+    return name in presets or _SIZE.fullmatch(name.strip()) is not None
 
 
 def depth_alone(source: object) -> int | None:
     """Return the number of layers where a shape is nothing else, `3` or `"3"`; None for every other shape."""
     if isinstance(source, str) and _DEPTH.fullmatch(source):
         return int(source)
-    return source if isinstance(source, int) and not isinstance(source, bool) else None
+    # True and false are whole numbers in Python, but no depths.
+    if isinstance(source, int) and not isinstance(source, bool):
+        return source
+    return None
 
 
 def parse_blueprint(source: BlueprintSource, teacher: Shape | None = None) -> StudentBlueprint:
@@ -124,7 +130,7 @@ def parse_blueprint(source: BlueprintSource, teacher: Shape | None = None) -> St
     if depth is not None and teacher is not None:
         return _part_of(teacher, depth)
     if isinstance(source, Mapping):
-        return _complete(dict(source))
+        return _complete(source)
     return _parse_text(str(source).strip())
 
 
@@ -149,12 +155,16 @@ def check_depth(layers: int, of: int, hidden: int) -> None:
 def _part_of(teacher: Shape, layers: int) -> StudentBlueprint:
     """Return the shape of a student of some of the teacher's layers."""
     check_depth(layers, teacher.layers, teacher.hidden)
-    sizes = {name: getattr(teacher, name) for name in ("hidden", "heads", "ffn")}
-    embedding = None if teacher.embedding == teacher.hidden else teacher.embedding
-    return StudentBlueprint(layers=layers, **sizes, embedding=embedding)
+    embedding = None
+    if teacher.embedding != teacher.hidden:
+        embedding = teacher.embedding
+    return StudentBlueprint(
+        layers=layers, hidden=teacher.hidden, heads=teacher.heads, ffn=teacher.ffn, embedding=embedding
+    )
 
 
 def _parse_text(text: str) -> StudentBlueprint:
+    """Read a preset's name, or a shape such as 6x384h6."""
     if text in presets:
         fields = asdict(presets[text])
         del fields["source"]
@@ -162,14 +172,17 @@ def _parse_text(text: str) -> StudentBlueprint:
     size = _SIZE.fullmatch(text)
     if size is None:
         raise ModelError(f"Cannot read the student '{text[:80]}': {_HOW}.{suggestion(text, presets)}")
-    layers, hidden = int(size[1]), int(size[2])
+    layers = int(size[1])
+    hidden = int(size[2])
+    heads = None if size[3] is None else int(size[3])
     if layers > MAX_LAYERS and 1 <= hidden <= MAX_LAYERS:
         raise ModelError(f"The student '{text}' would have {layers} layers; layers come first: '{hidden}x{layers}'?")
-    return _complete({"layers": layers, "hidden": hidden, "heads": None if size[3] is None else int(size[3])})
+    return _complete({"layers": layers, "hidden": hidden, "heads": heads})
 
 
-def _complete(fields: dict[str, Any]) -> StudentBlueprint:
+def _complete(named_fields: Mapping[str, Any]) -> StudentBlueprint:
     """Fill in the heads and the feed-forward width by the rules, and check the whole."""
+    fields = dict(named_fields)
     known = list(StudentBlueprint.model_fields)
     for name in fields:
         if name not in known:
@@ -187,13 +200,16 @@ def _complete(fields: dict[str, Any]) -> StudentBlueprint:
     try:
         blueprint = StudentBlueprint(**fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        rule = first["msg"][:1].lower() + first["msg"][1:]
-        raise ModelError(f"The student's {first['loc'][0]} cannot be {_shown(first['input'])}: {rule}.") from error
+        problem = error.errors()[0]
+        field = problem["loc"][0]
+        message = problem["msg"]
+        rule = message[:1].lower() + message[1:]
+        raise ModelError(f"The student's {field} cannot be {_shorten(problem['input'])}: {rule}.") from error
     return _check_heads(blueprint)
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
+    """A value for a message, within 80 characters."""
     try:
         return repr(value)[:80]
     except ValueError:  # An integer of more digits than Python writes.
@@ -201,6 +217,11 @@ def _shown(value: Any) -> str:
 
 
 def _usual_heads(hidden: int) -> int:
+    """Return the heads of a student that names none.
+
+    Raises:
+        ModelError: for a width that the rules do not cover.
+    """
     if hidden % USUAL_HEADS == 0:
         return USUAL_HEADS
     if hidden % USUAL_HEAD_SIZE == 0:
@@ -212,6 +233,11 @@ def _usual_heads(hidden: int) -> int:
 
 
 def _check_heads(blueprint: StudentBlueprint) -> StudentBlueprint:
+    """Return a blueprint as it is, whose heads divide its width.
+
+    Raises:
+        ModelError: for one whose heads do not.
+    """
     if blueprint.hidden % blueprint.heads:
         raise ModelError(
             f"{blueprint.heads} heads do not divide the student's hidden width {blueprint.hidden}; "
@@ -222,6 +248,9 @@ def _check_heads(blueprint: StudentBlueprint) -> StudentBlueprint:
 
 def _nearest_heads(hidden: int, wanted: int | None = None) -> int:
     """Return the divisor of hidden nearest to the wanted number of heads, or to heads of 64."""
-    aim = wanted or max(1, hidden // USUAL_HEAD_SIZE)
-    divisors = [n for n in range(1, hidden + 1) if hidden % n == 0]
-    return min(divisors, key=lambda n: (abs(n - aim), n))
+    aim = wanted
+    if aim is None:
+        aim = max(1, hidden // USUAL_HEAD_SIZE)
+    divisors = [heads for heads in range(1, hidden + 1) if hidden % heads == 0]
+    # The smaller of two that are as near.
+    return min(divisors, key=lambda heads: (abs(heads - aim), heads))

@@ -78,9 +78,10 @@ def card_fields(model: str) -> dict[str, str]:
 
 def single_language(value: Any) -> str | None:
     """Return the language of a card's metadata where there is only one."""
+    language = value
     if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    return value if isinstance(value, str) else None
+        language = value[0]
+    return language if isinstance(language, str) else None
 
 
 def _card_path(model: str) -> Path | None:

@@ -26,7 +26,9 @@ def encoder_of(model: nn.Module) -> nn.Module:
 
 def device_of(model: nn.Module) -> torch.device:
     """Return the device of the model's parameters (the CPU for a module without any)."""
-    return next((p.device for p in model.parameters()), torch.device("cpu"))
+    for parameter in model.parameters():
+        return parameter.device
+    return torch.device("cpu")
 
 
 def longest_input(model: nn.Module) -> int | None:
@@ -37,11 +39,13 @@ def longest_input(model: nn.Module) -> int | None:
     """
     for name, module in model.named_modules():
         if isinstance(module, nn.Embedding) and name.endswith("position_embeddings"):
-            first = 0 if module.padding_idx is None else module.padding_idx + 1
-            return module.num_embeddings - first
+            first_row = 0 if module.padding_idx is None else module.padding_idx + 1
+            return module.num_embeddings - first_row
     config: Any = getattr(model, "config", None)
     limit = getattr(config, "max_position_embeddings", None)
-    return int(limit) if isinstance(limit, int) and limit > 0 else None
+    if isinstance(limit, int) and limit > 0:
+        return int(limit)
+    return None
 
 
 class Batch(NamedTuple):
@@ -78,19 +82,21 @@ def batches(
         what: The step in words.
     """
     total = sum(len(row) for row in rows)
-    done = 0
+    tokens_done = 0
     padding_id = tokenizer.pad_token_id or 0
     longest_first = sorted(range(len(rows)), key=lambda index: -len(rows[index]))
     report(0.0, what, Count(0, "tokens"))
-    for start in range(0, len(rows), batch_size):
-        chosen = longest_first[start : start + batch_size]
-        ids = [torch.tensor(rows[index], dtype=torch.long) for index in chosen]
-        attention_mask = pad_sequence([torch.ones_like(row) for row in ids], batch_first=True)
+    for first in range(0, len(rows), batch_size):
+        row_numbers = longest_first[first : first + batch_size]
+        ids = [torch.tensor(rows[number], dtype=torch.long) for number in row_numbers]
+        ones = [torch.ones_like(row) for row in ids]
+        # [B, L] each, padded on the right.
         input_ids = pad_sequence(ids, batch_first=True, padding_value=padding_id)
+        attention_mask = pad_sequence(ones, batch_first=True)
         inputs = {"input_ids": input_ids.to(device), "attention_mask": attention_mask.to(device)}
-        yield Batch(chosen, inputs, attention_mask.bool())
-        done += int(attention_mask.sum())
-        report(done / total, what, Count(done, "tokens"))
+        yield Batch(row_numbers, inputs, attention_mask.bool())
+        tokens_done += int(attention_mask.sum())
+        report(tokens_done / total, what, Count(tokens_done, "tokens"))
 
 
 class Encoding(TypedDict, total=False):
@@ -144,49 +150,67 @@ def encode(
     """
     encoder = encoder_of(model)
     head = SentenceHead(pooling) if isinstance(pooling, str) else pooling
-    scales = normalize and not head.sentence.normalize
+    limits = [max_length, tokenizer.model_max_length]
+    length_of_model = longest_input(encoder)
+    if length_of_model is not None:
+        limits.append(length_of_model)
+    limit = int(min(limits))
 
-    # Each text behind the prompt of its role.
-    used_roles: Sequence[str | None] = roles or [None] * len(texts)
-    prompts = [head.sentence.prompt(role) for role in used_roles]
-    texts = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
-    limit = int(min(max_length, tokenizer.model_max_length, longest_input(encoder) or max_length))
+    # Each text is read behind the prompt of its role, whose tokens may be left out of the pooling.
+    if roles is None:
+        roles = [None] * len(texts)
+    prompts = [head.sentence.prompt(role) for role in roles]
+    prompted_texts = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
+    tokens_of_prompt = {prompt: _prompt_tokens(tokenizer, prompt, limit) for prompt in set(prompts)}
+    skipped = torch.tensor([tokens_of_prompt[prompt] for prompt in prompts], dtype=torch.long)
     token_ids: list[list[int]] = []
     if texts:
-        token_ids = tokenizers.encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"]
-    counts = {prompt: _prompt_tokens(tokenizer, prompt, limit) for prompt in set(prompts)}
-    skipped = torch.tensor([counts[prompt] for prompt in prompts], dtype=torch.long)
+        encoding = tokenizers.encode_texts(tokenizer, prompted_texts, truncation=True, max_length=limit)
+        token_ids = encoding["input_ids"]
 
     # A text without a token keeps its row of zeros.
     filled = [index for index, ids in enumerate(token_ids) if ids]
     rows = [token_ids[index] for index in filled]
-    result = torch.zeros(len(texts), head.width(getattr(getattr(encoder, "config", None), "hidden_size", 0)))
+    hidden_width = getattr(getattr(encoder, "config", None), "hidden_size", 0)
+    vectors = torch.zeros(len(texts), head.width(hidden_width))
+    scales = normalize and not head.sentence.normalize
     with evaluation_mode(encoder, dtype) as ready, torch.inference_mode():
         device = device_of(ready)
         head = head.to(device)
-        read = batches(rows, tokenizer, device=device, batch_size=batch_size, report=report, what="sentence vectors")
-        for batch in read:
+        for batch in batches(
+            rows, tokenizer, device=device, batch_size=batch_size, report=report, what="sentence vectors"
+        ):
             output: Any = ready(**batch.inputs)
             hidden = getattr(output, "last_hidden_state", None)
             if hidden is None:
                 raise ModelError(f"{type(ready).__name__} returns no last hidden state; load it with AutoModel.")
             mask = batch.inputs["attention_mask"].bool()
             places = [filled[row] for row in batch.rows]
-            vectors = head(hidden.float(), mask, skipped[places].to(mask.device))
-            if result.shape[1] != vectors.shape[1]:  # The configuration names no width.
-                result = torch.zeros(len(texts), vectors.shape[1])
+            batch_vectors = head(hidden.float(), mask, skipped[places].to(mask.device))
+            if vectors.shape[1] != batch_vectors.shape[1]:
+                # The configuration names no width.
+                vectors = torch.zeros(len(texts), batch_vectors.shape[1])
             if scales:
-                vectors = F.normalize(vectors, dim=-1)
-            result[places] = vectors.cpu()
-    return result
+                batch_vectors = F.normalize(batch_vectors, dim=-1)
+            vectors[places] = batch_vectors.cpu()
+    return vectors
 
 
 def _prompt_tokens(tokenizer: PreTrainedTokenizerBase, prompt: str, limit: int) -> int:
-    """Count the tokens of a prompt, with the special ones before it, as sentence-transformers does; 0 without one."""
+    """Count the tokens of a prompt, with the special ones before it, as sentence-transformers does; 0 without one.
+
+    Args:
+        tokenizer: The model's.
+        prompt: The text of the prompt.
+        limit: Most tokens of a text.
+    """
     if not prompt:
         return 0
     ids = tokenizers.encode_texts(tokenizer, [prompt], truncation=True, max_length=limit)["input_ids"][0]
-    return len(ids) - (bool(ids) and ids[-1] in tokenizer.all_special_ids)
+    # A special token at the end stands behind the whole text, not behind the prompt.
+    if ids and ids[-1] in tokenizer.all_special_ids:
+        return len(ids) - 1
+    return len(ids)
 
 
 def encode_both(
@@ -207,13 +231,21 @@ def encode_both(
         roles: Of both lists; None for the default.
         encoding: As in `encode`.
     """
-    lists = [
-        [(text, role) for text in texts] for texts, role in zip((first, second), roles or (None, None), strict=True)
-    ]
-    row_of = {one: row for row, one in enumerate(dict.fromkeys([*lists[0], *lists[1]]))}
-    vectors = encode(model, tokenizer, [text for text, _ in row_of], [role for _, role in row_of], **encoding)
-    left, right = (torch.tensor([row_of[one] for one in each], dtype=torch.long) for each in lists)
-    return vectors[left], vectors[right]
+    first_role, second_role = roles or (None, None)
+    first_keys = [(text, first_role) for text in first]
+    second_keys = [(text, second_role) for text in second]
+    # The row of each different text and role.
+    row_of_key = {key: row for row, key in enumerate(dict.fromkeys([*first_keys, *second_keys]))}
+    vectors = encode(
+        model,
+        tokenizer,
+        [text for text, _ in row_of_key],
+        [role for _, role in row_of_key],
+        **encoding,
+    )
+    first_rows = torch.tensor([row_of_key[key] for key in first_keys], dtype=torch.long)
+    second_rows = torch.tensor([row_of_key[key] for key in second_keys], dtype=torch.long)
+    return vectors[first_rows], vectors[second_rows]
 
 
 def cut_vectors(vectors: Tensor, width: int | None) -> Tensor:
@@ -221,4 +253,6 @@ def cut_vectors(vectors: Tensor, width: int | None) -> Tensor:
 
     Source: Matryoshka representations (arXiv 2205.13147, section 3).
     """
-    return vectors if width is None else F.normalize(vectors[:, :width], dim=-1)
+    if width is None:
+        return vectors
+    return F.normalize(vectors[:, :width], dim=-1)

@@ -10,7 +10,8 @@ def fit_layer_lists(values: dict[str, Any], depth: int, sources: Sequence[int]) 
     Args:
         values: The configuration as a dictionary.
         depth: Its layers; one whose upper blocks were dropped lists more than it has.
-        sources: For each layer of the other the one that it is like, counted from 0; on from the first after the last.
+        sources: For each layer of the other model the layer here that it is like, counted from 0. Numbers beyond the
+            list's end begin again at its start.
     """
     for key, value in values.items():
         if "layer" in key and isinstance(value, list) and len(value) >= depth:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -74,11 +75,15 @@ def check_listed(listed: Sequence[int], student_depth: int, teacher_depth: int) 
 
 def named_layers(strategy: str, student: int, teacher: int) -> list[int]:
     """Return the teacher layers of a strategy but `random`, by the depths of both; see `selected_layers`."""
-    steps = range(1, student + 1)
+    student_layers = range(1, student + 1)
     if strategy == "last":
-        return [teacher - student + i for i in steps]
+        return [teacher - student + i for i in student_layers]
     if strategy == "uniform":
-        return [min(-(-teacher // student) * i, teacher) for i in steps]
+        step = math.ceil(teacher / student)
+        return [min(step * i, teacher) for i in student_layers]
     if strategy == "ends":
-        return [1 + (i - 1) * (teacher - 1) // (student - 1) for i in steps] if student > 1 else [teacher]
-    return list(steps)
+        if student == 1:
+            return [teacher]
+        return [1 + (i - 1) * (teacher - 1) // (student - 1) for i in student_layers]
+    # The remaining strategy is `first`.
+    return list(student_layers)

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 _FORMATS = (torch.float32, torch.bfloat16)
+_OPERATIONS = ("_reorder_linear_weight", "_linear_pointwise")
+"""Operations of PyTorch that packed maps need, which are not part of its public interface."""
 
 
 class PackedLinear(nn.Module):
@@ -30,13 +32,18 @@ class PackedLinear(nn.Module):
         self.out_features = linear.out_features
         weight = linear.weight.detach()
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
-        self.bias = None if linear.bias is None else linear.bias.detach().to(weight.dtype).contiguous()
+        self.bias: Tensor | None = None
+        if linear.bias is not None:
+            self.bias = linear.bias.detach().to(weight.dtype).contiguous()
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `[..., in]` to `[..., out]`."""
         if x.requires_grad or x.dtype != self.weight.dtype:
+            # The packed product has no gradient, and one number format.
+            weight = self.weight.to_dense().to(x.dtype)
             bias = None if self.bias is None else self.bias.to(x.dtype)
-            return F.linear(x, self.weight.to_dense().to(x.dtype), bias)
+            return F.linear(x, weight, bias)
+        # The last three arguments leave out an activation behind the map.
         mapped: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
         return mapped
 
@@ -95,6 +102,8 @@ def _can_pack(linear: nn.Module) -> bool:
         return False
     if linear._forward_hooks or linear._forward_pre_hooks or not torch.backends.mkldnn.is_available():
         return False
-    if not all(hasattr(torch.ops.mkldnn, name) for name in ("_reorder_linear_weight", "_linear_pointwise")):
+    if not all(hasattr(torch.ops.mkldnn, name) for name in _OPERATIONS):
         return False
-    return weight.dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    if weight.dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return True

@@ -34,9 +34,11 @@ class Packing:
         """Put `[1, T, ...]` back to `[B, L, ...]`, with 0 in place of padding."""
         batch, length = self.shape
         if len(self.index) == batch * length:
+            # There is no padding.
             return packed[0].unflatten(0, self.shape)
-        rows = packed.new_zeros(batch * length, *packed.shape[2:])
-        return rows.index_copy(0, self.index, packed[0]).unflatten(0, self.shape)
+        # [B · L, ...].
+        slots = packed.new_zeros(batch * length, *packed.shape[2:])
+        return slots.index_copy(0, self.index, packed[0]).unflatten(0, self.shape)
 
 
 class RowStreams(Mapping[StreamKey, Tensor]):
@@ -45,36 +47,37 @@ class RowStreams(Mapping[StreamKey, Tensor]):
     Args:
         packing: Where the tokens of the row were.
         rows: Streams by token, `[1, T, ...]`.
-        made: All others, as they are.
+        padded: All others, as they are.
     """
 
-    def __init__(self, packing: Packing, rows: Streams, made: Streams) -> None:
+    def __init__(self, packing: Packing, rows: Streams, padded: Streams) -> None:
         self.packing = packing
         self.rows = dict(rows)
-        self._made = dict(made)
+        self._padded = dict(padded)
 
     def __getitem__(self, key: StreamKey) -> Tensor:
-        if key not in self._made:
-            self._made[key] = self.packing.unpack(self.rows.pop(key))
-        return self._made[key]
+        """Return a stream in rows of texts, which it stays from then on."""
+        if key not in self._padded:
+            self._padded[key] = self.packing.unpack(self.rows.pop(key))
+        return self._padded[key]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._made or key in self.rows
+        return key in self._padded or key in self.rows
 
     def __iter__(self) -> Iterator[StreamKey]:
-        return iter(self.rows | self._made)
+        return iter(self.rows | self._padded)
 
     def __len__(self) -> int:
-        return len(self.rows | self._made)
+        return len(self.rows | self._padded)
 
     def tensors(self) -> list[Tensor]:
-        """Return all that it holds, each stream in the shape that it has by now."""
-        return [*self.rows.values(), *self._made.values()]
+        """Return all tensors, each in the shape that it has by now."""
+        return [*self.rows.values(), *self._padded.values()]
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> "RowStreams":
         """Return a copy in which `change` has replaced every tensor by one of its shape."""
         rows = {key: change(stream) for key, stream in self.rows.items()}
-        padded = {key: change(stream) for key, stream in self._made.items()}
+        padded = {key: change(stream) for key, stream in self._padded.items()}
         return RowStreams(self.packing, rows, padded)
 
 
@@ -87,8 +90,10 @@ def rows_of_tokens(student: Streams, teacher: Streams) -> tuple[Streams, Streams
         return None
     if not _same_tokens(student.packing, teacher.packing):
         return None
-    in_half = any(x.dtype in HALVES for x in teacher.rows.values())
-    return (student.rows, teacher.rows) if in_half else None
+    is_teacher_half = any(stream.dtype in HALVES for stream in teacher.rows.values())
+    if not is_teacher_half:
+        return None
+    return student.rows, teacher.rows
 
 
 def _same_tokens(first: Packing, second: Packing) -> bool:

@@ -38,12 +38,16 @@ def plan_packing(attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> 
     if attention_mask.dim() != 2 or torch.compiler.is_compiling():
         return None
     if attention_mask.device.type != "cpu":
-        return attention_mask.__dict__.get(_PLAN) if dtype in varlen_attention.FORMATS else None
+        if dtype not in varlen_attention.FORMATS:
+            return None
+        plan: Packing | None = attention_mask.__dict__.get(_PLAN)
+        return plan
     packing = _find_tokens(attention_mask)
     samples = len(packing.lengths)
-    if not samples:
+    tokens = len(packing.index)
+    if samples == 0:
         return None
-    if dtype not in HALVES and len(packing.index) < SHORTEST_MEAN * samples:
+    if dtype not in HALVES and tokens < SHORTEST_MEAN * samples:
         return None
     return packing
 
@@ -56,11 +60,16 @@ def send_batch(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]
     """
     sent: dict[str, Any] = {}
     for name, value in batch.items():
-        sent[name] = value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
-    if device.type in GPUS:
-        for name, mask in batch.items():
-            if name.endswith("attention_mask") and mask.device.type == "cpu" and mask.any():
-                sent[name].__dict__[_PLAN] = plan_for_gpu(mask, device)
+        if isinstance(value, Tensor):
+            sent[name] = value.to(device, non_blocking=True)
+        else:
+            sent[name] = value
+    if device.type not in GPUS:
+        return sent
+    for name, value in batch.items():
+        is_mask = name.endswith("attention_mask")
+        if is_mask and value.device.type == "cpu" and value.any():
+            sent[name].__dict__[_PLAN] = plan_for_gpu(value, device)
     return sent
 
 
@@ -83,8 +92,10 @@ def plan_for_gpu(attention_mask: Tensor, device: torch.device) -> Packing:
 def _find_tokens(attention_mask: Tensor) -> Packing:
     """Find the real tokens of a mask that is on a CPU."""
     valid = attention_mask.bool()
-    lengths = [size for size in valid.sum(1).tolist() if size]
-    return Packing((valid.shape[0], valid.shape[1]), valid.flatten().nonzero().flatten(), lengths)
+    batch, length = valid.shape
+    index = valid.flatten().nonzero().flatten()
+    lengths = [tokens for tokens in valid.sum(1).tolist() if tokens > 0]
+    return Packing((batch, length), index, lengths)
 
 
 def padded_batch_positions(input_ids: Tensor, padding_id: int | None) -> Tensor:
@@ -97,5 +108,7 @@ def padded_batch_positions(input_ids: Tensor, padding_id: int | None) -> Tensor:
     """
     if padding_id is None:
         return torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
-    real = (input_ids != padding_id).long()
-    return real.cumsum(1) * real + padding_id
+    is_real = (input_ids != padding_id).long()
+    # A real token's place among the real ones, from 1; 0 for padding.
+    places = is_real.cumsum(1) * is_real
+    return places + padding_id

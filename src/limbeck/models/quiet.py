@@ -16,21 +16,29 @@ def quiet() -> Iterator[None]:
     The bars of downloads stay as they are: whoever has them on waits for gigabytes. The previous settings are put back
     at the end. Errors still raise.
     """
-    loggers = [logging.getLogger(name) for name in ("huggingface_hub", "sentence_transformers")]
-    level, levels = transformers_logging.get_verbosity(), [logger.level for logger in loggers]
-    bars, hub_bars = transformers_logging.is_progress_bar_enabled(), not are_progress_bars_disabled()
+    verbosity = transformers_logging.get_verbosity()
+    had_bars = transformers_logging.is_progress_bar_enabled()
+    had_hub_bars = not are_progress_bars_disabled()
+    level_of_logger = {}
+    for name in ("huggingface_hub", "sentence_transformers"):
+        logger = logging.getLogger(name)
+        level_of_logger[logger] = logger.level
+
     transformers_logging.set_verbosity(logging.CRITICAL)
-    for logger in loggers:
+    for logger in level_of_logger:
         logger.setLevel(logging.CRITICAL)
-    with warnings.catch_warnings(action="ignore"):  # That HF_HUB_DISABLE_PROGRESS_BARS has priority.
+    # A warning says that HF_HUB_DISABLE_PROGRESS_BARS has priority.
+    with warnings.catch_warnings(action="ignore"):
         transformers_logging.disable_progress_bar()
-        if hub_bars:  # Switched off too by that.
+        if had_hub_bars:
+            # They were switched off too by that.
             enable_progress_bars()
     try:
         yield
     finally:
-        transformers_logging.set_verbosity(level)
-        for logger, before in zip(loggers, levels, strict=True):
-            logger.setLevel(before)
-        if bars and hub_bars:
+        transformers_logging.set_verbosity(verbosity)
+        for logger, level in level_of_logger.items():
+            logger.setLevel(level)
+        # To switch on those of transformers is to switch on the Hub's.
+        if had_bars and had_hub_bars:
             transformers_logging.enable_progress_bar()

@@ -18,5 +18,9 @@ def built_in_texts(*, pairs: bool) -> list[Text]:
     path = Path(__file__).with_name("sample_texts.yaml")
     document = read_document(path, f"'{path}'", "install limbeck again.")
     paragraph = document["paragraph"] + " "
-    texts: list[Text] = [*document["sentences"], *(paragraph * times for times in (1, 3, 20))]
-    return [*texts, *map(tuple, document["pairs"]), (document["question"], paragraph)] if pairs else texts
+    texts: list[Text] = [*document["sentences"], paragraph, 3 * paragraph, 20 * paragraph]
+    if pairs:
+        for first, second in document["pairs"]:
+            texts.append((first, second))
+        texts.append((document["question"], paragraph))
+    return texts

@@ -36,7 +36,10 @@ _OWN_STEPS: tuple[StartStep, ...] = (Embeddings(), Layers(), TaskHead())
 
 
 def _problem(step: StartStep) -> str | None:
-    return None if step.place in PLACES else f"its place is {step.place!r}; give one of {', '.join(PLACES)}"
+    """Return the problem of a plugin's step; None where there is none."""
+    if step.place in PLACES:
+        return None
+    return f"its place is {step.place!r}; give one of {', '.join(PLACES)}"
 
 
 _POINT: PluginPoint[StartStep] = PluginPoint(
@@ -89,16 +92,21 @@ def steps_of(settings: StartSettings) -> list[StartStep]:
     Raises:
         ModelError: for a step that does not exist.
     """
-    further = [STARTS[name] for name in settings.steps]
-    steps = [*_OWN_STEPS, *(step for step in further if step not in _OWN_STEPS)]
+    steps = list(_OWN_STEPS)
+    for name in settings.steps:
+        step = STARTS[name]
+        if step not in _OWN_STEPS:
+            steps.append(step)
+    # Sorting is stable: steps of one place keep their order.
     return sorted(steps, key=lambda step: PLACES.index(step.place))
 
 
 def source_shape(source: Shape, settings: StartSettings) -> Shape:
     """Return the source's shape as the student finds it, whose vocabulary is the student's."""
+    shape = source
     for step in steps_of(settings):
-        source = step.shape(source, settings)
-    return source
+        shape = step.shape(shape, settings)
+    return shape
 
 
 def check_start(student: Shape, source: Shape, settings: StartSettings) -> None:
@@ -118,8 +126,9 @@ def check_start(student: Shape, source: Shape, settings: StartSettings) -> None:
     mode = embedding_mode(settings.embeddings, student, source)
     takes_tensors = bool(layers) or mode != "random"
     # ELECTRA's encoder is BERT's with a map after the embeddings.
-    is_electra_of_bert = (student.model_type, source.model_type) == ("electra", "bert")
-    if takes_tensors and student.model_type != source.model_type and not is_electra_of_bert:
+    is_electra_of_bert = student.model_type == "electra" and source.model_type == "bert"
+    has_same_layout = student.model_type == source.model_type or is_electra_of_bert
+    if takes_tensors and not has_same_layout:
         raise ModelError(
             f"A {student.model_type} student cannot start from a {source.model_type} teacher, whose tensors are "
             "laid out differently; set layers: random and embeddings: random, or derive the student from the "
@@ -170,21 +179,29 @@ def start_student(
             raise ModelError(f"The start '{step.name}' reads text, but there is none here.")
         step.apply(start)
 
-    facts: dict[str, Any] = {"summary": _summary(start), "layers": list(start.layers), "embeddings": start.embeddings}
-    facts["explained"] = start.bases.explained if start.embeddings == "projected" else None
+    facts: dict[str, Any] = {
+        "summary": _summary(start),
+        "layers": list(start.layers),
+        "embeddings": start.embeddings,
+        "explained": None,
+        # The names of tensors by their origin.
+        **asdict(start.transfer),
+    }
+    if start.embeddings == "projected":
+        facts["explained"] = start.bases.explained
     if head is not None:
         facts["head"] = {"kind": head, "copied": start.copied_head}
-    return Initialisation.read(facts | asdict(start.transfer))
+    return Initialisation.read(facts)
 
 
 def _begin(student: PreTrainedModel, source: PreTrainedModel, settings: StartSettings) -> Start:
-    """Check a start, and say what the options mean for these two models."""
+    """Check a start, and return it with the options worked out for these two models."""
     student_shape = shape_of(student.config)
     shape_of_source = shape_of(source.config)
     check_start(student_shape, shape_of_source, settings)
-    layers = tuple(selected_layers(settings.layers, student_shape.layers, shape_of_source.layers))
-    mode = embedding_mode(settings.embeddings, student_shape, source_shape(shape_of_source, settings))
-    return Start(student, source, settings, layers, mode)
+    layers = selected_layers(settings.layers, student_shape.layers, shape_of_source.layers)
+    embeddings = embedding_mode(settings.embeddings, student_shape, source_shape(shape_of_source, settings))
+    return Start(student, source, settings, layers=tuple(layers), embeddings=embeddings)
 
 
 def _summary(start: Start) -> str:
@@ -193,10 +210,11 @@ def _summary(start: Start) -> str:
     if start.layers:
         layers = f"teacher layers {', '.join(map(str, start.layers))}"
     bases = start.bases
+    # With a basis of hidden states the words are narrowed by it too.
     has_active_basis = bases.measured is not None and bases.hidden is not None
     notes = ""
     if start.embeddings == "projected" and bases.explained is not None and not has_active_basis:
-        notes = f" (keeping {bases.explained:.0%} of their variance)"
+        notes += f" (keeping {bases.explained:.0%} of their variance)"
     if bases.measured is not None:
         notes += ", narrowed by activations"
     if has_active_basis:
@@ -210,7 +228,7 @@ def bases_of(student: PreTrainedModel, source: PreTrainedModel, settings: StartS
 
 
 def read_text(source: PreTrainedModel, batches: Callable[[], Iterable[Mapping[str, torch.Tensor]]]) -> ReadText:
-    """Return what reads text with a live source.
+    """Return a function that reads text with a live source.
 
     Args:
         source: The source; its mode is put back.

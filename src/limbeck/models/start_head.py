@@ -38,6 +38,7 @@ def copy_head(student: PreTrainedModel, source: PreTrainedModel) -> list[str]:
         The names that were copied.
     """
     prefix = student.base_model_prefix + "."
+    # Parameters of the head that are tied to the embeddings are the very same objects.
     in_base = set()
     for name, parameter in base_model(student).named_parameters():
         if not name.startswith("pooler."):

@@ -13,12 +13,14 @@ RIDGE = 1e-3
 class KeptMapFit:
     """Least squares from a student's vectors to its source's, a batch at a time.
 
+    S and T are the widths of the student's and the source's vectors.
     W = argmin Σ ‖g W + b − t‖² + λ ‖W‖², with g the student's pooled vectors before its first step, t the finished
     ones of the source, and λ a thousandth of the mean squared entry of g, summed over the texts; without bias
     b = 0. The paper does not say how its map starts.
     """
 
     def __init__(self) -> None:
+        # Σ g~ᵀ (g~, t), with g~ for g with a one behind it: [S + 1, S + 1 + T].
         self._products: Tensor | None = None
 
     def add(self, student: Tensor, source: Tensor) -> None:
@@ -39,11 +41,15 @@ class KeptMapFit:
         assert self._products is not None
         products = ranks.broadcast(self._products)
         width = linear.in_features
+        # With a bias the one behind g is a feature too.
         size = width if linear.bias is None else width + 1
         gram = products[:size, :size]
+        with_source = products[:size, width + 1 :]
+        # λ on the weights alone.
         penalty = torch.zeros(size, dtype=gram.dtype)
         penalty[:width] = RIDGE * gram.diagonal()[:width].mean()
-        solution = torch.linalg.solve(gram + penalty.diag(), products[:size, width + 1 :])
+        # [S or S + 1, T].
+        solution = torch.linalg.solve(gram + penalty.diag(), with_source)
         linear.weight.copy_(solution[:width].T)
         if linear.bias is not None:
             linear.bias.copy_(solution[-1])

@@ -33,8 +33,10 @@ def add_pooler(
         return student, []
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        whole = type(student)._from_config(type(student.config)(**student.config.to_dict()), dtype=torch.float32)
+        config = type(student.config)(**student.config.to_dict())
+        whole = type(student)._from_config(config, dtype=torch.float32)
 
+    # The student's parameters, and those of the source for the pooler, which the student lacks.
     student_parameters = dict(student.named_parameters())
     source_parameters = {} if source is None else dict(source.named_parameters())
     pooler_names = []

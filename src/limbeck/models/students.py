@@ -21,8 +21,14 @@ if TYPE_CHECKING:
 # Facts about how and from where a configuration was loaded; a student starts without them. The dtype too: a
 # teacher saved in bfloat16 must not make the student train in bfloat16 weights.
 _NOT_INHERITED = (
-    "architectures", "_name_or_path", "transformers_version", "dtype", "torch_dtype", "model_type", TRAINED_WIDTHS,
-)  # fmt: skip
+    "architectures",
+    "_name_or_path",
+    "transformers_version",
+    "dtype",
+    "torch_dtype",
+    "model_type",
+    TRAINED_WIDTHS,
+)
 
 
 def student_config(
@@ -48,49 +54,81 @@ def student_config(
     Raises:
         ModelError: for an unknown family, or factorised embeddings in a family that has none.
     """
-    family, shape, kind = family_of(teacher_config), shape_of(teacher_config), type(teacher_config)
-    embedding = blueprint.embedding
-    if family.fields.embedding is None and embedding not in (None, blueprint.hidden):
+    teacher_shape = shape_of(teacher_config)
+    family = family_of(teacher_config)
+    config_class = type(teacher_config)
+    factorises = blueprint.embedding is not None and blueprint.embedding != blueprint.hidden
+    if factorises and family.fields.embedding is None:
         if family.model_type != "bert":
             raise ModelError(
-                f"A {family.model_type} student cannot have factorised embeddings (embedding {embedding}, "
+                f"A {family.model_type} student cannot have factorised embeddings (embedding {blueprint.embedding}, "
                 f"hidden {blueprint.hidden}): only bert (as ELECTRA), electra and albert can; leave out "
                 "embedding."
             )
         from transformers import ElectraConfig
 
-        family, kind = families["electra"], ElectraConfig
-    values: dict[str, Any] = {k: v for k, v in teacher_config.to_dict().items() if k not in _NOT_INHERITED}
+        family = families["electra"]
+        config_class = ElectraConfig
+
+    inherited = teacher_config.to_dict()
+    values: dict[str, Any] = {key: value for key, value in inherited.items() if key not in _NOT_INHERITED}
     fields = family.fields
-    values |= {getattr(fields, number): getattr(blueprint, number) for number in ("layers", "hidden", "heads", "ffn")}
+    values[fields.layers] = blueprint.layers
+    values[fields.hidden] = blueprint.hidden
+    values[fields.heads] = blueprint.heads
+    values[fields.ffn] = blueprint.ffn
     if fields.embedding is not None:
-        # A factorised teacher's embedding width is worth keeping; a plain one follows the student's hidden width.
-        inherited = shape.embedding if shape.embedding != shape.hidden else blueprint.hidden
-        values[fields.embedding] = embedding or inherited
+        values[fields.embedding] = _embedding_width(blueprint, teacher_shape)
     if vocabulary is not None:
         values["vocab_size"] = vocabulary
     if blueprint.dropout is not None:
-        values |= dict.fromkeys(fields.dropouts, blueprint.dropout)
-    _fit_attention(values, blueprint, shape)
-    _fit_layers(values, blueprint.layers, shape.layers, source_layers)
-    return kind(**values)
+        for field in fields.dropouts:
+            values[field] = blueprint.dropout
+    _fit_attention(values, blueprint, teacher_shape)
+    _fit_layers(values, blueprint.layers, teacher_shape.layers, source_layers)
+    return config_class(**values)
 
 
-def _fit_attention(values: dict[str, Any], blueprint: StudentBlueprint, shape: Shape) -> None:
-    """Keep grouped-query attention and explicit head widths consistent with the new number of heads."""
+def _embedding_width(blueprint: StudentBlueprint, teacher: Shape) -> int:
+    """Return the width of a student's word embeddings, in a family where these may be factorised."""
+    if blueprint.embedding is not None:
+        return blueprint.embedding
+    # A factorised teacher's embedding width is worth keeping; a plain one follows the student's hidden width.
+    if teacher.embedding != teacher.hidden:
+        return teacher.embedding
+    return blueprint.hidden
+
+
+def _fit_attention(values: dict[str, Any], blueprint: StudentBlueprint, teacher: Shape) -> None:
+    """Keep grouped-query attention and explicit head widths consistent with the new number of heads, in place."""
     if values.get("num_key_value_heads") is not None:
-        group = max(1, shape.heads // shape.key_value_heads)
-        values["num_key_value_heads"] = blueprint.heads // group if blueprint.heads % group == 0 else blueprint.heads
-    same_attention = (blueprint.hidden, blueprint.heads) == (shape.hidden, shape.heads)
-    if values.get("head_dim") is not None and not same_attention:
+        # As many query heads as the teacher's share a key head, where that divides the student's; else none share.
+        queries_of_a_key = max(1, teacher.heads // teacher.key_value_heads)
+        key_heads = blueprint.heads
+        if blueprint.heads % queries_of_a_key == 0:
+            key_heads = blueprint.heads // queries_of_a_key
+        values["num_key_value_heads"] = key_heads
+    has_teachers_heads = blueprint.hidden == teacher.hidden and blueprint.heads == teacher.heads
+    if values.get("head_dim") is not None and not has_teachers_heads:
         values["head_dim"] = blueprint.hidden // blueprint.heads
 
 
 def _fit_layers(values: dict[str, Any], layers: int, teacher_layers: int, source_layers: Sequence[int] | None) -> None:
-    """Rebuild what a configuration holds per layer for the new depth."""
-    types = values.get("layer_types")
-    period = _period(types) if types else teacher_layers
-    sources = [layer - 1 for layer in source_layers or ()] or [layer % period for layer in range(layers)]
+    """Rebuild what a configuration holds per layer for the new depth, in place.
+
+    Args:
+        values: The configuration.
+        layers: Of the student.
+        teacher_layers: Of the teacher.
+        source_layers: The teacher's layer of each student layer, counted from 1; none for random layers.
+    """
+    if source_layers:
+        sources = [layer - 1 for layer in source_layers]
+    else:
+        # The teacher's pattern of layer types starts anew.
+        types = values.get("layer_types")
+        period = _period(types) if types else teacher_layers
+        sources = [layer % period for layer in range(layers)]
     fit_layer_lists(values, teacher_layers, sources)
     if "num_hidden_groups" in values:
         values["num_hidden_groups"] = min(int(values["num_hidden_groups"]), layers)
@@ -99,8 +137,11 @@ def _fit_layers(values: dict[str, Any], layers: int, teacher_layers: int, source
 
 
 def _period(types: Sequence[str]) -> int:
-    """Return the length of the shortest pattern that the layer kinds repeat."""
-    return next(p for p in range(1, len(types) + 1) if all(t == types[i % p] for i, t in enumerate(types)))
+    """Return the length of the shortest pattern that the types of layers repeat."""
+    for period in range(1, len(types)):
+        if all(types[layer] == types[layer % period] for layer in range(len(types))):
+            return period
+    return len(types)
 
 
 def build_student(config: PreTrainedConfig, *, seed: int, head: Head | None = None) -> PreTrainedModel:
@@ -123,8 +164,10 @@ def build_student(config: PreTrainedConfig, *, seed: int, head: Head | None = No
     if getattr(config, "head_dim", None) is None and shape.hidden % shape.heads:
         raise ModelError(f"{shape.heads} heads do not divide the hidden width {shape.hidden} of the student.")
     loader = model_class(config, head)
+    # Building a model may change its configuration.
+    own_config = type(config)(**config.to_dict())
     # Only the CPU generator is forked and seeded: the model is made on the CPU, and CUDA is left alone.
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        model = loader._from_config(type(config)(**config.to_dict()), dtype=torch.float32, **pooler_option(loader))
+        model = loader._from_config(own_config, dtype=torch.float32, **pooler_option(loader))
     return model.eval()

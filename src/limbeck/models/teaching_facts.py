@@ -49,6 +49,7 @@ class TeachingFacts:
         return self.shape
 
     def __getattr__(self, name: str) -> Any:
+        """Return a number of the model's shape; this is called for names that the facts lack."""
         if name in Shape.__dataclass_fields__:
             return getattr(self.model_shape, name)
         raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}'")
@@ -66,7 +67,9 @@ class TeachingFacts:
     @property
     def width(self) -> int:
         """Width of hidden states; without a model that of the pooled vectors, 0 where there are none."""
-        return self.widths.get("pooled", 0) if self.shape is None else self.shape.hidden
+        if self.shape is None:
+            return self.widths.get("pooled", 0)
+        return self.shape.hidden
 
     def check_gives(self, key: StreamKey, term: str) -> None:
         """Refuse a stream that it cannot give.
@@ -78,7 +81,10 @@ class TeachingFacts:
         Raises:
             RecipeError: saying which streams it gives.
         """
-        if self.shape is not None or (key.name in self.widths and key.layer == self.output_layer):
+        # A model gives every stream; without one those of `widths` are given, at the layer of the output.
+        if self.shape is not None:
+            return
+        if key.name in self.widths and key.layer == self.output_layer:
             return
         raise RecipeError(
             f"The term '{term}' reads {key} of the teacher, but '{self.title}' gives {' and '.join(self.widths)} "

@@ -6,7 +6,6 @@ import json
 import warnings
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from transformers import CONFIG_MAPPING, PreTrainedConfig
@@ -16,10 +15,8 @@ from limbeck.models.families import shape_of
 from limbeck.models.heads import Head, model_class
 from limbeck.models.quiet import quiet
 
-if TYPE_CHECKING:
-    pass
-
 _SHORT_ROW = 8
+"""Tokens of the row of a run."""
 
 
 def check_runs(name: str | Path, config: PreTrainedConfig, head: Head | None = None) -> None:
@@ -37,7 +34,10 @@ def check_runs(name: str | Path, config: PreTrainedConfig, head: Head | None = N
         ModelError: with what the model stumbles over: an activation that is not there, ids out of range, widths that
             do not divide.
     """
-    if not _is_usual(config) and (problem := _problem_of_run(config.to_json_string(use_diff=False), head)):
+    if _is_usual(config):
+        return
+    problem = _problem_of_run(config.to_json_string(use_diff=False), head)
+    if problem is not None:
         raise ModelError(f"The model of '{name}' cannot be run with its configuration: {problem}")
 
 
@@ -50,37 +50,52 @@ _SIZES = frozenset({
     "max_position_embeddings", "n_heads", "n_layers", "num_attention_heads", "num_hidden_layers", "pad_token_id",
     "qa_dropout", "seq_classif_dropout", "type_vocab_size", "vocab_size",
 })  # fmt: skip
+"""Fields that change sizes alone, in any of these families."""
 
-_OF_NO_CONSEQUENCE = frozenset({
+_HARMLESS = frozenset({
     "_name_or_path", "architectures", "bos_token_id", "classifier_dropout", "dtype", "eos_token_id",
     "gradient_checkpointing", "id2label", "label2id", "name_or_path", "output_past", "problem_type",
     "sentence_transformers", "summary_use_proj", "tie_weights_", "transformers_version", "use_cache",
 })  # fmt: skip
+"""Fields that do not change whether a model runs."""
 
 
 def _is_usual(config: PreTrainedConfig) -> bool:
     """Whether a configuration differs from its family's usual one in sizes alone, all of which fit together."""
-    shape, padding = shape_of(config), config.pad_token_id
+    shape = shape_of(config)
     if config.model_type not in _RUN_AT_ANY_SIZE or shape.hidden % shape.heads:
         return False
-    if padding is not None and not 0 <= padding < shape.vocabulary:
+    padding_id = config.pad_token_id
+    if padding_id is not None and not 0 <= padding_id < shape.vocabulary:
         return False
-    usual, values = type(config)().to_dict(), config.to_dict()
+    values = config.to_dict()
     if values.pop("position_embedding_type", "absolute") != "absolute":
         return False
-    other = {key for key in values if key not in usual or values[key] != usual[key]}
-    return other <= _SIZES | _OF_NO_CONSEQUENCE
+    usual_values = type(config)().to_dict()
+    changed = {key for key in values if key not in usual_values or values[key] != usual_values[key]}
+    return changed <= _SIZES | _HARMLESS
 
 
 @lru_cache(maxsize=256)
-def _problem_of_run(text: str, head: Head | None) -> str | None:
-    values = json.loads(text)
+def _problem_of_run(config_json: str, head: Head | None) -> str | None:
+    """Run the model of a configuration, and return what it stumbles over; None for a model that runs.
+
+    Args:
+        config_json: The configuration, as text for the cache's sake.
+        head: Its head, or None.
+    """
+    values = json.loads(config_json)
     config = CONFIG_MAPPING[values["model_type"]](**values)
-    row = torch.zeros((1, min(_SHORT_ROW, shape_of(config).positions or _SHORT_ROW)), dtype=torch.long, device="meta")
+    length = min(_SHORT_ROW, shape_of(config).positions or _SHORT_ROW)
+    # On the device "meta" tensors have no memory.
+    row = torch.zeros((1, length), dtype=torch.long, device="meta")
     with quiet(), torch.random.fork_rng(devices=[]), torch.device("meta"), warnings.catch_warnings(action="ignore"):
         try:
-            model_class(config, head)(config)(input_ids=row)
-        except Exception as error:  # Each wrong value has its own kind.
+            model = model_class(config, head)(config)
+            model(input_ids=row)
+        except Exception as error:  # Each wrong value raises another class.
             # A causal mask of GPT-2 asks for numbers, by which time the model is built.
-            return None if "on meta tensors" in str(error) else shorten_error(error)
+            if "on meta tensors" in str(error):
+                return None
+            return shorten_error(error)
     return None
