@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from limbeck.diagnosis import checks
-from limbeck.diagnosis.checks import Finding
+from limbeck.diagnosis import examination
+from limbeck.diagnosis.findings import Finding
 
 
 def test_this_machine_as_json(limbeck):
     done = limbeck("doctor", "--json", "--quiet")
     result = json.loads(done.stdout)
     assert done.stderr == ""
-    assert {finding["part"] for finding in result["findings"]} == set(checks.PARTS)
+    assert {finding["part"] for finding in result["findings"]} == set(examination.PARTS)
     tested = [finding for finding in result["findings"] if finding["part"] == "self-test"]
     assert len(tested) >= 6 and all(finding["status"] == "ok" for finding in tested)
     assert all(finding["way_out"] for finding in result["findings"] if finding["status"] in ("warning", "failed"))
@@ -29,7 +29,7 @@ def test_lines_json_and_the_exit_code(limbeck, monkeypatch, status, code, end):
         ("devices", Finding("b", "absent", "is not")),
         ("folders", Finding("c", status, "so [x]", "do 'this'" if status != "ok" else None, {"free_bytes": 0})),
     ]
-    monkeypatch.setattr(checks, "examine", lambda begin, teacher: iter(found))
+    monkeypatch.setattr(examination, "examine", lambda begin, teacher: iter(found))
     done = limbeck("doctor", "--quiet")
     assert done.returncode == code
     *lines, last = done.stdout.splitlines()

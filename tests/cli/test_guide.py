@@ -45,7 +45,7 @@ def test_variables_of_limbeck_are_all_there():
 
 
 def test_the_parts_of_the_doctor_are_explained():
-    from limbeck.diagnosis.checks import PARTS
+    from limbeck.diagnosis.examination import PARTS
 
     said = GUIDE.split("Its parts are ", 1)[1].split(".", 1)[0]
     assert all(part in said for part in PARTS)

@@ -9,7 +9,8 @@ import torch
 
 from limbeck.benchmark.loss_case import measured_objectives
 from limbeck.diagnosis import self_test
-from limbeck.diagnosis.self_test import TOLERANCE, find_error, find_run, random_text, write_teacher
+from limbeck.diagnosis.self_test import TOLERANCE, find_error, find_run
+from limbeck.diagnosis.tiny_teacher import random_text, write_teacher
 from limbeck.kernels import dispatch
 from limbeck.models.loading import load_model
 from limbeck.models.tokenizers import load_tokenizer

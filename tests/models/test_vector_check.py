@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import limbeck
-from limbeck.diagnosis.self_test import find_vectors
+from limbeck.diagnosis.sentence_vectors import find_vectors
 from limbeck.errors import ModelError
 from limbeck.models import vector_check
 from limbeck.models.vector_check import NotLoadedError, check_vectors, compare_with_sentence_transformers, sample_texts

@@ -11,7 +11,7 @@ from limbeck.cli.messages import Messages, print_json, print_line, result_consol
 from limbeck.cli.options import Json, Quiet, Verbose
 
 if TYPE_CHECKING:
-    from limbeck.diagnosis.checks import Finding, Status
+    from limbeck.diagnosis.findings import Finding, Status
 
 _STYLES: dict[Status, str] = {"ok": "green", "absent": "dim", "warning": "yellow", "failed": "bold red"}
 _CONCLUSIONS: dict[Status, str] = {
@@ -36,7 +36,8 @@ def doctor(
 
     The exit code is 0 if limbeck works here, even with warnings, and 1 if something failed.
     """
-    from limbeck.diagnosis.checks import examine, worst
+    from limbeck.diagnosis.examination import examine
+    from limbeck.diagnosis.findings import worst
     from limbeck.models.locating import is_local, resolve_model
 
     console = Messages(quiet, verbose).console()

@@ -15,8 +15,10 @@ from packaging.requirements import Requirement
 
 from limbeck.core.devices import bf16_is_fast
 from limbeck.core.paths import MANIFEST
-from limbeck.diagnosis import checks, machine
-from limbeck.diagnosis.checks import Finding, examine, find_extra, find_needed, worst
+from limbeck.diagnosis import devices, examination, folders, kernel_choices, packages
+from limbeck.diagnosis.examination import examine
+from limbeck.diagnosis.findings import Finding, gigabytes, worst
+from limbeck.diagnosis.packages import find_extra, find_needed
 from limbeck.kernels import dispatch
 
 MISSING = "no-such-package-of-limbeck"
@@ -53,7 +55,7 @@ def test_parts_come_in_order_each_alone(monkeypatch, parts, expected):
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for name, findings in parts.items():
         setattr(module, name, lambda findings=findings: find(findings))
-    monkeypatch.setattr(checks, "PARTS", {name: f"{module.__name__}:{name}" for name in parts})
+    monkeypatch.setattr(examination, "PARTS", {name: f"{module.__name__}:{name}" for name in parts})
     begun = []
     found = list(examine(begun.append))
     assert [(part, finding.status, finding.text) for part, finding in found] == expected
@@ -61,14 +63,15 @@ def test_parts_come_in_order_each_alone(monkeypatch, parts, expected):
 
 
 def test_a_part_that_cannot_be_imported_is_a_finding(monkeypatch):
-    monkeypatch.setattr(checks, "PARTS", {"devices": "limbeck.diagnosis.nowhere:find"})
+    monkeypatch.setattr(examination, "PARTS", {"devices": "limbeck.diagnosis.nowhere:find"})
     ((_, found),) = examine(len)
     assert found.status == "failed" and "ModuleNotFoundError" in found.text
 
 
 def test_the_packages_are_first_and_need_no_torch():
-    assert next(iter(checks.PARTS)) == "packages"
-    code = "import sys; from limbeck.diagnosis import checks; [*checks.find_packages()]; print('torch' in sys.modules)"
+    assert next(iter(examination.PARTS)) == "packages"
+    code = "import sys; from limbeck.diagnosis import examination, packages as p; [*p.find_packages()]; "
+    code += "print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("False\n")
 
@@ -77,7 +80,7 @@ def test_the_worst_of_findings():
     for statuses, found in (((), "ok"), (("absent", "ok"), "ok"), (("ok", "warning", "absent"), "warning"),
                             (("warning", "failed"), "failed")):  # fmt: skip
         assert worst(map(line, statuses)) == found
-    assert checks.gigabytes(1_234_000_000) == "1.2 GB"
+    assert gigabytes(1_234_000_000) == "1.2 GB"
 
 
 # Packages, judged by the requirements that the installer had.
@@ -91,7 +94,7 @@ def requirements(*texts):
 def installed(monkeypatch):
     """Pretend that what is installed of limbeck says something else."""
 
-    def pretend(version=checks.__version__, needs=(), extras=(), python=">=3.11"):
+    def pretend(version=packages.__version__, needs=(), extras=(), python=">=3.11"):
         described = type("Described", (dict,), {"get_all": lambda self, name: list(extras)})
         real = metadata.version
         monkeypatch.setattr(metadata, "version", lambda name: version if name == "limbeck" else real(name))
@@ -105,7 +108,7 @@ def test_packages_that_are_there_are_listed_with_their_versions():
     (found,) = find_needed(requirements("pytest>=1", f"{MISSING}; extra == 'x'", f"{MISSING}; sys_platform == 'none'"))
     assert (found.status, found.facts) == ("ok", {"pytest": metadata.version("pytest")})
     (needed,) = requirements(f"torch>={metadata.version('torch').split('+')[0]}")
-    assert checks.problem_of(needed) is None, "a version before a release counts as one"
+    assert packages.problem_of(needed) is None, "a version before a release counts as one"
 
 
 @pytest.mark.parametrize(
@@ -130,19 +133,19 @@ def test_an_extra_is_absent_or_complete():
 
 def test_all_packages(installed):
     installed(needs=["rich", "pytest; extra == 'quickstart'"], extras=["quickstart"])
-    found = {finding.name: finding for finding in checks.find_packages()}
+    found = {finding.name: finding for finding in packages.find_packages()}
     assert {found[name].status for name in ("python", "limbeck", "needed packages", "extra quickstart")} == {"ok"}
     older = found["extra triton"]
     assert older.status == "warning" and 'pip install --upgrade "limbeck[triton]"' in older.way_out
     extras = set(tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"])
-    assert extras - {"dev", "docs", "examples"} == set(checks.USES), "those of users are all explained"
+    assert extras - {"dev", "docs", "examples"} == set(packages.USES), "those of users are all explained"
 
 
 def test_another_limbeck_or_python_than_the_right_one(installed, monkeypatch):
     installed(version="0.0.1", python=">=4.7")
-    found = checks.find_limbeck()
+    found = packages.find_limbeck()
     assert found.status == "warning" and "installed as 0.0.1" in found.text
-    found = checks.find_python()
+    found = packages.find_python()
     assert (found.status, found.way_out) == ("failed", "install Python >=4.7")
 
     def nothing(name):
@@ -150,7 +153,7 @@ def test_another_limbeck_or_python_than_the_right_one(installed, monkeypatch):
 
     for function in ("version", "requires", "metadata"):
         monkeypatch.setattr(metadata, function, nothing)
-    python, found = checks.find_packages()
+    python, found = packages.find_packages()
     assert python.status == "ok", "of a limbeck that is only imported nothing is known"
     assert (found.status, found.way_out) == ("warning", "pip install limbeck")
 
@@ -160,27 +163,27 @@ def test_another_limbeck_or_python_than_the_right_one(installed, monkeypatch):
 
 @pytest.fixture
 def without_accelerator(monkeypatch):
-    monkeypatch.setattr(machine, "accelerator_kind", lambda: None)
-    monkeypatch.setattr(machine, "_nvidia_driver", lambda: False)
+    monkeypatch.setattr(devices, "accelerator_type", lambda: None)
+    monkeypatch.setattr(devices, "_has_nvidia_driver", lambda: False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
 def test_more_threads_than_cores_are_a_warning(monkeypatch):
-    found = machine.find_processor()
+    found = devices.find_processor()
     assert found.status == "ok" and found.facts["threads"] == torch.get_num_threads() == 1
     assert 0 < found.facts["available_bytes"] <= found.facts["memory_bytes"]
     monkeypatch.setattr(torch, "get_num_threads", lambda: 10_000)
-    found = machine.find_processor()
+    found = devices.find_processor()
     assert (found.status, found.way_out) == ("warning", f"set OMP_NUM_THREADS={found.facts['cores']}")
 
 
 def test_every_gpu_is_listed_with_its_memory(monkeypatch):
     properties = SimpleNamespace(name="Pretended GPU", major=9, minor=0)
-    monkeypatch.setattr(machine, "accelerator_kind", lambda: "cuda")
+    monkeypatch.setattr(devices, "accelerator_type", lambda: "cuda")
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (30 * 10**9, 80 * 10**9))
-    first, second = machine.find_accelerators()
+    first, second = devices.find_accelerators()
     assert (first.name, second.name) == ("cuda:0", "cuda:1")
     assert "Pretended GPU, 80.0 GB of memory, 30.0 GB free, compute capability 9.0" in second.text
     assert second.facts["free_bytes"] == 30 * 10**9
@@ -199,22 +202,22 @@ def test_every_gpu_is_listed_with_its_memory(monkeypatch):
 def test_a_gpu_that_is_not_used_is_a_warning_with_its_reason_and_none_is_no_fault(
     without_accelerator, monkeypatch, driver, built_for, hidden, said, way_out
 ):
-    monkeypatch.setattr(machine, "_nvidia_driver", lambda: driver)
+    monkeypatch.setattr(devices, "_has_nvidia_driver", lambda: driver)
     monkeypatch.setattr(torch.version, "cuda", built_for)
     if hidden is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-    (found,) = machine.find_accelerators()
+    (found,) = devices.find_accelerators()
     assert found.status == ("warning" if driver else "absent") and said in found.text
     assert found.way_out is None if way_out is None else way_out in found.way_out
 
 
 @pytest.mark.parametrize(("native", "dtype"), [(True, "bfloat16"), (False, "float32")])
 def test_the_precision_and_the_kernel_are_those_of_training(monkeypatch, native, dtype):
-    assert machine.bf16_is_fast is bf16_is_fast
-    monkeypatch.setattr(machine, "bf16_is_fast", lambda: native)
-    found = machine.find_precision()
+    assert devices.bf16_is_fast is bf16_is_fast
+    monkeypatch.setattr(devices, "bf16_is_fast", lambda: native)
+    found = devices.find_precision()
     assert found.facts["default"] == dtype and f"training uses {dtype} by default" in found.text
-    kernel = machine.find_relation("cpu")
+    kernel = kernel_choices.find_relation("cpu")
     assert kernel.facts["backend"] == dispatch.choose_relation_backend("auto", "cpu") == "blocked"
     assert kernel.status == "ok"
 
@@ -229,25 +232,25 @@ def test_the_precision_and_the_kernel_are_those_of_training(monkeypatch, native,
 )
 def test_a_gpu_without_triton_is_a_warning(monkeypatch, interpreted, obstacle, status, way_out):
     monkeypatch.setattr(dispatch, "interpreting", lambda: interpreted)
-    for module in (dispatch, machine):
+    for module in (dispatch, kernel_choices):
         monkeypatch.setattr(module, "triton_obstacle", lambda kind, dtype: obstacle)
-    found = machine.find_relation("cuda")
+    found = kernel_choices.find_relation("cuda")
     assert (found.status, found.way_out) == (status, way_out)
     assert found.facts["backend"] == ("triton" if status == "ok" else "blocked")
 
 
 def test_kernels_are_listed_for_every_device(monkeypatch):
-    monkeypatch.setattr(machine, "accelerator_kind", lambda: "mps")
-    names = [finding.name for finding in machine.find_kernels()]
+    monkeypatch.setattr(devices, "accelerator_type", lambda: "mps")
+    names = [finding.name for finding in kernel_choices.find_kernels()]
     of_each = ["relation_kl on cpu", "soft labels on cpu", "relation_kl on mps", "soft labels on mps"]
     assert names == ["attention on cpu", *of_each]
-    assert "chunks of 64 MiB" in machine.find_soft_labels("cpu").text
-    assert machine.find_soft_labels("cuda").facts["chunk_mebibytes"] > 64
+    assert "chunks of 64 MiB" in kernel_choices.find_soft_labels("cpu").text
+    assert kernel_choices.find_soft_labels("cuda").facts["chunk_mebibytes"] > 64
 
 
 def test_attention_without_a_compiler_is_a_warning(monkeypatch):
-    monkeypatch.setattr(machine.cpu_attention, "kernel", lambda: "no C compiler 'cc'")
-    found = machine.find_attention()
+    monkeypatch.setattr(kernel_choices.cpu_attention, "kernel", lambda: "no C compiler 'cc'")
+    found = kernel_choices.find_attention()
     assert (found.status, found.facts["backend"]) == ("warning", "pytorch")
     assert found.text == "in bfloat16 by PyTorch, at half the speed: no C compiler 'cc'"
 
@@ -258,7 +261,7 @@ def test_attention_without_a_compiler_is_a_warning(monkeypatch):
 @pytest.fixture
 def room(monkeypatch):
     def leave(free):
-        monkeypatch.setattr(checks.shutil, "disk_usage", lambda path: Usage(10**12, 0, free))
+        monkeypatch.setattr(folders.shutil, "disk_usage", lambda path: Usage(10**12, 0, free))
 
     leave(5 * 10**9)
     return leave
@@ -271,7 +274,7 @@ def test_a_cache_with_its_size(tmp_path, monkeypatch, room):
     (folder / MANIFEST).write_text("{}")
     with (folder / "data").open("wb") as file:
         file.truncate(3 * 10**8)
-    found = checks.find_cache()
+    found = folders.find_cache()
     assert (found.status, found.facts["bytes"], found.facts["finished"]) == ("ok", 3 * 10**8 + 2, 1)
     assert str(tmp_path) in found.text and "5.0 GB free; 0.3 GB in 1 finished" in found.text
     assert found.facts["from_environment"] is True
@@ -279,11 +282,11 @@ def test_a_cache_with_its_size(tmp_path, monkeypatch, room):
 
 def test_a_cache_that_is_not_there_yet_is_well_and_is_not_made(tmp_path, monkeypatch, room):
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "a" / "b"))
-    found = checks.find_cache()
+    found = folders.find_cache()
     assert found.status == "ok" and "made when it is needed" in found.text
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "a").write_text("in the way")
-    found = checks.find_cache()
+    found = folders.find_cache()
     assert found.status == "failed" and "LIMBECK_CACHE" in found.way_out
 
 
@@ -292,9 +295,9 @@ def test_little_room_and_a_hub_folder_that_cannot_be_written_are_warnings(tmp_pa
     monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "file"))
     for offline in (False, True):
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
-        found = checks.find_hub()
+        found = folders.find_hub()
         assert found.status == "warning" and "HF_HOME" in found.way_out and found.facts["offline"] is offline
         assert ("offline: nothing is fetched" in found.text) == offline
     room(10**9)
-    found = checks.find_folder("x", tmp_path, "")
+    found = folders.find_folder("x", tmp_path, "")
     assert found.status == "warning" and "1.0 GB free" in found.text

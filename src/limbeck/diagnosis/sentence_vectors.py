@@ -1,0 +1,29 @@
+"""The check of a model's sentence vectors against those of sentence-transformers."""
+
+from collections.abc import Iterator
+
+from limbeck.diagnosis.findings import Finding
+from limbeck.errors import ModelError
+from limbeck.models import vector_check
+
+
+def find_vectors(model: str) -> Iterator[Finding]:
+    """Compare the sentence vectors of a model with those that sentence-transformers makes."""
+    name = f"sentence vectors of {model}"
+    try:
+        difference = vector_check.compare_with_sentence_transformers(model)
+    except ModelError as error:  # Of the model, not of limbeck here.
+        yield Finding(name, "failed", str(error))
+        return
+    if difference is None:
+        text = "the model's files do not define any"
+        if not vector_check.is_installed():
+            text = "not compared: sentence-transformers is not installed"
+        yield Finding(name, "absent", text)
+        return
+    text = vector_check.describe_difference(difference)
+    facts = {"difference": difference}
+    if difference <= vector_check.LARGEST_DIFFERENCE:
+        yield Finding(name, "ok", text, facts=facts)
+    else:
+        yield Finding(name, "failed", text, "report it, with all lines of this examination", facts)
