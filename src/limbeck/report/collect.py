@@ -131,12 +131,9 @@ def _read_search(folder: Path) -> SearchFolder:
         return replace(search, problems=(*search.problems, str(error)))
     if progress is None:
         return search
-    facts = {
-        "Status": progress.status,
-        "Workers": progress.workers,
-        "Trials": progress.trials,
-        LAST_UPDATE: last_update(progress.seconds_since),
-    }
+    facts = {"Status": progress.status, "Workers": progress.workers, "Trials": progress.trials}
+    if progress.seconds_since is not None:
+        facts[LAST_UPDATE] = last_update(progress.seconds_since)
     known_facts = tuple((name, value) for name, value in facts.items() if value)
     return replace(search, progress=known_facts, so_far=progress.record)
 

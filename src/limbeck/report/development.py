@@ -1,4 +1,4 @@
-"""Development rows of a run one by one: confused classes, F1 by label, and where student and teacher disagree."""
+"""A run's answers on development rows: confused classes, F1 by label, and the largest disagreements of both models."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -26,19 +26,22 @@ def disagreement_blocks(evaluation: records.RunEvaluation) -> Iterator[Block]:
             yield Notes((f"{title}: student and teacher disagree on {count_phrase} ({share:.1%}).",))
         if scores.examples:
             caption = f"{title}: rows on which student and teacher disagree most"
-            yield _examples(caption, ("Row", "Label"), scores.examples)
+            yield _examples_table(caption, ("Row", "Label"), scores.examples)
     if evaluation.agreement is not None and evaluation.agreement.examples:
         caption = "Held-out sentence pairs whose similarity student and teacher rank most differently"
-        yield _examples(caption, ("Pair", "From"), evaluation.agreement.examples)
+        yield _examples_table(caption, ("Pair", "From"), evaluation.agreement.examples)
 
 
-def _examples(caption: str, headings: tuple[str, str], examples: Sequence[records.Disagreement]) -> Table:
+def _examples_table(caption: str, first_headings: tuple[str, str], examples: Sequence[records.Disagreement]) -> Table:
+    """List disagreements: the text or pair, its label or kind, both answers, and the distance between them."""
     rows: list[tuple[AnyCell, ...]] = []
     for example in examples:
-        texts = [_cut(part) for part in (example.text, example.pair) if part]
-        answers = [_cut(example.label), _cut(example.teacher), _cut(example.student)]
-        rows.append((" ‖ ".join(texts), *answers, _score(example.distance)))
-    return Table(caption, (*headings, "Teacher", "Student", "Distance"), tuple(rows), words=(1, 2, 3))
+        text = _cut(example.text)
+        if example.pair:
+            text += f" ‖ {_cut(example.pair)}"
+        answers = (_cut(example.teacher), _cut(example.student))
+        rows.append((text, _cut(example.label), *answers, _score(example.distance)))
+    return Table(caption, (*first_headings, "Teacher", "Student", "Distance"), tuple(rows), words=(1, 2, 3))
 
 
 def _cut(text: str) -> str:
@@ -56,12 +59,12 @@ def answer_blocks(evaluation: records.RunEvaluation) -> Iterator[Block]:
     """Show confusions and classes of each task; its scores are in the table of teacher and student."""
     for scores in evaluation.development:
         if scores.confusion and len(scores.labels) <= _MOST_CLASSES:
-            yield _confusions(scores)
+            yield _confusion_figure(scores)
         if scores.by_label:
-            yield _labels(scores)
+            yield _labels_table(scores)
 
 
-def _confusions(scores: records.DevelopmentFigures) -> Figure:
+def _confusion_figure(scores: records.DevelopmentFigures) -> Figure:
     """Draw the confusion matrix: for each true class, the shares of its rows by predicted class."""
     names = scores.labels
     shares: list[list[float | None]] = []
@@ -94,10 +97,10 @@ def _confusions(scores: records.DevelopmentFigures) -> Figure:
     return replace(figure, data=data)
 
 
-def _labels(scores: records.DevelopmentFigures) -> Table:
-    rows = tuple(
+def _labels_table(scores: records.DevelopmentFigures) -> Table:
+    rows: list[tuple[AnyCell, ...]] = [
         (label.label, number(label.rows), _score(label.teacher), _score(label.student)) for label in scores.by_label
-    )
+    ]
     headings = ("", "Count", "Teacher's F1", "Student's F1")
     caption = f"{rows_title(scores)}, label by label"
-    return Table(caption, headings, rows, folded=len(rows) > _MOST_CLASSES)
+    return Table(caption, headings, tuple(rows), folded=len(rows) > _MOST_CLASSES)

@@ -28,9 +28,9 @@ def render_html(page: Page) -> str:
 @cache
 def read_themes() -> dict[str, dict[str, str]]:
     """Return the colours of both themes, by role."""
+    palette = yaml.read_document(_PALETTE, f"'{_PALETTE}'", "install limbeck again.")
     light = {}
     dark = {}
-    palette = yaml.read_document(_PALETTE, f"'{_PALETTE}'", "install limbeck again.")
     for role, (light_colour, dark_colour) in palette.items():
         light[role] = light_colour
         dark[role] = dark_colour
@@ -48,7 +48,7 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     environment.filters["kind"] = lambda block: type(block).__name__
-    environment.filters["runs_of_figures"] = _runs_of_figures
+    environment.filters["figure_groups"] = _figure_groups
     environment.filters["with_code"] = _with_code
     environment.filters["counted"] = counted
     environment.filters["picture_address"] = picture_address
@@ -56,8 +56,9 @@ def _template() -> Template:
 
 
 def _printable(value: Any) -> Any:
-    """Replace control characters in all text that is not the template's own, which is Markup."""
-    return printable(str(value)) if type(value) in (str, Cell) else value
+    """Replace control characters in the text of a page; the template's own text is Markup, a subclass of `str`."""
+    is_text_of_page = type(value) in (str, Cell)
+    return printable(str(value)) if is_text_of_page else value
 
 
 def _with_code(text: str) -> Markup:
@@ -65,15 +66,22 @@ def _with_code(text: str) -> Markup:
     html = Markup("")
     for number, part in enumerate(text.split("`")):
         escaped = escape(printable(part))
+        # Every second part stands between two backticks.
         is_code = number % 2 == 1
-        html += Markup("<code>{}</code>").format(escaped) if is_code else escaped
+        if is_code:
+            html += Markup("<code>{}</code>").format(escaped)
+        else:
+            html += escaped
     return html
 
 
-def _runs_of_figures(blocks: Sequence[Block]) -> Iterator[tuple[bool, list[Block]]]:
-    """Part blocks into figures that follow one another, which stand side by side, and what is between them."""
-    for are_figures, run in groupby(blocks, key=lambda block: isinstance(block, Figure)):
-        yield are_figures, list(run)
+def _figure_groups(blocks: Sequence[Block]) -> Iterator[tuple[bool, list[Block]]]:
+    """Yield blocks in groups: figures that follow one another, which stand side by side, and the blocks between them.
+
+    Each group comes with whether it holds figures.
+    """
+    for are_figures, group in groupby(blocks, key=lambda block: isinstance(block, Figure)):
+        yield are_figures, list(group)
 
 
 def render_markdown(page: Page, figures: str) -> str:

@@ -1,4 +1,4 @@
-"""What a reader should know before the figures of a run: unfinished parts, untrained tensors, skipped text."""
+"""Warnings of a run, which a reader needs before its figures: unfinished parts, untrained tensors, skipped text."""
 
 from collections.abc import Iterator
 
@@ -17,6 +17,7 @@ _STATUSES = {
     "interrupted": "The run was stopped{place}; `limbeck distill --resume` continues it.",
     "failed": "The run failed{place}.",
 }
+"""`place` is where the run stands, such as ` (at minilmv2 (1 of 2), step 5 of 10)`; empty where that is not known."""
 
 
 def warnings_of(run: RunFolder) -> Iterator[str]:
@@ -26,17 +27,17 @@ def warnings_of(run: RunFolder) -> Iterator[str]:
         yield from _status_warnings(run)
     evaluation = run.record.evaluation or records.RunEvaluation()
     for scores in evaluation.development:
-        line = one_answer_line(scores)
-        if line is not None:
-            yield line
+        one_answer_warning = one_answer_line(scores)
+        if one_answer_warning is not None:
+            yield one_answer_warning
     yield from _untrained_warnings(run)
     yield from _stage_warnings(run)
     if run.record.corpus is not None:
-        report = run.record.corpus.report
-        counts = [f"{name} ({count:,})" for name, count in skipped_text(report).items()]
+        source_notes = run.record.corpus.report
+        counts = [f"{reason} ({count:,})" for reason, count in skipped_text(source_notes).items()]
         if counts:
             yield f"Skipped text: {', '.join(counts)}."
-        yield from resembling_rows(report)
+        yield from resembling_rows(source_notes)
 
 
 def _status_warnings(run: RunFolder) -> Iterator[str]:
@@ -46,13 +47,15 @@ def _status_warnings(run: RunFolder) -> Iterator[str]:
     if status.status == "interrupted" and problem:
         yield problem
     elif status.status in _STATUSES:
-        place = status.stage or status.activity or ""
-        if place and status.step is not None and status.steps:
-            place += f", step {status.step:,} of {status.steps:,}"
-        if place:
-            place = f" (at {place})"
-        line = _STATUSES[status.status].format(place=place)
-        yield f"{line} {problem}" if problem else line
+        place = ""
+        activity = status.stage or status.activity
+        if activity:
+            step = f", step {status.step:,} of {status.steps:,}" if status.step is not None and status.steps else ""
+            place = f" (at {activity}{step})"
+        warning = _STATUSES[status.status].format(place=place)
+        if problem:
+            warning += f" {problem}"
+        yield warning
 
     unfinished = [stage.title for stage in run.stages if not stage.is_finished]
     if unfinished:
@@ -64,17 +67,17 @@ def _status_warnings(run: RunFolder) -> Iterator[str]:
 def _untrained_warnings(run: RunFolder) -> Iterator[str]:
     for line in untrained_rows(run.record):
         yield f"{line}."
-    # A pooler that sentence vectors are made without is no loss.
+    # A pooler that the student does not read is no loss.
     untrained = run.record.untrained or records.Untrained()
     names = without_unread_pooler(untrained.names, run.folder / STUDENT)
     if not names:
         return
     modules = records.modules_of(names)
-    shown = ", ".join(modules[:_MOST_MODULES])
+    module_list = ", ".join(modules[:_MOST_MODULES])
     if len(modules) > _MOST_MODULES:
-        shown += f" and {len(modules) - _MOST_MODULES} more"
+        module_list += f" and {len(modules) - _MOST_MODULES} more"
     values = untrained_values(run.record, names)
-    yield f"No stage trained {counted(len(names), 'tensor')} of the student ({shown}): {values}."
+    yield f"No stage trained {counted(len(names), 'tensor')} of the student ({module_list}): {values}."
 
 
 def untrained_values(run: records.Run, names: list[str]) -> str:
@@ -98,12 +101,11 @@ def untrained_rows(run: records.Run) -> Iterator[str]:
         else:
             initial_tables.append(str(table))
     if teacher_tables:
-        line = f"{', '.join(teacher_tables)} were never trained and keep the teacher's values"
         # A student that is narrower than its teacher begins with projections of the teacher's vectors.
         start = run.student.initialisation
-        if isinstance(start, records.Initialisation) and start.projected:
-            line += ", projected to its width"
-        yield line
+        is_projected = isinstance(start, records.Initialisation) and start.projected
+        projection = ", projected to its width" if is_projected else ""
+        yield f"{', '.join(teacher_tables)} were never trained and keep the teacher's values{projection}"
     if initial_tables:
         yield f"{', '.join(initial_tables)} were never trained and keep their starting values"
 
@@ -135,7 +137,8 @@ def resembling_rows(report: records.SourceNotes, *, quoted: bool = True) -> Iter
     """
     leaked_count = report.counts.get(splitting.LEAKED)
     if leaked_count:
-        verb = "shares at least half of its" if leaked_count == 1 else "share at least half of their"
+        is_single = leaked_count == 1
+        verb = "shares at least half of its" if is_single else "share at least half of their"
         examples = _examples(report, splitting.LEAKED) if quoted else ""
         rows_phrase = counted(leaked_count, "development row")
         yield f"{rows_phrase} {verb} three-word sequences with a training row{examples}."
@@ -146,6 +149,7 @@ def resembling_rows(report: records.SourceNotes, *, quoted: bool = True) -> Iter
 
 
 def _examples(report: records.SourceNotes, reason: str) -> str:
+    """Return two of the rows that were counted under a reason, as the end of a sentence; empty without any."""
     examples = report.examples.get(reason)
     if not isinstance(examples, list) or not examples:
         return ""

@@ -55,7 +55,7 @@ def section(
     Args:
         of: The kind of folder.
         title: Of the section; without blocks there is no section.
-        after: The title of the section that it follows; without one, or of an unknown one, it is the last.
+        after: The title of a section that was registered before, and that it follows; by default it is the last.
     """
 
     def register(build: Callable[[S], Iterable[Block]]) -> Callable[[S], Iterable[Block]]:
@@ -88,11 +88,12 @@ def facts(of: type[S]) -> Callable[[Callable[[S], Iterable[str]]], Callable[[S],
 def sections_of(subject: Subject) -> list[Section]:
     """Return the sections of a folder, as far as its record allows."""
     registered = _SECTIONS[type(subject)]
-    titles = [title for title in registered if registered[title].after not in registered]
+    titles: list[str] = []
     for title, entry in registered.items():
-        if title not in titles:
-            place = titles.index(entry.after) + 1 if entry.after in titles else len(titles)
-            titles.insert(place, title)
+        if entry.after in titles:
+            titles.insert(titles.index(entry.after) + 1, title)
+        else:
+            titles.append(title)
     return build_sections(subject, {title: registered[title].build for title in titles})
 
 
@@ -103,11 +104,10 @@ def summary_of(subject: Subject) -> Summary:
 
 def facts_of(subject: Subject) -> Iterator[str]:
     """Yield the facts that head the page of a folder, as far as its record allows; another section names the damage."""
+    describe = _FACTS.get(type(subject))
+    if describe is None:
+        return
     try:
-        yield from _FACTS.get(type(subject), _no_facts)(subject)
+        yield from describe(subject)
     except DAMAGED:
         return
-
-
-def _no_facts(subject: Subject) -> Iterable[str]:
-    return ()

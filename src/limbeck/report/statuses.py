@@ -7,25 +7,30 @@ from limbeck.core.run_status import RunStatus
 
 LAST_UPDATE = "Last update"
 _COLUMNS = ("Status", "Stage", "Step", "Loss", "Tokens/s", LAST_UPDATE)
+"""The facts of a run that its row in the table of several has."""
 
 
 def run_status(status: RunStatus) -> Facts:
     """Return the status of a run: where it is, or was at last, and when it last gave an update."""
-    return Facts(tuple(_facts(status).items()))
+    return Facts(tuple(_known_facts(status).items()))
 
 
 def run_statuses(statuses: Sequence[RunStatus]) -> Table:
     """Return the statuses of several runs, a row each."""
     rows: list[tuple[AnyCell, ...]] = []
     for status in statuses:
-        facts = _facts(status)
-        rows.append((status.name, *(facts.get(column, NOTHING) for column in _COLUMNS)))
+        facts = _known_facts(status)
+        cells = [facts.get(column, NOTHING) for column in _COLUMNS]
+        rows.append((status.name, *cells))
     return Table("Runs that are not finished", ("", *_COLUMNS), tuple(rows), words=(1, 2, 6))
 
 
-def _facts(status: RunStatus) -> dict[str, str]:
-    """Return what is known of a run by its name."""
-    facts = {"Status": status.shown, "Stage": status.stage or status.activity or ""}
+def _known_facts(status: RunStatus) -> dict[str, str]:
+    """Return the facts of a run that are known, by their names."""
+    facts = {"Status": status.shown}
+    stage = status.stage or status.activity
+    if stage:
+        facts["Stage"] = stage
     if status.step is not None and status.steps is not None:
         facts["Step"] = f"{status.step:,} of {status.steps:,}"
     if status.loss is not None:
@@ -34,14 +39,15 @@ def _facts(status: RunStatus) -> dict[str, str]:
         facts["Tokens/s"] = f"{status.tokens_per_second:,.0f}"
     if status.seconds_left is not None:
         facts["Time left in this stage"] = duration(status.seconds_left)
-    facts[LAST_UPDATE] = last_update(status.seconds_since)
+    if status.seconds_since is not None:
+        facts[LAST_UPDATE] = last_update(status.seconds_since)
     if status.checkpoint is not None:
         facts["Last checkpoint"] = f"step {status.checkpoint:,}"
     if status.pid is not None:
         facts["Process"] = f"{status.pid} on {status.host or 'an unknown host'}"
-    return {name: value for name, value in facts.items() if value}
+    return facts
 
 
-def last_update(seconds: float | None) -> str:
-    """Return how long before the page was made there was an update; empty where none is known."""
-    return "" if seconds is None else f"{duration(seconds)} before this page was made"
+def last_update(seconds: float) -> str:
+    """Return the time of an update, given by the seconds that have passed since."""
+    return f"{duration(seconds)} before this page was made"

@@ -15,7 +15,7 @@ from limbeck.report.rendering import render_html, render_markdown
 
 _SUFFIXES = (".html", ".htm")
 _MADE_BY_US = '<meta name="generator" content="limbeck '
-"""Near the beginning of a page of any version."""
+"""In the first letters of a page of any version."""
 _HEAD_LETTERS = 2000
 
 
@@ -26,7 +26,7 @@ class WrittenReport:
     Args:
         page: Its content.
         html: The HTML file.
-        markdown: The Markdown file, if there is one.
+        markdown: The Markdown file, if one was asked for.
         figures: The figures' files.
     """
 
