@@ -9,8 +9,9 @@ import torch
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs, build_retrieval_pairs, measure_agreement, measure_retrieval
-from limbeck.evaluation.agreement import FEWEST_DOCUMENTS, normalised
+from limbeck.evaluation.agreement import FEWEST_DOCUMENTS
 from limbeck.evaluation.retrieval import ranks_of_matches, retrieval_scores
+from limbeck.evaluation.sentence_pairs import normalised
 from tests.support.corpora import documents
 from tests.support.word_models import tiny_bert, tiny_tokenizer
 

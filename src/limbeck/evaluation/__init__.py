@@ -1,4 +1,13 @@
-"""Evaluation: cost and quality of models, a student beside its teacher, on tasks by the protocols of papers."""
+"""Evaluation: cost and quality of models, a student beside its teacher, on tasks by the protocols of papers.
+
+`limbeck evaluate` goes through the folders in this order: `tasks` are described and read, `protocols` have their
+settings and the papers' figures, the `plan` makes cells of a request, `evaluators` score them, the `run` carries them
+out and writes their rows, and the `results` are tables and files for leaderboards.
+
+The files beside them measure a student and its teacher on the held-out part of a run's corpus. `compare` is the whole,
+with `agreement` over `sentence_pairs`, `retrieval`, `costs` and `latency`. `held_out_scores` and `development_scores`
+are scores on labelled rows, and `measures` are the options of a comparison or a search.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +17,7 @@ from limbeck.core.records import RunEvaluation as Comparison
 from limbeck.core.records import TaskFigures as TaskScores
 
 if TYPE_CHECKING:
-    from limbeck.evaluation.agreement import SentencePair, build_pairs, measure_agreement
+    from limbeck.evaluation.agreement import measure_agreement
     from limbeck.evaluation.compare import Amounts, Side, compare_models
     from limbeck.evaluation.costs import ParameterCounts, count_parameters, tensors_megabytes, weights_megabytes
     from limbeck.evaluation.evaluators.evaluator import (
@@ -20,17 +29,19 @@ if TYPE_CHECKING:
     from limbeck.evaluation.held_out_scores import measure_task
     from limbeck.evaluation.latency import measure_latency
     from limbeck.evaluation.retrieval import build_retrieval_pairs, measure_retrieval
+    from limbeck.evaluation.sentence_pairs import SentencePair, build_pairs
     from limbeck.evaluation.similarities import pair_similarities, spearman_agreement
     from limbeck.models.inference import encode
 
 __getattr__, __dir__ = import_when_used(
     __name__,
     {
-        "agreement": "SentencePair build_pairs measure_agreement",
+        "agreement": "measure_agreement",
         "compare": "Amounts Side compare_models",
         "costs": "ParameterCounts count_parameters tensors_megabytes weights_megabytes",
         "evaluators.evaluator": "CellResult EVALUATORS Evaluator register_as_evaluator",
         "held_out_scores": "measure_task",
+        "sentence_pairs": "SentencePair build_pairs",
         "similarities": "encode pair_similarities spearman_agreement",
         "latency": "measure_latency",
         "retrieval": "build_retrieval_pairs measure_retrieval",

@@ -1,4 +1,4 @@
-"""The whole comparison of a teacher and its student: size, speed and two figures of quality on held-out text.
+"""`compare_models`, a teacher and its student side by side: size, speed and two figures of quality on held-out text.
 
 A figure that cannot be had (too little held-out text, a model without blocks) is None and `unavailable` says
 why: a long run never ends without its table for want of one figure.
@@ -20,6 +20,7 @@ from limbeck.core import progress, records
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, costs, retrieval
 from limbeck.evaluation.latency import measure_latency
+from limbeck.evaluation.sentence_pairs import build_pairs
 from limbeck.models import inference
 from limbeck.models.sentence_heads import SentenceHead, describe_pooling
 
@@ -135,21 +136,10 @@ def compare_models(
         latency=None,
         agreement=None,
         unavailable={},
-        settings=records.MeasuredWith(
-            pooling=describe_pooling(teacher.vectors),
-            max_length=teacher.max_length,
-            pairs=amounts.pairs,
-            retrieval_pairs=amounts.retrieval_pairs,
-            held_out_documents=len(texts or ()),
-            dtype=None if teacher.dtype is None else str(teacher.dtype).removeprefix("torch."),
-            seed=seed,
-        ),
+        settings=_settings(teacher, student, texts, amounts, seed),
         seconds={},
     )
-    student_pooling = describe_pooling(student.vectors)
-    if student_pooling != evaluation.settings.pooling:
-        evaluation.settings.student_pooling = student_pooling
-
+    # Figures of cut vectors, by their width; they are filled in by both measures.
     cuts: dict[int, records.CutVectors] = {}
     if texts is not None and amounts.pairs > 0:
         with _measuring(evaluation, "agreement"):
@@ -173,6 +163,40 @@ def compare_models(
     if cuts:
         evaluation.cut = list(cuts.values())
     return evaluation
+
+
+def _figures(side: Side) -> records.ModelFigures:
+    """Return the sizes of a model."""
+    counts = costs.count_parameters(side.model)
+    megabytes, source = costs.model_megabytes(side.model, side.folder)
+    return records.ModelFigures(
+        parameters=records.Parameters(**asdict(counts), total=counts.total),
+        megabytes=megabytes,
+        megabytes_of=source,
+        retrieval=None,
+    )
+
+
+def _settings(
+    teacher: Side, student: Side, texts: Sequence[Text] | None, amounts: Amounts, seed: int
+) -> records.MeasuredWith:
+    """Return what the figures depend on beside the models."""
+    dtype = None
+    if teacher.dtype is not None:
+        dtype = str(teacher.dtype).removeprefix("torch.")
+    settings = records.MeasuredWith(
+        pooling=describe_pooling(teacher.vectors),
+        max_length=teacher.max_length,
+        pairs=amounts.pairs,
+        retrieval_pairs=amounts.retrieval_pairs,
+        held_out_documents=len(texts or ()),
+        dtype=dtype,
+        seed=seed,
+    )
+    student_pooling = describe_pooling(student.vectors)
+    if student_pooling != settings.pooling:
+        settings.student_pooling = student_pooling
+    return settings
 
 
 @contextmanager
@@ -211,17 +235,18 @@ def _measure_agreement(
     """
     seed = evaluation.settings.seed or 0
     documents = [text if isinstance(text, str) else "\n".join(text) for text in texts]
-    pairs = agreement.build_pairs(documents, count, seed=seed)
+    pairs = build_pairs(documents, count, seed=seed)
     sentence_pairs = [(pair.first, pair.second) for pair in pairs]
     student_vectors = student.encode(sentence_pairs, progress.part_of(report, *_STUDENT_AGREEMENT))
     teacher_vectors = teacher.encode(sentence_pairs, progress.part_of(report, *_TEACHER_AGREEMENT))
-    teacher_cosines = _cosines(teacher_vectors, None)
 
-    student_cosines = _cosines(student_vectors, None)
+    # Cut vectors of the student are compared with the teacher's whole ones.
+    teacher_cosines = _cosines(teacher_vectors, width=None)
+    student_cosines = _cosines(student_vectors, width=None)
     evaluation.agreement = agreement.measure_agreement(pairs, student_cosines, teacher_cosines, seed=seed)
     evaluation.agreement.examples = agreement.furthest_pairs(pairs, student_cosines, teacher_cosines)
     for width in _usable_widths(widths, student_vectors, teacher_vectors):
-        cut_cosines = _cosines(student_vectors, width)
+        cut_cosines = _cosines(student_vectors, width=width)
         cut = cuts.setdefault(width, records.CutVectors(width=width))
         cut.agreement = agreement.measure_agreement(pairs, cut_cosines, teacher_cosines, seed=seed)
 
@@ -253,50 +278,42 @@ def _measure_retrieval(
     teacher_vectors = teacher.encode(pairs, progress.part_of(report, *_TEACHER_RETRIEVAL), retrieval.ROLES)
     student_width = student_vectors[0].shape[1]
     teacher_width = teacher_vectors[0].shape[1]
-    is_asymmetric = asymmetric and student_width == teacher_width
+    is_measured_asymmetric = asymmetric and student_width == teacher_width
 
-    for width in (None, *_usable_widths(widths, student_vectors, teacher_vectors)):
-        queries, documents = (inference.cut_vectors(vectors, width) for vectors in student_vectors)
-        teacher_queries, teacher_documents = (inference.cut_vectors(vectors, width) for vectors in teacher_vectors)
-        student_figures = retrieval.score_matches(queries, documents)
-        teacher_figures = retrieval.score_matches(teacher_queries, teacher_documents)
-        mixed_figures = retrieval.score_matches(queries, teacher_documents) if is_asymmetric else None
-        if width is None:
-            evaluation.student.retrieval = student_figures
-            evaluation.teacher.retrieval = teacher_figures
-            if mixed_figures is not None:
-                evaluation.asymmetric = mixed_figures
-        else:
-            cut = cuts.setdefault(width, records.CutVectors(width=width))
-            cut.student = student_figures
-            cut.teacher = teacher_figures
-            if mixed_figures is not None:
-                cut.asymmetric = mixed_figures
-    if asymmetric and not is_asymmetric:
+    student_queries, student_documents = student_vectors
+    teacher_queries, teacher_documents = teacher_vectors
+    evaluation.student.retrieval = retrieval.score_matches(student_queries, student_documents)
+    evaluation.teacher.retrieval = retrieval.score_matches(teacher_queries, teacher_documents)
+    if is_measured_asymmetric:
+        evaluation.asymmetric = retrieval.score_matches(student_queries, teacher_documents)
+    for width in _usable_widths(widths, student_vectors, teacher_vectors):
+        cut = cuts.setdefault(width, records.CutVectors(width=width))
+        cut.student = _score_cut(student_queries, student_documents, width)
+        cut.teacher = _score_cut(teacher_queries, teacher_documents, width)
+        if is_measured_asymmetric:
+            cut.asymmetric = _score_cut(student_queries, teacher_documents, width)
+    if asymmetric and not is_measured_asymmetric:
         evaluation.unavailable["asymmetric retrieval"] = (
             f"The student's vectors have {student_width} components and the teacher's have {teacher_width}; "
             "aligned_embedding makes them equal."
         )
 
 
-def _cosines(vectors: tuple[Tensor, Tensor], width: int | None) -> NDArray[np.float32]:
-    """Return the cosine of each pair, `[pairs]`, of vectors cut to a width."""
-    first, second = (inference.cut_vectors(each, width) for each in vectors)
+def _cosines(vectors: tuple[Tensor, Tensor], *, width: int | None) -> NDArray[np.float32]:
+    """Return the cosine of each pair, `[pairs]`, of vectors cut to a width; None leaves them whole."""
+    first = inference.cut_vectors(vectors[0], width)
+    second = inference.cut_vectors(vectors[1], width)
     return np.asarray((first * second).sum(-1).numpy())
 
 
-def _usable_widths(widths: Sequence[int], *vectors: Sequence[Tensor]) -> list[int]:
+def _score_cut(queries: Tensor, documents: Tensor, width: int) -> records.Retrieval:
+    """Return how well queries find their documents by vectors that are cut to a width."""
+    return retrieval.score_matches(inference.cut_vectors(queries, width), inference.cut_vectors(documents, width))
+
+
+def _usable_widths(
+    widths: Sequence[int], student_vectors: tuple[Tensor, Tensor], teacher_vectors: tuple[Tensor, Tensor]
+) -> list[int]:
     """Return the widths to which the vectors of both models can be cut, the widest first."""
-    narrowest = min(of_model[0].shape[1] for of_model in vectors)
+    narrowest = min(student_vectors[0].shape[1], teacher_vectors[0].shape[1])
     return sorted({width for width in widths if width < narrowest}, reverse=True)
-
-
-def _figures(side: Side) -> records.ModelFigures:
-    counts = costs.count_parameters(side.model)
-    megabytes, source = costs.model_megabytes(side.model, side.folder)
-    return records.ModelFigures(
-        parameters=records.Parameters(**asdict(counts), total=counts.total),
-        megabytes=megabytes,
-        megabytes_of=source,
-        retrieval=None,
-    )

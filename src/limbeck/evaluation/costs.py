@@ -1,4 +1,4 @@
-"""Sizes of models: parameters by place, and megabytes."""
+"""Sizes of models: parameters by their place in the model, and megabytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from limbeck.models.inference import encoder_of
 
 BYTES_PER_MEGABYTE = 1_000_000
 _WEIGHT_FILES = ("*.safetensors", "pytorch_model*.bin")
+"""Patterns of the files of weights; only the first kind that is there counts."""
 _EMBEDDING_NAMES = ("embed", "emb_", "wte", "wpe", "word_emb", "position_emb")
+"""Beginnings of the names of embeddings, in all families."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,12 @@ class ParameterCounts:
 def count_parameters(model: nn.Module) -> ParameterCounts:
     """Count a model's parameters by place."""
     counts = {"embedding": 0, "transformer": 0, "pooler": 0, "head": 0}
-    counted = set()
+    encoder_parameters = set()
     for name, parameter in encoder_of(model).named_parameters():
         counts[_place(name)] += parameter.numel()
-        counted.add(id(parameter))
+        encoder_parameters.add(id(parameter))
     for parameter in model.parameters():
-        if id(parameter) not in counted:
+        if id(parameter) not in encoder_parameters:
             counts["head"] += parameter.numel()
     return ParameterCounts(**counts)
 
@@ -60,11 +62,12 @@ def find_blocks(model: nn.Module) -> nn.ModuleList:
     Raises:
         ModelError: if the model has no module list.
     """
-    lists = [module for module in encoder_of(model).modules() if isinstance(module, nn.ModuleList) and len(module)]
-    if not lists:
+    module_lists = [module for module in encoder_of(model).modules() if isinstance(module, nn.ModuleList)]
+    filled_lists = [modules for modules in module_lists if len(modules) > 0]
+    if not filled_lists:
         raise ModelError(f"{type(model).__name__} has no list of blocks to measure.")
     # `max` keeps the first of equals, and `modules` goes from the outside in.
-    return max(lists, key=_parameter_count)
+    return max(filled_lists, key=_parameter_count)
 
 
 def weights_megabytes(folder: Path | str) -> float:
@@ -82,7 +85,8 @@ def weights_megabytes(folder: Path | str) -> float:
 
 def tensors_megabytes(model: nn.Module) -> float:
     """Return the size of the model's parameters in their present dtype, in megabytes (10⁶ bytes)."""
-    return sum(p.numel() * p.element_size() for p in model.parameters()) / BYTES_PER_MEGABYTE
+    size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    return size / BYTES_PER_MEGABYTE
 
 
 def model_megabytes(model: nn.Module, folder: Path | str | None) -> tuple[float, str]:
@@ -105,7 +109,8 @@ def _place(name: str) -> str:
         return "pooler"
     # `encoder.embedding_hidden_mapping_in` (ALBERT) and `embeddings_project` (ELECTRA) are factorised
     # projections; the blocks themselves are numbered, and whatever is inside one is the Transformer's.
-    outside_blocks = not any(part.isdigit() for part in parts)
-    if outside_blocks and any(part.startswith(_EMBEDDING_NAMES) for part in parts):
+    is_in_block = any(part.isdigit() for part in parts)
+    is_embedding = any(part.startswith(_EMBEDDING_NAMES) for part in parts)
+    if is_embedding and not is_in_block:
         return "embedding"
     return "transformer"

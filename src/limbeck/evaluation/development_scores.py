@@ -1,4 +1,4 @@
-"""Scores of teacher and student as they are on development rows, and the rows on which they disagree."""
+"""`compare_outputs`: scores of teacher and student on development rows, and the rows on which they disagree."""
 
 import numpy as np
 
@@ -30,30 +30,31 @@ def compare_outputs(
     kind = KINDS[task.kind]
     rows = prepared.rows[split]
     student_answers = prepared.decode(split, student)
-    scores = score(task, split, rows, student_answers)
+    student_scores = score(task, split, rows, student_answers)
     figures = records.DevelopmentFigures(task=task.name, kind=task.kind, split=split, rows=len(rows))
-    figures.student = {**scores}
-    figures.intervals = {**intervals_of(scores, task, rows, student_answers)}
+    figures.student = dict(student_scores)
+    figures.intervals = dict(intervals_of(student_scores, task, rows, student_answers))
     figures.only_answer = only_answer(task, student_answers)
 
-    predictions = [student_answers]
-    disagreements = None
+    # The teacher's scores, and the rows on which both differ.
+    answers = [student_answers]
     if teacher is not None:
         teacher_answers = prepared.decode(split, teacher)
-        predictions.append(teacher_answers)
-        figures.teacher = {**score(task, split, rows, teacher_answers)}
+        answers.append(teacher_answers)
+        figures.teacher = dict(score(task, split, rows, teacher_answers))
         disagreements = kind.disagreements(rows, (student_answers, teacher_answers), (student, teacher), task)
+        if disagreements is not None:
+            if disagreements.are_counted:
+                figures.disagreements = int(disagreements.differ.sum())
+            figures.examples = _examples(prepared, split, disagreements)
 
-    classes = kind.class_figures(rows, predictions, task)
+    # Each class by itself, where there are classes.
+    classes = kind.class_figures(rows, answers, task)
     if classes is not None:
         figures.by_label = classes.by_label
         if classes.confusion:
             figures.labels = classes.labels
             figures.confusion = [list(counts) for counts in classes.confusion]
-    if disagreements is not None:
-        if disagreements.are_counted:
-            figures.disagreements = int(disagreements.differ.sum())
-        figures.examples = _examples(prepared, split, disagreements)
     return figures
 
 
@@ -81,4 +82,7 @@ def _examples(prepared: PreparedTask, split: str, disagreements: Disagreements) 
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
+    """Return a text, or its beginning where it is long."""
+    if len(text) <= _MOST_LETTERS:
+        return text
+    return f"{text[:_MOST_LETTERS]}…"

@@ -1,4 +1,4 @@
-"""Scores of teacher and student on the held-out labelled rows of a run's corpus."""
+"""`measure_task`: scores of teacher and student on the held-out labelled rows of a run's corpus."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -46,14 +46,16 @@ def measure_task(
     for start in range(0, len(rows), batch_size):
         end = min(start + batch_size, len(rows))
         batches.append(collate([rows[index] for index in range(start, end)]))
+    # Labels are taken out of the batches, which are then the inputs of the models.
     labels = torch.cat([kind.held_out_labels(batch) for batch in batches])
     student_answers = _predict(student, batches, kind)
+    gives_one_answer = len(student_answers.unique(dim=0)) == 1
     figures = records.TaskFigures(
         task=task,
         metric=kind.held_out_metric,
         rows=len(rows),
         student=kind.held_out_score(student_answers.numpy(), labels.numpy()),
-        only_answer=True if len(student_answers.unique(dim=0)) == 1 else None,
+        only_answer=True if gives_one_answer else None,
     )
     if teacher is not None:
         teacher_answers = _predict(teacher, batches, kind)
@@ -72,6 +74,7 @@ def _predict(model: PreTrainedModel, batches: Sequence[Mapping[str, Tensor]], ki
     with taps.StreamTap(model.eval(), [key]) as tap:
         for batch in batches:
             inputs = {name: tensor.to(device) for name, tensor in batch.items()}
-            answers.append(kind.held_out_predictions(tap(**inputs)[key].float().cpu()))
+            logits = tap(**inputs)[key]
+            answers.append(kind.held_out_predictions(logits.float().cpu()))
     model.train(was_training)
     return torch.cat(answers)

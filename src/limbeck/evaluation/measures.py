@@ -1,4 +1,4 @@
-"""What is measured of every student of a comparison or a search: held-out figures, speed, and tasks."""
+"""`MeasuresSpec`, the options of what is measured of every student of a comparison or a search."""
 
 from __future__ import annotations
 
@@ -72,12 +72,16 @@ class MeasuresSpec(Strict):
     @field_validator("tasks", mode="before")
     @classmethod
     def _names_by_commas(cls, value: Any) -> Any:
-        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+        """Take one text for several names between commas."""
+        if isinstance(value, str):
+            return [part.strip() for part in value.split(",")]
+        return value
 
     @field_validator("preset")
     @classmethod
     def _known_preset(cls, value: str) -> str:
-        PROTOCOLS[value]
+        """Refuse an unknown preset."""
+        _ = PROTOCOLS[value]
         return value
 
     @property

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.records import Number, Retrieval
 from limbeck.corpus import split_paragraphs, split_sentences
-from limbeck.evaluation.agreement import check_enough, normalised
+from limbeck.evaluation.sentence_pairs import check_enough, normalised
 from limbeck.kinds.ranking_scores import score_places
 from limbeck.models.inference import Encoding, encode_both
 
@@ -57,14 +57,16 @@ def build_retrieval_pairs(
     candidates = [_candidates(documents[index]) for index in order]
     pairs: list[tuple[str, str]] = []
     seen: set[str] = set()
-    for pair in _in_turns(candidates):
+    for summary, body in _in_turns(candidates):
         if len(pairs) == count:
             break
-        keys = {normalised(text) for text in pair}
-        if not keys & seen:
-            seen |= keys
-            pairs.append(pair)
-    check_enough(len(pairs), min(FEWEST_RETRIEVAL_PAIRS, count), "(summary, body)", len(documents))
+        keys = {normalised(summary), normalised(body)}
+        if keys.isdisjoint(seen):
+            seen.update(keys)
+            pairs.append((summary, body))
+    check_enough(
+        len(pairs), needed=min(FEWEST_RETRIEVAL_PAIRS, count), noun="(summary, body) pair", documents=len(documents)
+    )
     return pairs
 
 
@@ -74,6 +76,33 @@ def _in_turns(candidates: Sequence[Sequence[tuple[str, str]]]) -> Iterator[tuple
         for pair in turn:
             if pair is not None:
                 yield pair
+
+
+def _candidates(document: str | tuple[str, str]) -> list[tuple[str, str]]:
+    """Return the usable (summary, body) pairs of one document, its title's first."""
+    if not isinstance(document, str):
+        return list(_usable([document]))
+    paragraphs = split_paragraphs(document)
+    sentences_of_paragraphs = [split_sentences(paragraph) for paragraph in paragraphs]
+    if len(paragraphs) > 1 and len(sentences_of_paragraphs[0]) == 1:
+        whole_document = list(_usable([(paragraphs[0], " ".join(paragraphs[1:]))]))
+        if whole_document:
+            # The paragraphs are in the body of the whole document already.
+            return whole_document
+    pairs = [(sentences[0], " ".join(sentences[1:])) for sentences in sentences_of_paragraphs if len(sentences) > 1]
+    return list(_usable(pairs))
+
+
+def _usable(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of usable lengths whose body does not give its summary away."""
+    shortest, longest = SUMMARY_CHARACTERS
+    for summary, body in pairs:
+        if not shortest <= len(summary) <= longest or len(body) < FEWEST_BODY_CHARACTERS:
+            continue
+        # With spaces around, only whole words are found.
+        words = normalised(summary)
+        if words and f" {words} " not in f" {normalised(body)} ":
+            yield summary, body
 
 
 def measure_retrieval(
@@ -89,7 +118,8 @@ def measure_retrieval(
     """
     summaries = [summary for summary, _ in pairs]
     bodies = [body for _, body in pairs]
-    return score_matches(*encode_both(model, tokenizer, summaries, bodies, ROLES, **encoding))
+    summary_vectors, body_vectors = encode_both(model, tokenizer, summaries, bodies, ROLES, **encoding)
+    return score_matches(summary_vectors, body_vectors)
 
 
 def score_matches(queries: Tensor, documents: Tensor) -> Retrieval:
@@ -110,7 +140,9 @@ def ranks_of_matches(scores: Tensor) -> Tensor:
     too.
     """
     matches = scores.diagonal().unsqueeze(1)
-    return (~(scores < matches)).sum(1)
+    # Not `>=`, which a NaN is neither.
+    ranks_before_or_equal = ~(scores < matches)
+    return ranks_before_or_equal.sum(1)
 
 
 def retrieval_scores(ranks: Tensor) -> Retrieval:
@@ -119,20 +151,20 @@ def retrieval_scores(ranks: Tensor) -> Retrieval:
     They are those of `score_places`, with one relevant document a query.
     """
     places = ranks.numpy().astype(np.int64)
-    one = np.ones(1, np.int64)
+    alone = np.ones(1, np.int64)
     gain = np.ones(1)
-    scores = [score_places(np.array([rank - 1]), one, gain) for rank in places]
-    reciprocal_ranks = np.array([each.mrr_at_10 for each in scores])
-    ndcg = np.array([each.ndcg_at_10 for each in scores])
-    recalls = np.array([each.recall_at_10 for each in scores])
+    scores = [score_places(above=np.array([rank - 1]), equal=alone, gains=gain) for rank in places]
+    reciprocal_ranks = np.array([score.mrr_at_10 for score in scores])
+    ndcgs = np.array([score.ndcg_at_10 for score in scores])
+    recalls = np.array([score.recall_at_10 for score in scores])
     return Retrieval(
         mrr_at_10=float(reciprocal_ranks.mean()),
         recall_at_1=float((places == 1).mean()),
         interval=_interval(reciprocal_ranks),
         pool=len(places),
-        ndcg_at_10=float(ndcg.mean()),
+        ndcg_at_10=float(ndcgs.mean()),
         recall_at_10=float(recalls.mean()),
-        intervals={"ndcg_at_10": _interval(ndcg), "recall_at_10": _interval(recalls)},
+        intervals={"ndcg_at_10": _interval(ndcgs), "recall_at_10": _interval(recalls)},
     )
 
 
@@ -143,27 +175,3 @@ def _interval(values: NDArray[np.float64]) -> list[Number | None]:
     if len(values) > 1:
         half = _Z * float(values.std(ddof=1)) / len(values) ** 0.5
     return [max(0.0, mean - half), min(1.0, mean + half)]
-
-
-def _candidates(document: str | tuple[str, str]) -> list[tuple[str, str]]:
-    """Return the usable (summary, body) pairs of one document, its title's first."""
-    if not isinstance(document, str):
-        return list(_usable([document]))
-    paragraphs = split_paragraphs(document)
-    sentences = [split_sentences(paragraph) for paragraph in paragraphs]
-    if len(paragraphs) > 1 and len(sentences[0]) == 1:
-        whole = list(_usable([(paragraphs[0], " ".join(paragraphs[1:]))]))
-        if whole:  # The paragraphs are in the body of the whole document already.
-            return whole
-    return list(_usable((parts[0], " ".join(parts[1:])) for parts in sentences if len(parts) > 1))
-
-
-def _usable(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of usable lengths whose body does not give its summary away."""
-    shortest, longest = SUMMARY_CHARACTERS
-    for summary, body in pairs:
-        if not shortest <= len(summary) <= longest or len(body) < FEWEST_BODY_CHARACTERS:
-            continue
-        words = normalised(summary)
-        if words and f" {words} " not in f" {normalised(body)} ":
-            yield summary, body

@@ -41,10 +41,14 @@ def spearman_agreement(student_similarities: Similarities, teacher_similarities:
         raise ValueError(f"two lists of equal length are needed, not shapes {student.shape} and {teacher.shape}")
     if len(student) < 2 or np.isnan(student).any() or np.isnan(teacher).any():
         return float("nan")
-    from scipy.stats import rankdata  # It takes a third of a second to import, which a run need not wait for.
+    # It takes a third of a second to import, which a run need not wait for.
+    from scipy.stats import rankdata
 
     mean_rank = (len(student) + 1) / 2
+    # Pearson's correlation of the centred ranks.
     student_ranks = rankdata(student) - mean_rank
     teacher_ranks = rankdata(teacher) - mean_rank
     scale = np.sqrt((student_ranks**2).sum() * (teacher_ranks**2).sum())
-    return float((student_ranks * teacher_ranks).sum() / scale) if scale > 0 else float("nan")
+    if scale == 0:
+        return float("nan")
+    return float((student_ranks * teacher_ranks).sum() / scale)

@@ -1,4 +1,7 @@
-"""Grid points: the settings of one fine-tuning, of a score by sentence vectors, or of a score by a head as it is."""
+"""Grid points: the settings of one fine-tuning, of a score by sentence vectors, or of a score by a head as it is.
+
+A point is part of a cell's identity and of its row in `results.jsonl`.
+"""
 
 import itertools
 from collections.abc import Mapping
@@ -81,8 +84,12 @@ class SimilarityPoint:
     @property
     def variants(self) -> tuple[Variant, ...]:
         """The scores of a split: first of whole vectors of the model alone, under the split's name."""
-        owners = (False, True) if self.asymmetric else (False,)
-        return tuple(Variant(width, asymmetric) for width in (None, *self.widths) for asymmetric in owners)
+        variants = []
+        for width in (None, *self.widths):
+            variants.append(Variant(width, asymmetric=False))
+            if self.asymmetric:
+                variants.append(Variant(width, asymmetric=True))
+        return tuple(variants)
 
 
 @dataclass(frozen=True)
@@ -118,7 +125,7 @@ class VersionedPoint:
 
 
 Point = TrainingPoint | SimilarityPoint | AsIsPoint | VersionedPoint
-_ADDED: Mapping[str, Any] = {
+_DEFAULTS_OF_LATER_SETTINGS: Mapping[str, Any] = {
     "class_weights": None,
     "choose_thresholds": False,
     "widths": (),
@@ -133,8 +140,12 @@ _ADDED: Mapping[str, Any] = {
 
 def settings_of(point: Point) -> dict[str, Any]:
     """Return the settings of a point as records and identities have them."""
-    values = asdict(point)
-    return {name: value for name, value in values.items() if name not in _ADDED or value != _ADDED[name]}
+    settings = {}
+    for name, value in asdict(point).items():
+        is_later = name in _DEFAULTS_OF_LATER_SETTINGS
+        if not is_later or value != _DEFAULTS_OF_LATER_SETTINGS[name]:
+            settings[name] = value
+    return settings
 
 
 def stride_of(task: Task, settings: FineTuning) -> int:
@@ -153,6 +164,7 @@ def training_points(task: Task, settings: FineTuning, *, bf16: bool) -> list[Tra
     Raises:
         RecipeError: for weights or thresholds of classes that cannot be.
     """
+    # Settings that are the same at all points.
     class_weights = None
     if settings.class_weights is not None:
         where = f"--set {task.name}.class_weights"
@@ -165,6 +177,7 @@ def training_points(task: Task, settings: FineTuning, *, bf16: bool) -> list[Tra
     best_epoch_by = None
     if settings.keep == "best_epoch":
         best_epoch_by = settings.metric or task.metrics[0]
+    computes_in_bf16 = bf16 if settings.bf16 is None else settings.bf16
 
     points = []
     for epochs, rate in itertools.product(settings.epochs, settings.learning_rates):
@@ -180,7 +193,7 @@ def training_points(task: Task, settings: FineTuning, *, bf16: bool) -> list[Tra
                 weight_decay=settings.weight_decay,
                 group_by_length=settings.group_by_length,
                 best_epoch_by=best_epoch_by,
-                bf16=bf16 if settings.bf16 is None else settings.bf16,
+                bf16=computes_in_bf16,
                 max_train_rows=settings.max_train_rows,
                 max_scored_rows=settings.max_scored_rows,
                 class_weights=class_weights,

@@ -1,4 +1,4 @@
-"""The request for an evaluation, and the checks of it that need no model and no row.
+"""`EvaluationRequest`, the request for an evaluation, and the checks of it that need no model and no row.
 
 Nothing heavy is imported, so that a mistake is reported at once; `limbeck.evaluation.plan.planner` plans a request.
 """
@@ -19,8 +19,8 @@ from limbeck.evaluation.tasks.registry import check_data, evaluator_named, find_
 from limbeck.kinds.task import Task
 from limbeck.models.hub_files import check_there
 
-MOST_WORKERS = 1024
-MOST_SEEDS = 1000
+_MOST_WORKERS = 1024
+_MOST_SEEDS = 1000
 FINE_TUNING_PRESET = "comparative_study"
 """The protocol of a fine-tuning for which none is named: one grid point, three seeds."""
 KEPT_WEIGHTS = ("best", "all")
@@ -77,14 +77,15 @@ class EvaluationRequest:
         Raises:
             RecipeError: for a setting that does not exist or cannot have its value.
         """
-        names = []
+        # A task file is asked for by its path; overrides name the task in it.
+        task_names = []
         for name in self.task_names():
-            # A task file is asked for by its path; overrides name the task in it.
             if evaluator_named(name):
-                names.append(name)
+                task_names.append(name)
             else:
-                names.append(find_task(name).name)
-        return self.protocol.settings(task, parse_overrides(self.overrides, names, as_is=self.as_is))
+                task_names.append(find_task(name).name)
+        overrides = parse_overrides(self.overrides, task_names, as_is=self.as_is)
+        return self.protocol.settings(task, overrides)
 
     def all_models(self) -> list[str]:
         """Return every model that is evaluated, the reference first.
@@ -98,23 +99,24 @@ class EvaluationRequest:
             return list(self.models)
         return [self.teacher, *(name for name in self.models if name != self.teacher)]
 
-    def titles(self, given: Sequence[str] = ()) -> dict[str, str]:
+    def titles(self, names: Sequence[str] = ()) -> dict[str, str]:
         """Return the name of every model in tables: the one that the user gives, else the last part of its own.
 
         Args:
-            given: In the order of the models, that of the teacher last.
+            names: Of the user, in the order of the models, that of the teacher last.
 
         Raises:
             RecipeError: for more names than models, or a name that is empty or another's too.
         """
         models = self.all_models()
-        order = list(self.models)
-        if self.teacher is not None:
-            order.append(self.teacher)
-        order = list(dict.fromkeys(order))
-        _check_count(given, order)
+        models_in_order = list(self.models)
+        if self.teacher is not None and self.teacher not in self.models:
+            models_in_order.append(self.teacher)
+        models_in_order = list(dict.fromkeys(models_in_order))
+        _check_count(names, models_in_order)
 
-        chosen = {model: name.strip() for model, name in zip(order, given, strict=False)}
+        # There may be fewer names than models; a short name that several models have is none.
+        chosen = {model: name.strip() for model, name in zip(models_in_order, names, strict=False)}
         short_names = Counter(paths.short_model_name(model) for model in models)
         titles = {}
         for model in models:
@@ -139,10 +141,10 @@ class EvaluationRequest:
             RecipeError: for an unknown preset, average or task, or numbers out of range.
             CorpusError: for a task file that is not there.
         """
-        _ = self.protocol
-        _check_number("--workers", self.workers, MOST_WORKERS)
+        _ = self.protocol  # Refuses an unknown preset or average.
+        _check_number("--workers", self.workers, _MOST_WORKERS)
         if self.seeds is not None:
-            _check_number("--seeds", self.seeds, MOST_SEEDS)
+            _check_number("--seeds", self.seeds, _MOST_SEEDS)
         if self.as_is and self.seeds is not None:
             raise RecipeError("--seeds counts training runs, but --as-is trains nothing; leave one of them out.")
         if self.classes and not self.as_is:

@@ -1,0 +1,180 @@
+"""Pairs of held-out sentences, over which the agreement of student and teacher is measured.
+
+No model chooses them: they are neighbouring sentences of a document, sentences of one document further apart, and
+sentences of two different documents.
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from limbeck.core.blocks import counted
+from limbeck.corpus import split_paragraphs, split_sentences
+from limbeck.corpus.text.words import words_of
+from limbeck.errors import CorpusError
+
+NEIGHBOURING = "neighbouring"
+SAME_DOCUMENT = "same_document"
+DIFFERENT_DOCUMENTS = "different_documents"
+PAIR_KINDS = (NEIGHBOURING, SAME_DOCUMENT, DIFFERENT_DOCUMENTS)
+SENTENCE_CHARACTERS = (20, 400)
+"""Shortest and longest sentence used: shorter ones are headings and fragments, longer ones are lists."""
+FEWEST_PAIRS = 50
+_TRIES_PER_PAIR = 4
+"""Draws of two documents for each pair that is wanted: small corpora run out of new pairs."""
+
+
+@dataclass(frozen=True)
+class SentencePair:
+    """Two held-out sentences.
+
+    Attributes:
+        first: A sentence.
+        second: Another sentence.
+        kind: One of `PAIR_KINDS`.
+        document: Index of the document that `first` is from.
+    """
+
+    first: str
+    second: str
+    kind: str
+    document: int
+
+
+def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -> list[SentencePair]:
+    """Choose sentence pairs from held-out documents: equally many of each kind, over as many documents as can be.
+
+    Args:
+        documents: Plain text documents that neither model was trained on in this run.
+        count: Most pairs; fewer where the text has no more.
+        seed: Same seed and documents, same pairs.
+
+    Returns:
+        Pairs of distinct sentences, without repetition.
+
+    Raises:
+        CorpusError: if fewer than `FEWEST_PAIRS` (or `count`, where that is smaller) can be made.
+    """
+    rng = random.Random(seed)
+    sentences_of = _distinct_sentences(documents)
+    order = [document for document, sentences in enumerate(sentences_of) if sentences]
+    rng.shuffle(order)
+
+    # Each kind gets an equal part, rounded up. One document alone has no pairs of different documents.
+    kinds = 3 if len(order) > 1 else 2
+    part = math.ceil(count / kinds)
+    neighbouring = _pairs_within(sentences_of, order, part, rng, NEIGHBOURING)
+    same_document = _pairs_within(sentences_of, order, part, rng, SAME_DOCUMENT)
+
+    # Pairs of different documents fill the places that the other two kinds left.
+    missing = max(0, count - len(neighbouring) - len(same_document))
+    different_documents = _pairs_between(sentences_of, order, missing, rng)
+    pairs = (neighbouring + same_document + different_documents)[:count]
+    check_enough(len(pairs), needed=min(FEWEST_PAIRS, count), noun="sentence pair", documents=len(documents))
+    return pairs
+
+
+def check_enough(pairs: int, *, needed: int, noun: str, documents: int) -> None:
+    """Refuse held-out text that gives too few pairs for a figure.
+
+    Args:
+        pairs: Number of pairs that can be made.
+        needed: Fewest pairs.
+        noun: A pair in words, for the message.
+        documents: Number of held-out documents.
+
+    Raises:
+        CorpusError: for fewer pairs than needed.
+    """
+    if pairs < needed:
+        raise CorpusError(
+            f"Only {counted(pairs, noun)} can be made from {counted(documents, 'held-out document')}; {needed} are "
+            "needed: hold out more text (corpus.held_out)."
+        )
+
+
+def normalised(text: str) -> str:
+    """Return a text as it is compared for duplicates: its words in lower case, without punctuation."""
+    return " ".join(words_of(text))
+
+
+def _distinct_sentences(documents: Sequence[str]) -> list[list[str]]:
+    """Return the usable sentences of each document; a sentence seen before, in any document, is dropped."""
+    shortest, longest = SENTENCE_CHARACTERS
+    seen: set[str] = set()
+    sentences_of: list[list[str]] = []
+    for document in documents:
+        usable: list[str] = []
+        for paragraph in split_paragraphs(document):
+            for sentence in split_sentences(paragraph):
+                key = normalised(sentence)
+                has_usable_length = shortest <= len(sentence) <= longest
+                if has_usable_length and key and key not in seen:
+                    seen.add(key)
+                    usable.append(sentence)
+        sentences_of.append(usable)
+    return sentences_of
+
+
+def _pairs_within(
+    sentences_of: Sequence[Sequence[str]], order: Sequence[int], most: int, rng: random.Random, kind: str
+) -> list[SentencePair]:
+    """Choose pairs of sentences of one document.
+
+    Goes round the documents, one pair each time, so that a long document does not crowd out the others.
+
+    Args:
+        sentences_of: The sentences of each document.
+        order: Of the documents.
+        most: Most pairs.
+        rng: Draws sentences.
+        kind: `NEIGHBOURING`, or `SAME_DOCUMENT` for sentences further apart.
+    """
+    # For each document that has any, its first sentences of pairs that are not used yet, shuffled.
+    nearest = 1 if kind == NEIGHBOURING else 2
+    unused: dict[int, list[int]] = {}
+    for document in order:
+        first_sentences = list(range(len(sentences_of[document]) - nearest))
+        if first_sentences:
+            rng.shuffle(first_sentences)
+            unused[document] = first_sentences
+
+    pairs: list[SentencePair] = []
+    while unused and len(pairs) < most:
+        documents_of_round = list(unused)[: most - len(pairs)]
+        for document in documents_of_round:
+            sentences = sentences_of[document]
+            first = unused[document].pop()
+            if not unused[document]:
+                del unused[document]
+            last = first + 1 if kind == NEIGHBOURING else len(sentences) - 1
+            second = rng.randint(first + nearest, last)
+            pairs.append(SentencePair(sentences[first], sentences[second], kind, document))
+    return pairs
+
+
+def _pairs_between(
+    sentences_of: Sequence[Sequence[str]], order: Sequence[int], most: int, rng: random.Random
+) -> list[SentencePair]:
+    """Choose different pairs of sentences of two different documents.
+
+    Args:
+        sentences_of: The sentences of each document.
+        order: The documents that have sentences.
+        most: Most pairs.
+        rng: Draws documents and sentences.
+    """
+    if len(order) < 2:
+        return []
+    pairs: dict[tuple[str, str], SentencePair] = {}
+    for _ in range(_TRIES_PER_PAIR * most):
+        if len(pairs) == most:
+            break
+        first_document, second_document = rng.sample(order, 2)
+        first = rng.choice(sentences_of[first_document])
+        second = rng.choice(sentences_of[second_document])
+        # The same two sentences in the other order are the same pair.
+        key = (first, second) if first <= second else (second, first)
+        pairs.setdefault(key, SentencePair(first, second, DIFFERENT_DOCUMENTS, first_document))
+    return list(pairs.values())
