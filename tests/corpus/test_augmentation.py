@@ -11,7 +11,15 @@ from pydantic import ValidationError
 
 from limbeck.core.mistakes import explain
 from limbeck.corpus import Augmentation, LabelledSettings, SourceReport, build_labelled_corpus
-from limbeck.corpus.augmentation import masked_words, row_copies, stored_copies, word_vectors
+from limbeck.corpus.augmentation import (
+    masked_words,
+    nearest_words,
+    row_copies,
+    stored_copies,
+    stored_neighbours,
+    word_vectors,
+    words,
+)
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.settings import CorpusSpec
 from limbeck.corpus.stored import arrow_files
@@ -129,8 +137,8 @@ def test_models_of_every_kind_of_head_propose_words(tmp_path, family):
     at = ids["input_ids"][0].tolist().index(tokenizer.mask_token_id)
     with torch.inference_mode():
         order = model(**ids).logits[0, at].argsort(descending=True).tolist()
-    words = word_vectors.vocabulary_words(tokenizer)
-    assert found == [words[token] for token in order if token in words][:3]
+    word_of_token = words.vocabulary_words(tokenizer)
+    assert found == [word_of_token[token] for token in order if token in word_of_token][:3]
 
 
 VECTORS = {"bold": [1, 0.2], "Bold": [1, 0.21], "brave": [1, 0], "timid": [-1, 0.1], "red": [0, 1], "!!!": [1, 0.01]}
@@ -143,11 +151,11 @@ def vector_lines(vectors):
 @pytest.mark.parametrize("name", ["v.txt", "v.vec.gz", "v.zst", "v.txt.xz"])
 def test_files_of_word_vectors(tmp_path, monkeypatch, name):
     monkeypatch.setattr(word_vectors, "_VECTORS_AT_ONCE", 2)
-    monkeypatch.setattr(word_vectors, "_QUERIES_AT_ONCE", 1)
+    monkeypatch.setattr(nearest_words, "_QUERIES_AT_ONCE", 1)
     content = "6 2\n" + vector_lines(VECTORS) + "short 1\nno numbers here\nnot nan\ninfinite inf 1\n"
     report = SourceReport()
     vectors = word_vectors.VectorFile(write_packed(tmp_path / name, content), report)
-    found = word_vectors.nearest_words(vectors, ["brave", "BOLD", "unheard"], 3)
+    found = nearest_words.nearest_words(vectors, ["brave", "BOLD", "unheard"], 3)
     assert found == {"brave": ["bold", "Bold", "red"], "BOLD": ["brave", "red", "timid"], "unheard": []}
     assert list(report.counts.values()) == [4]
     with pytest.raises(CorpusError, match="holds no word vectors"):
@@ -159,7 +167,7 @@ def test_neighbours_are_the_most_similar(tmp_path, monkeypatch):
     rows = {f"w{number}": row.tolist() for number, row in enumerate(generator.normal(size=(90, 7)))}
     path = write_packed(tmp_path / "v.txt", vector_lines(rows))
     monkeypatch.setattr(word_vectors, "_VECTORS_AT_ONCE", 31)
-    found = word_vectors.nearest_words(word_vectors.VectorFile(path, SourceReport()), [*rows], 4)
+    found = nearest_words.nearest_words(word_vectors.VectorFile(path, SourceReport()), [*rows], 4)
     for word, row in rows.items():
         cosine = {o: np.dot(row, v) / np.linalg.norm(row) / np.linalg.norm(v) for o, v in rows.items() if o != word}
         assert found[word] == sorted(cosine, key=lambda other: -cosine[other])[:4]
@@ -168,14 +176,14 @@ def test_neighbours_are_the_most_similar(tmp_path, monkeypatch):
 def test_word_embeddings_of_a_model_are_word_vectors(masked_lm):
     vectors, tokenizer = word_vectors.ModelVectors((masked_lm, None)), load_tokenizer(masked_lm)
     rows = load_model(masked_lm).get_input_embeddings().weight.detach().double().numpy()
-    words, block = next(iter(vectors.blocks()))
-    assert {"student", "a", "7"} <= {*words} and not {"##a", "[MASK]", ","} & {*words}
-    assert (block == rows[tokenizer.convert_tokens_to_ids(words)]).all()
+    block_words, block = next(iter(vectors.blocks()))
+    assert {"student", "a", "7"} <= {*block_words} and not {"##a", "[MASK]", ","} & {*block_words}
+    assert (block == rows[tokenizer.convert_tokens_to_ids(block_words)]).all()
     found = vectors.find(["student", "ab", "日"])
     assert [*found] == ["student", "ab"]
     assert (found["ab"] == rows[tokenizer.convert_tokens_to_ids(["a", "##b"])].mean(0)).all()
     # Of rows whose words are all single pieces nothing is asked.
-    assert word_vectors.nearest_words(vectors, [], 3) == {}
+    assert nearest_words.nearest_words(vectors, [], 3) == {}
 
 
 # In a corpus of labelled rows.
@@ -272,11 +280,13 @@ def test_a_killed_augmentation_goes_on_and_a_finished_one_is_read(table, masked_
                 raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(stored_copies, "finish_piece", dying)
+            for module in (stored_neighbours, stored_copies):
+                patch.setattr(module, "finish_piece", dying)
             with pytest.raises(KeyboardInterrupt):
                 build(f"stopped-{last}")
             again = []
-            patch.setattr(stored_copies, "finish_piece", lambda *a, again=again: (again.append(a[1]), finish(*a)))
+            for module in (stored_neighbours, stored_copies):
+                patch.setattr(module, "finish_piece", lambda *a, again=again: (again.append(a[1]), finish(*a)))
             resumed = build(f"stopped-{last}")
         assert not {*done} & {*again} and len(done) + len(again) == 7
         assert copies_of(table / f"stopped-{last}") == copies_of(table / "whole")

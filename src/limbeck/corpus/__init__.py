@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from limbeck.corpus.batches.collating import PadCollator
     from limbeck.corpus.batches.grouped_rows import GroupedRows
     from limbeck.corpus.batches.length_groups import padding_share
-    from limbeck.corpus.batches.masking import MaskedTokens, ReplacedTokens, mask_id_of, word_ids
+    from limbeck.corpus.batches.masking import MaskedTokens, ReplacedTokens
     from limbeck.corpus.batches.mixing import RowMix
     from limbeck.corpus.building.build_labelled import build_labelled_corpus
     from limbeck.corpus.building.build_text import build_corpus
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from limbeck.corpus.text.documents import Document
     from limbeck.corpus.text.pieces import UNITS
     from limbeck.corpus.text.sentences import split_paragraphs, split_sentences
+    from limbeck.corpus.tokens.vocabulary import mask_id_of, word_ids
 
 __getattr__, __dir__ = import_when_used(
     __name__,
@@ -42,7 +43,7 @@ __getattr__, __dir__ = import_when_used(
         "batches.collating": "PadCollator",
         "batches.grouped_rows": "GroupedRows",
         "batches.length_groups": "padding_share",
-        "batches.masking": "MaskedTokens ReplacedTokens mask_id_of word_ids",
+        "batches.masking": "MaskedTokens ReplacedTokens",
         "building.build_text": "build_corpus",
         "building.build_labelled": "build_labelled_corpus",
         "building.corpora": "Corpus LabelledCorpus",
@@ -54,6 +55,7 @@ __getattr__, __dir__ = import_when_used(
         "settings": "Augmentation CorpusSettings LabelledSettings LengthSchedule MixSpec",
         "sources.named_sources": "open_source",
         "progress": "Progress",
+        "tokens.vocabulary": "mask_id_of word_ids",
         "streams.source_blocks": "Lane",
         "streams.streamed_corpus": "StreamedCorpus open_stream",
     },

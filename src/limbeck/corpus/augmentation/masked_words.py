@@ -1,4 +1,4 @@
-"""Likely words in the places of masked ones, by a masked language model."""
+"""`MaskedLanguageModel`: likely words in the places of masked ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from limbeck.core.devices import choose_device
 from limbeck.corpus.augmentation.row_copies import MaskedWord
-from limbeck.corpus.augmentation.word_vectors import fast_tokenizer, pieces_of, vocabulary_words
+from limbeck.corpus.augmentation.words import fast_tokenizer, pieces_of, vocabulary_words
 from limbeck.corpus.batches.collating import PadCollator
 from limbeck.corpus.settings import ModelName
 from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from limbeck.corpus.augmentation.word_vectors import WORD
+from limbeck.corpus.augmentation.words import WORD
 from limbeck.corpus.digests import digest_of
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.settings import Augmentation

@@ -1,12 +1,11 @@
-"""Augmented copies of labelled rows on disk: the neighbours of all words, then the copies, piece by piece.
+"""Augmented copies of labelled rows on disk, made piece by piece by several processes.
 
-Word vectors are read once, for all rows. A build that was killed goes on behind its finished pieces.
+A build that was killed goes on behind its finished pieces.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -29,7 +28,8 @@ from limbeck.core.process_pools import map_parallel
 from limbeck.core.seals import HashedFile
 from limbeck.corpus.augmentation.masked_words import MaskedLanguageModel
 from limbeck.corpus.augmentation.row_copies import augment_rows, propose_nothing
-from limbeck.corpus.augmentation.word_vectors import WORD, ModelVectors, VectorFile, nearest_words
+from limbeck.corpus.augmentation.stored_neighbours import read_neighbours, store_neighbours
+from limbeck.corpus.augmentation.words import WORD
 from limbeck.corpus.building.splitting import TRAINED, Roles, rows_with_roles
 from limbeck.corpus.digests import digest_of
 from limbeck.corpus.messages import safe_name
@@ -56,9 +56,9 @@ AUGMENTED_FORMAT = 1
 """Raise it when the same rows would give other copies: older caches are then built anew."""
 
 _ROWS_A_PIECE = 250
+"""Rows whose copies are one piece of work of a process."""
 # On a CPU a forward has the copies of one row alone, so that no other row can move the last bit of a score.
 _ROWS_ON_ACCELERATOR = 64
-_NEIGHBOURS = "neighbours"
 
 
 def identity(settings: Augmentation) -> list[Any]:
@@ -111,8 +111,8 @@ def store_copies(
 
     def build(aside: Path) -> dict[str, Any]:
         work = _Work(augmentation, settings.length, has_answers, aside)
-        neighbours = _store_neighbours(work, _trained_rows(roles_to_copy), progress)
-        report = SourceReport.from_dict(neighbours["report"])
+        words = _words_to_replace(roles_to_copy, has_answers=has_answers)
+        report = store_neighbours(words, augmentation, work.model, aside, progress)
         pieces = _divide(roles_to_copy)
         _copy_pieces(work, pieces, workers, progress)
 
@@ -249,16 +249,16 @@ def _copy_piece(work: _Work, piece: _Piece) -> int:
 
 def _augment(work: _Work, rows: Sequence[LabelledRow]) -> list[LabelledRow]:
     """Return the copies of some rows, those of a row together."""
-    neighbours = _read_neighbours(work.folder / f"{_NEIGHBOURS}.json")
+    neighbours = read_neighbours(work.folder)
     model = work.model
     at_once = 1
     if model is not None and model.device.type != "cpu":
         at_once = _ROWS_ON_ACCELERATOR
+    propose = propose_nothing if model is None else model
     copies: list[LabelledRow] = []
     with _one_thread():
         for first in range(0, len(rows), at_once):
             part = rows[first : first + at_once]
-            propose = model or propose_nothing
             for copies_of_row in augment_rows(part, work.settings, neighbours, propose, answers=work.has_answers):
                 copies += copies_of_row
     return copies
@@ -275,53 +275,17 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _store_neighbours(work: _Work, rows: Iterable[LabelledRow], progress: Progress | None) -> dict[str, Any]:
-    """Write the neighbours of every word that no model predicts, unless a killed builder has; return the report."""
-    finished = read_piece(work.folder, _NEIGHBOURS)
-    if finished is not None:
-        return finished
-    report_words = step_progress(progress, "looking for similar words")
-    if report_words is not None:
-        report_words(0, None, "words")
-
-    # Of questions on contexts the question alone is changed.
-    all_words: set[str] = set()
-    for row in rows:
-        texts = [row.pair] if work.has_answers else [row.text, row.pair]
-        for text in texts:
-            all_words.update(WORD.findall(text or ""))
-    words = sorted(all_words)
-    model = work.model
-    if model is not None and words:
-        words = [word for word, is_needed in zip(words, model.needs_neighbours(words), strict=True) if is_needed]
-
-    report = SourceReport()
-    neighbours: dict[str, list[str]] = {word: [] for word in words}
-    place = work.settings.word_vectors
-    if place is not None:
-        vectors = VectorFile(Path(place), report) if isinstance(place, str) else ModelVectors(place)
-        neighbours = nearest_words(vectors, words, work.settings.candidates)
-        for word, nearest in neighbours.items():
-            if not nearest:
-                report.note("word without a word vector, never replaced", word)
-
-    name = f"{_NEIGHBOURS}.json"
-    (work.folder / name).write_text(json.dumps(neighbours, ensure_ascii=False), encoding="utf-8")
-    content = {"report": report.to_dict()}
-    finish_piece(work.folder, _NEIGHBOURS, [name], content)
-    return content
-
-
-@lru_cache(maxsize=1)
-def _read_neighbours(path: Path) -> dict[str, list[str]]:
-    neighbours: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
-    return neighbours
-
-
-def _trained_rows(roles: Mapping[Path, Roles]) -> Iterator[LabelledRow]:
+def _words_to_replace(roles: Mapping[Path, Roles], *, has_answers: bool) -> list[str]:
+    """Return the distinct words of all rows to train on, sorted; of questions on contexts those of the questions."""
+    words: set[str] = set()
     for stored_row in rows_with_roles(roles):
-        if stored_row.role == TRAINED:
-            yield stored_row.row
+        if stored_row.role != TRAINED:
+            continue
+        row = stored_row.row
+        if not has_answers:
+            words.update(WORD.findall(row.text))
+        words.update(WORD.findall(row.pair or ""))
+    return sorted(words)
 
 
 def _without_untrained_texts(

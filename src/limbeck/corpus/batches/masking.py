@@ -1,8 +1,9 @@
-"""Token rows whose tokens are masked or replaced as they are read."""
+"""`MaskedTokens` and `ReplacedTokens`: token rows of which some tokens are changed as they are read."""
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,64 +17,37 @@ from limbeck.errors import CorpusError
 # Shares of the chosen positions; the rest stays.
 _MASKED = 0.8
 _RANDOM = 0.1
-_WORD_STARTS = ("Ġ", "▁")
-_ENOUGH_WORDS = 32
 
 
-def mask_id_of(tokenizer: Any) -> int:
-    """Return the id of the mask token.
+class _ChosenTokens(NamedTuple):
+    """The tokens of a row that are to be changed.
 
     Args:
-        tokenizer: A `transformers` tokenizer.
-
-    Raises:
-        CorpusError: if it has no mask token.
+        ids: A copy of all ids of the row.
+        is_chosen: Whether each is to be changed.
+        generator: Decides how.
     """
-    mask_id: int | None = tokenizer.mask_token_id
-    if mask_id is None:
-        raise CorpusError(
-            f"The tokenizer ({type(tokenizer).__name__}) has no mask token: choose a method without masked language "
-            f"modelling, or a teacher that was trained with it."
-        )
-    return mask_id
+
+    ids: NDArray[np.int64]
+    is_chosen: NDArray[np.bool_]
+    generator: np.random.Generator
 
 
-def word_ids(tokenizer: Any) -> NDArray[np.int64]:
-    """Ids of the tokens that are whole words of letters; all but the special tokens where there are too few.
-
-    Args:
-        tokenizer: A `transformers` tokenizer: WordPiece, byte-level BPE or SentencePiece.
-    """
-    vocabulary: dict[str, int] = tokenizer.get_vocab()
-    special = set(tokenizer.all_special_ids)
-    # Byte-level BPE and SentencePiece mark where words begin, WordPiece where they go on.
-    marks_starts = any(token.startswith(_WORD_STARTS) for token in vocabulary)
-    words = []
-    for token, index in vocabulary.items():
-        begins_word = token.startswith(_WORD_STARTS) if marks_starts else not token.startswith("##")
-        letters = token.lstrip("".join(_WORD_STARTS))
-        if index not in special and begins_word and len(letters) > 1 and letters.isalpha():
-            words.append(index)
-    if len(words) < _ENOUGH_WORDS:
-        words = [index for index in vocabulary.values() if index not in special]
-    return np.asarray(sorted(words), dtype=np.int64)
-
-
-class _ChangedTokens(Dataset[dict[str, Any]]):
+class _ChangedTokens(Dataset[dict[str, Any]], ABC):
     """Token blocks of which a share of the tokens is changed as they are read, each block always in the same way.
 
     A change is a function of the block's tokens and the seed, not of the order of reading: a resumed run meets the same
     text. Columns read by name are those of the wrapped blocks, unchanged.
     """
 
-    _verb: str
-    _change: Callable[..., dict[str, Any]]
+    change: str
+    """What is done to tokens, as a participle."""
 
     def __init__(
         self, blocks: Any, share: float, *, words: NDArray[np.int64], special: Iterable[int], seed: int
     ) -> None:
         if not 0 < share <= 1:
-            raise CorpusError(f"The share of {self._verb} tokens is {share}: give a number above 0, up to 1.")
+            raise CorpusError(f"The share of {self.change} tokens is {share}: give a number above 0, up to 1.")
         self._blocks = blocks
         self._share = share
         self._words = words
@@ -84,22 +58,29 @@ class _ChangedTokens(Dataset[dict[str, Any]]):
         return len(self._blocks)
 
     def __getitem__(self, key: Any) -> Any:
-        return self._blocks[key] if isinstance(key, str) else self._change(self._blocks[key])
+        """Return the row with a number, changed; or a column by its name, unchanged."""
+        if isinstance(key, str):
+            return self._blocks[key]
+        return self.change_row(self._blocks[key])
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Read several rows at once, as data loaders do."""
-        return [self._change(row) for row in self._blocks.__getitems__(list(indices))]
+        return [self.change_row(row) for row in self._blocks.__getitems__(list(indices))]
 
-    def _choose(
-        self, row: Mapping[str, Any], *more_seeds: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_], np.random.Generator]:
-        """Return a copy of a row's ids, those chosen to be changed, and the generator for the change."""
+    @abstractmethod
+    def change_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy of a row with some tokens changed."""
+
+    def _choose(self, row: Mapping[str, Any], *more_seeds: int) -> _ChosenTokens:
+        """Choose the tokens of a row that are to be changed."""
         ids = np.array(row["input_ids"], dtype=np.int64)
         generator = np.random.default_rng([self._seed, *more_seeds, zlib.crc32(ids.tobytes())])
-        chosen = (generator.random(len(ids)) < self._share) & ~np.isin(ids, self._special)
-        if TEACHER_IDS not in row:
-            chosen[: row.get(PROMPT, 0)] = False
-        return ids, chosen, generator
+        is_chosen = generator.random(len(ids)) < self._share
+        is_chosen &= ~np.isin(ids, self._special)
+        # A prompt stays as it is. Where the teacher has ids of its own, these ids have no prompt.
+        if PROMPT in row and TEACHER_IDS not in row:
+            is_chosen[: row[PROMPT]] = False
+        return _ChosenTokens(ids, is_chosen, generator)
 
 
 class MaskedTokens(_ChangedTokens):
@@ -130,7 +111,7 @@ class MaskedTokens(_ChangedTokens):
         every time. Nearest alternative: `ReplacedTokens`, which changes the text and asks for no prediction.
     """
 
-    _verb = "masked"
+    change = "masked"
 
     def __init__(
         self, blocks: Any, share: float, *, mask_id: int, words: NDArray[np.int64], special: Sequence[int], seed: int
@@ -146,31 +127,32 @@ class MaskedTokens(_ChangedTokens):
         """Choose the masks of this epoch, 0 or more; it is 0 until said otherwise, as held-out blocks need it."""
         self._epoch.fill_(epoch)
 
-    def mask(self, row: Mapping[str, Any], epoch: int | None = None) -> dict[str, Any]:
+    def change_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Mask one row in the epoch of the data set; see `mask`."""
+        return self.mask(row, int(self._epoch))
+
+    def mask(self, row: Mapping[str, Any], epoch: int) -> dict[str, Any]:
         """Mask one row, whether it is of this data set or not.
 
         Args:
             row: The row.
-            epoch: How often it was read before; that of the data set by default.
+            epoch: How often it was read before.
 
         Raises:
             CorpusError: if the row has labels.
         """
         if "labels" in row:
             raise CorpusError("Labelled rows cannot be masked as well: leave out either the masking or the task.")
-        if epoch is None:
-            epoch = int(self._epoch)
-        ids, chosen, generator = self._choose(row, epoch)
-        labels = np.where(chosen, ids, IGNORED_LABEL)
+        ids, is_chosen, generator = self._choose(row, epoch)
+        labels = np.where(is_chosen, ids, IGNORED_LABEL)
 
         # What becomes of each chosen token: the mask, a random word, or nothing.
         draws = generator.random(len(ids))
-        ids[chosen & (draws < _MASKED)] = self._mask_id
-        replaced = chosen & (draws >= _MASKED) & (draws < _MASKED + _RANDOM)
-        ids[replaced] = generator.choice(self._words, int(replaced.sum()))
+        is_masked = is_chosen & (draws < _MASKED)
+        is_random = is_chosen & (draws >= _MASKED) & (draws < _MASKED + _RANDOM)
+        ids[is_masked] = self._mask_id
+        ids[is_random] = generator.choice(self._words, int(is_random.sum()))
         return {**row, "input_ids": ids, "labels": labels}
-
-    _change = mask
 
 
 class ReplacedTokens(_ChangedTokens):
@@ -197,27 +179,35 @@ class ReplacedTokens(_ChangedTokens):
         picks likely words by a language model; here all words are equally likely, to reach those that the text lacks.
     """
 
-    _verb = "replaced"
+    change = "replaced"
+
+    def change_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace tokens of one row; see `replace`."""
+        return self.replace(row)
 
     def replace(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Replace tokens of one row, whether it is of this data set or not."""
-        ids, chosen, generator = self._choose(row)
+        ids, is_chosen, generator = self._choose(row)
         before = ids.copy()
-        ids[chosen] = generator.choice(self._words, int(chosen.sum()))
+        ids[is_chosen] = generator.choice(self._words, int(is_chosen.sum()))
         if TEACHER_IDS not in row:
             return {**row, "input_ids": ids}
-        teacher = np.array(row[TEACHER_IDS], dtype=np.int64)
-        shared = _shared_end(before, teacher)  # A tokenizer may join the end of a prompt with what follows it.
-        teacher[len(teacher) - shared :] = ids[len(ids) - shared :]
-        return {**row, "input_ids": ids, TEACHER_IDS: teacher}
 
-    _change = replace
+        # The teacher reads the same change. A tokenizer may join the end of its prompt with what follows, so that the
+        # two are the same from their ends only.
+        teacher_ids = np.array(row[TEACHER_IDS], dtype=np.int64)
+        shared = _shared_end(before, teacher_ids)
+        teacher_ids[len(teacher_ids) - shared :] = ids[len(ids) - shared :]
+        return {**row, "input_ids": ids, TEACHER_IDS: teacher_ids}
 
 
 def _shared_end(first: NDArray[np.int64], second: NDArray[np.int64]) -> int:
     """Return how many ids at the ends of two rows are the same."""
-    shorter = min(len(first), len(second))
-    differences = np.flatnonzero(first[len(first) - shorter :] != second[len(second) - shorter :])
-    if not len(differences):
-        return shorter
-    return shorter - (int(differences[-1]) + 1)
+    length = min(len(first), len(second))
+    end_of_first = first[len(first) - length :]
+    end_of_second = second[len(second) - length :]
+    differences = np.flatnonzero(end_of_first != end_of_second)
+    if len(differences) == 0:
+        return length
+    last_difference = int(differences[-1])
+    return length - (last_difference + 1)
