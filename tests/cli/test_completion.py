@@ -10,8 +10,6 @@ from limbeck.export.format import FLOATS
 from limbeck.methods.cards import RECIPE_CARDS
 from limbeck.methods.registry import METHODS
 from limbeck.models.blueprint import presets
-from limbeck.search import requests
-from limbeck.search.shape_space import SAMPLERS
 
 
 @pytest.mark.parametrize(
@@ -24,7 +22,6 @@ from limbeck.search.shape_space import SAMPLERS
         (completions.TASKS, TASKS),
         (completions.TASK_GROUPS, TASK_GROUPS),
         (completions.OBJECTIVES, measured_objectives()),
-        (requests.SAMPLERS, SAMPLERS),
         (completions.DTYPES, FLOATS),
     ],
 )

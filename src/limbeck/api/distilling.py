@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from limbeck.api.calls import python_call
-from limbeck.api.objects import Objects
+from limbeck.api.named_recipes import add_reasons, named_recipe, options_over, print_reasons
 from limbeck.api.progress import progress_console
 from limbeck.api.requests.distil import DistilRequest, ValidateRequest
 from limbeck.api.results import ModelResult
-from limbeck.api.training_objects import callbacks_of, method_of, note_of_callbacks, training_of
+from limbeck.api.training_objects import callbacks_of, note_of_callbacks
 from limbeck.core import records
 from limbeck.core.blocks import Block
 from limbeck.core.ranks import connect, on_all_ranks, on_main_rank
-from limbeck.recipe.asked import check_chosen_by, choose_by_options, given_document, merge_options
+from limbeck.recipe.asked import check_chosen_by
 from limbeck.recipe.facts import load_checked
 from limbeck.recipe.schema import Recipe
 from limbeck.training.output_folder import check_free, check_output
@@ -27,12 +25,6 @@ from limbeck.training.output_folder import check_free, check_output
 if TYPE_CHECKING:
     from limbeck.recipe.plan import RunPlan
     from limbeck.training.distil import DistilledStudent
-
-_OVER_A_RECIPE = (
-    "teacher", "student", "corpus", "development", "method", "training", "evaluation", "seed", "steps", "batch_size",
-    "learning_rate", "length", "output",
-)  # fmt: skip
-"""Options that are laid over a recipe, or that one is chosen by."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,8 +103,8 @@ def carry_out_distillation(request: DistilRequest) -> RunResult:
 
     def check() -> Recipe:
         recipe = _recipe_of(request)
-        if isinstance(recipe, Mapping) and callbacks:
-            recipe = {**recipe, "reasons": {**(recipe.get("reasons") or {}), **note_of_callbacks(callbacks)}}
+        if isinstance(recipe, dict):
+            add_reasons(recipe, note_of_callbacks(callbacks))
         loaded = load_checked(recipe, request.overrides)
         check_output(loaded, resume=resume, overwrite=overwrite)
         return loaded
@@ -146,15 +138,9 @@ def write_cards_of_run(distilled: DistilledStudent) -> None:
     write_run_cards(distilled.record, distilled.folder)
 
 
-def print_reasons(recipe: Recipe, console: Console) -> None:
-    """Print the reasons in a recipe, a line each."""
-    for key, reason in (recipe.reasons or {}).items():
-        console.print(f"{key}: {reason}.", highlight=False, markup=False, soft_wrap=True)
-
-
-def _recipe_of(request: DistilRequest) -> Recipe | Mapping[str, Any]:
+def _recipe_of(request: DistilRequest) -> Recipe | dict[str, Any]:
     """Return the recipe of a request, or one chosen by its options, with names in the places of objects."""
-    options = _options_over(request)
+    options = options_over(request)
     if isinstance(request.recipe, Recipe) and not options:
         return request.recipe
     if request.recipe is None and not request.resume:
@@ -163,79 +149,6 @@ def _recipe_of(request: DistilRequest) -> Recipe | Mapping[str, Any]:
     return named_recipe(
         request.recipe, options, tokenizer=request.tokenizer, resume=request.resume, before=check_folder
     )
-
-
-def _options_over(request: ValidateRequest) -> dict[str, Any]:
-    """Return the options that a request gives beside a recipe."""
-    options = {name: getattr(request, name, None) for name in _OVER_A_RECIPE}
-    options["method"] = method_of(request.method)
-    options["training"] = training_of(request.training) or None
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def named_recipe(
-    recipe: object,
-    options: Mapping[str, Any],
-    *,
-    tokenizer: Any = None,
-    kept_in: Path | None = None,
-    resume: bool = False,
-    before: Callable[[str | Path], object] = lambda _: None,
-) -> dict[str, Any]:
-    """Return a recipe with options laid over it, or one chosen by options, with names in the places of objects.
-
-    Args:
-        recipe: A `Recipe`, a dict, or the path of a YAML file, if any.
-        options: Options over it; see `limbeck.recipe.asked`.
-        tokenizer: Of a teacher that is a model object.
-        kept_in: Where objects are kept; None is the run's folder, or limbeck's cache without one.
-        resume: Whether a run is continued.
-        before: Called with the run's folder before anything is kept there.
-
-    Raises:
-        LimbeckError: for objects that are none of a model or a text, and all that a choice refuses.
-    """
-    document = given_document(recipe, options, resume=resume)
-    if document is None:
-        check_chosen_by(options)
-    folder = kept_in or options.get("output") or (document or {}).get("output")
-    objects = Objects(folder)
-    if folder is not None:
-        objects = Objects(folder, partial(before, folder))
-
-    if document is None:
-        names = _with_names(options, objects, tokenizer)
-        merged = choose_by_options(names, resume=resume)
-    else:
-        # Objects in the document are kept first, so that notes stand in its order.
-        document = objects.document(document)
-        names = _with_names(options, objects, tokenizer)
-        merged = merge_options(document, names)
-    corpus = merged.get("corpus")
-    if "development" not in options and isinstance(corpus, dict) and not corpus.get("task"):
-        # A data set of several splits has development rows, but text has held-out documents instead.
-        corpus.pop("development", None)
-    if objects.notes:
-        merged["reasons"] = {**(merged.get("reasons") or {}), **objects.notes}
-    return merged
-
-
-def _with_names(options: Mapping[str, Any], objects: Objects, tokenizer: Any) -> dict[str, Any]:
-    """Return options with names in the places of objects."""
-    names = dict(options)
-    if "teacher" in names:
-        names["teacher"] = objects.teacher(names["teacher"], tokenizer)
-    if "student" in names:
-        names["student"] = objects.student(names["student"], tokenizer=tokenizer)
-    if "corpus" in names:
-        names["corpus"] = objects.corpus(names["corpus"])
-        if "development" not in names and names["corpus"].get("development") is not None:
-            names["development"] = names["corpus"].pop("development")
-    if "development" in names:
-        names["development"] = objects.sources(names["development"], "corpus.development")
-    if "output" in names:
-        names["output"] = str(names["output"])
-    return names
 
 
 def carry_out_validation(request: ValidateRequest) -> RunPlan:
@@ -250,7 +163,7 @@ def carry_out_validation(request: ValidateRequest) -> RunPlan:
         3
     """
     recipe = request.recipe
-    options = _options_over(request)
+    options = options_over(request)
     if options or not isinstance(recipe, str | Path | Recipe):
         recipe = named_recipe(recipe, options, tokenizer=request.tokenizer)
     checked = load_checked(recipe, request.overrides)

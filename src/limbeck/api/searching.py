@@ -10,7 +10,7 @@ from typing import Any, cast
 from rich.console import Console
 
 from limbeck.api.calls import checked_call, make_request, refuse_unknown
-from limbeck.api.distilling import named_recipe, print_reasons
+from limbeck.api.named_recipes import named_recipe, print_reasons
 from limbeck.api.progress import progress_console
 from limbeck.api.requests import search as options_of_searches
 from limbeck.api.requests.fields import options_of

@@ -1,0 +1,126 @@
+"""Recipes of calls: with options laid over them, or chosen by options, and with names in the places of objects.
+
+An *option* here is an argument of a call beside its recipe, such as `teacher` or `learning_rate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from limbeck.api.objects import Objects
+from limbeck.api.requests.distil import ValidateRequest
+from limbeck.api.training_objects import method_of, training_of
+from limbeck.recipe.asked import check_chosen_by, choose_by_options, given_document, merge_options
+from limbeck.recipe.schema import Recipe
+
+_OVER_A_RECIPE = (
+    "teacher", "student", "corpus", "development", "method", "training", "evaluation", "seed", "steps", "batch_size",
+    "learning_rate", "length", "output",
+)  # fmt: skip
+"""Options that are laid over a recipe, or that one is chosen by."""
+
+
+def options_over(request: ValidateRequest) -> dict[str, Any]:
+    """Return the options that a request has beside its recipe, without those that were left out."""
+    options = {}
+    for name in _OVER_A_RECIPE:
+        # A request to validate has no output.
+        value = getattr(request, name, None)
+        if value is not None:
+            options[name] = value
+    if "method" in options:
+        options["method"] = method_of(request.method)
+    if "training" in options:
+        options["training"] = training_of(request.training)
+        if not options["training"]:
+            del options["training"]
+    return options
+
+
+def named_recipe(
+    recipe: object,
+    options: Mapping[str, Any],
+    *,
+    tokenizer: Any = None,
+    kept_in: Path | None = None,
+    resume: bool = False,
+    before: Callable[[str | Path], object] = lambda _: None,
+) -> dict[str, Any]:
+    """Return a recipe with options laid over it, or one chosen by options, with names in the places of objects.
+
+    Args:
+        recipe: A `Recipe`, a dict, or the path of a YAML file, if any.
+        options: Options over it; see `limbeck.recipe.asked`.
+        tokenizer: Of a teacher that is a model object.
+        kept_in: Where objects are kept; None is the run's folder, or limbeck's cache without one.
+        resume: Whether a run is continued.
+        before: Called with the run's folder before anything is kept there.
+
+    Raises:
+        LimbeckError: for objects that are none of a model or a text, and all that a choice refuses.
+    """
+    document = given_document(recipe, options, resume=resume)
+    if document is None:
+        check_chosen_by(options)
+        objects = _objects_in(kept_in or options.get("output"), before)
+        merged = choose_by_options(_with_names(options, objects, tokenizer), resume=resume)
+    else:
+        objects = _objects_in(kept_in or options.get("output") or document.get("output"), before)
+        # Objects in the document are kept first, so that notes stand in its order.
+        document = objects.document(document)
+        merged = merge_options(document, _with_names(options, objects, tokenizer))
+
+    corpus = merged.get("corpus")
+    if "development" not in options and isinstance(corpus, dict) and not corpus.get("task"):
+        # A data set of several splits has development rows, but text has held-out documents instead.
+        corpus.pop("development", None)
+    add_reasons(merged, objects.notes)
+    return merged
+
+
+def add_reasons(document: dict[str, Any], reasons: Mapping[str, str]) -> None:
+    """Add reasons to a recipe's document, in place; they win over those that it has of the same keys."""
+    if reasons:
+        document["reasons"] = {**(document.get("reasons") or {}), **reasons}
+
+
+def print_reasons(recipe: Recipe, console: Console) -> None:
+    """Print the reasons in a recipe, a line each."""
+    for key, reason in (recipe.reasons or {}).items():
+        console.print(f"{key}: {reason}.", highlight=False, markup=False, soft_wrap=True)
+
+
+def _objects_in(folder: str | Path | None, before: Callable[[str | Path], object]) -> Objects:
+    """Return the keeper of objects in a folder; of limbeck's cache without one.
+
+    Args:
+        folder: The folder.
+        before: Called with the folder before anything is kept there.
+    """
+    if folder is None:
+        return Objects()
+    return Objects(folder, partial(before, folder))
+
+
+def _with_names(options: Mapping[str, Any], objects: Objects, tokenizer: Any) -> dict[str, Any]:
+    """Return options with names in the places of objects."""
+    names = dict(options)
+    if "teacher" in names:
+        names["teacher"] = objects.teacher(names["teacher"], tokenizer)
+    if "student" in names:
+        names["student"] = objects.student(names["student"], tokenizer=tokenizer)
+    if "corpus" in names:
+        names["corpus"] = objects.corpus(names["corpus"])
+        # A data set of several splits has a split for development.
+        if "development" not in names and names["corpus"].get("development") is not None:
+            names["development"] = names["corpus"].pop("development")
+    if "development" in names:
+        names["development"] = objects.sources(names["development"], "corpus.development")
+    if "output" in names:
+        names["output"] = str(names["output"])
+    return names
