@@ -42,8 +42,6 @@ from limbeck.training.warn import warn
 from limbeck.training.weights import save_weights, whole_weights
 
 _UNSHARDED = "training.fsdp shards over several GPUs, but this run has no GPU or a single process; leave it out."
-
-
 _ROWS_OF_PADDING = 20_000
 """Rows by which the share of padding is estimated."""
 

@@ -109,20 +109,22 @@ class StudentMaker:
             records: The records of its stages.
 
         Returns:
-            The student to save, and what is untrained in it for the record.
+            The student to save, and its untrained parameters for the record.
         """
         spec = self.plan.spec
         names, frozen = never_trained(records)
         rows = never_read(records, student)
         filled_names: list[str] = []
         filled_tables: list[str] = []
-        if (names or rows) and spec.untrained == "teacher":
+        has_untrained = bool(names or rows)
+        if has_untrained and spec.untrained == "teacher":
             terms = [term for stage in self.stages for term in stage.terms]
             source = self.load_teacher()
             filled_names = fill_from_teacher(student, source, names, terms)
             filled_tables = fill_rows(student, source, rows, self._start_by_activations())
 
-        # No stage reads a pooler, so it is added last.
+        # No stage reads a pooler, so it is added last: the teacher's, where the student started from it or is filled
+        # from it.
         copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
         same_width = self.plan.shape.hidden == self.source.shape.hidden
         teacher = self.load_teacher(pooler=True) if copies_pooler and same_width else None

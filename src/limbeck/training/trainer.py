@@ -48,8 +48,9 @@ WEIGHTS = "model.safetensors"
 PROGRESS = "progress.json"
 """File of a checkpoint with the counts that a resumed run goes on with."""
 _START_ROWS = 2048
-"""Rows at least that learned maps are started on, where the text has as many."""
+"""Rows that learned maps are started on, where the text has as many."""
 _START_BATCH = 64
+"""Rows of a batch of these."""
 _logger = logging.getLogger("limbeck")
 
 
@@ -62,6 +63,18 @@ class DistillationTrainer(Trainer):
 
     The loop is transformers'; its checkpoints are written by `Checkpoints`, its batches loaded by `Loader`, its steps
     judged by `LossGuard`.
+
+    Args:
+        model: The module to train.
+        policy: Options for bad losses and for batches that do not fit into memory; None for a recipe's defaults.
+        interrupt: Turns signals into a stop; it has to be among the callbacks too.
+        mix: The rows that an epoch has; None for every row once.
+        warn: Receives warnings.
+        **arguments: Arguments of `transformers.Trainer`.
+
+    Attributes:
+        tokens_seen: Valid tokens of the whole stage, over all processes, as a scalar on the device.
+        tokens_by_length: The same at each length of a schedule; one number without a schedule.
     """
 
     # transformers 5 models take **kwargs, from which the Trainer would conclude that it may scale the loss itself.
@@ -100,7 +113,7 @@ class DistillationTrainer(Trainer):
         self.guard = LossGuard(model.terms, self.policy, self.args.device, Path(self.args.output_dir), warn)
         self.splitter = BatchSplitter(warn)
 
-        # Valid tokens of the whole stage, over all processes, and their part at each length of a schedule.
+        # On the device: no step waits for the host to count.
         self.tokens_seen = torch.zeros((), dtype=torch.float64, device=self.args.device)
         lengths = len(self.train_dataset.parts) if isinstance(self.train_dataset, RowsByLength) else 1
         self.tokens_by_length = self.tokens_seen.new_zeros(lengths)
@@ -162,7 +175,7 @@ class DistillationTrainer(Trainer):
 
     def _prepare_for_training(self, *arguments: Any, **options: Any) -> Any:
         with warnings.catch_warnings():
-            # Its successor is not among the arguments that transformers takes.
+            # The successor of that option is not among the arguments that transformers takes.
             warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated", category=FutureWarning)
             return super()._prepare_for_training(*arguments, **options)
 
@@ -183,7 +196,7 @@ class DistillationTrainer(Trainer):
         for batch in batches:
             self.module.read_rows.note(batch)
 
-        # A last number says whether a signal has come to this process: so it costs no further communication.
+        # The number of processes that a signal has come to is summed along, without a further communication.
         interrupted = float(self.interrupt.interrupted)
         summed = sum_over_ranks(F.pad(sum_units(batches), (0, 1), value=interrupted))
         units = summed[:-1]
@@ -267,9 +280,12 @@ class DistillationTrainer(Trainer):
             bad: Bool scalar on the device.
         """
         assert self._start is not None
+        # A loss scale and sharded parameters leave no room for the flag of a fused optimizer.
         on_device = takes_flag(self.optimizer) and self.accelerator.scaler is None and not self.is_fsdp_enabled
         skip_update(self.optimizer, self.module, bad, on_device=on_device)
         self._start.restore_buffers(where=bad)
+
+        # The step does not count in the means of the log.
         self._steps_summed = self._steps_summed - bad.double()
         for name, total in list(self._sums.items()):
             before = self._sums_before.get(name, torch.zeros_like(total))
@@ -289,11 +305,12 @@ class DistillationTrainer(Trainer):
         outputs: dict[str, tuple[Tensor, Tensor]] = model(**without_marks(inputs))
         units = count_units(inputs).to(self.args.device)
         units_of_step = units
-        ranks = 1
+        rank_count = 1
         if num_items_in_batch is not None:
             units_of_step = num_items_in_batch
-            ranks = self.args.world_size
+            rank_count = self.args.world_size
 
+        # The share of each term is the part that this micro-batch has in the mean of the term over the whole step.
         loss = torch.zeros((), device=self.args.device)
         shares: dict[str, Tensor] = {}
         for term in self.module.terms:
@@ -306,11 +323,11 @@ class DistillationTrainer(Trainer):
                 # count = constant x units, so mean x (units here / units of the step) is total / (count of the step).
                 unit = UNITS.index(term.unit)
                 share = share * (units[unit] / units_of_step[unit].clamp(min=1)).to(share.dtype)
-                # Gradients are averaged over ranks, and are to be summed.
-                loss = loss + term.weight * share * ranks
+                # The mean that the reducer takes of the ranks' gradients becomes their sum.
+                loss = loss + term.weight * share * rank_count
             shares[term.name] = share.detach()
         if self.model.training:
-            for name, share in shares.items():  # On the device.
+            for name, share in shares.items():
                 self._sums[name] = share.double() + self._sums.get(name, 0.0)
             self.guard.note(shares)
         return (loss, outputs) if return_outputs else loss
@@ -345,9 +362,9 @@ class DistillationTrainer(Trainer):
         terms = {term.name: term for term in self.module.terms}
         for name, total in sums.items():
             term = terms[name]
-            # Every rank has the whole of a gathered term.
-            ranks = self.args.world_size if OBJECTIVES[term.objective].gathers_rows else 1
-            mean = total / steps / ranks
+            # Every rank has the whole of a gathered term, so that the sum over ranks has it several times.
+            copies = self.args.world_size if OBJECTIVES[term.objective].gathers_rows else 1
+            mean = total / steps / copies
             logs[f"loss_{name}"] = mean
             loss += term.weight * mean
         return {**logs, "loss": loss}
@@ -394,14 +411,16 @@ class DistillationTrainer(Trainer):
         return EvalLoopOutput(predictions=(), label_ids=None, metrics=metrics, num_samples=rows)
 
     def _get_output_dir(self, trial: Any) -> str:
-        """Where checkpoints go: aside, while one is written."""
+        """Return the folder for the files of a checkpoint: the staging folder while one is written."""
         return str(self.checkpoints.staging or super()._get_output_dir(trial))
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Write a checkpoint aside, and make it visible when it is whole."""
-        self.state.best_global_step = None  # Processes would meet at a barrier for it, which an error passes by.
+        # No checkpoint is kept for its metric. For a best step the processes would meet at a barrier, which one that
+        # failed never reaches; a best checkpoint would name the staging folder.
+        self.state.best_global_step = None
         self.checkpoints.write(self.state.global_step, partial(super()._save_checkpoint, model, trial))
-        self.state.best_model_checkpoint = None  # It would name the place aside; none is kept for its metric.
+        self.state.best_model_checkpoint = None
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         """Leave out the second copy of sharded weights that the loop would write, with pickle."""
@@ -422,10 +441,12 @@ class DistillationTrainer(Trainer):
             super()._load_scaler(checkpoint)
 
     def _save_rng_state(self, output_dir: str) -> None:
+        """Save the random streams, and beside them the position of a stream of text."""
         super()._save_rng_state(output_dir)
         self.loader.save_position(Path(output_dir))
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
+        """Load the random streams, and the position of a stream of text."""
         with loading(Path(checkpoint or "")):
             super()._load_rng_state(checkpoint)
         if checkpoint is not None:
@@ -476,7 +497,8 @@ class DistillationTrainer(Trainer):
         """Take the weights and the history of a checkpoint without training on."""
         self._load_from_checkpoint(str(checkpoint))
         self.state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-        self.get_train_dataloader()  # Knows the rows that were drawn.
+        # The loader has to be made, since the record of the stage describes the rows that it drew.
+        self.get_train_dataloader()
         self.loader.load_position(checkpoint)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:

@@ -21,50 +21,50 @@ _RANGES_IN_RECORD = 20
 """Ranges of rows that a record lists."""
 
 
-def never_trained(stages: Sequence[Stage]) -> tuple[list[str], list[str]]:
+def never_trained(records: Sequence[Stage]) -> tuple[list[str], list[str]]:
     """Find the parameters that no stage trained.
 
     Args:
-        stages: The stages' records: `untrained` are the parameters that no term reached, `frozen` those that the
+        records: The records of the stages: `untrained` are the parameters that no term reached, `frozen` those that the
             recipe froze.
 
     Returns:
         The parameters that no term reached in some stage, and those that were frozen in every stage; in order.
     """
-    if not stages:
+    if not records:
         return [], []
     left_out: list[str] = []
     frozen: list[str] = []
-    first = stages[0]
+    first = records[0]
     for name in (*first.frozen, *first.untrained):
-        if all(name in stage.frozen for stage in stages):
+        if all(name in record.frozen for record in records):
             frozen.append(name)
-        elif all(name in stage.frozen or name in stage.untrained for stage in stages):
+        elif all(name in record.frozen or name in record.untrained for record in records):
             left_out.append(name)
     return left_out, frozen
 
 
-def never_read(stages: Sequence[Stage], student: PreTrainedModel) -> dict[str, NDArray[np.bool_]]:
+def never_read(records: Sequence[Stage], student: PreTrainedModel) -> dict[str, NDArray[np.bool_]]:
     """Find the rows of embedding tables that no stage trained, since no batch read them.
 
     Args:
-        stages: The stages' records; `unread` are the ranges of rows by name of the table's parameter.
+        records: The records of the stages; `unread` are the ranges of rows by name of the table's parameter.
         student: The student that they trained.
 
     Returns:
         A mask of the rows `[rows of the table]` by kind of table, for tables that have any. A table that no stage
         trained at all is left out, since it is listed as a parameter.
     """
-    if not stages:
+    if not records:
         return {}
-    left_out, frozen = never_trained(stages)
+    left_out, frozen = never_trained(records)
     rows_by_kind: dict[str, NDArray[np.bool_]] = {}
     for kind, table in families.embedding_tables(student).items():
         name = f"{table.name}.weight"
         if name in left_out or name in frozen:
             continue
         # A stage without ranges has read every row, or its record is from before there were ranges.
-        ranges_of_stages = [stage.unread.get(name, "") for stage in stages]
+        ranges_of_stages = [record.unread.get(name, "") for record in records]
         if not all(ranges_of_stages):
             continue
         rows = np.ones(table.module.num_embeddings, dtype=np.bool_)
