@@ -5,7 +5,7 @@ import pytest
 from limbeck.corpus.files.small_files import read_texts as read_first_texts
 from limbeck.errors import CorpusError
 from limbeck.inspection import SENTENCES, read_texts
-from limbeck.inspection.subject import tokenise
+from limbeck.inspection.texts import tokenise
 from limbeck.models.inference import batches
 from tests.support.inspection import tiny_subject
 
@@ -38,7 +38,7 @@ def test_what_a_tokenizers_file_has_fixed_does_not_count():
     tokenizer = tiny_subject().tokenizer
     tokenizer.backend_tokenizer.enable_truncation(4)
     tokenizer.backend_tokenizer.enable_padding(length=9)
-    rows = tokenise(tokenizer, ["the text of the model", "it", "the model is the text"], 6)
+    rows = tokenise(tokenizer, ["the text of the model", "it", "the model is the text"], [6, None])
     assert [len(row) for row in rows.ids] == [6, 3, 6]
     assert rows.cut == 2
     assert all(row[-1] == tokenizer.sep_token_id for row in rows.ids)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
         PhraseClustering,
         SpanSample,
     )
-    from limbeck.inspection.subject import SENTENCES, Subject, load_subject, read_texts
+    from limbeck.inspection.subject import Subject, load_subject
+    from limbeck.inspection.texts import SENTENCES, read_texts
 
 __getattr__, __dir__ = import_when_used(
     __name__,
@@ -37,7 +38,8 @@ __getattr__, __dir__ = import_when_used(
             "AttentionDivergence AttentionMap AttentionMaps Contribution LayerScores LayerSimilarity PhraseClustering "
             "SpanSample"
         ),
-        "subject": "SENTENCES Subject load_subject read_texts",
+        "subject": "Subject load_subject",
+        "texts": "SENTENCES read_texts",
     },
 )
 

@@ -14,12 +14,13 @@ from torch import Tensor
 from limbeck.core.progress import Report, no_progress
 from limbeck.inspection.attention_rule import attention_rules, check_rebuilt, read_attention
 from limbeck.inspection.results import AttentionDivergence
-from limbeck.inspection.subject import Subject, check_comparable, tokenise
+from limbeck.inspection.subject import Subject, check_comparable
+from limbeck.inspection.texts import tokenise
 from limbeck.models.families import shape_of
 from limbeck.models.inference import Batch, batches
 
 _ENTRIES = 2**18
-"""Entries of a map, over the rows of a batch."""
+"""Entries of the maps of one head and layer, over the rows of a batch: L x L a row."""
 
 
 @torch.no_grad()
@@ -43,16 +44,19 @@ def measure_divergence(
         CorpusError: if the texts hold no token.
     """
     check_comparable(student, teacher)
-    rows = tokenise(student.tokenizer, texts, length, student.longest, teacher.longest)
+    rows = tokenise(student.tokenizer, texts, limits=(length, student.longest, teacher.longest))
     longest = max(len(row) for row in rows.ids)
     by_head = shape_of(student.model.config).heads == shape_of(teacher.model.config).heads
     size = max(1, _ENTRIES // longest**2)
-    read = batches(rows.ids, student.tokenizer, device=student.device, batch_size=size, report=report, what="Attention")
+    token_batches = batches(
+        rows.ids, student.tokenizer, device=student.device, batch_size=size, report=report, what="Attention"
+    )
 
     entropy = torch.zeros(())
     cross = torch.zeros(())
     tokens = 0
-    for number, batch in enumerate(read):
+    for number, batch in enumerate(token_batches):
+        # The first batch is enough to know whether attention can be rebuilt.
         if number == 0:
             for subject in (student, teacher):
                 check_rebuilt(subject, batch, range(1, subject.layers + 1))

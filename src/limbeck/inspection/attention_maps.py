@@ -39,14 +39,13 @@ def draw_maps(
             cannot be rebuilt.
         RecipeError: for a layer or head that a model does not have.
     """
+    student_layers = [student_layer for student_layer, _ in layers]
     if teacher is None:
-        sides = [_Side("model", student, [own for own, _ in layers])]
+        sides = [_Side("model", student, student_layers)]
     else:
         check_comparable(student, teacher)
-        sides = [
-            _Side("student", student, [own for own, _ in layers]),
-            _Side("teacher", teacher, [beside for _, beside in layers]),
-        ]
+        teacher_layers = [teacher_layer for _, teacher_layer in layers]
+        sides = [_Side("student", student, student_layers), _Side("teacher", teacher, teacher_layers)]
     for side in sides:
         check_layers(side.subject, side.role, side.layers)
         heads = [head for head in heads_shown if head != MEAN_HEAD]
@@ -64,13 +63,15 @@ def draw_maps(
                 f"The sentence has {len(row)} tokens, but '{side.subject.name}' takes {longest}; give a shorter one."
             )
 
-    own_maps, *teacher_maps = (_maps(side, row, heads_shown) for side in sides)
-    beside: Sequence[AttentionMap | None] = teacher_maps[0] if teacher_maps else [None] * len(own_maps)
+    student_maps = _maps(sides[0], row, heads_shown)
+    teacher_maps: Sequence[AttentionMap | None] = [None] * len(student_maps)
+    if teacher is not None:
+        teacher_maps = _maps(sides[1], row, heads_shown)
     return AttentionMaps(
         student=student.name,
         teacher=None if teacher is None else teacher.name,
         tokens=tuple(student.tokenizer.convert_ids_to_tokens(row)),
-        pairs=tuple(zip(own_maps, beside, strict=True)),
+        pairs=tuple(zip(student_maps, teacher_maps, strict=True)),
     )
 
 

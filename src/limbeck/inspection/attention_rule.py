@@ -44,13 +44,15 @@ class AttentionRule:
     causal: bool
     window: int | None
 
-    def sees_all_of(self, other: AttentionRule, length: int) -> bool:
-        """Whether every token that `other` sees in texts of up to `length` tokens is seen here too."""
-        if self.causal and not other.causal:
+    def sees_all_of(self, teacher: AttentionRule, length: int) -> bool:
+        """Return whether a layer sees every token that a teacher's layer sees, in texts of up to `length` tokens."""
+        if self.causal and not teacher.causal:
             return False
-        own_window = length if self.window is None else min(self.window, length)
-        other_window = length if other.window is None else min(other.window, length)
-        return own_window >= other_window
+        return self._reach(length) >= teacher._reach(length)
+
+    def _reach(self, length: int) -> int:
+        """The distance from which on tokens are not seen, in texts of up to `length` tokens."""
+        return length if self.window is None else min(self.window, length)
 
 
 def attention_rules(subject: Subject) -> list[AttentionRule]:
@@ -87,27 +89,36 @@ def log_attention(query: Tensor, key: Tensor, valid: Tensor, rule: AttentionRule
     Returns:
         `[B, A, L, L]`, float32; -inf where a token is not seen. Rows of padding mean nothing, but are finite somewhere.
     """
-    scores = split_heads(query, rule.heads) @ _for_each_head(key, rule).transpose(-1, -2) * rule.scaling
-    return scores.masked_fill(~_seen(valid, rule)[:, None], float("-inf")).log_softmax(-1)
+    queries = split_heads(query, rule.heads)
+    keys = _for_each_head(key, rule)
+    # [B, A, L, D] x [B, A, D, L] -> [B, A, L, L].
+    scores = queries @ keys.transpose(-1, -2) * rule.scaling
+    hidden = ~_seen(valid, rule)[:, None]
+    return scores.masked_fill(hidden, float("-inf")).log_softmax(-1)
 
 
 def split_heads(stream: Tensor, heads: int) -> Tensor:
-    """`[B, L, heads * D]` to `[B, heads, L, D]`, float32."""
+    """Return a stream `[B, L, heads * D]` by heads, `[B, heads, L, D]`, float32."""
     return stream.float().unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def _for_each_head(stream: Tensor, rule: AttentionRule) -> Tensor:
-    return split_heads(stream, rule.key_heads).repeat_interleave(rule.heads // rule.key_heads, dim=1)
+    """Return keys or values `[B, L, key heads * D]` for each query head, `[B, A, L, D]`."""
+    by_key_head = split_heads(stream, rule.key_heads)
+    return by_key_head.repeat_interleave(rule.heads // rule.key_heads, dim=1)
 
 
 def _seen(valid: Tensor, rule: AttentionRule) -> Tensor:
     """Return which token sees which, bool `[B, L, L]`; each sees itself, so that no row is empty."""
     places = torch.arange(valid.shape[1], device=valid.device)
     distance = places[:, None] - places
-    seen = torch.ones_like(distance, dtype=torch.bool) if rule.window is None else distance.abs() < rule.window
+    in_reach = torch.ones_like(distance, dtype=torch.bool)
+    if rule.window is not None:
+        in_reach = distance.abs() < rule.window
     if rule.causal:
-        seen = seen & (distance >= 0)
-    return (seen & valid[:, None, :]) | (distance == 0)
+        in_reach = in_reach & (distance >= 0)
+    is_itself = distance == 0
+    return (in_reach & valid[:, None, :]) | is_itself
 
 
 @torch.no_grad()

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from limbeck.corpus.files.small_files import read_plain_lines
 from limbeck.errors import CorpusError
 
 OUTSIDE = "O"
+"""Tag and label of words between chunks."""
 
 _TAG = re.compile(r"O|[BI]-\S+")
 
@@ -55,19 +55,26 @@ def read_chunks(path: Path | str) -> ChunkedText:
     """
     sentences: list[tuple[str, ...]] = []
     spans: list[Span] = []
-    lines = enumerate(read_plain_lines(Path(path)), start=1)
-    for is_blank, block in groupby(lines, key=lambda line: not line[1].strip()):
-        if not is_blank:
-            words, tags = zip(*(_read_word(path, *line) for line in block), strict=True)
-            spans += _spans(tags, len(sentences))
-            sentences.append(words)
+    words: list[str] = []
+    tags: list[str] = []
+    # A blank line ends a sentence; one more ends the last.
+    for number, line in enumerate([*read_plain_lines(Path(path)), ""], start=1):
+        if line.strip():
+            word, tag = _read_word(path, number, line)
+            words.append(word)
+            tags.append(tag)
+        elif words:
+            spans += _spans(tags, sentence=len(sentences))
+            sentences.append(tuple(words))
+            words = []
+            tags = []
     if all(span.label == OUTSIDE for span in spans):
         raise CorpusError(f"'{path}' holds no chunks; give a file in the CoNLL-2000 format.")
     return ChunkedText(tuple(sentences), tuple(spans))
 
 
 def _read_word(path: Path | str, number: int, line: str) -> tuple[str, str]:
-    """Return a word and its tag."""
+    """Return the word of a line and its chunk tag."""
     columns = line.split()
     if len(columns) < 2 or not _TAG.fullmatch(columns[-1]):
         raise CorpusError(
@@ -78,11 +85,16 @@ def _read_word(path: Path | str, number: int, line: str) -> tuple[str, str]:
 
 
 def _spans(tags: Sequence[str], sentence: int) -> list[Span]:
-    """Cut a sentence into its chunks and the runs of words between them."""
+    """Cut a sentence into its chunks and the runs of words between them.
+
+    Args:
+        tags: One a word.
+        sentence: Number of the sentence.
+    """
     spans: list[Span] = []
     for place, tag in enumerate(tags):
-        mark, _, kind = tag.partition("-")
-        label = kind or OUTSIDE
+        mark, _, chunk_type = tag.partition("-")
+        label = chunk_type or OUTSIDE
         if mark != "B" and spans and spans[-1].label == label:
             spans[-1] = spans[-1]._replace(last=place)
         else:

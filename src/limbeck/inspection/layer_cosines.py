@@ -15,12 +15,14 @@ from limbeck.core.progress import Report, no_progress
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
 from limbeck.errors import CorpusError
 from limbeck.inspection.results import Contribution
-from limbeck.inspection.subject import Subject, layer_keys, tokenise, valid_vectors
+from limbeck.inspection.subject import Subject, layer_keys, valid_vectors
+from limbeck.inspection.texts import tokenise
 from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.inference import batches
 from limbeck.models.taps import StreamTap
 
-_ROWS = 1024
+_MOST_ROWS = 1024
+"""Of a corpus that are read to measure its layers."""
 _BATCH = 32
 
 
@@ -44,11 +46,14 @@ def layer_cosines(model: PreTrainedModel, inputs: Iterable[Mapping[str, Tensor]]
         ELM (arXiv 2012.06153) section 5.3.1, after Sajjad et al. 2020.
     """
     keys = layer_keys(model)
-    sums, tokens = torch.zeros(len(keys) - 1, dtype=torch.float64), 0
+    sums = torch.zeros(len(keys) - 1, dtype=torch.float64)
+    tokens = 0
     with evaluation_mode(model), StreamTap(model, keys) as tap:
         for batch in inputs:
             vectors = valid_vectors(tap(**batch), keys, batch["attention_mask"].bool()).float()
-            sums += F.cosine_similarity(vectors[:-1], vectors[1:], dim=-1).double().sum(1).cpu()
+            # The output of a layer is the input of the next one: [N, n].
+            cosines = F.cosine_similarity(vectors[:-1], vectors[1:], dim=-1)
+            sums += cosines.double().sum(1).cpu()
             tokens += vectors.shape[1]
     if not tokens:
         raise CorpusError("There are no tokens to measure layers on.")
@@ -69,9 +74,10 @@ def measure_contribution(
     Raises:
         CorpusError: if the texts hold no token.
     """
-    rows = tokenise(subject.tokenizer, texts, length, subject.longest)
-    read = batches(rows.ids, subject.tokenizer, device=subject.device, report=report, what=f"Layers of {subject.name}")
-    cosines, tokens = layer_cosines(subject.model, (batch.inputs for batch in read))
+    rows = tokenise(subject.tokenizer, texts, limits=(length, subject.longest))
+    title = f"Layers of {subject.name}"
+    token_batches = batches(rows.ids, subject.tokenizer, device=subject.device, report=report, what=title)
+    cosines, tokens = layer_cosines(subject.model, (batch.inputs for batch in token_batches))
     return Contribution(subject.name, cosines, tokens, rows.cut)
 
 
@@ -110,8 +116,9 @@ def spread_batches(
         device: Where the batches go.
     """
     collate = PadCollator(tokenizer.pad_token_id)
-    step = max(1, len(corpus.train) // _ROWS)
-    chosen = range(0, min(len(corpus.train), step * _ROWS), step)
-    for start in range(0, len(chosen), _BATCH):
-        batch = collate([corpus.train[index] for index in chosen[start : start + _BATCH]])
+    # Every nth row.
+    step = max(1, len(corpus.train) // _MOST_ROWS)
+    indices = range(0, len(corpus.train), step)[:_MOST_ROWS]
+    for start in range(0, len(indices), _BATCH):
+        batch = collate([corpus.train[index] for index in indices[start : start + _BATCH]])
         yield {name: tensor.to(device) for name, tensor in batch.items()}

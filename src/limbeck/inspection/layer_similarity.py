@@ -10,7 +10,8 @@ from torch import Tensor
 
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.inspection.results import LayerSimilarity
-from limbeck.inspection.subject import Subject, check_comparable, layer_keys, tokenise, valid_vectors
+from limbeck.inspection.subject import Subject, check_comparable, layer_keys, valid_vectors
+from limbeck.inspection.texts import tokenise
 from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.families import shape_of
 from limbeck.models.inference import batches
@@ -128,7 +129,7 @@ def measure_similarity(
         See `CrossProducts`.
     """
     check_comparable(student, teacher)
-    rows = tokenise(student.tokenizer, texts, length, student.longest, teacher.longest)
+    rows = tokenise(student.tokenizer, texts, limits=(length, student.longest, teacher.longest))
     student_width = shape_of(student.model.config).hidden
     teacher_width = shape_of(teacher.model.config).hidden
     teacher_keys = layer_keys(teacher.model)

@@ -13,8 +13,10 @@ from limbeck.inspection.results import LayerScores, PhraseClustering, SpanSample
 from limbeck.inspection.span_vectors import place_spans, read_ends, span_vectors
 from limbeck.inspection.subject import Subject
 
-_STARTS = 10  # What scikit-learn did by default when the figures of Jawahar et al. were made
-_READING = 0.4  # Of the time, roughly; the rest is clustering.
+_STARTS = 10
+"""Starts of k-means; scikit-learn's default when the figures of Jawahar et al. were made."""
+_READING = 0.4
+"""The share of the time that reading takes, roughly; the rest is clustering."""
 
 
 def cluster_phrases(
@@ -43,7 +45,7 @@ def cluster_phrases(
     drawn = draw_spans(usable, sample)
     labels = [span.label for span in drawn]
     clusters = sample.clusters or len(set(labels))
-    _check_sizes(labels, clusters, sample.held_out)
+    _check_sizes(labels, clusters, held_out=sample.held_out)
     held_out = np.random.default_rng(sample.seed).permutation(len(drawn))[: sample.held_out]
 
     models = []
@@ -103,15 +105,17 @@ def draw_spans(spans: Sequence[Span], sample: SpanSample) -> list[Span]:
     Returns:
         The spans that were drawn, in the order of the text.
     """
+    labelled = [span for span in spans if span.label != OUTSIDE]
+    unlabelled = [span for span in spans if span.label == OUTSIDE]
+    # The order of the two draws decides which random numbers each gets.
     random = np.random.default_rng(sample.seed)
-    drawn: list[Span] = []
-    for count, is_chunk in ((sample.labelled, True), (sample.unlabelled, False)):
-        candidates = [span for span in spans if (span.label != OUTSIDE) == is_chunk]
-        drawn += [candidates[index] for index in random.permutation(len(candidates))[:count]]
+    drawn = [labelled[index] for index in random.permutation(len(labelled))[: sample.labelled]]
+    drawn += [unlabelled[index] for index in random.permutation(len(unlabelled))[: sample.unlabelled]]
     return sorted(drawn)
 
 
-def _check_sizes(labels: Sequence[str], clusters: int, held_out: int) -> None:
+def _check_sizes(labels: Sequence[str], clusters: int, *, held_out: int) -> None:
+    """Refuse spans of one label, or fewer spans to cluster than clusters."""
     if len(set(labels)) < 2:
         raise CorpusError(
             f"The spans that were drawn have {len(set(labels))} kinds of label, but at least two are needed; draw "

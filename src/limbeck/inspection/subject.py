@@ -1,4 +1,4 @@
-"""A model under inspection with its tokenizer, texts for it, and their batches of token ids.
+"""A model under inspection with its tokenizer, and the streams of its layers.
 
 Axis letters: B batch, L tokens.
 """
@@ -6,19 +6,19 @@ Axis letters: B batch, L tokens.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.core.yaml import read_document
-from limbeck.corpus.files.small_files import read_texts as read_all_texts
-from limbeck.errors import CorpusError, ModelError
+from limbeck.errors import ModelError
 from limbeck.models import loading, tokenizers, vocabularies
 from limbeck.models.families import depth, shape_of
 from limbeck.models.inference import device_of, longest_input
 from limbeck.models.streams import StreamKey, Streams
+
+_NO_LIMIT = 10**9
+"""Tokens from which the limit of a tokenizer means none."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +48,27 @@ class Subject:
     @property
     def longest(self) -> int | None:
         """Tokens it can take, special ones included; None where nothing limits it."""
-        limits = longest_input(self.model), shape_of(self.model.config).positions, self.tokenizer.model_max_length
+        limits = [longest_input(self.model), shape_of(self.model.config).positions]
         # A tokenizer without a limit states an astronomical one.
-        return min((limit for limit in limits if limit is not None and limit < 10**9), default=None)
+        if self.tokenizer.model_max_length < _NO_LIMIT:
+            limits.append(self.tokenizer.model_max_length)
+        return min((limit for limit in limits if limit is not None), default=None)
 
 
 def layer_keys(model: PreTrainedModel) -> list[StreamKey]:
     """Return the streams of the output of every layer of a model, 0 to N."""
-    return [
-        StreamKey("embedding", 0),
-        *(StreamKey("hidden", layer) for layer in range(1, depth(model.config) + 1)),
-    ]
+    layers = range(1, depth(model.config) + 1)
+    return [StreamKey("embedding", 0), *(StreamKey("hidden", layer) for layer in layers)]
 
 
 def valid_vectors(streams: Streams, keys: Sequence[StreamKey], valid: Tensor) -> Tensor:
-    """Return the vectors of the real tokens, `[layers, n, H]`."""
+    """Return the vectors of the real tokens of a batch, `[layers, n, H]`.
+
+    Args:
+        streams: Of the batch, `[B, L, H]` each.
+        keys: The layers, in order.
+        valid: Bool `[B, L]`, True for real tokens.
+    """
     return torch.stack([streams[key][valid.to(streams[key].device)] for key in keys])
 
 
@@ -91,60 +97,9 @@ def check_comparable(student: Subject, teacher: Subject) -> None:
     try:
         vocabularies.check_same_vocabulary(student.tokenizer, teacher.tokenizer)
     except ModelError as error:
+        # The message ends with a way out that is for training.
         reason = str(error).rsplit(";", 1)[0]
         raise ModelError(
             f"'{student.name}' and '{teacher.name}' cannot be compared token by token: {reason}; give a teacher with "
             "the same tokenizer."
         ) from error
-
-
-class TokenRows(NamedTuple):
-    """Texts as token ids.
-
-    Args:
-        ids: One row a text, special tokens included.
-        cut: Number of texts that were cut to the limit.
-    """
-
-    ids: list[list[int]]
-    cut: int
-
-
-def tokenise(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *limits: int | None) -> TokenRows:
-    """Turn texts into rows of token ids, special tokens kept; texts without a token are left out.
-
-    Args:
-        tokenizer: Left as it is.
-        texts: Any number.
-        limits: Most tokens of a row, as the user and each model have it; the lowest counts, None is none.
-
-    Raises:
-        CorpusError: if not one token is left.
-    """
-    limit = min(limit for limit in limits if limit is not None)
-    whole: list[list[int]] = tokenizers.encode_texts(tokenizer, texts)["input_ids"]
-    rows = tokenizers.encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"]
-    filled_rows = [row for row in rows if row]
-    if not filled_rows:
-        raise CorpusError("The texts hold no tokens; give a file with one sentence or paragraph per line.")
-    return TokenRows(filled_rows, sum(len(row) > limit for row in whole))
-
-
-_FILE = Path(__file__).with_name("sentences.yaml")
-SENTENCES: tuple[str, ...] = tuple(read_document(_FILE, f"'{_FILE}'", "install limbeck again."))
-"""Texts to inspect models on where none are given."""
-
-
-def read_texts(path: Path | str | None, limit: int) -> tuple[str, ...]:
-    """Read texts, one a line; blank lines are skipped.
-
-    Args:
-        path: A UTF-8 file, or None for the sentences that come along.
-        limit: Most texts, taken evenly over the file.
-
-    Raises:
-        CorpusError: if the file cannot be read, or holds no text.
-    """
-    texts = list(SENTENCES) if path is None else read_all_texts(Path(path))
-    taken = min(limit, len(texts))
-    return tuple(texts[index * len(texts) // taken] for index in range(taken))
