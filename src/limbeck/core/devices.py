@@ -49,7 +49,7 @@ def computing_on(name: str) -> Iterator[str]:
     """
     check_device(name)
     device_type, _, index = name.partition(":")
-    is_first = index.strip("0") == ""
+    is_first = index.strip("0") == ""  # No index, or 0.
     if not is_first and device_type not in ("cpu", "cuda"):
         raise RecipeError(f"--device {name} cannot be chosen by its number; only NVIDIA GPUs can. Give {device_type}.")
 
@@ -107,7 +107,9 @@ def device_name(device: torch.device) -> str:
     """Return the model of a GPU, or the type of another device."""
     import torch
 
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return device.type
 
 
 def synchronise(device: torch.device) -> None:
@@ -132,25 +134,38 @@ def _gpu_at(index: int) -> str:
     visible = [gpu for gpu in os.environ.get(_VISIBLE_GPUS, "").split(",") if gpu.strip()]
     if not visible:
         return str(index)
-    return visible[index] if index < len(visible) else ""
+    # With none visible the GPU is refused as one that is not there.
+    if index >= len(visible):
+        return ""
+    return visible[index]
 
 
 def _find_device(name: str, written: str) -> torch.device:
-    """Return a device of this machine, or refuse it by the name that the user wrote."""
+    """Return a device of this machine.
+
+    Args:
+        name: Of the device, as torch names it here.
+        written: Its name as the user wrote it, for the message.
+
+    Raises:
+        RecipeError: if it is not there.
+    """
     import torch
 
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    # How many devices of each type there are.
     counts = {"cpu": 1}
     here = "cpu"
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if accelerator is not None:
         counts[accelerator.type] = torch.accelerator.device_count()
         here = f"cpu or {accelerator.type}"
 
-    device: torch.device | None
+    refusal = RecipeError(f"There is no device '{written}' here; use {here}, or leave --device out.")
     try:
         device = torch.device(name)
     except RuntimeError:
-        device = None
-    if device is None or (device.index or 0) >= counts.get(device.type, 0):
-        raise RecipeError(f"There is no device '{written}' here; use {here}, or leave --device out.")
+        raise refusal from None
+    index = 0 if device.index is None else device.index
+    if index >= counts.get(device.type, 0):
+        raise refusal
     return device

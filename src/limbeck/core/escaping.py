@@ -13,15 +13,19 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~$])")
+"""Characters that mean something in Markdown."""
 _LINKS_AND_TAGS = re.compile(r"([\\`<>|]|\](?=[(\[:]))")
+"""Those of them that make code, tags, ends of cells and links."""
 _CODE = re.compile(r"(?<!`)`([^`]*[^`\s][^`]*)`(?!`)")
-# Beginnings of cells that spreadsheets take for formulas, in their wide forms too.
+"""Text between single backticks."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""Beginnings of cells that spreadsheets take for formulas, in their wide forms too."""
 
 
 def printable(text: str) -> str:
     """Replace control characters, among them those that steer a terminal or turn the direction of text around."""
-    return "".join(c if _is_shown(c) else "\N{REPLACEMENT CHARACTER}" for c in text)
+    shown = [character if _is_shown(character) else "\N{REPLACEMENT CHARACTER}" for character in text]
+    return "".join(shown)
 
 
 def printable_values(value: Any) -> Any:
@@ -39,8 +43,8 @@ def one_line(value: Any) -> str:
     """Return any value as one printable line without runs of space; empty for None."""
     if value is None:
         return ""
-    text = "".join(c if c.isprintable() else " " for c in str(value))
-    return " ".join(text.split())
+    characters = [character if character.isprintable() else " " for character in str(value)]
+    return " ".join("".join(characters).split())
 
 
 def escape_markdown(value: Any) -> str:
@@ -88,7 +92,8 @@ def inline_code(value: Any) -> str:
 
 def code_block(value: Any, language: str = "") -> str:
     """Return any value as a fenced block that nothing inside it can close."""
-    text = "".join(filter(_is_shown, str(value))).strip("\n")
+    characters = [character for character in str(value) if _is_shown(character)]
+    text = "".join(characters).strip("\n")
     fence = "`" * max(3, _longest_run_of_backticks(text) + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 
@@ -109,14 +114,19 @@ def escape_csv(value: Any) -> Any:
 
 def escape_csv_rows(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the headings, then the rows, with cells as `escape_csv` gives them."""
-    headings = {name: name for name in columns}
-    for row in (headings, *rows):
+    yield {name: escape_csv(name) for name in columns}
+    for row in rows:
         yield {name: escape_csv(value) for name, value in row.items()}
 
 
 def escape_json(text: str) -> str:
     """Return the text of a JSON document, of the same values, that a terminal may show."""
-    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    characters = []
+    for character in text:
+        is_plain = character.isprintable() or character == "\n"
+        # JSON's own escapes, without the quotation marks around them.
+        characters.append(character if is_plain else json.dumps(character)[1:-1])
+    return "".join(characters)
 
 
 class TerminalConsole(Console):
@@ -137,7 +147,7 @@ def _is_shown(character: str) -> bool:
 
 
 def _longest_run_of_backticks(text: str) -> int:
-    return max(map(len, re.findall(r"`+", text)), default=0)
+    return max((len(run) for run in re.findall(r"`+", text)), default=0)
 
 
 def _is_number(text: str) -> bool:

@@ -8,10 +8,13 @@ from typing import TypeAlias
 
 Interval: TypeAlias = tuple[float, float]
 """Lower and upper end."""
+RESAMPLES = 200
+"""Draws of a bootstrap."""
+
 _LEVEL = 0.975
 """Quantile of the upper end: 2.5 % are above it, and as many below the lower end."""
 _Z = statistics.NormalDist().inv_cdf(_LEVEL)
-RESAMPLES = 200
+"""The same quantile of the normal distribution, 1.96 standard deviations."""
 _FEWEST_ROWS_OF_A_CORRELATION = 5
 
 
@@ -20,10 +23,10 @@ def of_share(share: float, rows: int) -> Interval:
 
     Source: Wilson 1927, without a correction for continuity.
     """
-    z2 = _Z**2
-    scale = 1 + z2 / rows
-    middle = (share + z2 / (2 * rows)) / scale
-    variance = share * (1 - share) / rows + z2 / (4 * rows**2)
+    z_squared = _Z**2
+    scale = 1 + z_squared / rows
+    middle = (share + z_squared / (2 * rows)) / scale
+    variance = share * (1 - share) / rows + z_squared / (4 * rows**2)
     half = _Z * math.sqrt(variance) / scale
     low = max(0.0, middle - half)
     high = min(1.0, middle + half)
@@ -40,11 +43,15 @@ def of_correlation(correlation: float, rows: int, *, ranked: bool) -> Interval |
 
     Source: Fisher 1921; for ranks the variance (1 + r² / 2) / (n - 3) of Bonett and Wright 2000.
     """
-    if rows < _FEWEST_ROWS_OF_A_CORRELATION or not -1 < correlation < 1:
+    # The transform of a perfect correlation is infinite.
+    is_perfect = not -1 < correlation < 1
+    if rows < _FEWEST_ROWS_OF_A_CORRELATION or is_perfect:
         return None
     variance = 1 / (rows - 3)
     if ranked:
         variance = (1 + correlation**2 / 2) / (rows - 3)
+
+    # The transform is about normal; its ends are turned back into correlations.
     half = _Z * math.sqrt(variance)
     middle = math.atanh(correlation)
     return math.tanh(middle - half), math.tanh(middle + half)
@@ -54,7 +61,7 @@ def of_resampled(score: Callable[[Sequence[int]], float], rows: int) -> Interval
     """Return the percentile bootstrap of a score over rows, the same for the same rows.
 
     Args:
-        score: Of the rows of these numbers, some of them several times.
+        score: Scores the rows of given numbers, some of which come several times.
         rows: How many there are.
     """
     import numpy as np
@@ -62,7 +69,8 @@ def of_resampled(score: Callable[[Sequence[int]], float], rows: int) -> Interval
     generator = np.random.default_rng(0)
     scores: list[float] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # Of draws with one class.
+        # Metrics warn of draws that happen to have one class.
+        warnings.simplefilter("ignore", UserWarning)
         for _ in range(RESAMPLES):
             draw = generator.integers(rows, size=rows).tolist()
             scores.append(score(draw))
@@ -114,6 +122,7 @@ def is_greater(first: Mapping[int, float], second: Mapping[int, float]) -> bool:
 
 
 def _around_mean(values: Sequence[float], quantile: float) -> Interval:
+    """Return the mean, less and plus its standard error times a quantile."""
     mean = statistics.fmean(values)
     half = quantile * statistics.stdev(values) / math.sqrt(len(values))
     return mean - half, mean + half

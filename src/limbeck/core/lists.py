@@ -11,6 +11,8 @@ MOST = 1_000_000
 _DEEPEST_LAYER = 999
 """No teacher is deeper, and a range of billions would take all memory."""
 _LONGEST_SHOWN = 40
+"""Characters of a refused text in a message."""
+_MOST_DIGITS = 9
 
 
 def parse_list(text: str, read: Callable[[str], Iterable[Item]], refusal: str) -> list[Item]:
@@ -40,10 +42,13 @@ def whole_number(text: str, least: int = 0, most: int = 10**9) -> int:
         ValueError: for anything else, and a number that is not within the bounds.
     """
     # Digits are counted first: Python refuses to read thousands of them.
-    is_short_number = text.isascii() and text.isdigit() and len(text) < 10
-    if not is_short_number or not least <= int(text) <= most:
+    is_short_number = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    if not is_short_number:
         raise ValueError(text)
-    return int(text)
+    number = int(text)
+    if not least <= number <= most:
+        raise ValueError(text)
+    return number
 
 
 def parse_names(option: str, text: str) -> dict[str, str]:
@@ -53,15 +58,17 @@ def parse_names(option: str, text: str) -> dict[str, str]:
         RecipeError: for a pair that lacks a name, or a name that is given twice.
     """
     names: dict[str, str] = {}
-    for part in map(str.strip, text.split(",")):
-        if not part:
+    for pair in text.split(","):
+        if not pair.strip():
             continue
-        name, _, new_name = map(str.strip, part.partition("="))
+        left, _, right = pair.partition("=")
+        name = left.strip()
+        new_name = right.strip()
         problem = None
         if name in names:
             problem = f"names '{name}' twice"
         elif not name or not new_name:
-            problem = f"has '{part[:_LONGEST_SHOWN]}'"
+            problem = f"has '{pair.strip()[:_LONGEST_SHOWN]}'"
         if problem is not None:
             raise RecipeError(
                 f"{option} {problem}; write a pair for each, separated by commas: LABEL_0=entailment,LABEL_1=neutral."
@@ -78,9 +85,11 @@ def parse_numbers(option: str, text: str) -> list[int]:
     """
 
     def read(part: str) -> list[int]:
-        return [whole_number(part, 1, MOST)]
+        return [whole_number(part, least=1, most=MOST)]
 
-    shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    shown = text
+    if len(text) > _LONGEST_SHOWN:
+        shown = f"{text[:_LONGEST_SHOWN]}…"
     refusal = f"{option} '{shown}' must be whole numbers from 1 to {MOST:,}, separated by commas: 128,512."
     return parse_list(text, read, refusal)
 

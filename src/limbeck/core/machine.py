@@ -1,4 +1,4 @@
-"""This machine: memory of the process, versions and hardware for records, and its devices."""
+"""This machine as records name it: versions of packages, the commit in use, processor and accelerators."""
 
 from __future__ import annotations
 
@@ -31,23 +31,28 @@ def versions() -> dict[str, str]:
 @cache
 def git_commit() -> str | None:
     """The commit of the limbeck checkout in use, with `-dirty` after local changes; None outside of one."""
-    here = Path(__file__).resolve().parent
-
-    def git(*arguments: str) -> str | None:
-        try:
-            done = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, timeout=10)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    # An installed package may lie inside somebody else's repository.
-    if git("ls-files", "--error-unmatch", Path(__file__).name) is None:
+    # An installed package may lie inside somebody else's repository, which does not know this file.
+    if _git("ls-files", "--error-unmatch", Path(__file__).name) is None:
         return None
-    commit = git("rev-parse", "HEAD")
+    commit = _git("rev-parse", "HEAD")
     if commit is None:
         return None
-    has_changes = bool(git("status", "--porcelain", "-uno"))
-    return f"{commit}-dirty" if has_changes else commit
+    has_changes = bool(_git("status", "--porcelain", "-uno"))
+    if has_changes:
+        return f"{commit}-dirty"
+    return commit
+
+
+def _git(*arguments: str) -> str | None:
+    """Return the output of git in the folder of this file; None where git fails or there is none."""
+    folder = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode != 0:
+        return None
+    return done.stdout.strip()
 
 
 def hardware() -> dict[str, Any]:
@@ -67,11 +72,13 @@ def hardware() -> dict[str, Any]:
 
 
 def _cpu_name() -> str:
+    """Return the processor's model as Linux names it, else its architecture."""
     info = Path("/proc/cpuinfo")
     if info.is_file():
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+            key, _, value = line.partition(":")
+            if key.startswith("model name"):
+                return value.strip()
     return platform.processor() or platform.machine()
 
 

@@ -20,7 +20,9 @@ def markdown_file(title: str, sections: Iterable[Section]) -> str:
     if title:
         parts.append(f"# {escape_links_and_tags(title)}")
     for section in sections:
-        texts = [text for block in section.blocks for text in _plain_texts(block)]
+        texts: list[str] = []
+        for block in section.blocks:
+            texts += _plain_texts(block)
         if section.title and texts:
             parts.append(f"## {section.title}")
         parts += texts
@@ -28,6 +30,7 @@ def markdown_file(title: str, sections: Iterable[Section]) -> str:
 
 
 def _plain_texts(block: Block) -> Iterator[str]:
+    """Yield the texts of a block in a file of tables; figures, facts and code are not part of these."""
     match block:
         case Paragraph():
             yield running_text(block.text, escape_links_and_tags)
@@ -50,8 +53,12 @@ def plain_table(table: Table) -> str:
 
 
 def _marked(cell: AnyCell) -> str:
-    mark = _MARKS.get(cell.mark, "") if isinstance(cell, Cell) else ""
-    return f"{mark}{escape_links_and_tags(cell)}{mark}"
+    """Return the text of a cell, between asterisks where it is bold or italic."""
+    text = escape_links_and_tags(cell)
+    if not isinstance(cell, Cell) or cell.mark not in _MARKS:
+        return text
+    mark = _MARKS[cell.mark]
+    return f"{mark}{text}{mark}"
 
 
 def escaped_blocks(blocks: Iterable[Block], figures: str = "") -> Iterator[str]:
@@ -69,7 +76,9 @@ def _escaped_texts(block: Block, figures: str) -> Iterator[str]:
     match block:
         case Paragraph():
             text = running_text(block.text, escape_markdown)
-            yield f"{text} <{escape_markdown(block.address)}>" if block.address else text
+            if block.address:
+                text += f" <{escape_markdown(block.address)}>"
+            yield text
         case Notes():
             mark = "**Warning:** " if block.warning else ""
             yield "\n".join(f"- {mark}{running_text(line, escape_markdown)}" for line in block.lines)
@@ -106,7 +115,8 @@ def _escaped_table(table: Table) -> str:
         if index in table.strong:
             cells = [f"**{cell}**" if cell else "" for cell in cells]
         rows.append(cells)
-    return _table_text(headings, rows, (*table.words, 0))
+    # The first column names the rows.
+    return _table_text(headings, rows, words=(*table.words, 0))
 
 
 def _table_text(headings: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int]) -> str:

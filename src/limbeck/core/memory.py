@@ -30,8 +30,11 @@ def keep_freed_memory() -> bool:
     mallopt = _c_function("mallopt")
     if mallopt is None:
         return False
-    is_set = mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT_BLOCK) or mallopt(_M_MMAP_THRESHOLD, _OLD_LIMIT)
-    return bool(is_set and mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT))
+    # It returns 1 for a value that it takes, else 0.
+    takes_size = mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT_BLOCK) or mallopt(_M_MMAP_THRESHOLD, _OLD_LIMIT)
+    if not takes_size:
+        return False
+    return bool(mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT))
 
 
 def release_freed_memory() -> None:
@@ -44,15 +47,19 @@ def release_freed_memory() -> None:
 def peak_memory_bytes() -> int:
     """Highest resident memory of this process so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # Linux counts it in KiB.
-    return peak if sys.platform == "darwin" else peak * 1024
+    # macOS counts it in bytes, Linux in KiB.
+    if sys.platform == "darwin":
+        return peak
+    return peak * 1024
 
 
 def peak_device_memory_bytes() -> int | None:
     """Highest memory allocated on the accelerator, or None without one."""
     import torch
 
-    return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
+    if not torch.cuda.is_available():
+        return None
+    return torch.cuda.max_memory_allocated()
 
 
 def _c_function(name: str) -> Any:

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from limbeck.errors import ModelError
 
 MOST_SECONDS = 1800.0
 """Longest time that the reading may take; 10 GB take a minute or two."""
-_MEMORY_OVER = 2 * 2**30
 _MEMORY_PER_BYTE = 4
+"""Bytes of memory that the reading may take for each byte of the files."""
+_MEMORY_OVER = 2 * 2**30
+"""Bytes that it may take besides."""
 # The names in torch's messages on pickles that would make an object.
 _REFUSED_NAME = re.compile(r"(?:GLOBAL|global|class|function) ([A-Za-z_][\w.]*\.[\w.]+)")
 _LONGEST_NAME = 80
@@ -40,33 +43,47 @@ def convert_pickles(files: Sequence[Path], target: Path, *, seconds: float = MOS
     Raises:
         ModelError: for pickles that hold anything but named tensors, are damaged, or need too much.
     """
-    problems: list[str | None] = []
-    end = time.monotonic() + seconds
+    problems: list[str] = []
+    deadline = time.monotonic() + seconds
 
-    def watch() -> None:
-        if time.monotonic() > end:
+    def note_problem(_task: _Task, problem: str | None) -> None:
+        if problem is not None:
+            problems.append(problem)
+
+    def check_time() -> None:
+        if time.monotonic() > deadline:
             raise ModelError(f"Reading '{files[0]}' took more than {seconds:g} s; it was stopped.")
 
-    task = ([str(file) for file in files], str(target))
-    run_tasks(_convert_limited, [task], workers=1, ended=lambda _, problem: problems.append(problem), watch=watch)
-    problem = problems[0]
-    if problem is None:
+    run_tasks(_convert_limited, [_Task(tuple(files), target)], workers=1, ended=note_problem, watch=check_time)
+    if not problems:
         return
+    problem = problems[0]
     names_file = str(files[0].parent) in problem
-    raise ModelError(problem if names_file else f"'{files[0]}': {problem}")
+    if not names_file:
+        problem = f"'{files[0]}': {problem}"
+    raise ModelError(problem)
 
 
-def _convert_limited(task: tuple[list[str], str], _send: Any) -> None:
+@dataclass(frozen=True)
+class _Task:
+    """The pickles to be read, and the file to be written."""
+
+    files: tuple[Path, ...]
+    target: Path
+
+
+def _convert_limited(task: _Task, _send: Any) -> None:
+    """Convert pickles in a process whose memory is limited."""
     # Torch's warnings on strange files are one line of an error, if the files are refused.
     warnings.simplefilter("ignore")
-    names, target = task
-    files = [Path(name) for name in names]
     if sys.platform.startswith("linux"):
-        allowed = psutil.Process().memory_info().vms + _MEMORY_PER_BYTE * _stored_size(files) + _MEMORY_OVER
+        memory_now = psutil.Process().memory_info().vms
+        most_memory = memory_now + _MEMORY_PER_BYTE * _stored_size(task.files) + _MEMORY_OVER
         _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
-        with suppress(ValueError, OSError):  # A lower limit is set already.
-            resource.setrlimit(resource.RLIMIT_AS, (allowed, hard_limit))
-    convert(files, Path(target))
+        # It fails where a lower limit is set already.
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (most_memory, hard_limit))
+    convert(task.files, task.target)
 
 
 def convert(files: Sequence[Path], target: Path) -> None:
@@ -91,16 +108,19 @@ def convert(files: Sequence[Path], target: Path) -> None:
 
 
 def _read(file: Path) -> dict[str, torch.Tensor]:
+    """Read the named tensors of a pickle, and refuse whatever else it holds."""
     try:
         content = torch.load(str(file), map_location="cpu", weights_only=True)
     except Exception as error:  # Damage has many kinds, and so has refused content.
         raise _reading_error(file, error) from None
-    if not isinstance(content, dict) or not content or not all(map(_is_named_tensor, content.items())):
+    holds_tensors = isinstance(content, dict) and len(content) > 0
+    if not holds_tensors or not all(_is_named_tensor(name, value) for name, value in content.items()):
         raise ModelError(f"'{file}' holds something other than named tensors, such as a whole training checkpoint.")
     return dict(content)
 
 
 def _reading_error(file: Path, error: Exception) -> ModelError:
+    """Return the error for a pickle that torch cannot read or refuses."""
     text = " ".join(str(error).split())
     needs_memory = "allocate memory" in text or "DefaultCPUAllocator" in text
     if isinstance(error, MemoryError) or needs_memory:
@@ -112,11 +132,11 @@ def _reading_error(file: Path, error: Exception) -> ModelError:
     return ModelError(f"'{file}' holds more than tensors, or is damaged; it is not read.")
 
 
-def _is_named_tensor(item: tuple[object, object]) -> bool:
-    name, tensor = item
-    if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
+def _is_named_tensor(name: object, value: object) -> bool:
+    """Whether an item of a state is a dense tensor with a name, which safetensors can hold."""
+    if not isinstance(name, str) or not isinstance(value, torch.Tensor):
         return False
-    return tensor.layout == torch.strided and not tensor.is_quantized
+    return value.layout == torch.strided and not value.is_quantized
 
 
 def _stored_size(files: Sequence[Path]) -> int:

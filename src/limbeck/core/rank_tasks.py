@@ -11,8 +11,10 @@ from limbeck.core.ranks import broadcast, is_main, lost_process, process_count
 from limbeck.errors import Interrupted, LimbeckError, TrainingError
 
 _END = "end"
+"""The task that releases the other ranks."""
 
 _running: list[bool] = []
+"""A mark for each task that this rank is within."""
 
 
 @contextmanager
@@ -23,7 +25,8 @@ def broadcasting_tasks() -> Iterator[None]:
     except LimbeckError as error:
         # Ranks that raise it too have left, those stopped by a signal may be anywhere, and those within a task do not
         # listen: they notice that this process ends.
-        if not (error.on_all_ranks or isinstance(error, Interrupted) or _running):
+        cannot_listen = error.on_all_ranks or isinstance(error, Interrupted) or bool(_running)
+        if not cannot_listen:
             broadcast_task(_END)
         raise
     broadcast_task(_END)
@@ -57,8 +60,10 @@ def run_broadcast_tasks(carry_out: Callable[[Any], None]) -> None:
         TrainingError: if the main process ends without releasing this one.
     """
     try:
-        while (task := broadcast(None)) != _END:
+        task: Any = broadcast(None)
+        while task != _END:
             carry_out(task)
+            task = broadcast(None)
     except RuntimeError as error:
         lost = lost_process(error)
         if lost is None:

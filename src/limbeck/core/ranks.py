@@ -15,20 +15,28 @@ from limbeck.errors import LimbeckError, TrainingError
 
 Result = TypeVar("Result")
 
-# Of a collective call: one rank may build a corpus for days. The death of a process is noticed at once, since its
-# connections close.
 _PATIENCE = timedelta(days=30)
+"""Longest time of a collective call: one rank may build a corpus for days. The death of a process is noticed at once,
+since its connections close."""
+
+
+_LOST_CONNECTION = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "gloo", "Socket")
+"""Parts of messages of errors that mean that the connection to a process is gone."""
 
 
 def process_count() -> int:
     """Return the number of processes that the launcher started; 1 without one."""
-    # Some clusters set the first of the two wherever they run anything.
-    return _from_environment("WORLD_SIZE", 1) if "RANK" in os.environ else 1
+    # Some clusters set WORLD_SIZE wherever they run anything.
+    if "RANK" not in os.environ:
+        return 1
+    return _from_environment("WORLD_SIZE", 1)
 
 
 def process_index() -> int:
     """Return the number of this process, from 0."""
-    return _from_environment("RANK", 0) if process_count() > 1 else 0
+    if process_count() == 1:
+        return 0
+    return _from_environment("RANK", 0)
 
 
 def is_main() -> bool:
@@ -108,7 +116,11 @@ def on_main_rank(function: Callable[[], Result]) -> Result:
     """
     if process_count() == 1:
         return function()
-    return broadcast(on_all_ranks(lambda: function() if is_main() else None))  # type: ignore[return-value]
+
+    def call_on_main() -> Result | None:
+        return function() if is_main() else None
+
+    return broadcast(on_all_ranks(call_on_main))  # type: ignore[return-value]
 
 
 def broadcast(value: Result) -> Result:
@@ -144,8 +156,16 @@ def gather(value: Result) -> list[Result]:
 
 def main_rank_first(function: Callable[[], Result]) -> Result:
     """Call a function on the main rank, then on the others, which find its files on disk; return each rank's result."""
-    result_of_main = on_all_ranks(lambda: function() if is_main() else None)
-    return on_all_ranks(lambda: function() if result_of_main is None else result_of_main)
+
+    def call_on_main() -> Result | None:
+        return function() if is_main() else None
+
+    result_of_main = on_all_ranks(call_on_main)
+
+    def call_on_others() -> Result:
+        return function() if result_of_main is None else result_of_main
+
+    return on_all_ranks(call_on_others)
 
 
 def raised_on_all_ranks(error: LimbeckError) -> LimbeckError:
@@ -161,9 +181,9 @@ def lost_process(error: BaseException) -> str | None:
 
     if process_count() == 1 or not isinstance(error, RuntimeError):
         return None
-    known = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "gloo", "Socket")
     text = str(error)
-    if not isinstance(error, distributed.DistError) and not any(part in text for part in known):
+    is_of_connection = isinstance(error, distributed.DistError) or any(part in text for part in _LOST_CONNECTION)
+    if not is_of_connection:
         return None
     return (
         f"Process {process_index()} lost touch with another one, which has most likely ended: its message says why. "
@@ -173,6 +193,7 @@ def lost_process(error: BaseException) -> str | None:
 
 @cache
 def _patient_group() -> Any:
+    """Make the group of processes whose calls may take days."""
     from torch import distributed
 
     return distributed.new_group(backend="gloo", timeout=_PATIENCE)

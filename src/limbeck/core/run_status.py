@@ -98,7 +98,9 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
 
 
 def _runs_in(folder: Path) -> Iterator[Path]:
+    """Yield the folders of runs in a folder, in alphabetical order."""
     for path, folders, files in os.walk(folder):
+        # `os.walk` goes on with what is left in this list, in its order.
         folders.sort()
         if RUN_RECORD in files:
             folders.clear()
@@ -150,9 +152,14 @@ def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
 
 def _seconds_since(texts: Sequence[str | None], now: datetime) -> float | None:
     """Return the seconds since the last of some times; None where there is none."""
-    times = [time for time in map(_parse_time, texts) if time is not None]
+    times = []
+    for text in texts:
+        time = _parse_time(text)
+        if time is not None:
+            times.append(time)
     if not times:
         return None
+    # Clocks of machines differ by a little.
     return max(0.0, (now - max(times)).total_seconds())
 
 
@@ -169,11 +176,14 @@ def _judge(run: records.Run, folder: Path, owner: dict[str, Any]) -> Status:
 
 
 def _parse_time(text: str | None) -> datetime | None:
+    """Read a time of a record; None for anything else, and a time without a time zone."""
     try:
         time = datetime.fromisoformat(text or "")
     except ValueError:
         return None
-    return time if time.tzinfo is not None else None
+    if time.tzinfo is None:
+        return None
+    return time
 
 
 def _sane(value: Any, cls: type = int) -> Any:

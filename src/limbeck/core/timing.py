@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Tell: TypeAlias = Callable[[float, int], None]
 """Receives the share of a measurement that is done, 0 to 1, and the number of its rounds."""
-FEWEST_ROUNDS, MOST_ROUNDS = 5, 100
+FEWEST_ROUNDS = 5
+MOST_ROUNDS = 100
 _MOST_APART = 1.1
 """The median of the ratios over the ratio of the medians; on an idle machine they are within 2 percent."""
 
@@ -38,7 +39,11 @@ def stopwatch(run: Callable[[], object], device: torch.device) -> Callable[[], f
 
 def tell_rounds(report: Report, what: str) -> Tell:
     """Return a `Tell` that reports rounds of a measurement."""
-    return lambda share, rounds: report(share, what, Count(rounds, "rounds"))
+
+    def tell(share: float, rounds: int) -> None:
+        report(share, what, Count(rounds, "rounds"))
+
+    return tell
 
 
 def take_turns(

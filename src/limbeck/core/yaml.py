@@ -87,7 +87,10 @@ def dump_yaml(data: Any) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML without what no recipe needs: tags, keys that stand twice, values that grow when they are read."""
+    """Safe YAML without what no recipe needs: tags, keys that stand twice, values that grow when they are read.
+
+    The methods override those of PyYAML, which calls them as it scans, composes and constructs a document.
+    """
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -128,7 +131,9 @@ class _Loader(yaml.SafeLoader):
     def read_number(self, node: yaml.ScalarNode) -> int | float:
         if len(node.value) > MOST_DIGITS:
             raise _problem(f"a number of more than {MOST_DIGITS} digits", node.start_mark)
-        return self.construct_yaml_int(node) if node.tag == _INT else self.construct_yaml_float(node)
+        if node.tag == _INT:
+            return self.construct_yaml_int(node)
+        return self.construct_yaml_float(node)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -198,4 +203,6 @@ def _reason(error: yaml.YAMLError) -> str:
     if problem:
         return str(problem)
     lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    return lines[0]
