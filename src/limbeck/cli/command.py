@@ -61,20 +61,22 @@ def request_command(
     names = (*options.split(), *messages)
 
     def add(function: Command) -> Command:
-        own_parameters = inspect.signature(function, eval_str=True).parameters
+        # Parameters that the function has beside the request and the messages.
+        further_parameters = inspect.signature(function, eval_str=True).parameters
 
         def call(**values: Any) -> None:
-            own_values = {name: value for name, value in values.items() if name in own_parameters}
-            set_values = {name: value for name, value in values.items() if name in declared and value is not None}
-            as_messages = Messages(**{name: values[name] for name in messages})
-            function(make_request(request, (), set_values), as_messages, **own_values)
+            further_values = {name: value for name, value in values.items() if name in further_parameters}
+            set_options = {name: value for name, value in values.items() if name in declared and value is not None}
+            message_options = {name: values[name] for name in messages}
+            function(make_request(request, (), set_options), Messages(**message_options), **further_values)
 
+        # What typer reads of a command: its name, its help and its parameters.
         call.__name__ = function.__name__
         call.__doc__ = function.__doc__
         parameters = []
         for name in names:
-            if name in own_parameters:
-                parameters.append(own_parameters[name])
+            if name in further_parameters:
+                parameters.append(further_parameters[name])
             elif name in _STANDARD:
                 annotation, default = _STANDARD[name]
                 parameters.append(_parameter(name, annotation, default))
@@ -90,9 +92,10 @@ def _declared_parameter(name: str, option: Option, cls: Any) -> inspect.Paramete
     default = option.default
     if option.is_required:
         default = inspect.Parameter.empty
+    elif isinstance(default, tuple) and cls is str:
+        default = with_commas(default)  # A list that is written with commas.
     elif isinstance(default, tuple):
-        # A list is repeated on the command line, or written with commas.
-        default = with_commas(default) if cls is str else None
+        default = None  # A list whose option is repeated.
     if default is None:
         cls = cls | None
     annotation: Any = Annotated[cls, typer_option(option, name)]

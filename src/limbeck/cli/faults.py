@@ -17,7 +17,9 @@ _OF_THE_MACHINE = {
     errno.ENOMEM,
 }  # fmt: skip
 """Errors by which the system refuses, which is no fault: a full disk, missing rights, too many open files …"""
+_LONGEST_REASON = 300
 _LONGEST_TEXT = 100_000
+"""Characters of a YAML file in a report."""
 _OUTPUT = re.compile(r"^output: *['\"]?([^'\"\n#]+)", re.MULTILINE)
 # What follows a name that hides something, tokens of the Hub, and passwords in addresses of databases.
 _SECRETS = re.compile(
@@ -28,17 +30,19 @@ _SECRETS = re.compile(
 
 def name_fault(error: Exception, arguments: Sequence[str]) -> str:
     """Return the line that tells what ended a command: the machine, or a fault, of which a file is written."""
-    out_of_memory = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
-    if isinstance(error, MemoryError) or out_of_memory:
-        return f"There is not enough memory: {describe_error(error)[:300]}; use smaller batches, texts or models."
+    # Torch's errors, by their names: it need not be imported.
+    is_of_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
+    if isinstance(error, MemoryError) or is_of_torch:
+        reason = describe_error(error)[:_LONGEST_REASON]
+        return f"There is not enough memory: {reason}; use smaller batches, texts or models."
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
         place = f": '{error.filename}'" if error.filename else ""
         return f"The operating system refused: {error.strerror}{place}; finished work is kept."
     try:
-        written = f"; the details for a bug report are in '{write_fault(error, arguments)}'"
+        file = write_fault(error, arguments)
     except OSError:
-        written = ": run again with --debug and report what it prints"
-    return f"{describe_error(error)} (a fault in limbeck{written})"
+        return f"{describe_error(error)} (a fault in limbeck: run again with --debug and report what it prints)"
+    return f"{describe_error(error)} (a fault in limbeck; the details for a bug report are in '{file}')"
 
 
 def write_fault(error: Exception, arguments: Sequence[str]) -> Path:
@@ -60,19 +64,18 @@ def write_fault(error: Exception, arguments: Sequence[str]) -> Path:
         if name.endswith((".yaml", ".yml")) and Path(name).is_file():
             documents[name] = Path(name).read_text(encoding="utf-8", errors="replace")[:_LONGEST_TEXT]
     packages = [f"{name} {number}" for name, number in versions().items()]
-    parts = [
-        "limbeck " + " ".join(arguments),
-        "\n".join([platform.platform(), *packages]),
-        *(f"{name}:\n{text}" for name, text in documents.items()),
-        "".join(traceback.format_exception(error)),
-    ]
+    parts = ["limbeck " + " ".join(arguments), "\n".join([platform.platform(), *packages])]
+    parts += [f"{name}:\n{text}" for name, text in documents.items()]
+    parts.append("".join(traceback.format_exception(error)))
+    report = _SECRETS.sub(r"\1…", "\n\n".join(parts))
+
     # A folder without a record stays as it is: a run would refuse what it does not know.
-    runs = [folder for folder in _output_folders(arguments, documents) if (folder / RUN_RECORD).is_file()]
-    folder = runs[0] if runs else None
+    run_folders = [folder for folder in _output_folders(arguments, documents) if (folder / RUN_RECORD).is_file()]
+    folder = run_folders[0] if run_folders else None
     with NamedTemporaryFile(
         "w", prefix="limbeck-fault-", suffix=".txt", dir=folder, delete=False, encoding="utf-8"
     ) as file:
-        file.write(_SECRETS.sub(r"\1…", "\n\n".join(parts)))
+        file.write(report)
     return Path(file.name)
 
 

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -51,6 +52,7 @@ SHARED_BY_PROCESSES = ("distill", "search")
 """Commands that several processes of a launcher carry out together."""
 
 _STOPPED = 130
+"""Exit code of a command that Ctrl-C stopped: 128 and the number of SIGINT, as shells have it."""
 _DOWNLOAD_BARS_OFF = ("HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGRESS_BARS")
 _EPILOG = "\n\n".join(
     (
@@ -90,7 +92,7 @@ def options(
 
 
 def build_app() -> typer.Typer:
-    """Put the commands together; each has a separate file."""
+    """Put the commands together."""
     app = typer.Typer(
         name="limbeck",
         no_args_is_help=True,
@@ -126,17 +128,17 @@ def run() -> None:
     _settle_download_bars(sys.argv[1:])
     with suppress(ValueError):  # Only the main thread may listen.
         signal.signal(signal.SIGTERM, _end)
-    debug = "--debug" in sys.argv
+    is_debugging = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         # Where it is not to exit by itself, it returns the code of a command that asked for one.
         code = build_app()(args=arguments, prog_name="limbeck", standalone_mode=False)
     except UsageError as error:
-        if not is_help(error) and _process()[0] == 0:
+        if not is_help(error) and _process().index == 0:
             _print_error(usage_message(error))
         sys.exit(2)
     except LimbeckError as error:
-        if debug:
+        if is_debugging:
             raise
         if not error.printed_by_other_rank:
             _print_mistakes(error)
@@ -144,7 +146,7 @@ def run() -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = _STOPPED
     except Exception as error:
-        if debug:
+        if is_debugging:
             raise
         _print_error(name_fault(error, arguments))
         sys.exit(1)
@@ -170,28 +172,38 @@ def _refuse_several_processes(context: typer.Context) -> None:
     Raises:
         RecipeError: in all of them; the main one is to say it.
     """
-    index, count = _process()
-    if count == 1:
+    process = _process()
+    if process.count == 1:
         return
     name = context.invoked_subcommand
-    known = getattr(context.command, "commands", {}).get(name)
-    workers = any("--workers" in parameter.opts for parameter in getattr(known, "params", ()))
-    instead = "start it without the launcher and give --workers" if workers else "start it without the launcher"
+    command = getattr(context.command, "commands", {}).get(name)
+    has_workers = any("--workers" in parameter.opts for parameter in getattr(command, "params", ()))
+    way_out = "start it without the launcher"
+    if has_workers:
+        way_out += " and give --workers"
     error = RecipeError(
-        f"`limbeck {name}` runs in one process, but a launcher started {count}; {instead}. Several processes "
+        f"`limbeck {name}` runs in one process, but a launcher started {process.count}; {way_out}. Several processes "
         "share the work of `limbeck distill` and `limbeck search`."
     )
-    error.printed_by_other_rank = index > 0
+    error.printed_by_other_rank = process.index > 0
     raise error
 
 
-def _process() -> tuple[int, int]:
-    """Which process of how many this is; only a launcher's are asked what imports torch."""
+@dataclass(frozen=True)
+class _Process:
+    """This process among those of a launcher: its number, from 0, and how many there are."""
+
+    index: int
+    count: int
+
+
+def _process() -> _Process:
+    """Return the number of this process; only a launcher's processes are asked what imports torch."""
     if "RANK" not in os.environ:
-        return 0, 1
+        return _Process(index=0, count=1)
     from limbeck.core.ranks import process_count, process_index
 
-    return process_index(), process_count()
+    return _Process(process_index(), process_count())
 
 
 def _print_mistakes(error: LimbeckError) -> None:

@@ -66,16 +66,20 @@ class Messages:
             raise RecipeError("--quiet and --verbose contradict each other; give one of them.")
         console = TerminalConsole(stderr=True, quiet=self.quiet)
         logger = logging.getLogger("limbeck")
-        for handler in [handler for handler in logger.handlers if isinstance(handler, _ConsoleHandler)]:
-            logger.removeHandler(handler)
-        logger.addHandler(_ConsoleHandler(console))  # Warnings, such as of a damaged cache, are shown in any case.
+        # The console of an earlier command of this process is gone.
+        for handler in list(logger.handlers):
+            if isinstance(handler, _ConsoleHandler):
+                logger.removeHandler(handler)
+        # Warnings, such as of a damaged cache, are shown in any case.
+        logger.addHandler(_ConsoleHandler(console))
         logger.setLevel(logging.DEBUG if self.verbose else logging.WARNING)
         if self.verbose:
-            _say_machine(logger)
+            _log_machine(logger)
         return console
 
 
-def _say_machine(logger: logging.Logger) -> None:
+def _log_machine(logger: logging.Logger) -> None:
+    """Log versions, device and cores."""
     from limbeck.core.machine import hardware, versions
 
     machine = hardware()
@@ -95,7 +99,9 @@ def result_console() -> Console:
 
 def print_line(text: str, console: Console | None = None, *, style: str | None = None) -> None:
     """Print text as it is: no markup is read in it, and no line is broken."""
-    (console or result_console()).print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+    if console is None:
+        console = result_console()
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def print_json(content: Any) -> None:

@@ -23,16 +23,18 @@ def usage_message(error: Any) -> str:
         refused = error.__cause__.errors()[0]
         wanted = wanted_of(refused)
         if wanted:
-            is_number = "than" in refused["type"]
+            is_number = "than" in refused["type"]  # Such as "greater_than".
             value = refused["input"] if is_number else show_value(refused["input"])
             return f"{_name_of(error.param)} is {value}; give {wanted}."
 
     message = " ".join(error.format_message().split())
-    near = getattr(error, "possibilities", None)
-    if near is not None or type(error).__name__ == "NoSuchOption":
-        nearest = difflib.get_close_matches(error.option_name, near or (), n=1, cutoff=0)
-        meant = f" Did you mean {nearest[0]}?" if nearest else ""
-        message = f"No such option: {error.option_name}.{meant}"
+    possibilities = getattr(error, "possibilities", None)
+    is_of_option = possibilities is not None or type(error).__name__ == "NoSuchOption"
+    if is_of_option:
+        message = f"No such option: {error.option_name}."
+        nearest = difflib.get_close_matches(error.option_name, possibilities or (), n=1, cutoff=0)
+        if nearest:
+            message += f" Did you mean {nearest[0]}?"
     if not message.endswith((".", "?")):
         message += "."
     if error.ctx is None:

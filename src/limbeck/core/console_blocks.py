@@ -30,6 +30,7 @@ def console(*blocks: Block) -> RenderableType:
 
 
 def _console_lines(blocks: Iterable[Block]) -> Iterator[RenderableType]:
+    """Yield the lines and tables of blocks; of figures and code the title alone."""
     for block in blocks:
         match block:
             case Paragraph():
@@ -67,9 +68,10 @@ class _ConsoleTable:
 
     def _width(self, index: int) -> int:
         """Letters of the widest line of a column."""
-        heading = self._table.headings[index]
-        lines = [*heading.split("\n"), *(str(row[index]) for row in self._table.rows)]
-        return max(self._table.layout.narrowest, *map(len, lines))
+        lines = self._table.headings[index].split("\n")
+        lines += [str(row[index]) for row in self._table.rows]
+        widest = max(len(line) for line in lines)
+        return max(self._table.layout.narrowest, widest)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         layout = self._table.layout
@@ -79,7 +81,8 @@ class _ConsoleTable:
             return
 
         # The first column is repeated in every block; as many others stand beside it as there is room for.
-        label = max(layout.cut, min(self._widths[0], _LABEL_SHARE * options.max_width // 100))
+        most_of_label = _LABEL_SHARE * options.max_width // 100
+        label = max(layout.cut, min(self._widths[0], most_of_label))
         room = options.max_width - label - _GAP
         start = 1
         while start < count:
@@ -88,37 +91,44 @@ class _ConsoleTable:
             while end < count and used + self._widths[end] + _GAP <= room:
                 used += self._widths[end] + _GAP
                 end += 1
-            yield self._block((0, *range(start, end)), label)
+            yield self._block((0, *range(start, end)), label_width=label)
             start = end
 
-    def _block(self, columns: Sequence[int], label: int = 0) -> RichTable:
-        """Draw some columns; with a width of the first one, its texts are broken between words."""
-        drawn = self._empty(columns, label)
-        after_published = True
+    def _block(self, columns: Sequence[int], label_width: int = 0) -> RichTable:
+        """Draw some columns.
+
+        Args:
+            columns: Numbers of the columns.
+            label_width: Width of the first column, whose texts are broken between words; 0 leaves them whole.
+        """
+        drawn = self._empty(columns, label_width)
+        follows_published = True
         for index, row in enumerate(self._table.rows):
             cells = [row[column] for column in columns]
             is_published = index in self._table.published
             if is_published and self._table.layout.apart:
-                if all(str(cell) == NOTHING for cell in cells[1:]):
+                has_figures = any(str(cell) != NOTHING for cell in cells[1:])
+                if not has_figures:
                     continue
-                if not after_published:
+                if not follows_published:
                     drawn.add_section()
-            first, *others = map(_text_of, cells)
-            if label:
-                lines = wrapped(first.plain, lambda line: len(line) <= label)
+            first, *others = (_text_of(cell) for cell in cells)
+            if label_width:
+                lines = wrapped(first.plain, lambda line: len(line) <= label_width)
                 first = Text("\n".join(lines), style=first.style)
             drawn.add_row(first, *others, style=self._style(index))
-            after_published = is_published
+            follows_published = is_published
         return drawn
 
     def _style(self, index: int) -> str:
+        """Return the style of a row."""
         if index in self._table.published:
             return "cyan"
         if index in self._table.strong:
             return "bold"
         return "dim" if index in self._table.faint else ""
 
-    def _empty(self, columns: Sequence[int], label: int) -> RichTable:
+    def _empty(self, columns: Sequence[int], label_width: int) -> RichTable:
         """Make a table with its headings alone."""
         table = self._table
         layout = table.layout
@@ -129,13 +139,14 @@ class _ConsoleTable:
                 box=box.SIMPLE_HEAVY, pad_edge=False, collapse_padding=layout.collapsed, padding=(0, layout.padding)
             )
         for index in columns:
-            drawn.add_column(table.headings[index], **self._column_options(index, label))
+            drawn.add_column(table.headings[index], **self._column_options(index, label_width))
         return drawn
 
-    def _column_options(self, index: int, label: int) -> dict[str, Any]:
+    def _column_options(self, index: int, label_width: int) -> dict[str, Any]:
+        """Return rich's options of a column."""
         layout = self._table.layout
         if layout.cut and index == 0:
-            return {"overflow": "fold", "width": label}
+            return {"overflow": "fold", "width": label_width}
         justify = "left" if index in self._table.words else "right"
         if layout.cut:
             return {"justify": justify, "min_width": layout.narrowest}

@@ -79,7 +79,8 @@ def _lock(descriptor: int, path: Path) -> bool:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except OSError as error:
-            if error.errno not in _TAKEN:  # A file system without locks: go by its last holder's note.
+            # A file system without locks: the note of the last holder decides.
+            if error.errno not in _TAKEN:
                 return not holder_lives(read_json(path))
         if time.monotonic() > deadline:
             return False
@@ -96,7 +97,9 @@ def _refusal(folder: Path, lock: dict[str, Any]) -> OutputError:
 
 def holder(folder: Path) -> dict[str, Any]:
     """Return the `host`, `pid`, `started` and `since` of the process that last had a folder; empty if none had."""
-    return dict(_held[folder.resolve() / LOCK]) if _is_ours(folder) else read_json(folder / LOCK)
+    if _is_ours(folder):
+        return dict(_held[folder.resolve() / LOCK])
+    return read_json(folder / LOCK)
 
 
 def is_locked(folder: Path) -> bool | None:
@@ -110,7 +113,9 @@ def is_locked(folder: Path) -> bool | None:
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
-        return True if error.errno in _TAKEN else None
+        if error.errno in _TAKEN:
+            return True
+        return None
     finally:
         os.close(descriptor)
     return False
@@ -133,6 +138,7 @@ def holder_lives(lock: dict[str, Any]) -> bool:
 
 
 def _is_ours(folder: Path) -> bool:
+    """Whether this process has a folder; a forked one has the entry of its parent, with another number."""
     return _held.get(folder.resolve() / LOCK, {}).get("pid") == os.getpid()
 
 

@@ -44,7 +44,9 @@ class FolderKind:
         """
         if folder.exists() and not folder.is_dir():
             raise OutputError(f"Output '{folder}' is a file; give a folder.")
-        return self.read_record(folder) if self.is_occupied(folder) else {}
+        if not self.is_occupied(folder):
+            return {}
+        return self.read_record(folder)
 
     def read_record(self, folder: Path) -> dict[str, Any]:
         """Read the record of an occupied folder.
@@ -105,16 +107,21 @@ class Difference(NamedTuple):
 
 def first_difference(old: Any, new: Any, place: str = "") -> Difference | None:
     """Find the first place where two documents of plain values differ, in the order of the old one."""
-    pairs: list[tuple[Any, Any, Any]] = []
+    # The values below, by the keys of a mapping or the places in a list.
+    old_values: Mapping[Any, Any] = {}
+    new_values: Mapping[Any, Any] = {}
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        pairs = [(key, old.get(key), new.get(key)) for key in dict.fromkeys((*old, *new))]
+        old_values = old
+        new_values = new
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        pairs = list(zip(range(len(old)), old, new, strict=True))
+        old_values = dict(enumerate(old))
+        new_values = dict(enumerate(new))
     elif old != new:
         return Difference(place, old, new)
-    for key, old_value, new_value in pairs:
+
+    for key in dict.fromkeys((*old_values, *new_values)):
         place_below = f"{place}.{key}" if place else str(key)
-        difference = first_difference(old_value, new_value, place_below)
+        difference = first_difference(old_values.get(key), new_values.get(key), place_below)
         if difference is not None:
             return difference
     return None

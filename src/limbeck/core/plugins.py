@@ -21,7 +21,8 @@ VARIABLE = "LIMBECK_PLUGINS"
 """The environment variable with the files' paths, separated as those of `PATH` are."""
 
 _files: dict[str, str | PluginError] = {}
-"""The files that were run, by their hash, or why one could not be: a second try would register its first half twice."""
+"""Path to hash of the files that were run, or to the error for one that could not be: a second try would register its
+first half twice. A file that is running has an empty hash."""
 
 _distributions: dict[str, str] = {}
 """Name to version, of those whose entry points were loaded."""
@@ -103,9 +104,10 @@ def hint_of_plugins(kind: str) -> str:
 
 def describe_entry_point(entry_point: EntryPoint) -> str:
     """Name an entry point and its distribution for a message, for example `The limbeck.methods 'mine' of mine 1.0`."""
-    origin = entry_point.dist
-    of = f" of the distribution {origin.name} {origin.version}" if origin is not None else ""
-    return f"The entry point '{entry_point.name}' ({entry_point.group}){of}"
+    name = f"The entry point '{entry_point.name}' ({entry_point.group})"
+    if entry_point.dist is None:
+        return name
+    return f"{name} of the distribution {entry_point.dist.name} {entry_point.dist.version}"
 
 
 def plugins_in_use() -> list[dict[str, str]]:
@@ -116,11 +118,12 @@ def plugins_in_use() -> list[dict[str, str]]:
 
 
 def _named() -> list[str]:
+    """Return the paths in the environment variable."""
     return [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
 
 
 def _run(path: Path) -> str | PluginError:
-    """Run a file as a separate module; returns its hash, or why it could not be run."""
+    """Run a file as a separate module; return its hash, or the error for a file that cannot be run."""
     name = f"limbeck_plugin_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -140,14 +143,17 @@ def _run(path: Path) -> str | PluginError:
 
 
 def _line(path: Path, error: Exception) -> str:
-    """Where in the file it went wrong, if it was there."""
+    """Return the line of a plugin that raised an error, as a part of a sentence; empty where none of its lines did."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return f", line {error.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return f", line {lines[-1]}" if lines else ""
+    if not lines:
+        return ""
+    return f", line {lines[-1]}"
 
 
 def _reason(error: Exception) -> str:
+    """Return an error as a part of a sentence: the message of limbeck's own, the type before it for any other."""
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     message = message.rstrip(".")
     if isinstance(error, LimbeckError):

@@ -13,17 +13,28 @@ from limbeck.core.progress import Count, Rate, Report
 
 RATE_COLUMN = progress.TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False)
 
+_NOTEBOOK_SECONDS = 0.5
+"""Least time between two pictures of the bars in a notebook."""
+_NOTEBOOK_WIDTH = 100
+"""Letters of a line there."""
+_NOTEBOOK_FORM = '<pre style="white-space:pre;line-height:normal">{code}</pre>'
+
 
 class _NotebookBars(progress.Progress):
-    """Progress bars in the output of a notebook's cell: one element, which is written anew now and then."""
+    """Progress bars in the output of a notebook's cell: one element, which is written anew now and then.
+
+    Attributes:
+        _display: IPython's handle of the element; None before the bars were shown.
+        _last_shown: The time at which they were shown last.
+    """
 
     _display: Any = None
-    _shown = -math.inf
+    _last_shown = -math.inf
 
     def update(self, task_id: progress.TaskID, **changes: Any) -> None:
         """Change a task, as rich does, and show all bars if the last time is long enough ago."""
         super().update(task_id, **changes)
-        if time.monotonic() - self._shown >= _NOTEBOOK_SECONDS:
+        if time.monotonic() - self._last_shown >= _NOTEBOOK_SECONDS:
             self._show()
 
     def stop(self) -> None:
@@ -33,22 +44,18 @@ class _NotebookBars(progress.Progress):
             self._show(empty=self.live.transient)
 
     def _show(self, *, empty: bool = False) -> None:
+        """Draw the bars, or nothing, as HTML in the place of their last picture."""
         from IPython.display import HTML, display
 
-        self._shown = time.monotonic()
+        self._last_shown = time.monotonic()
         page = Console(file=io.StringIO(), record=True, width=_NOTEBOOK_WIDTH, force_terminal=True, force_jupyter=False)
         if not empty:
             page.print(self.get_renderable())
-        shown = HTML(page.export_html(inline_styles=True, code_format=_NOTEBOOK_FORM))
+        picture = HTML(page.export_html(inline_styles=True, code_format=_NOTEBOOK_FORM))
         if self._display is None:
-            self._display = display(shown, display_id=True)
+            self._display = display(picture, display_id=True)
         else:
-            self._display.update(shown)
-
-
-_NOTEBOOK_SECONDS, _NOTEBOOK_WIDTH = 0.5, 100
-
-_NOTEBOOK_FORM = '<pre style="white-space:pre;line-height:normal">{code}</pre>'
+            self._display.update(picture)
 
 
 class Bars:
@@ -72,7 +79,8 @@ class Bars:
     ) -> None:
         self.console = console
         self._are_shown = console.is_terminal or console.is_jupyter
-        self.bars = (_NotebookBars if console.is_jupyter else progress.Progress)(
+        bars_class = _NotebookBars if console.is_jupyter else progress.Progress
+        self.bars = bars_class(
             progress.TextColumn("[bold]{task.description}"),
             progress.BarColumn(bar_width=None),
             *columns,
@@ -89,9 +97,10 @@ class Bars:
     def line(self, *parts: str) -> None:
         """Print a line of the parts that are not empty, unless there are bars or the last line is too new."""
         now = time.monotonic()
-        if not self._are_shown and now - self._last_line >= self._seconds:
+        is_due = now - self._last_line >= self._seconds
+        if not self._are_shown and is_due:
             self._last_line = now
-            print_plain(self.console, ", ".join(filter(None, parts)))
+            print_plain(self.console, ", ".join(part for part in parts if part))
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -137,8 +146,9 @@ class ProgressBar(Bars):
             self._base_time = now
             self.bars.reset(self._task, total=1.0)
         self.bars.update(self._task, completed=share, description=what, rate=rate)
+        # The bar has stepped aside if another library had something to show.
         if self.console.is_terminal:
-            self.bars.start()  # It has stepped aside if another library had something to show.
+            self.bars.start()
 
         left = ""
         done = share - self._base_share

@@ -115,16 +115,20 @@ class Registry(Generic[T]):
         """
         if self._plugins is None:
             raise PluginError(f"Nothing can be added to the registry of {self.kind}s.")
+        # Tests check the package's own, which would take time here.
         if own and name not in self._items:
-            return self.register(name, cast(T, item))  # Tests check the package's own, which would take time here.
+            return self.register(name, cast(T, item))
         checked = self._plugins.check(self.kind, name, item)
         # The package's own names are taken, whoever reads the registry first.
         self._register_source()
         self._discover()
-        held = self._items.get(name)
-        if isinstance(held, EntryPoint) and _package(held.module) == _package_of(self._plugins.code(checked)):
-            note_distribution(held)
-        elif held is not None and not (replace and name in self._outside):
+        present = self._items.get(name)
+        code_package = _package_of(self._plugins.code(checked))
+        may_replace = replace and name in self._outside
+        if isinstance(present, EntryPoint) and _package(present.module) == code_package:
+            # The decorator of a distribution registers what its entry point names.
+            note_distribution(present)
+        elif present is not None and not may_replace:
             raise PluginError(f"The {self.kind} '{name}' already exists; give yours a different name.")
         self._items[name] = checked
         self._outside.add(name)
@@ -155,12 +159,18 @@ class Registry(Generic[T]):
             yield name, self._loaded(name)
 
     def _loaded(self, name: str) -> T:
+        """Return an item; that of a distribution is imported when it is first asked for.
+
+        Raises:
+            PluginError: for one that cannot be imported, or is no item of this registry.
+        """
         item = self._items[name]
         if not isinstance(item, EntryPoint):
             return item
         assert self._plugins is not None
         loaded = load_entry_point(item)
-        registered = self._items[name]  # By a decorator, as the module was imported.
+        # A decorator may have registered it as the module was imported.
+        registered = self._items[name]
         if not isinstance(registered, EntryPoint):
             return registered
         try:
@@ -209,9 +219,14 @@ def is_own(code: object) -> bool:
 
 
 def _package(module: str) -> str:
-    return module.partition(".")[0]
+    """Return the package of a module, such as limbeck of limbeck.core.registry."""
+    package, _, _ = module.partition(".")
+    return package
 
 
 def _package_of(code: object) -> str | None:
+    """Return the package of a function or a class; None where it does not name its module."""
     module = getattr(code, "__module__", None)
-    return _package(module) if isinstance(module, str) else None
+    if not isinstance(module, str):
+        return None
+    return _package(module)

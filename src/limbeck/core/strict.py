@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
+from limbeck.core.lists import enumerate_words
 from limbeck.errors import suggestion
 
 _LONGEST_KEY = 200
@@ -30,7 +31,7 @@ class Strict(BaseModel):
     The docstring below a field is its description.
     """
 
-    # Built when first used: most commands need a few of the many there are.
+    # Validators are built when they are first used: most commands need a few of the many there are.
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     elsewhere: ClassVar[Mapping[str, str]] = {}
@@ -105,7 +106,9 @@ def _wrong_keys(cls: type[BaseModel], data: dict[Any, Any]) -> dict[Any, str]:
     for key, value in data.items():
         if key not in cls.model_fields:
             place = getattr(cls, "elsewhere", {}).get(key)
-            hint = f" Did you mean '{place}'?" if place else suggestion(str(key), cls.model_fields)
+            hint = suggestion(str(key), cls.model_fields)
+            if place is not None:
+                hint = f" Did you mean '{place}'?"
             problems[key] = f"unknown key '{str(key)[:_LONGEST_KEY]}'.{hint}{missing}"
             missing = ""
             continue
@@ -125,13 +128,24 @@ def _line_error(
     error_type: str = "value_error",
     context: Mapping[str, Any] | None = None,
 ) -> InitErrorDetails:
+    """Make a line of pydantic's error.
+
+    Args:
+        place: Keys to the value.
+        message: The mistake in words.
+        value: The value.
+        error_type: Pydantic's name for the mistake.
+        context: Pydantic's values of the mistake, such as a bound.
+    """
     error = PydanticCustomError(error_type, "{message}", {**(context or {}), "message": message})
     return InitErrorDetails(type=error, loc=place, input=value)
 
 
 def _takes_truth(annotation: Any) -> bool:
-    """Whether a type has truth values among its own."""
-    return annotation in (bool, Any) or any(map(_takes_truth, get_args(annotation)))
+    """Whether a type has truth values among its own, or a type within it has."""
+    if annotation in (bool, Any):
+        return True
+    return any(_takes_truth(inner) for inner in get_args(annotation))
 
 
 def _missing_keys(cls: type[BaseModel], data: dict[Any, Any]) -> str:
@@ -145,16 +159,19 @@ def _missing_keys(cls: type[BaseModel], data: dict[Any, Any]) -> str:
 
 def _describe_type(annotation: Any) -> str:
     """Return the values that a type has, where it has a few names or is a part of a recipe."""
+    # The types of a union, but for None.
     members = (annotation,)
     if get_origin(annotation) is not Literal:
         members = get_args(annotation) or (annotation,)
     types = [member for member in members if member is not NoneType]
     if len(types) != 1:
         return "a value"
-    if isinstance(types[0], type) and issubclass(types[0], BaseModel):
-        first_field = next(iter(types[0].model_fields))
+
+    only_type = types[0]
+    if isinstance(only_type, type) and issubclass(only_type, BaseModel):
+        first_field = next(iter(only_type.model_fields))
         return f"a mapping such as {{{first_field}: …}}"
-    if get_origin(types[0]) is Literal:
-        *others, last = map(str, get_args(types[0]))
-        return f"{', '.join(others)} or {last}" if others else last
+    if get_origin(only_type) is Literal:
+        names = [str(name) for name in get_args(only_type)]
+        return enumerate_words(names, "or")
     return "a value"
