@@ -28,6 +28,9 @@ NAMES = ("joy", "anger", "fear, panic")
         ("[]", (0, 0, 0)),
         ("2", (0, 0, 1)),
         (1, (0, 1, 0)),
+        ([0, 1, 0], (0, 1, 0)),
+        ([1.0, 0.0, 1.0], (1, 0, 1)),
+        ([True, False, False], (1, 0, 0)),
     ],
 )
 def test_classes_of_a_row(value, flags):
@@ -48,8 +51,8 @@ def test_numbers_of_a_data_set_are_understood_by_its_names():
         ("joy|hope", r"has the label 'hope'"),
         ([3], r"has the label 3, which is not one .* or a number from 0 to 2"),
         (
-            [0, 1, 0],
-            r"has the label \[0, 1, 0\], which names a class twice: name each once, or give a column of 0 and 1",
+            [0, 1, 1, 0],
+            r"has the label \[0, 1, 1, 0\], which names a class twice: name each once, or give a column of 0 and 1",
         ),
         ("anger|anger", "names a class twice"),
         ([None], "has the label None"),
@@ -66,6 +69,7 @@ def test_classes_that_are_none_are_refused(value, message):
     [
         (("joy", "anger"), {"anger": "1", "joy": "0"}, (0, 1)),
         (("joy", "anger"), {"Anger": True, "joy": 1.0}, (1, 1)),
+        (("joy", "anger"), {"anger": "False", "joy": "TRUE"}, (1, 0)),
         (("LABEL_0", "LABEL_1"), {"is_anger": 0, "is_joy": 1}, (0, 1)),
     ],
 )

@@ -1,11 +1,13 @@
 """Labels are understood by names, or refused: never by accident of a number."""
 
 import pytest
+from hypothesis import assume
 from hypothesis import strategies as st
 
-from limbeck.corpus.rows.class_numbers import ClassNumbers
+from limbeck.corpus.rows.class_numbers import ClassNumbers, reading_of_lists
 from limbeck.errors import CorpusError
 from tests.oracles.generated import on_generated
+from tests.support.streams import examples
 
 NAMES = ("negative", "positive", "neutral", "joy", "very sad")
 NAMED = st.permutations(NAMES).flatmap(lambda names: st.integers(2, 5).map(lambda count: tuple(names[:count])))
@@ -68,6 +70,53 @@ def test_several_classes_and_tags_are_their_names(teacher, data, numbers):
     else:
         with pytest.raises(CorpusError, match="has the label"):
             ClassNumbers(teacher).flags(numbers, "it", data)
+
+
+FLAGS = st.integers(1, 6).flatmap(lambda classes: st.lists(st.tuples(*[st.sampled_from([0, 1])] * classes), min_size=1))
+AS_WRITTEN = st.sampled_from([int, float, bool])
+
+
+@on_generated(1_000, rows=FLAGS, written=AS_WRITTEN)
+def test_lists_of_flags_are_told_from_lists_of_classes_by_their_column(rows, written):
+    """[0, 1] alone may be both, and is refused; any other row of the column settles it."""
+    classes = len(rows[0])
+    assume(classes >= 2)
+    values = [[written(flag) for flag in row] for row in rows]
+    numbers = ClassNumbers([f"class {number}" for number in range(classes)])
+    numbers.lists = reading_of_lists(values, classes)
+    can_be_both = written is int and classes == 2 and all(sorted(row) == [0, 1] for row in rows)
+    for value, row in zip(values, rows, strict=True):
+        if can_be_both:
+            with pytest.raises(CorpusError, match="set label_lists to numbers or to flags"):
+                numbers.flags(value, "it")
+        else:
+            assert numbers.flags(value, "it") == row
+
+
+@on_generated(1_000, rows=st.lists(st.sets(st.integers(0, 1)), min_size=1), extra=st.sampled_from([[], [0], [1]]))
+def test_lists_of_classes_are_told_from_lists_of_flags_by_their_column(rows, extra):
+    values = [*map(sorted, rows), extra]
+    numbers = ClassNumbers(["first", "second"])
+    numbers.lists = reading_of_lists(values, 2)
+    for value in values:
+        assert numbers.flags(value, "it") == (int(0 in value), int(1 in value))
+
+
+def test_a_corpus_of_two_classes_is_read_by_all_of_its_rows(tmp_path):
+    path = tmp_path / "a.jsonl"
+    labels = ("[0, 1]", "[1, 0]", "[0, 0]")
+    write = "".join(f'{{"text": "text {number}", "label": {label}}}\n' for number, label in enumerate(labels))
+    path.write_text(write)
+    rows, _ = examples(path, task="multi_label", labels=("first", "second"))
+    assert [row.label for row in rows] == [(0, 1), (1, 0), (0, 0)]
+    path.write_text(write.replace("[0, 0]", "[0]"))
+    rows, _ = examples(path, task="multi_label", labels=("first", "second"))
+    assert [row.label for row in rows] == [(1, 1), (1, 1), (1, 0)]
+    path.write_text(write.replace("[0, 0]", "[1, 0]"))
+    with pytest.raises(CorpusError, match="a.jsonl:1 has the label .* set label_lists to numbers or to flags"):
+        examples(path, task="multi_label", labels=("first", "second"))
+    rows, _ = examples(path, task="multi_label", labels=("first", "second"), label_lists="numbers")
+    assert [row.label for row in rows] == [(1, 1)] * 3
 
 
 @pytest.mark.parametrize("value", ["2.5", "-1", 1.5, None, [], "nowhere", "LABEL_7"])

@@ -171,7 +171,7 @@ def test_fields_of_tables_without_a_header_are_named(place, tmp_path):
     stage = plan(place, OWN | files | {"task": OWN["task"] | columns}).stages[0]
     rows = stage.development.load().splits["validation"]
     assert [(row.text, row.pair, row.label) for row in rows] == [("a text", "is it", 0)] * 2
-    assert stage.corpus.header == columns["columns"]
+    assert stage.corpus.layout.header == tuple(columns["columns"])
     with pytest.raises(LimbeckError, match=r"name the fields by corpus\.task\.columns if the file has no header"):
         plan(place, OWN | {"sources": files["sources"]})
     with pytest.raises(LimbeckError, match="the task 'rte' already defines its columns: leave out columns"):

@@ -29,6 +29,7 @@ from limbeck.corpus import (
     open_source,
     open_stream,
 )
+from limbeck.corpus.files.file_kinds import TableLayout
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.sources.named_sources import open_rows
 from limbeck.kinds.registry import KINDS
@@ -86,7 +87,7 @@ def examples(source: Path | str, **settings: Any) -> tuple[list[LabelledRow], So
     report = SourceReport()
     chosen = row_settings(source, **settings)
     read_example = KINDS[chosen.task].reader(chosen)
-    rows = open_rows(str(source), settings.get("header", ())).rows(report)
+    rows = open_rows(str(source), TableLayout(tuple(settings.get("header", ())))).rows(report)
     return [example for row in rows for example in read_example(row, report)], report
 
 

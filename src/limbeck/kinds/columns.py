@@ -1,6 +1,6 @@
 """The columns that labelled rows are made of."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -27,6 +27,8 @@ class Columns(Strict):
         label: The class or the value; of several classes, a list of them, or text that has them between `|`, `;`
             or `,`.
         label_columns: In place of `label`, a column of 0 and 1 for each class.
+        label_lists: Whether numbers in a list are those of the classes, or 1 or 0 for each class; None finds it out by
+            all rows.
         id: Of the row; where a table has no such column, rows are numbered from 0.
         context: The text that a question is asked of.
         question: The question.
@@ -42,6 +44,7 @@ class Columns(Strict):
     pair: str | None = None
     label: str = "label"
     label_columns: tuple[str, ...] = ()
+    label_lists: Literal["numbers", "flags"] | None = None
     id: str | None = None
     context: str = "context"
     question: str = "question"

@@ -33,6 +33,7 @@ class CorpusRows(RowSource):
             pair=settings.pair_column,
             label=settings.label_column,
             label_columns=tuple(settings.label_columns),
+            label_lists=settings.label_lists,
             context=settings.context_column,
             question=settings.question_column,
             answers=settings.answers_column,

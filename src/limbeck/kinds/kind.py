@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -18,6 +18,7 @@ from limbeck.corpus.rows.labelled_rows import Label, LabelledRow, without_surrog
 from limbeck.corpus.rows.row_kind import RowEncoder, RowReader
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.sources.named_sources import open_rows
 from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.corpus.tokens.sequences import SequenceEncoder
 from limbeck.kinds.corpus_rows import CorpusRows
@@ -172,6 +173,13 @@ class Kind:
             return []
         return text_rows(row, source, label)
 
+    def looks_ahead(self, source: RowSource) -> bool:
+        """Whether all rows of a source have to be looked at before the first can be read."""
+        return False
+
+    def look_ahead(self, rows: Iterable[PlacedRow], source: RowSource) -> None:
+        """Settle how the rows of a source are read, by what all of them show together."""
+
     def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
         """Return the label of a text or a pair; None leaves the row out.
 
@@ -191,6 +199,11 @@ class Kind:
         """
         source = CorpusRows(settings, SourceReport())
         self.check_source(source)
+        if self.looks_ahead(source) and settings.rows is None:
+            unused_report = SourceReport()
+            for name in settings.sources:
+                rows = open_rows(name, settings.layout).rows(unused_report, of_words=self.rows_of_words)
+                self.look_ahead(rows, source)
 
         def read(row: PlacedRow, report: SourceReport) -> Sequence[LabelledRow]:
             source.report = report  # Parts of a corpus have reports of their own.

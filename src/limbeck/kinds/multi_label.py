@@ -1,6 +1,6 @@
 """Classification with any number of classes a row, each a decision by itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from limbeck.core import intervals
 from limbeck.corpus.files.file_kinds import PlacedRow
-from limbeck.corpus.rows.class_numbers import is_missing
+from limbeck.corpus.rows.class_numbers import MOST_AMBIGUOUS_CLASSES, is_missing, reading_of_lists
 from limbeck.corpus.rows.labelled_rows import Label, LabelledRow
 from limbeck.kinds import class_scores
 from limbeck.kinds.classification import resampled_interval, submitted_class
@@ -70,6 +70,17 @@ class MultiLabel(Kind):
         onnx=RUN_LOGITS
         + "print([config.id2label[int(label)] for label in np.flatnonzero(logits[0] > 0)])  # probability above 0.5",
     )
+
+    def looks_ahead(self, source: RowSource) -> bool:
+        """Whether [0, 1] can be read as two classes, and as the second of two."""
+        columns = source.columns
+        may_be_both = len(source.labels) <= MOST_AMBIGUOUS_CLASSES
+        return source.labelled and may_be_both and columns.label_lists is None and not columns.label_columns
+
+    def look_ahead(self, rows: Iterable[PlacedRow], source: RowSource) -> None:
+        """Find out what numbers in lists are: of the classes, or 1 and 0 for each class."""
+        values = (row.values.get(source.columns.label) for row in rows)
+        source.numbers.lists = reading_of_lists(values, len(source.labels)) or source.numbers.lists
 
     def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
         """Return 1 or 0 for each class."""

@@ -67,7 +67,7 @@ class RowSource(ABC):
         Raises:
             CorpusError: if there are no class names.
         """
-        return ClassNumbers(self.labels, self.owner)
+        return ClassNumbers(self.labels, self.owner, lists=self.columns.label_lists)
 
     @abstractmethod
     def require(self, row: PlacedRow, columns: Sequence[str]) -> None:

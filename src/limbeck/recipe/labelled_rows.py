@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from transformers import PreTrainedConfig
 
 from limbeck.core.mistakes import explain
+from limbeck.corpus.files.file_kinds import TableLayout
 from limbeck.corpus.rows.first_rows import FirstRows, read_first_rows
 from limbeck.corpus.settings import CorpusSpec, LabelledSettings, TaskSpec
 from limbeck.corpus.sources.named_sources import local_files
@@ -88,6 +89,7 @@ def described_development(corpus: CorpusSpec, task: TaskSpec, labels: tuple[str,
     if task.document_columns is not None:
         columns["documents"] = tuple(task.document_columns)
     columns["label_columns"] = tuple(task.label_columns or ())
+    columns["label_lists"] = task.label_lists
 
     try:
         definition = TaskDefinition(
@@ -100,8 +102,8 @@ def described_development(corpus: CorpusSpec, task: TaskSpec, labels: tuple[str,
         )
     except ValidationError as error:
         raise RecipeError(f"corpus.development: {explain(error)}") from None
-    header = tuple(task.columns or ())
-    return TaskRows(definition, "validation", files=tuple(corpus.development or ()), header=header)
+    layout = TableLayout(tuple(task.columns or ()), task.quotes)
+    return TaskRows(definition, "validation", files=tuple(corpus.development or ()), layout=layout)
 
 
 def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False, queries: bool = False) -> FirstRows:

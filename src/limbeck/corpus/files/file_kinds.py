@@ -17,6 +17,22 @@ from limbeck.corpus.text.cursor import Cursor, FoundText
 Quotes: TypeAlias = Literal["fields", "characters"]
 
 
+class TableLayout(NamedTuple):
+    """The layout of a table, as far as it is known without the file.
+
+    Args:
+        header: Names of the fields, where the first line does not have them; further fields are ignored.
+        quotes: Whether quotation marks enclose fields between tabs, or are characters like any other; None finds it
+            out by the file.
+    """
+
+    header: tuple[str, ...] = ()
+    quotes: Quotes | None = None
+
+
+UNKNOWN_LAYOUT = TableLayout()
+
+
 class OpenFile(NamedTuple):
     """An open file, as readers take it.
 
@@ -26,9 +42,7 @@ class OpenFile(NamedTuple):
         text_column: Column of the text, for kinds that have columns.
         report: Receives everything that is skipped or repaired.
         start: Where to begin.
-        header: Names of the fields of a table, where its first line does not have them.
-        quotes: Whether quotation marks enclose fields of a table between tabs, or are characters like any other; None
-            finds it out by the file.
+        layout: Of a table.
     """
 
     stream: BinaryIO
@@ -36,8 +50,7 @@ class OpenFile(NamedTuple):
     text_column: str
     report: SourceReport
     start: Cursor = Cursor()
-    header: tuple[str, ...] = ()
-    quotes: Quotes | None = None
+    layout: TableLayout = UNKNOWN_LAYOUT
 
 
 class PlacedRow(NamedTuple):

@@ -4,12 +4,20 @@
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from limbeck.core.registry import Registry
 from limbeck.corpus.files import addresses, limits, opening
 from limbeck.corpus.files.addresses import FilePath, is_compressed
-from limbeck.corpus.files.file_kinds import Content, FileKind, OpenFile, PlacedRow, suffix_of
+from limbeck.corpus.files.file_kinds import (
+    UNKNOWN_LAYOUT,
+    Content,
+    FileKind,
+    OpenFile,
+    PlacedRow,
+    TableLayout,
+    suffix_of,
+)
 from limbeck.corpus.files.json_files import read_json_rows, read_jsonl, read_jsonl_rows
 from limbeck.corpus.files.opening import open_file
 from limbeck.corpus.files.parquet_files import parquet_text_size, read_parquet, read_parquet_rows
@@ -81,7 +89,7 @@ def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cu
 
 
 def read_rows(
-    path: FilePath, report: SourceReport, *, of_words: bool = False, header: Sequence[str] = ()
+    path: FilePath, report: SourceReport, *, of_words: bool = False, layout: TableLayout = UNKNOWN_LAYOUT
 ) -> Iterator[PlacedRow]:
     """Iterate over the rows of one file of a known kind.
 
@@ -89,7 +97,7 @@ def read_rows(
         path: The file; its suffix decides how it is read.
         report: Receives everything that is skipped or repaired.
         of_words: Read a table as sentences: a word a line with its tag, and a blank line between sentences.
-        header: Names of the fields of a table whose first line is a row; further fields are ignored.
+        layout: Of a table.
 
     Raises:
         CorpusError: if the operating system refuses to read the file, or its layout is wrong.
@@ -100,7 +108,7 @@ def read_rows(
         read = kind.sentences
     assert read is not None, path
     with open_file(path, report, is_binary=kind.is_binary) as stream:
-        yield from read(OpenFile(stream, path, "", report, header=tuple(header)))
+        yield from read(OpenFile(stream, path, "", report, layout=layout))
 
 
 def text_size(path: FilePath, text_column: str) -> int:
@@ -129,6 +137,7 @@ def text_size(path: FilePath, text_column: str) -> int:
 
 FILE_KINDS.register(".json", FileKind(rows=read_json_rows))
 FILE_KINDS.register(".jsonl", FileKind(texts=read_jsonl, rows=read_jsonl_rows))
+FILE_KINDS.register(".ndjson", FILE_KINDS[".jsonl"])
 FILE_KINDS.register(".csv", FileKind(rows=read_csv_rows))
 FILE_KINDS.register(".tsv", FileKind(rows=read_tsv_rows, sentences=read_sentences))
 # In a folder of labelled rows a text file is more likely a README than a table.

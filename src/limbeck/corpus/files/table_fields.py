@@ -63,7 +63,7 @@ def read_tab_fields(file: OpenFile) -> Iterator[TableRow]:
 
         # The lines from there on show which one is right.
         beginning = [line, *islice(lines, _LINES_THAT_SHOW_QUOTING)]
-        quotes = file.quotes
+        quotes = file.layout.quotes
         if quotes is None:
             quotes = _quotes_of([*last_plain_line, *beginning])
             if quotes != "characters":

@@ -41,7 +41,7 @@ def missing_header(row: PlacedRow) -> str | None:
 
 def _name_fields(rows: Iterable[TableRow], file: OpenFile) -> Iterator[PlacedRow]:
     """Name the fields after the header: the first row, unless the user gives the names."""
-    header = list(file.header)
+    header = list(file.layout.header)
     for line, fields in rows:
         where = f"{file.path}:{line}"
         if not fields:
@@ -51,7 +51,7 @@ def _name_fields(rows: Iterable[TableRow], file: OpenFile) -> Iterator[PlacedRow
             _check_header(header, file)
             continue
         # Further fields are ignored where the user gives the names.
-        has_too_many = len(fields) > len(header) and not file.header
+        has_too_many = len(fields) > len(header) and not file.layout.header
         if len(fields) < len(header) or has_too_many:
             file.report.note("row whose number of fields differs from the header's", where)
             continue

@@ -2,18 +2,26 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 from limbeck.core.kinds import are_made_up
 from limbeck.errors import CorpusError
 
 TEACHERS_CLASSES = "the teacher's classes"
 _SHOWN_CLASSES = 20
+_TRUTH_VALUES = {"false": "0", "true": "1"}
+"""Truth values as tables have them, and the numbers that they stand for."""
 _MADE_UP_NAME = re.compile(r"LABEL_(\d+)", re.IGNORECASE)
 _SEPARATORS = "|;,"
 """What may stand between several classes in a text; the first of these that the text has is taken."""
 _LIST_QUOTES = " '\""
+
+
+ListReading: TypeAlias = Literal["numbers", "flags"]
+"""What numbers in a list are: those of the classes that a row has, or 1 or 0 for each class."""
+MOST_AMBIGUOUS_CLASSES = 2
+"""With more classes, a list with 1 or 0 for each class has a number twice, as no list of classes has."""
 
 
 class ClassNumbers:
@@ -26,12 +34,19 @@ class ClassNumbers:
     Args:
         labels: Class names in the order of their numbers.
         owner: Whose they are, for messages.
+        lists: What numbers in a list are: those of the classes, or flags, 1 or 0 for each class.
+
+    Attributes:
+        lists: The same; None where it is not known.
 
     Raises:
         CorpusError: if there are no names.
     """
 
-    def __init__(self, labels: Sequence[str], owner: str = TEACHERS_CLASSES) -> None:
+    def __init__(
+        self, labels: Sequence[str], owner: str = TEACHERS_CLASSES, *, lists: ListReading | None = None
+    ) -> None:
+        self.lists = lists
         if not labels:
             raise CorpusError("Classification has no class names: give labels, in the order of the teacher's id2label.")
         self._owner = owner
@@ -84,12 +99,21 @@ class ClassNumbers:
 
         Args:
             value: Names or numbers in a list, or in text between `|`, `;` or `,`; none of them where it has no class.
+                A list with 1 or 0 for each class is understood too, see `reading_of_lists`.
             where: Where the row stands.
             names: Names that the data set has for its numbers.
 
         Raises:
-            CorpusError: if one of them is no class, or one comes twice.
+            CorpusError: if one of them is no class, one comes twice, or a list can be read in two ways.
         """
+        reading = self.lists or reading_of_lists([value], len(self._labels))
+        if reading == "flags" and _is_list_of_flags(value, len(self._labels)):
+            return tuple(int(flag) for flag in value)
+        if reading is None and _is_list_of_flags(value, len(self._labels)):
+            raise CorpusError(
+                f"{where} has the label {value!r}, which can be numbers of classes, or 1 or 0 for each class: set "
+                "label_lists to numbers or to flags."
+            )
         if isinstance(value, str):
             parts: Sequence[Any] = self._split(value)
         elif isinstance(value, Sequence):
@@ -153,6 +177,35 @@ class ClassNumbers:
         return [part for part in parts if part]
 
 
+def reading_of_lists(values: Iterable[Any], classes: int) -> ListReading | None:
+    """Return what numbers in the lists of a column are; None where nothing tells.
+
+    Flags are as many as classes. Truth values and fractions such as 1.0 are flags, and so is a list with a number
+    twice. A list of another length, or with a number above 1, has numbers of classes.
+
+    Args:
+        values: Of the column, lists and others.
+        classes: Number of the classes.
+    """
+    reading: ListReading | None = None
+    for value in values:
+        if not isinstance(value, list | tuple):
+            continue
+        if not _is_list_of_flags(value, classes):
+            return "numbers"
+        are_no_numbers = any(isinstance(flag, bool | float) for flag in value) or len(set(value)) < len(value)
+        if are_no_numbers:
+            reading = "flags"
+    return reading
+
+
+def _is_list_of_flags(value: Any, classes: int) -> bool:
+    """Whether a value is a list with 1 or 0 for each class."""
+    if not isinstance(value, list | tuple) or len(value) != classes:
+        return False
+    return all(isinstance(flag, int | float) and flag in (0, 1) for flag in value)
+
+
 def _numbers_are_places(labels: Sequence[str]) -> bool:
     """Whether 1 can only mean the second class.
 
@@ -175,6 +228,8 @@ def _spellings(value: Any) -> Iterator[str]:
     text = str(value).strip()
     yield text
     yield _folded(text)
+    if text.casefold() in _TRUTH_VALUES:
+        yield _TRUTH_VALUES[text.casefold()]
     made_up = _MADE_UP_NAME.fullmatch(text)
     if made_up is not None:
         yield made_up[1]
@@ -206,7 +261,9 @@ def parse_value(value: Any, where: str) -> float:
 
 
 def _is_set(value: Any, where: str) -> bool:
-    flag = float(value) if isinstance(value, bool) else parse_value(value, where)
+    if isinstance(value, bool | str):
+        value = _TRUTH_VALUES.get(str(value).strip().casefold(), value)
+    flag = parse_value(value, where)
     if flag not in (0, 1):
         raise CorpusError(f"{where} has the label {value!r}: give 1 where the row has the class, else 0.")
     return flag == 1

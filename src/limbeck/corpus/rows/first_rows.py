@@ -121,7 +121,7 @@ class _SeenRows:
             report: Receives what is skipped.
             rows_before: Rows that were read of earlier sources: every source has one read at least.
         """
-        for row in read_rows(file, report, of_words=self._of_words, header=self._settings.header):
+        for row in read_rows(file, report, of_words=self._of_words, layout=self._settings.layout):
             for labelled_row in self._read_rows(row, report):
                 self.rows += 1
                 self._note_label(labelled_row.label)

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, SkipValidation, field_validator, model_v
 
 from limbeck.core.fields import Length, Name, Share
 from limbeck.core.kinds import KINDS, KindName
+from limbeck.corpus.files.file_kinds import TableLayout
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.settings.augmentation import Augmentation
 from limbeck.corpus.settings.checked import Checked
@@ -89,9 +90,9 @@ class LabelledSettings(Checked, TaskSpec):
         return self.sources
 
     @property
-    def header(self) -> list[str]:
-        """Names of the fields of tables without a header; further fields are ignored."""
-        return self.columns or []
+    def layout(self) -> TableLayout:
+        """The layout of tables among the sources."""
+        return TableLayout(tuple(self.columns or ()), self.quotes)
 
     @property
     def named_columns(self) -> dict[str, str]:
@@ -118,12 +119,14 @@ class LabelledSettings(Checked, TaskSpec):
 
         A key that came later is there only where it is used, so that older manifests stay.
         """
-        left_out = {"name", "kind", "columns", "class_weights", "rows", "development", "augment"}
+        later = {"quotes", "label_lists"}
+        left_out = {"name", "kind", "columns", "class_weights", "rows", "development", "augment"} | later
         content = {"task": self.kind, **self.model_dump(mode="json", exclude=left_out)}
+        content |= self.model_dump(mode="json", include=later, exclude_none=True)
         if self.augment is not None:
             content["augment"] = asdict(self.augment)
-        if self.header:
-            content["header"] = self.header
+        if self.columns:
+            content["header"] = self.columns
         if self.rows is not None:
             content["rows"] = self.rows.fingerprint()
         if self.development is not None:

@@ -9,10 +9,11 @@ from pydantic import AfterValidator, Field, model_validator
 
 from limbeck.core.fields import Grown, Name, Number, Place
 from limbeck.core.kinds import KINDS, KindName, LabelKind, check_kind
+from limbeck.corpus.files.file_kinds import Quotes
 
 _KEYS_OF_LABEL: Mapping[LabelKind, tuple[str, ...]] = {
     "class": ("pair_column", "label_column", "class_weights"),
-    "classes": ("pair_column", "label_column", "label_columns", "class_weights"),
+    "classes": ("pair_column", "label_column", "label_columns", "label_lists", "class_weights"),
     "span": ("question_column", "context_column", "answers_column", "stride"),
     "relevance": ("query_column", "document_columns", "documents_per_query", "label_column"),
     "token": ("tokens_column", "tags_column", "class_weights"),
@@ -38,12 +39,22 @@ class TaskSpec(Grown):
         description="Names of the fields of .tsv, .csv and .txt tables without a header, such as [source, label, note, "
         "text] for CoLA's; further fields are ignored.",
     )
+    quotes: Quotes | None = Field(
+        None,
+        description="Quotation marks in tables between tabs: around fields, as pandas writes them, or characters like "
+        "any other, as in GLUE's files; default: found out by the file.",
+    )
     pair_column: Name | None = None
     """Column of the second text, for tasks on pairs."""
     label_column: Name = "label"
     """Column of the class (by name or number), of several (a list, or a|b), the value, or the relevance (if any)."""
     label_columns: list[Name] | None = None
     """multi_label: instead of label_column, a column of 0 and 1 for each class, named after the class."""
+    label_lists: Literal["numbers", "flags"] | None = Field(
+        None,
+        description="multi_label: what numbers in a list are, those of the classes, or 1 or 0 for each class; default: "
+        "found out by all rows.",
+    )
     class_weights: Literal["balanced"] | dict[str, Number] | list[Number] | None = None
     """Weights of the classes in hard labels: balanced, by name (others: 1), or a list in the teacher's order."""
     question_column: Name = "question"
@@ -78,7 +89,7 @@ class TaskSpec(Grown):
     )
     added = frozenset(
         {"name", "columns", "label_columns", "class_weights", "query_column", "document_columns", "documents_per_query"}
-        | {"tokens_column", "tags_column"}
+        | {"tokens_column", "tags_column", "quotes", "label_lists"}
     )
 
     @model_validator(mode="after")
@@ -89,8 +100,8 @@ class TaskSpec(Grown):
             if name in ("kind", "name") or self._has_default(name):
                 continue
             # A word per line is read by the numbers of fields, so that no header is missed.
-            is_header_of_rows = name == "columns" and not kind.of_words
-            if name not in keys_of_kind and not is_header_of_rows:
+            is_layout_of_rows = name in ("columns", "quotes") and not kind.of_words
+            if name not in keys_of_kind and not is_layout_of_rows:
                 raise ValueError(f"{name} does not apply to {self.kind}: leave it out")
             if self.name is not None and name.endswith(("columns", "_column")):
                 raise ValueError(

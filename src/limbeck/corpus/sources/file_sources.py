@@ -26,7 +26,7 @@ from limbeck.corpus.files.addresses import (
     is_remote,
     one_line_errors,
 )
-from limbeck.corpus.files.file_kinds import PlacedRow, suffix_of
+from limbeck.corpus.files.file_kinds import UNKNOWN_LAYOUT, PlacedRow, TableLayout, suffix_of
 from limbeck.corpus.files.file_readers import FILE_KINDS
 from limbeck.corpus.files.listing import ListedFiles, list_files, match_pattern, supported_types
 from limbeck.corpus.messages import safe_name
@@ -53,22 +53,22 @@ class Files:
         places: Their paths without links; of remote ones the addresses.
         ignored: Files that were found beside them and are of no known kind.
         text_column: Column of the text, for kinds that have columns; `None` for labelled rows.
-        header: Names of the fields of tables without a header.
+        layout: Of their tables.
     """
 
     files: Sequence[FilePath]
     places: Sequence[str]
     ignored: Sequence[FilePath]
     text_column: str | None
-    header: tuple[str, ...] = ()
+    layout: TableLayout = UNKNOWN_LAYOUT
 
     def fingerprint(self) -> Any:
         """Return the path of every file and a hash of its content, or of large ones the state of the file."""
         columns: list[Any] = []
         if self.text_column is not None:
             columns.append(self.text_column)
-        if self.header:
-            columns.append(list(self.header))
+        if self.layout != UNKNOWN_LAYOUT:
+            columns.append(self.layout)
         stored_size = self.stored_size()
         is_small = stored_size is not None and stored_size <= _HASHED_BYTES
         states = []
@@ -138,7 +138,7 @@ class Files:
         if progress is not None:
             progress(0, len(self.files), "files")
         for done, path in enumerate(self.files, start=1):
-            yield from file_readers.read_rows(path, report, of_words=of_words, header=self.header)
+            yield from file_readers.read_rows(path, report, of_words=of_words, layout=self.layout)
             if progress is not None:
                 progress(done, len(self.files), "files")
 

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from limbeck.corpus.files import file_kinds
 from limbeck.corpus.files.addresses import file_size, is_remote
+from limbeck.corpus.files.file_kinds import UNKNOWN_LAYOUT, TableLayout
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.sources.file_sources import Files, check_files, expand_home, find_files
 from limbeck.corpus.sources.hub_datasets import HUB_PREFIX, HubDataset, names_hub_dataset
@@ -49,14 +50,14 @@ def open_source(text: str, text_column: str = "text", workers: int | None = None
     return source
 
 
-def open_rows(text: str, header: Sequence[str] = ()) -> RowSource:
+def open_rows(text: str, layout: TableLayout = UNKNOWN_LAYOUT) -> RowSource:
     """Open the source of labelled rows that a string names.
 
     Args:
         text: A file, folder, glob pattern or address; `hub:owner/name[:config][@split][#revision]`, or a bare
             `owner/name` where there is no such path. A `.txt` file is read as TSV where it is named, and skipped in
             a folder.
-        header: Names of the fields of its tables, where these have no header.
+        layout: Of its tables.
 
     Raises:
         CorpusError: if it names nothing, or nothing that can be read.
@@ -65,8 +66,8 @@ def open_rows(text: str, header: Sequence[str] = ()) -> RowSource:
     if not kind.is_labelled:
         raise CorpusError(f"The source '{text}' has no labels: leave out the task, or give labelled rows.")
     source: RowSource = kind.open(text, None, None)
-    if header and isinstance(source, Files):
-        return replace(source, header=tuple(header))
+    if isinstance(source, Files):
+        return replace(source, layout=layout)
     return source
 
 

@@ -155,7 +155,7 @@ def _open_sources(settings: LabelledSettings, kind: RowKind, progress: Progress 
     for name in settings.sources:
         step = step_progress(progress, f"reading {name}")
         rows = _RowsOfSource(
-            open_rows(name, settings.header),
+            open_rows(name, settings.layout),
             reader,
             step,
             of_words=kind.rows_of_words,

@@ -3,7 +3,6 @@
 They are the rows that `limbeck evaluate` reads, so a student is trained and scored on the rows that a fine-tuning is.
 """
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from limbeck.core.kinds import KINDS as FACTS
 from limbeck.core.paths import INPUTS
-from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.files.file_kinds import UNKNOWN_LAYOUT, PlacedRow, TableLayout
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources.file_sources import find_files
@@ -37,7 +36,7 @@ class TaskRows:
         beside: The folder of its description, where it is a user's.
         files: Sources that hold the split's rows in place of its own files, in the layout of the rows to train on.
         classes: Which output of the teacher each class of the task is; empty takes them in their order.
-        header: Names of the fields of tables among `files` that have no header.
+        layout: Of tables among `files`.
     """
 
     definition: TaskDefinition
@@ -46,7 +45,7 @@ class TaskRows:
     beside: Path | None = None
     files: tuple[str, ...] = ()
     classes: tuple[int, ...] = ()
-    header: tuple[str, ...] = ()
+    layout: TableLayout = UNKNOWN_LAYOUT
 
     @classmethod
     def of_task(cls, name: str, split: str | None, data: Path | None, **more: Any) -> "TaskRows":
@@ -159,8 +158,8 @@ class TaskRows:
             is_on_hub = place.startswith("hub:")
             states.append(place if is_on_hub else find_files(place).fingerprint())
         values = ["task", described, self.split, list(self.classes), states]
-        if self.header:
-            values.append(list(self.header))
+        if self.layout != UNKNOWN_LAYOUT:
+            values.append(self.layout)
         return values
 
     def read(self, report: SourceReport) -> Iterator[LabelledRow]:
@@ -203,8 +202,8 @@ class TaskRows:
             columns = layout.columns
 
         report = SourceReport()
-        placed_rows = itertools.islice(self._placed_rows(layout, report), most)
-        rows = read_labelled_rows(placed_rows, self.definition.task, SplitFacts(), columns, report)
+        placed_rows = self._placed_rows(layout, report)
+        rows = read_labelled_rows(placed_rows, self.definition.task, SplitFacts(), columns, report, most=most)
         if not rows:
             raise CorpusError(f"'{', '.join(self.files)}' holds no row.")
         return SplitContent(rows, [f"{self.title}: {line}" for line in report.lines()], report)
@@ -219,9 +218,9 @@ class TaskRows:
         of_words = KINDS[self.definition.kind].rows_of_words
         for file in self.files:
             if layout is not None and (layout.header or layout.only):
-                yield from read_split_file(Path(file).expanduser(), layout, report)
+                yield from read_split_file(Path(file).expanduser(), layout, report, quotes=self.definition.quotes)
             else:
-                yield from open_rows(file, self.header).rows(report, of_words=of_words)
+                yield from open_rows(file, self.layout).rows(report, of_words=of_words)
                 check_whole(file, report)
 
     @property

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from limbeck.core.kinds import KINDS, KindFacts
 from limbeck.core.strict import Strict
+from limbeck.corpus.files.file_kinds import Quotes
 from limbeck.corpus.rows.tags import check_tags, marks_entities
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation.tasks.each_values import write_out_each
@@ -78,6 +79,9 @@ class TaskDefinition(Strict):
     or to a list of names, of which the first that exists is read (`*.json`: the only such file of the folder); or to
     `path` with its own `columns`, `queries` and `documents`, `header` (field names of a tab-separated table without
     them) or `only` (fields and the values that a row must have). Needed without `hub`."""
+    quotes: Quotes | None = None
+    """Quotation marks in tables between tabs: `fields`, as pandas writes them, or `characters` like any other, as in
+    GLUE's files; by default found out by the file."""
     hub: HubSource | None = None
     """A data set: `name`, `config`, `revision`; `splits`, the task's to the data set's or to its `split` and `config`;
     `columns` and `rows` where they differ from those of the files."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from limbeck.corpus.files import addresses, file_kinds, file_readers, lines, opening, parquet_files
-from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.files.file_kinds import PlacedRow, Quotes, TableLayout
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
@@ -88,7 +89,12 @@ def is_read_whole(path: Path) -> bool:
 
 
 def read_split_file(
-    path: Path, source: FileSource, report: SourceReport, *, of_words: bool = False
+    path: Path,
+    source: FileSource,
+    report: SourceReport,
+    *,
+    quotes: Quotes | None = None,
+    of_words: bool = False,
 ) -> Iterator[PlacedRow]:
     """Iterate over the rows of a split's file.
 
@@ -96,6 +102,7 @@ def read_split_file(
         path: The file.
         source: Its header, where the file has none, and the rows to take.
         report: Receives lines that are left out.
+        quotes: Of a table between tabs, see `TableLayout`.
         of_words: Read a table as sentences of tagged words; see `limbeck.corpus.files.file_readers.read_rows`.
 
     Raises:
@@ -107,7 +114,7 @@ def read_split_file(
     elif file_kinds.suffix_of(path) not in suffixes:
         raise CorpusError(f"'{path}' is not of a known kind: give {', '.join(suffixes)}, also with .gz, .xz or .zst.")
     else:
-        rows = file_readers.read_rows(path, report, of_words=of_words)
+        rows = file_readers.read_rows(path, report, of_words=of_words, layout=TableLayout(quotes=quotes))
     for row in rows:
         if all(row.values.get(field) == value for field, value in source.only.items()):
             yield row
@@ -172,7 +179,13 @@ def read_split_of_hub(place: HubPlace) -> Iterator[PlacedRow]:
 
 
 def read_labelled_rows(
-    placed_rows: Iterable[PlacedRow], task: Task, facts: SplitFacts, columns: Columns, report: SourceReport
+    placed_rows: Iterable[PlacedRow],
+    task: Task,
+    facts: SplitFacts,
+    columns: Columns,
+    report: SourceReport,
+    *,
+    most: int | None = None,
 ) -> list[LabelledRow]:
     """Return the rows of a split as its task has them, in the order of the source; documents of a query together.
 
@@ -182,6 +195,7 @@ def read_labelled_rows(
         facts: Of the split: whether it is labelled, and its language.
         columns: Where text, label and answers stand.
         report: Receives the rows that are left out and the answers that are moved.
+        most: Rows of the source that are read; None for all.
 
     Raises:
         CorpusError: if a row lacks a column or a label, has a label that is none of the task's, or an id of another.
@@ -189,8 +203,11 @@ def read_labelled_rows(
     kind = KINDS[task.kind]
     source = SplitRows(task, facts, columns, report)
     kind.check_source(source)
+    if kind.looks_ahead(source):
+        placed_rows = list(placed_rows)
+        kind.look_ahead(placed_rows, source)
     rows: list[LabelledRow] = []
-    for placed_row in placed_rows:
+    for placed_row in islice(placed_rows, most):
         # Rows without ids are numbered by it.
         source.count = len(rows)
         rows += kind.read(placed_row, source)

@@ -6,7 +6,6 @@ A split is named by a *key*: its name, `"train"` for the split that the task is 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,9 +152,11 @@ class Splits:
         if is_read_whole(file.path):
             return
         of_words = KINDS[place.task.kind].rows_of_words
-        first_row = itertools.islice(read_split_file(file.path, file.source, SourceReport(), of_words=of_words), 1)
+        all_rows = read_split_file(
+            file.path, file.source, SourceReport(), quotes=place.definition.quotes, of_words=of_words
+        )
         columns = file.source.columns or place.definition.columns
-        read_labelled_rows(first_row, place.task, place.facts, columns, SourceReport())
+        read_labelled_rows(all_rows, place.task, place.facts, columns, SourceReport(), most=1)
 
     def read(self, key: str) -> SplitContent:
         """Return the rows of a split.
@@ -239,7 +240,8 @@ def _read_file(place: _Place) -> SplitContent:
     task = place.task
     report = SourceReport()
     file = place.file()
-    placed_rows = read_split_file(file.path, file.source, report, of_words=KINDS[task.kind].rows_of_words)
+    of_words = KINDS[task.kind].rows_of_words
+    placed_rows = read_split_file(file.path, file.source, report, quotes=definition.quotes, of_words=of_words)
     rows = read_labelled_rows(placed_rows, task, place.facts, file.source.columns or definition.columns, report)
     texts: dict[str, dict[str, str]] = {}
     for key, layout in definition.texts(file.source).items():
