@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from limbeck.comparison.cells import Combination
+from limbeck.comparison.methods import Variant
 from limbeck.comparison.plan import ComparisonPlan
 from limbeck.core import devices, studies
 from limbeck.errors import ModelError, RecipeError
@@ -78,7 +79,9 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
             _check_lengths(plan, plan_run(load_recipe(without_stages)))
 
     # Each student with each variant of each method; one seed stands for all.
-    variants = [variant for method in plan.methods for variant in method.variants()]
+    variants: list[Variant] = []
+    for method in plan.methods:
+        variants += method.variants()
     runs: list[tuple[Combination, RunPlan]] = []
     impossible: list[_Impossible] = []
     for student, variant in itertools.product(plan.students, variants):

@@ -19,13 +19,13 @@ _TITLES = {
 """Titles of what all runs share, by its name in the record; other names are their own titles."""
 
 
-def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+def check_fixed(folder: Path, saved: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
     """Refuse to put runs beside others that they cannot be compared with.
 
     Args:
         folder: The folder of the comparison.
         saved: Its record, plain values.
-        asked: What has to be the same for all runs in it, by name; plain values.
+        requested: What has to be the same for all runs in it, by name; plain values.
 
     Raises:
         OutputError: naming the first difference, and the way out.
@@ -36,9 +36,9 @@ def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]
             f"'{folder / studies.Comparison.FILE}' is not the record of a comparison; choose another folder."
         )
     # Records of earlier versions lack some names.
-    common_names = [name for name in fixed if name in asked]
+    common_names = [name for name in fixed if name in requested]
     before = {name: fixed[name] for name in common_names}
-    now = {name: asked[name] for name in common_names}
+    now = {name: requested[name] for name in common_names}
     if fixed_at_first(saved):
         # Models and text are known by their content, so their folders may have moved.
         before = without_places(before)

@@ -27,6 +27,7 @@ from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS
 from limbeck.errors import CorpusError, LimbeckError
 from limbeck.evaluation import build_pairs, build_retrieval_pairs, measure_retrieval
 from limbeck.evaluation.measures import HeldOutSpec
+from limbeck.evaluation.sentence_pairs import text_of
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.sentence_heads import SentenceHead, describe_pooling
@@ -150,9 +151,14 @@ class HeldOutText:
     @cached_property
     def _pair_agreement(self) -> PairAgreement:
         """The agreement with the teacher, whose similarities are taken once for all students."""
-        texts = [text if isinstance(text, str) else "\n".join(text) for text in self._documents]
-        pairs = build_pairs(texts, self.spec.pairs)
-        return PairAgreement(self.teacher, self.tokenizer, self.corpus, pairs, self.pooling)
+        texts = [text_of(document) for document in self._documents]
+        return PairAgreement(
+            self.teacher,
+            self.tokenizer,
+            self.corpus,
+            pairs=build_pairs(texts, self.spec.pairs),
+            pooling=self.pooling,
+        )
 
     @cached_property
     def _retrieval_pairs(self) -> list[tuple[str, str]]:

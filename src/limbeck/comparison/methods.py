@@ -122,7 +122,9 @@ class MethodEntry(Strict):
                 stages = _with_option(stages, "mapping", mapping, place=_AXES["mapping"])
             if teacher_layer is not None:
                 stages = _with_option(stages, "teacher_layer", teacher_layer, place=_AXES["teacher_layer"])
-            variants.append(Variant(self.shown, mapping_title(stages), tuple(stages), shares))
+            variants.append(
+                Variant(method=self.shown, mapping=mapping_title(stages), stages=tuple(stages), shares=shares)
+            )
         return variants
 
     def _stages(self) -> list[Stage]:

@@ -47,12 +47,14 @@ def request_evaluation(
         teacher: The model to compare with, if it is evaluated.
         students: The students' folders.
     """
-    is_on_hub = spec.data is None or spec.data.lower() == _HUB
+    data = None
+    if spec.data is not None and spec.data.lower() != _HUB:
+        data = Path(spec.data).expanduser()
     return EvaluationRequest(
         models=tuple(map(str, students)),
         tasks=",".join(spec.tasks),
         output=folder / _EVALUATION,
-        data=None if is_on_hub else Path(str(spec.data)).expanduser(),
+        data=data,
         preset=spec.preset,
         seeds=spec.seeds,
         teacher=teacher,

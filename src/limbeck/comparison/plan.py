@@ -95,7 +95,10 @@ class ComparisonPlan(Strict):
         if any(not 0 <= seed <= _MOST_SEED for seed in self.seeds):
             raise ValueError(f"seeds {self.seeds} must be between 0 and {_MOST_SEED}")
         self._check_budget_decides_steps()
-        if not any(variant.stages for entry in self.methods for variant in entry.variants()):
+        trains_any = False
+        for entry in self.methods:
+            trains_any = trains_any or any(variant.stages for variant in entry.variants())
+        if not trains_any:
             raise ValueError("methods has no stage that trains; add a method")
         self._check_measures()
         return self

@@ -77,7 +77,16 @@ def run_comparison(
     # Runs are known by the places that the comparison began with, which stay in its record.
     record = _record(checked, corpus, saved, {**fixed, **began})
     cells = plan_cells(checked, corpus, began)
-    work = ComparisonWork(checked, folder, corpus, tokenizer, cells, record, console, write_cards)
+    work = ComparisonWork(
+        checked=checked,
+        folder=folder,
+        corpus=corpus,
+        tokenizer=tokenizer,
+        cells=cells,
+        record=record,
+        console=console,
+        write_cards=write_cards,
+    )
     try:
         failed = work.carry_out()
     except (Interrupted, KeyboardInterrupt) as error:
@@ -146,6 +155,14 @@ def plan_cells(checked: CheckedPlan, corpus: Corpus, began: Mapping[str, Any]) -
             variant = combination.variant
             trainings = [{**plan.training, **stage["training"]} for stage in variant.stages]
             steps = steps_of_stages(plan.budget.tokens, variant.shares, trainings, tokens_per_row)
-            recipe = combination.recipe(plan, seed, steps)
-            cells.append(Cell(combination, run.student, seed, steps, recipe, began))
+            cells.append(
+                Cell(
+                    combination=combination,
+                    shape=run.student,
+                    seed=seed,
+                    steps=steps,
+                    recipe=combination.recipe(plan, seed, steps),
+                    began=began,
+                )
+            )
     return cells

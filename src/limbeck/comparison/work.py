@@ -258,11 +258,11 @@ class ComparisonWork:
         if not spec.enabled or not folder_of_student:
             return None
 
-        asked = spec.model_dump(exclude={"enabled"})
-        asked["teacher"] = teacher
-        asked["students"] = {title: str(shape_of(load_config(path))) for title, path in folder_of_student.items()}
+        measurement = spec.model_dump(exclude={"enabled"})
+        measurement["teacher"] = teacher
+        measurement["students"] = {title: str(shape_of(load_config(path))) for title, path in folder_of_student.items()}
         saved = records.load(studies.MeasuredCosts, self.folder)
-        if saved.asked == asked:
+        if saved.asked == measurement:
             return saved.costs
 
         with ProgressBar(self.console) as bar:
@@ -279,5 +279,5 @@ class ComparisonWork:
         rows: list[studies.ModelSize | studies.Timing] = [*costs.models, *costs.timings]
         for row in rows:
             row.model = title_of_folder.get(row.model, row.model)
-        records.save(studies.MeasuredCosts(asked=asked, costs=costs), self.folder)
+        records.save(studies.MeasuredCosts(asked=measurement, costs=costs), self.folder)
         return costs

@@ -20,7 +20,7 @@ from limbeck.core import progress, records
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, costs, retrieval
 from limbeck.evaluation.latency import measure_latency
-from limbeck.evaluation.sentence_pairs import build_pairs
+from limbeck.evaluation.sentence_pairs import build_pairs, text_of
 from limbeck.models import inference
 from limbeck.models.sentence_heads import SentenceHead, describe_pooling
 
@@ -234,8 +234,7 @@ def _measure_agreement(
         report: Receives the progress.
     """
     seed = evaluation.settings.seed or 0
-    documents = [text if isinstance(text, str) else "\n".join(text) for text in texts]
-    pairs = build_pairs(documents, count, seed=seed)
+    pairs = build_pairs([text_of(text) for text in texts], count, seed=seed)
     sentence_pairs = [(pair.first, pair.second) for pair in pairs]
     student_vectors = student.encode(sentence_pairs, progress.part_of(report, *_STUDENT_AGREEMENT))
     teacher_vectors = teacher.encode(sentence_pairs, progress.part_of(report, *_TEACHER_AGREEMENT))

@@ -55,7 +55,8 @@ def measure_task(
         metric=kind.held_out_metric,
         rows=len(rows),
         student=kind.held_out_score(student_answers.numpy(), labels.numpy()),
-        only_answer=True if gives_one_answer else None,
+        # Records have the field only where it is true.
+        only_answer=gives_one_answer or None,
     )
     if teacher is not None:
         teacher_answers = _predict(teacher, batches, kind)

@@ -94,6 +94,14 @@ def check_enough(pairs: int, *, needed: int, noun: str, documents: int) -> None:
         )
 
 
+def text_of(document: str | tuple[str, str]) -> str:
+    """Return a held-out document as one text; of title and body the title first."""
+    if isinstance(document, str):
+        return document
+    title, body = document
+    return f"{title}\n{body}"
+
+
 def normalised(text: str) -> str:
     """Return a text as it is compared for duplicates: its words in lower case, without punctuation."""
     return " ".join(words_of(text))
@@ -150,7 +158,7 @@ def _pairs_within(
                 del unused[document]
             last = first + 1 if kind == NEIGHBOURING else len(sentences) - 1
             second = rng.randint(first + nearest, last)
-            pairs.append(SentencePair(sentences[first], sentences[second], kind, document))
+            pairs.append(SentencePair(sentences[first], sentences[second], kind=kind, document=document))
     return pairs
 
 
@@ -176,5 +184,5 @@ def _pairs_between(
         second = rng.choice(sentences_of[second_document])
         # The same two sentences in the other order are the same pair.
         key = (first, second) if first <= second else (second, first)
-        pairs.setdefault(key, SentencePair(first, second, DIFFERENT_DOCUMENTS, first_document))
+        pairs.setdefault(key, SentencePair(first, second, kind=DIFFERENT_DOCUMENTS, document=first_document))
     return list(pairs.values())

@@ -51,7 +51,7 @@ class FineTuned(Evaluator):
         """Return a cell for every grid point and seed, seeds innermost."""
         cells = []
         for point in grid_of(task.task, task.settings):
-            cells += [Cell(model.name, task.name, point, seed) for seed in seeds_of(task.settings, request)]
+            cells += [Cell(model.name, task.name, point, seed=seed) for seed in seeds_of(task.settings, request)]
         return PlannedCells(cells)
 
     def prepare(self, task: EvaluatedTask, cell: Cell, model: PlannedModel, request: EvaluationRequest) -> PreparedTask:
@@ -120,13 +120,16 @@ class Trained:
         rows = {"train": prepared.train_rows}
         for split in result.scores:
             rows[split] = len(prepared.rows[split])
-        # Weights are kept last: the model is then that of this cell.
+        # Weights are kept before the next cell gives the model other ones.
         weights = None
         if ready.keep is not None:
             weights = ready.keep(self.tuner.model, self.tuner.tokenizer)
+        epoch = None
+        if best_epoch is not None:
+            epoch = best_epoch.epoch
         return replace(
             result,
-            epoch=best_epoch.epoch if best_epoch is not None else None,
+            epoch=epoch,
             rows=rows,
             seconds=round(seconds, 3),
             training_seconds=round(self.seconds, 3),
@@ -146,8 +149,9 @@ class Trained:
         thresholds: tuple[float, ...] = task.thresholds
         if _training_point(cell).choose_thresholds and select is not None:
             thresholds = choose_thresholds(cast(Any, predictions[select]), prepared.rows[select])
-        task_with_thresholds = replace(task, thresholds=thresholds)
-        tasks = {split: task if split == select else task_with_thresholds for split in splits}
+        tasks = dict.fromkeys(splits, replace(task, thresholds=thresholds))
+        if select is not None:
+            tasks[select] = task
         result = score_splits(tasks, prepared, predictions)
 
         unlabelled = {}
@@ -179,7 +183,7 @@ def train_once(cells: Sequence[ReadyCell], report: Share) -> Trained:
         model = load_task_model(cell.model, prepared.task, seed=cell.seed)
         head_outputs.check_inputs(cell.model, model, tokenizer, point.length)
         head_outputs.set_padding(model, tokenizer)
-        tuner = FineTuner(model, tokenizer, prepared, arguments, point.class_weights)
+        tuner = FineTuner(model, tokenizer, prepared, arguments, class_weights=point.class_weights)
         best_epochs = {}
         for ready in cells:
             best_epoch = _best_epoch(ready, tuner)
@@ -198,6 +202,7 @@ def _best_epoch(ready: ReadyCell, tuner: FineTuner) -> BestEpoch | None:
         return None
 
     def select_score() -> float:
+        """Return the score of the model as it is on the select split."""
         scores = score(prepared.task, split, prepared.rows[split], tuner.predict(prepared, split))
         if metric in scores:
             return scores[metric]

@@ -198,6 +198,7 @@ def _encode_splits(
     """Write a file for each split unless they are there, and yield the notes on them."""
 
     def build(aside: Path) -> dict[str, Any]:
+        """Write the files into a folder, and return what was cut or left out of each split."""
         reports = []
         for number, (split, rows) in enumerate(splits.items()):
             path = aside / _file_name(number)

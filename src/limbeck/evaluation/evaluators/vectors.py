@@ -134,8 +134,12 @@ def _plan_point(
     notes += note_on_widths
 
     # Prompts are part of a cell's identity: a model whose folder gets other prompts is scored anew.
-    roles: Sequence[str | None] = ROLES if has_queries else (None,)
-    prompts = tuple(reader.prompt(role) for reader in readers for role in roles)
+    prompts: list[str] = []
+    for reader in readers:
+        if has_queries:
+            prompts += [reader.prompt(role) for role in ROLES]
+        else:
+            prompts.append(reader.prompt(None))
     point = SimilarityPoint(
         length=settings.length,
         pooling=settings.pooling,
@@ -143,7 +147,7 @@ def _plan_point(
         widths=further_widths,
         teacher=request.teacher,
         asymmetric=is_asymmetric,
-        prompts=prompts if any(prompts) else (),
+        prompts=tuple(prompts) if any(prompts) else (),
         dot=has_queries and similarity == "dot",
     )
     return point, notes
@@ -170,17 +174,19 @@ def _further_widths(
         models: All models.
         width: Of its vectors.
     """
-    asked = task.settings.widths
-    if asked is None:
+    chosen_widths = task.settings.widths
+    if chosen_widths is None:
         trained_widths: set[int] = set()
         for planned in models:
             trained_widths.update(planned.widths)
-        return tuple(each for each in sorted(trained_widths, reverse=True) if each < width), []
+        widths = sorted(trained_widths, reverse=True)
+        return tuple(cut_width for cut_width in widths if cut_width < width), []
+
     notes = []
-    too_wide = ", ".join(str(each) for each in asked if each >= width)
+    too_wide = ", ".join(str(cut_width) for cut_width in chosen_widths if cut_width >= width)
     if too_wide:
         notes.append(f"{task.task.title}: not cut to {too_wide}: the vectors of '{model.name}' have {width} components")
-    return tuple(each for each in asked if each < width), notes
+    return tuple(cut_width for cut_width in chosen_widths if cut_width < width), notes
 
 
 def score_vectors(cell: Cell, prepared: PreparedTask) -> dict[str, dict[str, float]]:
@@ -206,17 +212,15 @@ def score_vectors(cell: Cell, prepared: PreparedTask) -> dict[str, dict[str, flo
     for split in task.scored:
         rows = prepared.rows[split]
         where = f"{task.title} {split}"
-        search = Search.of(rows, where) if has_queries else None
-        if search is None:
-            first, second = _texts_of_pairs(rows, where)
-        else:
+        search: Search | None = None
+        roles = None
+        if has_queries:
+            search = Search.of(rows, where)
+            roles = ROLES
             first, second = search.queries, search.documents
-        reading = TextReading(
-            roles=ROLES if has_queries else None,
-            length=point.length,
-            pooling=point.pooling,
-            normalize=not point.dot,
-        )
+        else:
+            first, second = _texts_of_pairs(rows, where)
+        reading = TextReading(roles=roles, length=point.length, pooling=point.pooling, normalize=not point.dot)
         student = read_texts(cell.model, first, second, reading)
         teacher = None
         if point.teacher is not None and point.teacher != cell.model:

@@ -78,6 +78,7 @@ def plan_models(names: Sequence[str], *, as_is: bool = False) -> list[PlannedMod
 
 
 def _plan_model(name: str, *, as_is: bool) -> PlannedModel:
+    """Look at one model, see `plan_models`."""
     queries, documents = readers_of(name)
     config = load_config(queries)
     return PlannedModel(

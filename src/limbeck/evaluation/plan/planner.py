@@ -168,13 +168,10 @@ def _identified(cell: Cell, task: EvaluatedTask, model: PlannedModel, *, teacher
         model: Its model.
         teacher: The first model, which is the teacher where the settings of the cell name one.
     """
-    has_teacher = isinstance(cell.point, SimilarityPoint) and cell.point.teacher is not None
-    cell_id = identity(
-        cell,
-        model=model.fingerprint,
-        data=task.data,
-        teacher=teacher.fingerprint if has_teacher else None,
-    )
+    teacher_fingerprint = None
+    if isinstance(cell.point, SimilarityPoint) and cell.point.teacher is not None:
+        teacher_fingerprint = teacher.fingerprint
+    cell_id = identity(cell, model=model.fingerprint, data=task.data, teacher=teacher_fingerprint)
     training_id = training_identity(cell, model=model.fingerprint, training_set=task.training_set)
     return PlannedCell(cell, id=cell_id, training=training_id or cell_id)
 

@@ -48,7 +48,8 @@ def average(keys: Sequence[str], scores: Mapping[str, studies.Figure], full: int
     figures = [scores[key] for key in keys]
     have_same_runs = len({len(figure.runs) for figure in figures}) == 1
     if have_same_runs:
-        runs = [statistics.fmean(run) for run in zip(*(figure.runs for figure in figures), strict=True)]
+        runs_of_columns = [figure.runs for figure in figures]
+        runs = [statistics.fmean(values) for values in zip(*runs_of_columns, strict=True)]
     else:
         runs = [statistics.fmean(figure.mean for figure in figures)]
     return studies.Average.of_runs(runs, of=list(keys), complete=len(keys) == full)

@@ -74,10 +74,14 @@ def choose(cells: Sequence[EvaluationCell], task: Task, settings: FineTuning, ru
 
     most_runs = max(len(point) for point in points)
     whole_points = [point for point in points if len(point) == most_runs]
-    means = [statistics.fmean(select_score(cell, metric) for cell in point) for point in whole_points]
-    chosen_point = whole_points[means.index(max(means))]
+    chosen_point = max(whole_points, key=lambda point: _mean_score(point, metric))
     by_seed = sorted(chosen_point, key=lambda cell: cell.seed)
     return Choice(by_seed, best=best_run(by_seed, metric), wanted=runs, points=len(points))
+
+
+def _mean_score(cells: Sequence[EvaluationCell], metric: str) -> float:
+    """Return the mean score of the runs of a grid point on the select split."""
+    return statistics.fmean(select_score(cell, metric) for cell in cells)
 
 
 def points_of(cells: Iterable[EvaluationCell]) -> list[list[EvaluationCell]]:

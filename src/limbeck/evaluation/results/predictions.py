@@ -64,5 +64,6 @@ def _from_json(saved: Any) -> Predictions:
         return saved
     answers = {}
     for row_id, (text, odds) in saved.items():
-        answers[row_id] = AnswerPrediction(text, math.inf if odds is None else odds)
+        null_odds = math.inf if odds is None else odds
+        answers[row_id] = AnswerPrediction(text, null_odds)
     return answers

@@ -92,7 +92,8 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
 
     if isinstance(predictions, Mapping):
         # Where every question has an answer, none is left empty.
-        text = _written_answers(predictions, math.inf if task.answerable_only else threshold)
+        most_null_odds = math.inf if task.answerable_only else threshold
+        text = _written_answers(predictions, most_null_odds)
     else:
         kind = KINDS[task.kind]
         values = [kind.submitted(prediction, task, submission) for prediction in predictions]

@@ -141,7 +141,7 @@ def _metrics(choice: Choice, column: Column) -> dict[str, studies.Figure]:
     figures = {}
     for name in dict.fromkeys(names):
         scale = 1 if name.endswith(THRESHOLDS) else _PERCENT
-        means = [_mean([cell.scores[split].get(name) for split in column.splits]) for cell in choice.cells]
+        means = [_mean_over_splits(cell, column.splits, name) for cell in choice.cells]
         runs = [scale * mean for mean in means if mean is not None]
         # A metric that a run lacks has no figure.
         if len(runs) == len(means):
@@ -149,12 +149,15 @@ def _metrics(choice: Choice, column: Column) -> dict[str, studies.Figure]:
     return figures
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    """Return the mean of values; None where one is unknown."""
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return None
-    return sum(known) / len(known)
+def _mean_over_splits(cell: studies.EvaluationCell, splits: Sequence[str], metric: str) -> float | None:
+    """Return the mean of a metric over splits; None where it is unknown on one of them."""
+    values = []
+    for split in splits:
+        value = cell.scores[split].get(metric)
+        if value is None:
+            return None
+        values.append(value)
+    return sum(values) / len(values)
 
 
 def _certainty(choice: Choice, column: Column, metric: str) -> dict[str, Any]:

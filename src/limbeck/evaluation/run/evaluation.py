@@ -106,7 +106,7 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
     summary.notes += problems
     summary.notes_in_short += problems
     failed = sum(cell.status != FINISHED for cell in done.cells.values())
-    return EvaluationOutcome(summary, failed, tuple(submissions), done.choices)
+    return EvaluationOutcome(summary, failed, submissions=tuple(submissions), choices=done.choices)
 
 
 def _run_grid(
@@ -148,7 +148,10 @@ def _run_grid(
 
 def _planned_ids(tasks: Sequence[PlannedTask]) -> set[str]:
     """Return the identities of all planned cells."""
-    return {planned.id for task in tasks for planned in task.cells}
+    identities: set[str] = set()
+    for task in tasks:
+        identities.update(planned.id for planned in task.cells)
+    return identities
 
 
 def _rows_of(results: ResultsFile, tasks: Sequence[PlannedTask]) -> dict[str, EvaluationCell]:
@@ -267,7 +270,12 @@ def _trainings_of(
             cells.setdefault(planned.id, ReadyCell(planned.cell, prepared, save))
             evaluator_of_training[planned.training] = task.evaluator.name
     return [
-        SharedTraining(training_id, evaluator_of_training[training_id], cells, work_of(cells.values(), models))
+        SharedTraining(
+            id=training_id,
+            evaluator=evaluator_of_training[training_id],
+            cells=cells,
+            work=work_of(cells.values(), models),
+        )
         for training_id, cells in cells_of_training.items()
     ]
 

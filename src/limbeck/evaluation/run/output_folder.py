@@ -43,13 +43,13 @@ def prepare_folder(folder: Path, *, preset: str, overrides: list[str], as_is: bo
     return folder
 
 
-def _check_same(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -> None:
+def _check_same(folder: Path, saved: dict[str, Any], requested: Mapping[str, Any]) -> None:
     """Refuse other settings than those of the cells that are in a folder.
 
     Args:
         folder: Of the evaluation.
         saved: The request that is saved in it.
-        asked: The new request.
+        requested: The new request.
 
     Raises:
         OutputError: naming the setting.
@@ -57,15 +57,17 @@ def _check_same(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -
     if not ResultsFile(folder).read():
         return
     was_as_is = bool(saved.get("as_is"))
-    is_as_is = bool(asked.get("as_is"))
+    is_as_is = bool(requested.get("as_is"))
     if was_as_is and not is_as_is:
         raise OutputError(f"The evaluation in '{folder}' scores models as they are; give --as-is, or another --output.")
     if is_as_is and not was_as_is:
         raise OutputError(f"The evaluation in '{folder}' fine-tunes its models; give no --as-is, or another --output.")
     for key, option in _OPTIONS.items():
-        if saved.get(key) != asked[key]:
+        old = saved.get(key)
+        new = requested[key]
+        if old != new:
             raise OutputError(
-                f"The evaluation in '{folder}' has {option} {_in_words(saved.get(key))}, not {_in_words(asked[key])}; "
+                f"The evaluation in '{folder}' has {option} {_in_words(old)}, not {_in_words(new)}; "
                 "use the same, or another --output."
             )
 

@@ -42,7 +42,7 @@ class GridProgress:
         """Note the share of a training, and report that of all."""
         self._share_of_training[training.id] = share
         work_done = 0.0
-        for each in self._trainings:
-            work_done += each.work * self._share_of_training.get(each.id, 0.0)
+        for any_training in self._trainings:
+            work_done += any_training.work * self._share_of_training.get(any_training.id, 0.0)
         total = min(work_done / self._total_work, 1.0)
         self._report(total, line, Count(self.count * total, "cells"))

@@ -88,6 +88,7 @@ def run_trainings(
         received(training, message)
 
     def ended(training: SharedTraining, problem: str | None) -> None:
+        """Send a failure for each cell that the process has not sent."""
         missing = missing_cells.pop(training.id)
         for cell_id in training.cells:
             if cell_id in missing:

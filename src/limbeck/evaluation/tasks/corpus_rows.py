@@ -154,9 +154,11 @@ class TaskRows:
         )
         states: list[Any] = []
         for place in self.places():
-            # A data set of the Hub is known by its address, files by their sizes and times.
-            is_on_hub = place.startswith("hub:")
-            states.append(place if is_on_hub else find_files(place).fingerprint())
+            if place.startswith("hub:"):
+                # A data set of the Hub is known by its address.
+                states.append(place)
+            else:
+                states.append(find_files(place).fingerprint())
         values = ["task", described, self.split, list(self.classes), states]
         if self.layout != UNKNOWN_LAYOUT:
             values.append(self.layout)

@@ -340,6 +340,9 @@ class TaskDefinition(Strict):
             splits[name] = SplitFacts(
                 published_rows=self.rows.get(name), labelled=name not in self.unlabelled, language=language
             )
+        # Where sentence vectors are compared, nothing is trained and nothing is chosen.
+        train = self.train if self.is_trained else None
+        select = self._select_split() if self.is_trained else None
         return Task(
             name=self.name,
             title=self.title or self.name,
@@ -347,8 +350,8 @@ class TaskDefinition(Strict):
             kind=self.kind,
             labels=self.classes,
             metrics=self.metric or self._metrics,
-            train=self.train if self.is_trained else None,
-            select=self._select_split() if self.is_trained else None,
+            train=train,
+            select=select,
             scored=self._scored_splits(),
             predicted=self.unlabelled,
             splits=splits,
@@ -368,7 +371,9 @@ class TaskDefinition(Strict):
         """Return the splits to score: `scored`, else all that have labels and are not trained on."""
         if self.scored is not None:
             return self.scored
-        return tuple(self._held_out if self.is_trained else self._labelled)
+        if self.is_trained:
+            return tuple(self._held_out)
+        return tuple(self._labelled)
 
     @property
     def _metrics(self) -> tuple[str, ...]:

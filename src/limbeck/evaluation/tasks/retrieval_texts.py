@@ -90,7 +90,7 @@ def put_texts(
         named = {row.keys[1] for row in filled_rows}
         for document_id, text in documents.items():
             if document_id not in named:
-                filled_rows.append(LabelledRow(document_id, "", text, 0.0, ids=("", document_id)))
+                filled_rows.append(LabelledRow(id=document_id, text="", pair=text, label=0.0, ids=("", document_id)))
     return filled_rows
 
 

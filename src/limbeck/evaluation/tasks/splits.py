@@ -323,7 +323,11 @@ def require_file(files: Sequence[PossibleFile], folders: Sequence[Path], title: 
     """
     file = find_file(files, folders)
     if file is None:
-        names = [f"{possible.name} (one only)" if "*" in possible.name else possible.name for possible in files]
+        names = []
+        for possible in files:
+            # A name with `*` is read only where one file alone matches it.
+            hint = " (one only)" if "*" in possible.name else ""
+            names.append(f"{possible.name}{hint}")
         where = " and ".join(f"'{folder}'" for folder in folders)
         raise CorpusError(f"No file of {title} in {where} or a subfolder: looked for {', '.join(names)}.")
     return file
