@@ -15,7 +15,7 @@ from limbeck.api.requests import benchmark as requests
 from limbeck.api.requests.benchmark import BENCHMARKS, SUBJECTS, BenchmarkRequest
 from limbeck.api.requests.completions import DTYPES, OBJECTIVES
 from limbeck.api.requests.fields import options_of
-from limbeck.api.requests.values import with_commas
+from limbeck.api.requests.values import optional_path, with_commas
 from limbeck.api.results import Shown
 from limbeck.benchmark import tables
 from limbeck.benchmark.rows import Row, check_output, describe_machine, write_rows
@@ -98,7 +98,7 @@ def carry_out_benchmark(kind: str, request: BenchmarkRequest) -> BenchmarkResult
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
     """
-    file = None if request.output is None else Path(request.output)
+    file = optional_path(request.output)
     check_output(file)
     check_device(request.device)
     with ProgressBar(progress_console(request.console)) as bar:
@@ -169,10 +169,12 @@ def _measure_step(request: requests.StepRequest, bar: Report) -> list[Row]:
         raise RecipeError(f"--{next(iter(models))} and a recipe do not go together; use --set to change the recipe.")
     if request.recipe is None and overrides:
         raise RecipeError("--set changes a recipe, but none was given; give one, or leave --set out.")
+    recipe = None
     if request.recipe is not None:
         from limbeck.recipe.facts import load_checked
 
         load_checked(request.recipe, overrides)
+        recipe = str(request.recipe)
     check_models(request.teacher, shapes=True)
     if request.method is not None:
         from limbeck.methods.registry import METHODS
@@ -183,7 +185,7 @@ def _measure_step(request: requests.StepRequest, bar: Report) -> list[Row]:
     from limbeck.benchmark.step_setup import StepRequest
 
     step = StepRequest(
-        recipe=None if request.recipe is None else str(request.recipe),
+        recipe=recipe,
         overrides=overrides,
         stage=request.stage,
         batch=request.batch,

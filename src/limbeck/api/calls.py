@@ -115,13 +115,9 @@ def signature_of(request: Callable[..., Any], returned: Any = inspect.Signature.
     parameters = []
     for field in python_fields(request):
         option = declared[field.name]
-        parameter = inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY if field.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=inspect.Parameter.empty if option.is_required else option.default,
-            annotation=field.type,
-        )
-        parameters.append(parameter)
+        kind = inspect.Parameter.KEYWORD_ONLY if field.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        default = inspect.Parameter.empty if option.is_required else option.default
+        parameters.append(inspect.Parameter(field.name, kind, default=default, annotation=field.type))
     return inspect.Signature(parameters, return_annotation=returned)
 
 

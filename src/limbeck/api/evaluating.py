@@ -78,7 +78,12 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
     console = progress_console(request.console)
     objects = Objects(request.output)
     folder = Path(request.output).expanduser()
-    preset = request.preset or ("mlkd_bert" if request.as_is else "minilmv2")
+    preset = request.preset
+    if not preset:
+        preset = "mlkd_bert" if request.as_is else "minilmv2"
+    teacher = None
+    if request.teacher is not None:
+        teacher = objects.model(request.teacher, "teacher")
     evaluation_request = EvaluationRequest(
         models=tuple(objects.models(request.models)),
         tasks=with_commas(request.tasks),
@@ -87,7 +92,7 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
         preset=preset,
         average=request.average,
         seeds=request.seeds,
-        teacher=None if request.teacher is None else objects.model(request.teacher, "teacher"),
+        teacher=teacher,
         workers=request.workers,
         overrides=tuple(request.overrides),
         as_is=request.as_is,
@@ -97,7 +102,8 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
     check_device(request.device)
     has_scores = bool(evaluation_request.tasks) or not request.speed
     if has_scores:
-        evaluation_request.task_names()  # Without tasks there is nothing to measure.
+        # Without tasks there is nothing to measure, which this refuses.
+        evaluation_request.task_names()
     titles = evaluation_request.titles(as_list(request.names))
     evaluation_request.check()
     # Torch is imported from here on, which takes seconds.

@@ -9,6 +9,7 @@ from limbeck.api.calls import python_call
 from limbeck.api.objects import Objects
 from limbeck.api.progress import progress_console
 from limbeck.api.requests import export as requests
+from limbeck.api.requests.values import optional_path
 from limbeck.api.results import Pushed
 from limbeck.core import exports
 from limbeck.core.blocks import Block
@@ -90,10 +91,13 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
         from limbeck.corpus.files.small_files import read_texts
 
         texts = read_texts(Path(texts), MOST_TEXTS)
+    documents = None
+    if request.documents is not None:
+        documents = objects.model(request.documents, "documents")
     export_request = ExportRequest(
         student,
         request.format,
-        output=None if request.output is None else Path(request.output),
+        output=optional_path(request.output),
         dtype=request.dtype,
         opset=request.opset,
         texts=texts,
@@ -101,7 +105,7 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
         overwrite=request.overwrite,
         seconds=request.seconds,
         read_pickled=request.read_pickled,
-        documents=None if request.documents is None else objects.model(request.documents, "documents"),
+        documents=documents,
     )
     export_request.check()
     # Torch is imported from here on, which takes seconds.
@@ -111,7 +115,7 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
     problem = run_problem(student)
     if problem:
         print_plain(console, problem, "yellow")
-    finish = card_writer(student, None if request.evaluation is None else Path(request.evaluation))
+    finish = card_writer(student, optional_path(request.evaluation))
     with ProgressBar(console) as bar:
         exported = export_model(export_request, finish=finish, report=line_by_line(bar, console))
     result = ExportResult(exported.folder, exported.files, exports.Export.read(exported.record))

@@ -15,7 +15,7 @@ from limbeck.api.progress import progress_console
 from limbeck.api.requests import inspect as requests
 from limbeck.api.requests.fields import options_of
 from limbeck.api.requests.inspect import INSPECTIONS, InspectRequest
-from limbeck.api.requests.values import as_list, with_commas
+from limbeck.api.requests.values import as_list, optional_path, with_commas
 from limbeck.api.results import Shown
 from limbeck.core.blocks import Block, Figure, to_csv
 from limbeck.core.devices import choose_device
@@ -151,7 +151,7 @@ def carry_out_inspection(kind: str, request: InspectRequest) -> InspectionResult
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
     """
-    output = None if request.output is None else Path(request.output).expanduser()
+    output = optional_path(request.output)
     check_output(output)
     objects = Objects()
     models = [objects.model(request.model, "model")]
@@ -269,6 +269,7 @@ def read_layers(layers: Any, subjects: "Sequence[Subject]") -> list[tuple[int, i
 
     depth = subjects[0].layers
     has_teacher = len(subjects) > 1
+    owner = "student" if has_teacher else "model"
     uniform_mapping = uniform(depth, subjects[-1].layers)
     text = str(depth)
     if layers is not None:
@@ -283,7 +284,7 @@ def read_layers(layers: Any, subjects: "Sequence[Subject]") -> list[tuple[int, i
         teacher_layer = whole_number(teacher.strip()) if colon else None
         if teacher_layer is not None and not has_teacher:
             raise RecipeError(f"{shown} names a layer of a teacher; give --teacher too.")
-        check_layers(subjects[0], "student" if has_teacher else "model", [layer])
+        check_layers(subjects[0], owner, [layer])
         if teacher_layer is None:
             teacher_layer = uniform_mapping[layer][0]
         return [(layer, teacher_layer)]

@@ -3,12 +3,13 @@
 import hashlib
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from limbeck.api.classes import class_name
 from limbeck.core.files import atomic_folder, remove
@@ -89,7 +90,8 @@ class KeptFiles:
         first = next(iterator, None)
         if first is None:
             raise RecipeError(f"{place} is empty: give a file, folder, texts or a data set.")
-        lines = _Lines(chain([first], iterator), place, are_rows=isinstance(first, Mapping))
+        lines_cls = _RowLines if isinstance(first, Mapping) else _TextLines
+        lines = lines_cls(chain([first], iterator), place)
         path, digest = self._keep_file(lines, lines.what, ".jsonl")
         self._note(place, f"{lines.count:,} {lines.what}, given as objects", path, digest)
         return str(path)
@@ -141,29 +143,38 @@ class KeptFiles:
         self.notes[place] = f"{what}, kept as '{path}' (hash of its content: {digest})"
 
 
-class _Lines:
-    """Texts or rows as lines of JSON, which are counted while they are written.
+class _Lines(ABC):
+    """Values of one type as lines of JSON, which are counted while they are written.
 
     Args:
-        values: The texts or rows.
+        values: The values.
         place: Key of the recipe, for messages.
-        are_rows: Whether they are rows.
+
+    Attributes:
+        what: The values in a word.
+        cls: Their type.
+        type_in_words: Their type, for messages.
     """
 
-    def __init__(self, values: Iterable[Any], place: str, *, are_rows: bool) -> None:
+    what: ClassVar[str]
+    cls: ClassVar[type]
+    type_in_words: ClassVar[str]
+
+    def __init__(self, values: Iterable[Any], place: str) -> None:
         self._values = values
         self._place = place
-        self._are_rows = are_rows
-        self.what = "rows" if are_rows else "texts"
         self.count = 0
+
+    @abstractmethod
+    def row_of(self, value: Any) -> Any:
+        """Return the columns of a value."""
 
     def __iter__(self) -> Iterator[bytes]:
         for value in self._values:
             self.count += 1
             self._check(value)
-            row = value if self._are_rows else {"text": value}
             try:
-                line = json.dumps(row, ensure_ascii=False, default=_plain_value)
+                line = json.dumps(self.row_of(value), ensure_ascii=False, default=_plain_value)
             except (TypeError, ValueError) as error:
                 reason = shorten_error(error)
                 raise RecipeError(f"{self._place}: row {self.count} cannot be written ({reason}).") from error
@@ -171,11 +182,36 @@ class _Lines:
 
     def _check(self, value: Any) -> None:
         """Refuse a value of another type than the first."""
-        if isinstance(value, Mapping if self._are_rows else str):
+        if isinstance(value, self.cls):
             return
-        wanted = "mappings of columns" if self._are_rows else "text"
         actual = "None" if value is None else f"of the type {class_name(value)}"
-        raise RecipeError(f"{self._place}: item {self.count} is {actual} among {wanted}; give values of one kind.")
+        raise RecipeError(
+            f"{self._place}: item {self.count} is {actual} among {self.type_in_words}; give values of one kind."
+        )
+
+
+class _TextLines(_Lines):
+    """Texts, each the one column of a row."""
+
+    what = "texts"
+    cls = str
+    type_in_words = "text"
+
+    def row_of(self, value: Any) -> Any:
+        """Return a row with the text alone."""
+        return {"text": value}
+
+
+class _RowLines(_Lines):
+    """Rows, as mappings of columns."""
+
+    what = "rows"
+    cls = Mapping
+    type_in_words = "mappings of columns"
+
+    def row_of(self, value: Any) -> Any:
+        """Return the row as it is."""
+        return value
 
 
 class _ParquetPieces:

@@ -142,7 +142,9 @@ def _measure(case: LossCase, backends: Sequence[str], *, seconds: float, memory:
             continue
         done = _TIMED + (1 - _TIMED) * index / len(backends)
         report(done, f"{title}: memory of {name}", Count(index, "backends"))
-        peak = peak_memory.peak_of(partial(measure_peak, case, name), device) if memory else Peak()
+        peak = Peak()
+        if memory:
+            peak = peak_memory.peak_of(partial(measure_peak, case, name), device)
         spread = summarise(times[name])
         row.update(spread)
         row["rounds"] = len(times[name])

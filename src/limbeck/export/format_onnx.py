@@ -168,7 +168,8 @@ class OnnxInt8(Onnx):
             int8.quantise(full, path, reduce_range=has_seven_bits)
             measuring = part_of(options.report, _QUANTISED, 1.0)
             measured = int8.measure_int8(source, full, path, seconds=options.seconds, report=measuring)
-        return {"weight_bits": 7 if has_seven_bits else 8, "int8": measured}
+        weight_bits = 7 if has_seven_bits else 8
+        return {"weight_bits": weight_bits, "int8": measured}
 
     def check(self, differences: Differences, dtype: str, *, strict: bool) -> None:
         """Refuse too little quality, if strict."""

@@ -171,6 +171,8 @@ class Search(Work):
         plan = self.plan
         results = self.results(study)
         recipe = results.pop("recipe")
+        if recipe is not None:
+            recipe = recipe.model_dump(mode="json", exclude_unset=True)
         values = {
             "kind": self.kind,
             "name": proxy.name,
@@ -183,7 +185,7 @@ class Search(Work):
             "share": proxy.share,
             # These say more of the teacher, and when an earlier run of the search was finished.
             **results,
-            "recipe": None if recipe is None else recipe.model_dump(mode="json", exclude_unset=True),
+            "recipe": recipe,
             "versions": {**versions(), "optuna": metadata.version("optuna")},
             "git_commit": git_commit(),
             "hardware": hardware(),

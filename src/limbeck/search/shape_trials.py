@@ -70,6 +70,8 @@ def shape_row(point: ShapePoint, trial: FrozenTrial) -> SearchedShape:
     attributes = trial.user_attrs
     state, reason = _state_of(trial)
     latency = attributes.get(LATENCY, {})
+    note = _BUSY if latency.get("busy") else None
+    reward = trial.value if state == "trained" else None
     return SearchedShape(
         trial=trial.number,
         layers=point.layers,
@@ -84,9 +86,9 @@ def shape_row(point: ShapePoint, trial: FrozenTrial) -> SearchedShape:
         latency_ms=latency.get("student_ms"),
         teacher_ms=latency.get("teacher_ms"),
         threads=latency.get("threads"),
-        note=_BUSY if latency.get("busy") else None,
-        reward=trial.value if state == "trained" else None,
-        rewards_on_the_way={str(step): reward for step, reward in trial.intermediate_values.items()},
+        note=note,
+        reward=reward,
+        rewards_on_the_way={str(step): value for step, value in trial.intermediate_values.items()},
         state=state,
         reason=reason,
     )

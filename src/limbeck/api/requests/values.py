@@ -17,14 +17,21 @@ def as_list(value: Any) -> list[Any]:
     return list(value)
 
 
+def optional_path(value: str | Path | None) -> Path | None:
+    """Return a path, if there is one, with the user's home in the place of `~`."""
+    if value is None:
+        return None
+    return Path(value).expanduser()
+
+
 def with_commas(value: Any) -> str:
     """Return one or several values as text with commas."""
-    return ",".join(map(str, as_list(value)))
+    return ",".join(str(member) for member in as_list(value))
 
 
 def texts(option: str, value: Any) -> tuple[str, ...]:
     """Read one or several texts."""
-    return tuple(map(str, as_list(value)))
+    return tuple(str(member) for member in as_list(value))
 
 
 def several(option: str, value: Any) -> tuple[Any, ...]:
