@@ -26,7 +26,7 @@ def python_call(name: str, request: Callable[P, Q], carry_out: Callable[[Q], R])
     """Return the Python function of a request.
 
     Args:
-        name: Of the function.
+        name: Name of the function.
         request: The request's class, whose options are the function's arguments.
         carry_out: Carries the request out. Its docstring is the function's, where the arguments are put in.
     """

@@ -23,7 +23,7 @@ class ComparisonResult(Result):
 
     Args:
         comparison: The record, as in `comparison.json`; its `summary` has the content of the tables.
-        failed: How many runs and fine-tunings gave nothing; the summary's notes say why.
+        failed: Number of runs and fine-tunings that gave nothing; the summary's notes say why.
         files: The tables.
     """
 

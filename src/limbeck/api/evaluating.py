@@ -25,7 +25,7 @@ class EvaluationResult(Result):
     Args:
         evaluation: The record of its tables: columns, models, averages, retention, published rows.
         measured_costs: The record of the models' costs; None where they were not asked for.
-        failed: How many cells gave nothing; the record's notes say why.
+        failed: Number of cells that gave nothing; the record's notes say why.
         files: Tables, and files for leaderboards.
     """
 
@@ -141,8 +141,8 @@ def _measure_costs(titles: dict[str, str], request: EvaluateRequest, device: Any
     Args:
         titles: The models, with their names in tables.
         request: The request, with the sizes of the texts.
-        device: Where the latency is measured.
-        bar: Where progress goes.
+        device: The device that is measured.
+        bar: Receives the progress.
     """
     from limbeck.benchmark.costs import measure_costs
 

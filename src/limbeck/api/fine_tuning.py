@@ -26,9 +26,9 @@ class FineTuningResult(ModelResult):
 
     Args:
         model: The folder of the fine-tuned model, with its card.
-        scores: Of this model, by split and metric, 0 to 1 (correlations -1 to 1).
+        scores: Scores of this model, by split and metric, 0 to 1 (correlations -1 to 1).
         evaluation: The record of the evaluation's tables, over all seeds of the chosen grid point.
-        failed: How many runs gave nothing; the record's notes say why.
+        failed: Number of runs that gave nothing; the record's notes say why.
         files: The tables, and files for leaderboards.
     """
 

@@ -131,8 +131,8 @@ class _Inputs:
     Attributes:
         models: Names of the model and, if there is one, its teacher.
         texts: The texts; empty for phrases, which have their own.
-        device: Where the models compute.
-        bar: Where progress goes.
+        device: The device of the models.
+        bar: Receives the progress.
     """
 
     models: Sequence[str]

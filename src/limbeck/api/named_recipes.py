@@ -56,7 +56,7 @@ def named_recipe(
     Args:
         recipe: A `Recipe`, a dict, or the path of a YAML file, if any.
         options: Options over it; see `limbeck.recipe.asked`.
-        tokenizer: Of a teacher that is a model object.
+        tokenizer: The tokenizer of a teacher that is a model object.
         kept_in: Where objects are kept; None is the run's folder, or limbeck's cache without one.
         resume: Whether a run is continued.
         before: Called with the run's folder before anything is kept there.

@@ -29,10 +29,10 @@ def measure_costs(
 
     Args:
         names: Folders, `package:NAME`, Hub names, or shapes such as `"6x384h6"`.
-        device: Where.
+        device: The device that computes.
         batch_sizes: Texts a pass; the papers measure 1, 16, 32 and 64 (MLKD-BERT, table 3).
         lengths: Tokens a text, all of them real.
-        seconds: For all timings together.
+        seconds: Time for all timings together.
         report: Receives the progress.
 
     Returns:

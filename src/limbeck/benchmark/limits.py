@@ -17,8 +17,8 @@ def check_length(option: str, lengths: Iterable[int]) -> None:
     """Refuse texts longer than `LONGEST` tokens.
 
     Args:
-        option: That gave them, for the message.
-        lengths: In tokens.
+        option: The option that has them, for the message.
+        lengths: Lengths of texts in tokens.
 
     Raises:
         RecipeError: naming the longest.
@@ -34,9 +34,9 @@ def check_memory(options: str, least_bytes: float, device: torch.device) -> None
     """Refuse what cannot fit into the free memory of a device.
 
     Args:
-        options: That ask for it, with their values, for the message.
+        options: The options that ask for it, with their values, for the message.
         least_bytes: A lower bound of its memory.
-        device: Where.
+        device: The device that computes.
 
     Raises:
         RecipeError: with both amounts.
@@ -62,8 +62,8 @@ def least_forward_bytes(shape: Shape, tokens: int, itemsize: int) -> int:
     """Return the bytes that a forward pass holds at once at the very least: input and intermediate of one block.
 
     Args:
-        shape: The model's.
-        tokens: Of the batch.
+        shape: The model's shape.
+        tokens: Tokens of the batch.
         itemsize: Bytes of a number.
     """
     return tokens * (shape.ffn + 2 * shape.hidden) * itemsize
@@ -75,8 +75,8 @@ def least_training_bytes(shape: Shape, tokens: int, itemsize: int) -> int:
     That is of every block its intermediate, and the inputs of its four matrix products with one of its attention.
 
     Args:
-        shape: The model's.
-        tokens: Of the batch.
+        shape: The model's shape.
+        tokens: Tokens of the batch.
         itemsize: Bytes of a number.
     """
     return shape.layers * tokens * (shape.ffn + 4 * shape.hidden) * itemsize

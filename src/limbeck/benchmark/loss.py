@@ -55,7 +55,7 @@ def measure_losses(
     Args:
         cases: Sizes to measure.
         backends: Names of the objective's backends; empty means all that can run on the device.
-        seconds: For all timings together; at least five rounds are made of each case.
+        seconds: Time for all timings together; at least five rounds are made of each case.
         memory: Whether to measure peak memory too, on a CPU in a process for each backend.
         report: Receives the progress.
 
@@ -118,7 +118,7 @@ def _measure(case: LossCase, backends: Sequence[str], *, seconds: float, memory:
     Args:
         case: The case.
         backends: Names of the backends.
-        seconds: For the timing.
+        seconds: Time for the timing.
         memory: Whether to measure peak memory too.
         report: Receives the progress of this case.
     """

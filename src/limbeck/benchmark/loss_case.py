@@ -37,8 +37,8 @@ class LossCase:
         classes: Vocabulary V, where the objective has logits.
         mask: `"full"`, or `"ragged"` with lengths drawn from [L/2, L].
         relation: `"symmetric"` (a stream with itself) or `"pair"` (two streams), where the objective has relations.
-        dtype: Of the streams.
-        device: Where they are.
+        dtype: Number format of the streams.
+        device: The device of the streams.
     """
 
     objective: str = "relation_kl"

@@ -42,10 +42,10 @@ def load_or_make(name: str, *, length: int, dtype: torch.dtype, device: torch.de
     """Load a saved model, or make a random BERT of a named shape; in eval mode.
 
     Args:
-        name: As in `read_config`.
-        length: As in `read_config`.
-        dtype: Of the weights.
-        device: Where it goes.
+        name: A model or a shape, as in `read_config`.
+        length: Tokens that a model of a named shape has to take, as in `read_config`.
+        dtype: Number format of the weights.
+        device: The device that it is moved to.
 
     Raises:
         ModelError: see `load_model`.
@@ -106,11 +106,11 @@ def measure_models(
 
     Args:
         names: Saved models or shapes, as `load_or_make` takes them; the first is the one to compare with.
-        device: Where.
+        device: The device that computes.
         batch_sizes: Texts a pass.
         lengths: Tokens a text.
-        dtype: Of weights and activations.
-        seconds: For all timings together; at least five rounds are made of each batch size and length.
+        dtype: Number format of weights and activations.
+        seconds: Time for all timings together; at least five rounds are made of each batch size and length.
         warmup: Passes of each model that are not counted, at each batch size and length.
         report: Receives the progress.
 

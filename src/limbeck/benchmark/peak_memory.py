@@ -26,8 +26,8 @@ class Peak:
     """The highest memory while something ran, in megabytes (10⁶ bytes); None where it could not be had.
 
     Attributes:
-        total_mb: On a CPU of the whole process, on an accelerator of all tensors.
-        extra_mb: Above what was held before.
+        total_mb: Memory of the whole process on a CPU, of all tensors on an accelerator.
+        extra_mb: The part of it above the memory that was held before.
         note: The reason why it could not be had; else empty.
     """
 
@@ -66,7 +66,7 @@ def peak_of(measure: Callable[[], Peak], device: torch.device) -> Peak:
 
     Args:
         measure: Measures it: a function of a module, or a partial one, since the process starts from scratch.
-        device: Where.
+        device: The device that computes.
     """
     if device.type != "cpu":
         return measure()

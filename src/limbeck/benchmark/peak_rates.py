@@ -23,10 +23,10 @@ def measure_ceiling(
     computed (TF32) apply as in training.
 
     Args:
-        device: Where.
-        dtype: Of the matrices.
+        device: The device that computes.
+        dtype: Number format of the matrices.
         size: Rows and columns; None chooses by device.
-        seconds: For all passes; at least three are made.
+        seconds: Time for all passes; at least five are made.
     """
     rows = size
     if rows is None:
@@ -43,9 +43,9 @@ def measure_bandwidth(device: torch.device, *, numbers: int = COPIED, seconds: f
     """Measure the bytes a second that memory moves, read and written, in a copy of float32; the fastest pass counts.
 
     Args:
-        device: Whose memory.
-        numbers: How many are copied.
-        seconds: For all passes; at least three are made.
+        device: The device with the memory.
+        numbers: Number of numbers that are copied.
+        seconds: Time for all passes; at least five are made.
     """
     source = torch.ones(numbers, device=device)
     target = torch.empty_like(source)

@@ -87,7 +87,7 @@ def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Value]], 
         path: Replaced if it exists; missing folders are made.
         benchmark: Its name.
         rows: All with the same columns.
-        machine: Where they were measured.
+        machine: The machine that they were measured on.
 
     Raises:
         RecipeError: see `check_output`.

@@ -44,7 +44,7 @@ def _random_labels(setup: StepSetup, ids: Tensor, valid: Tensor, generator: torc
         setup: The step that reads them.
         ids: Tokens [rows, length].
         valid: Tokens that are no padding [rows, length].
-        generator: Of the random numbers.
+        generator: The generator of random numbers.
     """
     rows, length = ids.shape
     classes = int(setup.teacher.num_labels)

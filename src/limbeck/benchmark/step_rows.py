@@ -69,10 +69,10 @@ def measure_step(
     its parts'. Weights are random: times do not depend on them.
 
     Args:
-        request: What to measure.
-        seconds: For the timing; at least five rounds are made.
+        request: The step to measure.
+        seconds: Time for the timing; at least five rounds are made.
         memory: Measure peak memory too, on a CPU in another process.
-        ceiling_size: As in `measure_ceiling`; its square is how many numbers are copied.
+        ceiling_size: Rows of the matrices, as in `measure_ceiling`; the copy has as many numbers as one of them.
         report: Receives the progress.
 
     Returns:
@@ -102,7 +102,7 @@ def _measure_rates(step: Step, seconds: float, size: int | None) -> Rates:
 
     Args:
         step: The step, whose formats count.
-        seconds: For each rate at most.
+        seconds: Most time for each rate.
         size: Rows of the matrices; its square is how many numbers are copied. None chooses by device.
     """
     operations: dict[torch.dtype, float] = {}

@@ -51,7 +51,7 @@ class StepRequest:
         length: Tokens of the longest sample; None is the recipe's, or 128.
         ragged: Draw lengths from [L/2, L] instead of L for all.
         dtype: `"auto"` (as training chooses), `"float32"` or `"bfloat16"`.
-        device: As in `choose_device`.
+        device: Name of the device, as in `choose_device`.
     """
 
     recipe: str | None = None
@@ -85,7 +85,7 @@ class StepSetup:
         masked: Share of tokens with a label, where labels are tokens.
         freeze_embeddings: Keep the student's embeddings as they are.
         training: The training arguments, as a recipe gives them.
-        teacher_dtype: Of the teacher's weights.
+        teacher_dtype: Number format of the teacher's weights.
         length: Tokens of the longest sample.
         ragged: Draw lengths from [L/2, L].
     """
@@ -157,8 +157,8 @@ def _check_positions(owner: str, shape: Shape, length: int) -> None:
 
     Args:
         owner: `student` or `teacher`, for the message.
-        shape: The model's.
-        length: Of the longest text, in tokens.
+        shape: The model's shape.
+        length: Tokens of the longest text.
 
     Raises:
         RecipeError: with both numbers.
@@ -298,8 +298,8 @@ def _index(stage: int, stages: int, owner: str) -> int:
 
     Args:
         stage: Counted from 1, as the user counts.
-        stages: How many there are.
-        owner: Has the stages, for the message.
+        stages: Number of stages.
+        owner: The recipe or method that has the stages, for the message.
 
     Raises:
         RecipeError: for a stage that is not there.

@@ -45,8 +45,8 @@ def tokenise(
     Args:
         tokenizer: Left as it is: padding and truncation fixed in its file are ignored.
         texts: Texts and pairs.
-        names: Of the inputs; inputs that the tokenizer does not give are zero.
-        longest: In tokens, special ones included.
+        names: Names of the inputs; inputs that the tokenizer does not give are zero.
+        longest: Most tokens of a text, special ones included.
     """
     rows = []
     for text in texts:
@@ -66,10 +66,10 @@ def make_batches(
     """Make the batches of a comparison: each text once, a few again in other batches, which must not change outputs.
 
     Args:
-        tokenizer: As in `tokenise`.
+        tokenizer: The tokenizer, as in `tokenise`.
         texts: A text without a single token (an empty one, without special tokens) is left out.
-        names: Of the inputs.
-        longest: In tokens.
+        names: Names of the inputs.
+        longest: Most tokens of a text.
         left: Whether a batch is padded on the left too, which changes the outputs of models that count
             positions from there.
     """

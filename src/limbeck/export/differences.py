@@ -58,8 +58,8 @@ def check_differences(differences: Differences, dtype: str, *, bound: float | No
     """Refuse an export of floating-point weights whose outputs are too far from its source's.
 
     Args:
-        differences: As measured.
-        dtype: Of the exported weights: a key of `BOUNDS`.
+        differences: The measured differences.
+        dtype: Number format of the exported weights: a key of `BOUNDS`.
         bound: Another than that of the dtype.
 
     Raises:

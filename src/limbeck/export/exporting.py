@@ -51,7 +51,7 @@ class Export:
 
     Attributes:
         folder: The folder.
-        record: As in its `export.json`.
+        record: The record, as in its `export.json`.
         files: Bytes of each of its files.
     """
 
@@ -134,7 +134,7 @@ def compare_folder(
     Args:
         source: The exported model, as the format opens it.
         export_format: The format.
-        folder: The export's.
+        folder: The export's folder.
         texts: Sample text.
         report: Receives progress.
 
@@ -166,8 +166,8 @@ def compare_in_fresh_process(name: str, export_format: Format, folder: Path, opt
     Args:
         name: The source, as it was located.
         export_format: The format.
-        folder: The export's.
-        options: Of the export, with all of the text.
+        folder: The export's folder.
+        options: Options of the export, with all of the text.
 
     Raises:
         ExportMismatchError: as in `compare_folder`, or if the process ends.

@@ -32,7 +32,7 @@ class FormatOptions:
         dtype: Number format of the weights.
         texts: Sample text; the graph that int8 is made of is compared with its source on it.
         opset: Operator set of ONNX; None is the default.
-        documents: Of a router, the model for documents; None takes the teacher that the student's run names.
+        documents: The model for documents of a router; None takes the teacher that the student's run names.
         seconds: Time for measuring the latencies of int8.
         report: Receives progress.
     """
@@ -107,8 +107,8 @@ class Format(ABC):
         """Refuse an export that is too far from its source.
 
         Args:
-            differences: As measured.
-            dtype: Of the exported weights.
+            differences: The measured differences.
+            dtype: Number format of the exported weights.
             strict: Whether to refuse a low quality of int8, which is only measured otherwise.
 
         Raises:

@@ -108,7 +108,7 @@ class Onnx(Format):
             module: The same as a module with named inputs and outputs.
             example: Inputs of the trace.
             path: The file of the graph.
-            options: Of the export.
+            options: Options of the export.
             opset: Operator set of ONNX.
         """
         from limbeck.export.onnx import write_onnx

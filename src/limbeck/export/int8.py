@@ -82,7 +82,7 @@ def measure_int8(
         source: The exported model.
         full: The model in float32.
         path: The model in int8.
-        seconds: For all timings together; each batch size and length has five rounds anyway.
+        seconds: Time for all timings together; each batch size and length has five rounds anyway.
         report: Receives progress.
 
     Returns:

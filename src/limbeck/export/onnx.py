@@ -44,7 +44,7 @@ def write_onnx(
     can get wrong, a shape that it takes for constant, shows when outputs are compared at other lengths.
 
     Args:
-        module: In float32 and eval mode.
+        module: The model, in float32 and eval mode.
         example: Inputs of the trace: two rows or more, so that no axis has one entry.
         path: The file; weights that do not fit are written to `NAME_data` beside it.
         opset: Operator set.

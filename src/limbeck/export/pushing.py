@@ -48,7 +48,7 @@ def push_folder(folder: Path, repository: str, *, private: bool, message: str, a
         folder: All files in it are uploaded.
         repository: `owner/name`.
         private: A new repository is private; one that exists stays as it is.
-        message: Of the commit.
+        message: Message of the commit.
         api: The Hub's client; None is the ordinary one.
 
     Returns:

@@ -29,14 +29,14 @@ class ExportRequest:
         student: A run's folder, a model's folder, `package:NAME` or a Hub name.
         format: A name of `FORMATS`.
         output: The folder; None is beside the model's, see `default_output`.
-        dtype: Of the weights; None is the format's own.
+        dtype: Number format of the weights; None is the format's own.
         opset: Operator set of ONNX; None is the default.
         texts: Sample text to compare on; None is the built-in one.
         verify: Compare in a fresh process too, on all of the text.
         overwrite: Replace an earlier export.
-        seconds: For the latencies of int8.
+        seconds: Time for measuring the latencies of int8.
         read_pickled: The weights are pickles, and are read as `limbeck.export.safe_copies.safe_copy` says.
-        documents: Of a router, the model for documents; None takes the teacher that the student's run names.
+        documents: The model for documents of a router; None takes the teacher that the student's run names.
     """
 
     student: str

@@ -75,7 +75,7 @@ def _sentence_files(folder: Path) -> tuple[Path, set[Path]]:
     """Return the root of a sentence-transformers folder, and its files beside those of the Transformer.
 
     Args:
-        folder: Of the Transformer: the root itself, or a folder in it.
+        folder: The Transformer's folder: the root itself, or a folder in it.
     """
     root = sentence_root(folder)
     modules = read_modules(root)

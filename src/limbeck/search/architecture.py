@@ -73,7 +73,7 @@ def search_architecture(request: ArchitectureRequest, console: Console | None = 
 
     Args:
         request: The request.
-        console: Where progress goes; nowhere by default.
+        console: Receives the progress; by default it is not shown.
 
     Returns:
         The record, as plain values: see `ArchitectureSearch.results`. Nothing but the study is on disk yet: the command
@@ -93,7 +93,7 @@ class ShapeCandidate:
 
     Args:
         shape: The shape.
-        latency: As it was measured.
+        latency: The measured latency.
         trial: Its trial, for intermediate rewards.
         cut: Why its training was not finished.
     """
@@ -117,8 +117,8 @@ class ArchitectureSearch(engine.SharedSearch):
 
     Attributes:
         space: The shapes.
-        plan: Of a candidate's recipe, with one of the shapes.
-        latency: How latencies are measured.
+        plan: The plan of a candidate's run, with one of the shapes.
+        latency: The setting of latency measurements.
         loss: `hidden`, `relations` or `hidden_states`.
         cuts: After how many steps shapes without hope are looked for.
     """
@@ -503,7 +503,7 @@ def _nothing_trained(shapes: Sequence[SearchedShape], place: str) -> str:
 
     Args:
         shapes: The shapes that were tried.
-        place: Of the study.
+        place: The storage of the study, for the message.
     """
     too_slow = [shape.latency_share for shape in shapes if shape.state == "refused" and shape.latency_share is not None]
     if shapes and len(too_slow) == len(shapes):

@@ -244,7 +244,7 @@ def run_search_of(
 
     Args:
         search: The search.
-        console: Where progress goes; nowhere by default.
+        console: Receives the progress; by default it is not shown.
         poll_seconds: Between looks at what other workers have.
 
     Returns:

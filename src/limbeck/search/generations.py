@@ -57,8 +57,8 @@ def run_search(
     Args:
         study: A study whose sampler is a `GeneticSampler`.
         evaluate: Evaluates up to `batch` mappings at once.
-        generations: How many generations, at least 1.
-        batch: How many mappings this worker takes at once, at least 1.
+        generations: Number of generations, at least 1.
+        batch: Number of mappings that this worker takes at once, at least 1.
         beat_seconds: Seconds between signs of life.
         poll_seconds: Seconds between looks at what other workers hold.
 
@@ -82,8 +82,8 @@ class Generations(Work):
 
     Attributes:
         genetic: Proposes mappings, generation by generation.
-        generations: How many generations.
-        batch: How many mappings this worker takes at once.
+        generations: Number of generations.
+        batch: Number of mappings that this worker takes at once.
     """
 
     genetic: GeneticSampler

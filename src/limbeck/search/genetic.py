@@ -98,7 +98,7 @@ def crossover(space: MappingSpace, pair: Pair, exchange: float, random: np.rando
         space: The legal genomes.
         pair: The parents, both legal.
         exchange: q_C in [0, 1].
-        random: Where chance comes from.
+        random: The generator of random numbers.
     """
 
     def draw_children() -> Pair:
@@ -120,7 +120,7 @@ def mutate(space: MappingSpace, genome: Genome, flip: float, random: np.random.G
         space: The legal genomes.
         genome: The parent, legal.
         flip: q_M in [0, 1].
-        random: Where chance comes from.
+        random: The generator of random numbers.
     """
     value_of_bit = 1 << np.arange(space.bits)
 
@@ -166,8 +166,8 @@ def draw_new(
 
     Args:
         space: The legal genomes.
-        count: How many; fewer come back where the space has no more.
-        random: Where chance comes from.
+        count: Number of genomes; fewer are returned where the space has no more.
+        random: The generator of random numbers.
         known: Members of the space.
     """
     seen = set(known)
@@ -189,7 +189,7 @@ def next_generation(
         space: The legal genomes.
         history: The generations so far with their fitnesses; of an empty one none came to a fitness.
         settings: The size of the generation, its parents and the rates.
-        random: Where chance comes from.
+        random: The generator of random numbers.
 
     Returns:
         The genomes and how they were bred. With parents `generation` a genome may come more than once, and parents may

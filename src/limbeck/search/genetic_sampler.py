@@ -78,7 +78,7 @@ class GeneticSampler(BaseSampler):
     Args:
         space: The mappings to search.
         settings: Size of a generation, its parents, rates of the operators.
-        seed: Where chance comes from.
+        seed: Seed of the random numbers.
         attempts: How often a genome may end without a finite value before it is given up. It then has no part in
             breeding.
 

@@ -54,7 +54,7 @@ class HeldOutScores:
     The teacher's similarities and relations are computed once and kept; the teacher itself only for `explained`.
 
     Args:
-        proxy: Of the recipe that is searched for, and its text, of which some is held out.
+        proxy: The proxy of the run that is searched for; some of its text is held out.
         names: The scores.
 
     Raises:
@@ -132,8 +132,8 @@ def plain_copy(student: PreTrainedModel, plan: RunPlan) -> PreTrainedModel:
     A tapped model stops at the deepest stream that its method reads, and a second tap would take the first one off.
 
     Args:
-        student: In training; left as it is.
-        plan: Of its run.
+        student: A student in training, which is left as it is.
+        plan: The plan of the student's run.
     """
     copy = build_student(plan.student_config, seed=0, head=plan.head)
     copy.load_state_dict(student.state_dict())

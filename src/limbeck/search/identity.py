@@ -19,9 +19,9 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
     Models and text are known by their content, not by their place, so that machines may keep them elsewhere.
 
     Args:
-        plan: Of a candidate's recipe.
-        corpora: Of its stages.
-        share: Of the text that is trained on.
+        plan: The plan of a candidate's run.
+        corpora: The corpora of its stages.
+        share: Share of the text that is trained on.
     """
     recipe = plan.recipe.model_dump(mode="json", exclude=NOT_COMPUTED)
     teacher = recipe.pop("teacher")

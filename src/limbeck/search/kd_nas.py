@@ -47,7 +47,7 @@ class ControllerSampler(BaseSampler):
     way; one that was refused or diverged has none, and counts as tried.
 
     Args:
-        seed: Where chance comes from.
+        seed: Seed of the random numbers.
         choices: The listed values of each parameter.
         points: The members of their product that may be proposed, in the order of the parameters.
         episode: Shapes an episode.
@@ -157,7 +157,7 @@ def predict_rewards(
         rewards: The rewards of these shapes.
         candidates: Shapes of the next episode, of the same form.
         episode: Shapes an episode.
-        seed: Of the controller's start.
+        seed: Seed of the controller's first weights.
 
     Returns:
         The rewards of the candidates, in units of the known rewards' deviation from their mean.

@@ -56,10 +56,10 @@ class LatencySetting:
     """How latencies are measured.
 
     Args:
-        device: Where.
+        device: The device that computes.
         length: Tokens a text, all of them real.
         batch: Texts a pass.
-        seconds: For each shape, and again where the machine is too busy; see `compare_latency`.
+        seconds: Time for each shape, and again where the machine is too busy; see `compare_latency`.
     """
 
     device: torch.device
@@ -104,7 +104,7 @@ class LatencyBench:
 
     Args:
         teacher: The whole teacher; moved to the device of the setting, in float32.
-        setting: How to measure.
+        setting: The setting of the measurements.
     """
 
     def __init__(self, teacher: PreTrainedModel, setting: LatencySetting) -> None:
@@ -128,10 +128,10 @@ def compare_latency(teacher: nn.Module, student: nn.Module, input_ids: torch.Ten
     of earlier attempts count. If they still are, the least processor time of each counts.
 
     Args:
-        teacher: In evaluation mode, on the device of the texts.
-        student: The same.
+        teacher: The teacher in evaluation mode, on the device of the texts.
+        student: The student, likewise.
         input_ids: Token ids `[texts, tokens]`, without padding.
-        seconds: For each attempt; `FEWEST_PASSES` of each are made whatever they take, and `MOST_PASSES` at most.
+        seconds: Time for each attempt; `FEWEST_PASSES` of each are made whatever they take, `MOST_PASSES` at most.
     """
     encoders = {"teacher": encoder_of(teacher), "student": encoder_of(student)}
     passes: dict[str, list[PassTime]] = {"teacher": [], "student": []}

@@ -20,7 +20,7 @@ class _SeenBeat:
 
     Attributes:
         beat: Its number; None for a trial without a worker's name.
-        since: By the watcher's clock.
+        since: Seconds of the watcher's clock.
     """
 
     beat: int | None

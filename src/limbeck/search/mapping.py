@@ -51,7 +51,7 @@ def search_mapping(request: MappingRequest, console: Console | None = None) -> d
 
     Args:
         request: The request.
-        console: Where progress goes; nowhere by default.
+        console: Receives the progress; by default it is not shown.
 
     Returns:
         The record, as plain values: see `MappingSearch.results`. Nothing but the study is on disk yet: the command
@@ -70,7 +70,7 @@ class MappingSearch(Generations, engine.SharedSearch):
 
     Attributes:
         space: The mappings.
-        settings: Of the genetic algorithm.
+        settings: Settings of the genetic algorithm.
     """
 
     kind = "mapping"
@@ -251,7 +251,7 @@ def check_searchable(plan: RunPlan, space: MappingSpace) -> None:
     """Refuse a recipe whose layer mapping cannot be searched, before any text is read.
 
     Args:
-        plan: Of the recipe.
+        plan: The plan of the recipe.
         space: The mappings to search.
 
     Raises:

@@ -47,7 +47,7 @@ class Step(NamedTuple):
     Args:
         code: The choice as a genome has it.
         layer: The teacher layer, or `NONE`.
-        members: How many members of the space go on so.
+        members: Number of members of the space that go on so.
     """
 
     code: int

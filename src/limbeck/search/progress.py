@@ -73,7 +73,7 @@ def read_progress(folder: Path, name: str, record: studies.Search) -> Progress |
     Args:
         folder: The search's folder.
         name: The study's name.
-        record: Of the search, from its beginning.
+        record: The record that the search wrote at its beginning.
 
     Raises:
         OutputError: if the journal cannot be read.
@@ -125,7 +125,7 @@ def _progress_of(study: optuna.Study, record: studies.Search, seconds_since: flo
 
     Args:
         study: The study.
-        record: Of the search, from its beginning.
+        record: The record that the search wrote at its beginning.
         seconds_since: Since its journal was last written.
     """
     worker_counts = Counter(_worker_state(sign, seconds_since) for sign in signs_of(study.user_attrs).values())

@@ -72,7 +72,7 @@ class ProxyRequest:
     """The run that is searched for, the share of text and steps that its candidates get, and the study.
 
     Attributes:
-        recipe: Of the run.
+        recipe: The recipe of the run.
         output: Folder of the search; the same search, run again, continues it.
         name: Name of the study in the storage.
         steps: Steps of every candidate, in every stage; None is the recipe's.
@@ -343,7 +343,7 @@ class ArchitectureRequest(SearchRequest):
         proxy: See `SearchRequest`.
         sizes: The sizes to choose from.
         limits: The largest student.
-        measuring: How latencies are measured.
+        measuring: The setting of latency measurements.
         loss: `normalised`: the share of the teacher's last layer left unexplained, 1 for an untrained student;
             `hidden_states`: the comparative study's L_HS (equation 6), summed over the taught layers.
         trials: Total shapes to train; a larger number continues a finished search.

@@ -19,8 +19,8 @@ class Rung:
     """A round in a budget of steps.
 
     Args:
-        candidates: How many candidates train in it.
-        steps: How many further steps each of them trains.
+        candidates: Number of candidates that train in it.
+        steps: Number of further steps that each of them trains.
     """
 
     candidates: int
@@ -31,7 +31,7 @@ class Round(NamedTuple):
     """A round in one training of all candidates.
 
     Args:
-        candidates: How many candidates train in it.
+        candidates: Number of candidates that train in it.
         end: The step after which it ends, counted from the beginning of the training.
     """
 
@@ -47,9 +47,9 @@ def halving_rungs(candidates: int, steps: int, factor: int = 2) -> list[Rung]:
     it gets no round alone, as it does in the paper, since that could change nothing.
 
     Args:
-        candidates: How many start, n.
+        candidates: Number of candidates at the start, n.
         steps: Steps of all candidates and rounds together.
-        factor: Of how many candidates one goes on, at least 2.
+        factor: One in this many candidates goes on, at least 2.
 
     Raises:
         RecipeError: for fewer than one candidate, a factor below 2, or a budget that leaves a candidate no step.
@@ -79,9 +79,9 @@ def rounds_of_training(candidates: int, steps: int, factor: int) -> list[Round]:
     last round ends with the training.
 
     Args:
-        candidates: How many start.
-        steps: Of a candidate that trains to the end.
-        factor: Of how many candidates one goes on, at least 2.
+        candidates: Number of candidates at the start.
+        steps: Steps of a candidate that trains to the end.
+        factor: One in this many candidates goes on, at least 2.
 
     Raises:
         RecipeError: for a factor below 2, or fewer steps than make every round one step long.

@@ -63,7 +63,7 @@ def steps_of_only_stage(plan: RunPlan, way_out: str) -> int:
     """Return the steps of a recipe of one stage, which candidates can be stopped on the way through.
 
     Args:
-        plan: Of a candidate's recipe.
+        plan: The plan of a candidate's run.
         way_out: The option that a search of another recipe takes, for the message.
 
     Raises:

@@ -25,7 +25,7 @@ def make_sampler(name: str, seed: int, space: ShapeSpace, episode: int | None = 
 
     Args:
         name: One of `limbeck.search.requests.SAMPLERS`.
-        seed: Where chance comes from.
+        seed: Seed of the random numbers.
         space: The shapes.
         episode: Shapes an episode of `kd_nas`; None for 1.
     """
@@ -57,7 +57,7 @@ class SeededByTrial(BaseSampler):
 
     Args:
         make: Makes the sampler from a seed.
-        seed: Where chance comes from.
+        seed: Seed of the random numbers.
     """
 
     def __init__(self, make: MakeSampler, seed: int) -> None:

@@ -51,7 +51,7 @@ class KnownShape:
     Args:
         point: Its sizes.
         plan: The recipe with this shape, checked.
-        parameters: Of the encoder, without a pooler or a task's head.
+        parameters: Parameters of the encoder, without a pooler or a task's head.
     """
 
     point: ShapePoint

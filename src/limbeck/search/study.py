@@ -101,8 +101,8 @@ def prepare_search_folder(folder: Path, *, kind: str, name: str) -> None:
 
     Args:
         folder: The folder.
-        kind: Of the search.
-        name: Of its study.
+        kind: The kind of the search.
+        name: Name of its study.
 
     Raises:
         OutputError: if it is a file, holds anything but this search, or cannot be written.

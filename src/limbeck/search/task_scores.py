@@ -51,10 +51,10 @@ class TaskScores:
     The main figure is that of the task's first column: accuracy of SST-2, matched accuracy of MNLI, F1 of SQuAD 1.1.
 
     Args:
-        proxy: Has trained the students.
-        spec: What `describe_tasks` has checked.
-        names: Of the tasks, as it returned them.
-        folder: For the student that is fine-tuned, one at a time; it is removed afterwards.
+        proxy: The proxy that has trained the students.
+        spec: The tasks and their protocol, as `describe_tasks` has checked them.
+        names: Names of the tasks, as it returned them.
+        folder: Folder for the student that is fine-tuned, one at a time; it is removed afterwards.
     """
 
     def __init__(self, proxy: Proxy, spec: MeasuresSpec, names: Sequence[str], folder: Path) -> None:
@@ -70,9 +70,9 @@ class TaskScores:
 
         Args:
             student: Trained; left as it is.
-            plan: Of its run.
-            name: Of the candidate, as a file may be called.
-            learned: Of the stage that taught its sentence vectors, see `Trained`.
+            plan: The plan of the student's run.
+            name: Name of the candidate, fit for the name of a file.
+            learned: Learned maps of the stage that taught its sentence vectors, see `Trained`.
 
         Raises:
             TrainingError: if it cannot be scored.

@@ -60,7 +60,7 @@ def search_teacher_layer(
 
     Args:
         request: The request.
-        console: Where progress goes; nowhere by default.
+        console: Receives the progress; by default it is not shown.
         poll_seconds: Between looks at what another process does.
 
     Returns:
@@ -105,7 +105,7 @@ class TeacherLayerSearch(engine.Search):
     Attributes:
         layers: The candidates in order.
         rounds: The rounds of the training; none where all candidates are trained as long as the recipe says.
-        plans: By candidate; they differ in the teacher layer only.
+        plans: Candidate to the plan of its run; plans differ in the teacher layer alone.
     """
 
     kind = "teacher-layer"
@@ -214,7 +214,7 @@ class TeacherLayerSearch(engine.Search):
         Args:
             candidates: All candidates.
             step: The step after which they are scored.
-            count: How many go on.
+            count: Number of candidates that go on.
             students: Those in training, by the candidate's place.
         """
         for index, student in students.items():
@@ -293,7 +293,7 @@ def choose_layers(layers: Sequence[int] | None, plan: RunPlan) -> tuple[int, ...
 
     Args:
         layers: The layers of the request; None for all.
-        plan: Of the recipe.
+        plan: The plan of the recipe.
 
     Raises:
         RecipeError: for a layer that the teacher does not have, or fewer than two.

@@ -44,7 +44,7 @@ def read_trials(
     """Gather a study's trials by candidate.
 
     Args:
-        trials: In the order of their numbers.
+        trials: The trials, in the order of their numbers.
         candidate_of: Returns a trial's candidate; None where it has no whole one.
         settles: Whether nothing more is to be learned of a finished trial's candidate.
     """

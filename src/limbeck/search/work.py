@@ -30,7 +30,7 @@ class Outcome:
     """The end of a candidate's trial.
 
     Args:
-        value: Of the trial; a candidate without a finite one has diverged, unless it was cut.
+        value: The trial's value; a candidate without a finite one has diverged, unless it was cut.
         notes: User attributes of the trial.
         cut: Whether its training was ended early, because others are better.
     """

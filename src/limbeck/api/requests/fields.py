@@ -44,9 +44,9 @@ class Option:
         cls: Its type on the command line; None where it is the field's.
         is_argument: Whether the command takes it by its place.
         flag: The option itself; empty for its name with hyphens.
-        metavar: What stands for the value in the help.
+        metavar: The word for the value in the help.
         panel: Its panel in the help; None for the first.
-        complete: What a shell completes.
+        complete: Completions of its value in a shell.
         reads: Reads lists written with commas, and other text: a function of the option, as messages write it, and the
             value.
         show_default: Whether the help shows the default.
