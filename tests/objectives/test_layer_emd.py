@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from limbeck.objectives import attention_layer_emd, earth_mover, layer_emd
-from limbeck.objectives.earth_mover import cost_attention, transport_flow, uniform_weights
+from limbeck.objectives.layer_transport import cost_attention, transport_flow, uniform_weights
 from tests.objectives import reference
 from tests.support.masks import make_mask
 

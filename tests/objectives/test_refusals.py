@@ -9,9 +9,9 @@ import yaml
 
 from limbeck import objectives
 from limbeck.errors import KernelError
-from limbeck.objectives import earth_mover, labels
+from limbeck.objectives import earth_mover, labels, layer_transport
 
-FUNCTIONS = vars(objectives) | vars(earth_mover) | vars(labels)
+FUNCTIONS = vars(objectives) | vars(earth_mover) | vars(layer_transport) | vars(labels)
 TABLE = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text(encoding="utf-8"))
 REFUSED = [(name, line, change) for name, calls in TABLE.items() for line, change in calls["refused"].items()]
 

@@ -79,7 +79,7 @@ def test_the_student_keeps_its_map(aligned):
     card = (aligned.student / "README.md").read_text()
     assert "by mean + Dense 16 → 48, which" in card and "SentenceTransformer(" in card and "AutoModel" not in card
     assert trained_widths(load_config(aligned.student)) == (48, 8)
-    assert "truncate_dim=8)" in card and "**Method.** " in card
+    assert "truncate_dim=8)" in card and "**Methods.**" in card
     stage = aligned.record["stages"][0]
     assert set(stage["final_terms"]) == {"vector", "vector_8", "hidden_mse"}
     assert [link.get("vectors") for link in stage["layers"] if "vector" in link["terms"]] == [True]

@@ -1,16 +1,14 @@
 """All student layers compared with all teacher layers at once, by the earth mover's distance: BERT-EMD.
 
 Squared distances of all pairs of layers are computed without graph; which layer moves to which at least cost is solved
-on the CPU; how that cost changes the weights of the layers is `cost_attention`.
+on the CPU, see `layer_transport.py`. M and N are the numbers of student and teacher layers, S and H their vectors.
 
 The flow is a constant, so that only its few entries above 0 carry gradient, and those of one student layer can be
 gathered: with b_i = Σ_j f_ij H_j / w_i, the layer's barycentre of the teacher,
     Σ_j f_ij ‖S_i − H_j‖² = w_i ‖S_i − b_i‖² + a constant.
 One difference per student layer, not per pair, is kept for the backward pass.
 
-Sources. BERT-EMD (Li et al., EMNLP 2020, arXiv 2010.06133) §3 is the paper of all of this. The formulas here were
-compared with its authors' code (github.com/lxk00/BERT-EMD, commits 3d6bd37 and, later, 634df29) and the answers to
-issue 5 there. Departures are said at each function.
+Source: BERT-EMD (Li et al., EMNLP 2020, arXiv 2010.06133) §3.
 """
 
 from __future__ import annotations
@@ -24,8 +22,8 @@ from torch import Tensor
 
 from limbeck.errors import KernelError
 from limbeck.kernels.precision import autocast_off, sum_accumulator
-from limbeck.kernels.workers import left_uncompiled
 from limbeck.objectives import registry, relations, terms
+from limbeck.objectives.layer_transport import transport_flow, uniform_weights
 from limbeck.objectives.terms import LossTerm, Projection
 
 # Differences of all pairs in work at once: on a CPU they stay in cache, elsewhere few launches matter more.
@@ -160,150 +158,6 @@ def _chunk(like: Tensor) -> int:
     return CPU_CHUNK if like.device.type == "cpu" else CHUNK
 
 
-# How far a sum of weights in float32 may be from 1.
-_ROUNDING = 1e-5
-# Weights below this move too little for their cost to be read off the flow.
-_LEAST_WEIGHT = 1e-9
-# Lowest unit cost, as a share of the sum of all: its inverse is still a number that a softmax can take.
-_LEAST_SHARE = 1e-12
-
-
-def uniform_weights(layers: int) -> Tensor:
-    """Return equal weights that sum to 1, with which BERT-EMD starts.
-
-    Args:
-        layers: How many, 1 or more.
-
-    Returns:
-        `[layers]`, float64 on the CPU.
-
-    Raises:
-        KernelError: if there is no layer.
-    """
-    if layers < 1:
-        raise KernelError(f"layers is {layers}; weights need at least 1 layer.")
-    return torch.full((layers,), 1.0 / layers, dtype=torch.float64)
-
-
-@left_uncompiled
-def transport_flow(costs: Tensor, student_weights: Tensor, teacher_weights: Tensor) -> Tensor:
-    """Solve the transportation problem between the layers of two models.
-
-    flow = argmin Σ_ij f_ij D_ij, with f_ij ≥ 0, Σ_j f_ij = w^S_i and Σ_i f_ij = w^T_j.
-
-    At most M + N − 1 entries are above 0. Where several flows cost the same, one of them is returned. Costs that are
-    not finite have no cheapest flow: every layer then moves to every layer, f_ij = w^S_i w^T_j, so that the loss shows
-    what happened.
-
-    Source: BERT-EMD §3. Both models' weights sum to 1, so nothing is left over, the flow sums to 1, and the paper's
-    distance Σ f_ij D_ij / Σ f_ij needs no division; the authors' code has none. Solved exactly by the network simplex
-    of POT (`ot.emd`), on the CPU.
-
-    Args:
-        costs: D, `[M, N]`, M student and N teacher layers, 0 or more; on another device it is copied to the CPU.
-        student_weights: w^S, `[M]`, 0 or more, summing to 1.
-        teacher_weights: w^T, `[N]`, likewise.
-
-    Returns:
-        `[M, N]`, float64 on the CPU, summing to 1, without gradient.
-
-    Raises:
-        KernelError: if costs are not a matrix, or weights are negative, do not sum to 1 or have another length.
-    """
-    costs, student_weights, teacher_weights = _checked(costs, student_weights, teacher_weights)
-    if not costs.isfinite().all():
-        return torch.outer(student_weights, teacher_weights)
-    # Importing POT takes seconds and loads whatever array libraries are installed: only those who solve pay for it.
-    import ot
-
-    # The solver's stopping rule is not free of scale: costs of 1e-30 would all count as 0.
-    highest = costs.amax().clamp(min=torch.finfo(costs.dtype).tiny)
-    scaled = costs / highest
-    flow = ot.emd(student_weights.numpy(), teacher_weights.numpy(), scaled.numpy())
-    return torch.from_numpy(flow)
-
-
-def cost_attention(
-    costs: Tensor, flow: Tensor, student_weights: Tensor, teacher_weights: Tensor, *, temperature: float
-) -> tuple[Tensor, Tensor]:
-    """Give more weight to the layers that are moved cheaply: the layer weights for the next batch.
-
-    C^S_i = Σ_j f_ij D_ij / w^S_i (unit transferring cost), ŵ_i = Σ_k C^S_k / C^S_i (inverse ratio),
-    w_i = exp(ŵ_i / τ) / Σ_k exp(ŵ_k / τ); teacher layers likewise, with C^T_j = Σ_i f_ij D_ij / w^T_j.
-
-    The inverse ratio of m layers of equal cost is m, whatever the cost; the scale of the losses does not matter. At
-    τ = 1 few layers get all the weight, others in each batch, even where the costs stay; at τ = 10 they settle.
-    Corners that the formulas leave open: a layer of cost 0 takes its limit, all the weight (shared with others of
-    cost 0); where all costs are 0, or one is not finite, the weights stay; a layer of weight 0 moves nothing and
-    counts its cheapest pair, so that it can come back.
-
-    Source: BERT-EMD §3, cost attention; the softmax is its eq. 23, as a reader says in issue 5 of the authors'
-    repository. Unit costs, inverse ratios and softmax are those of the authors' code at commit 3d6bd37. That code has
-    τ = 1 and a second, plain softmax on the result, which the experiments had, to make the weights smoother (their
-    answer there); here τ does that, and there is one softmax. Their later code (634df29) divides ŵ by its sum instead.
-    Neither gives a layer of cost 0 more weight.
-
-    Args:
-        costs: D, `[M, N]`, 0 or more, as given to `transport_flow`.
-        flow: f, `[M, N]`, as returned by it for these weights.
-        student_weights: w^S, `[M]`, those the flow was solved for.
-        teacher_weights: w^T, `[N]`, likewise.
-        temperature: τ, above 0; the higher, the more equal the weights.
-
-    Returns:
-        The new student weights `[M]` and teacher weights `[N]`, each float64 on the CPU and summing to 1.
-
-    Raises:
-        KernelError: if the temperature is not above 0, the weights do not fit the costs, or the flow the weights.
-    """
-    terms.check_temperature(temperature)
-    costs, student_weights, teacher_weights = _checked(costs, student_weights, teacher_weights)
-    if flow.shape != costs.shape:
-        raise KernelError(f"flow has shape {list(flow.shape)} and costs {list(costs.shape)}; pass those of one batch.")
-    flow = flow.detach().cpu().double()
-    for name, weights, axis in (("student_weights", student_weights, 1), ("teacher_weights", teacher_weights, 0)):
-        gap = (flow.sum(axis) - weights).abs().max().item()
-        if not gap <= _ROUNDING:
-            raise KernelError(f"flow misses {name} by {gap:.3g}; pass the weights that the flow was solved for.")
-    student = _attend(costs, flow, student_weights, temperature)
-    teacher = _attend(costs.T, flow.T, teacher_weights, temperature)
-    return student, teacher
-
-
-def _attend(costs: Tensor, flow: Tensor, weights: Tensor, temperature: float) -> Tensor:
-    """Return the new weights of the layers along the first axis; see `cost_attention`."""
-    moved_costs = (flow * costs).sum(1) / weights.clamp(min=_LEAST_WEIGHT)
-    # A layer that moves nothing counts its cheapest pair.
-    unit_costs = torch.where(weights > _LEAST_WEIGHT, moved_costs, costs.amin(1))
-    total = unit_costs.sum()
-    is_usable = total > 0 and total.isfinite()
-    if not is_usable:
-        return weights
-    shares = (unit_costs / total).clamp(min=_LEAST_SHARE)
-    inverse_ratios = 1.0 / shares
-    return torch.softmax(inverse_ratios / temperature, 0)
-
-
-def _checked(costs: Tensor, *weights: Tensor) -> list[Tensor]:
-    """Return costs and both models' weights in float64 on the CPU, the weights summing to 1 in that precision."""
-    if costs.dim() != 2 or 0 in costs.shape:
-        raise KernelError(f"costs has shape {list(costs.shape)}; it has to be [student layers, teacher layers].")
-    checked = [costs.detach().cpu().double()]
-    names = ("student_weights", "teacher_weights")
-    for name, tensor, layers in zip(names, weights, costs.shape, strict=True):
-        if tensor.shape != (layers,):
-            raise KernelError(f"{name} has shape {list(tensor.shape)}; it has to be [{layers}], one weight per layer.")
-        shares = tensor.detach().cpu().double()
-        # Written so that nan is refused too.
-        if not (shares >= 0).all():
-            raise KernelError(f"{name} is {shares.tolist()}; no weight may be negative or nan.")
-        total = shares.sum()
-        if not abs(total.item() - 1) <= _ROUNDING:
-            raise KernelError(f"{name} sums to {total.item():.6g}; it has to sum to 1: divide it by its sum.")
-        checked.append(shares / total)
-    return checked
-
-
 @dataclass(frozen=True)
 class EmdTerm(LossTerm):
     """An earth mover's distance as a loss, with its costs and its flow, by which `cost_attention` moves the weights.
@@ -380,11 +234,26 @@ def layer_emd(
 
         def distance(layer: int, shares: Sequence[float]) -> Tensor:
             """Return Σ (S_i − b_i)² of a student layer and the barycentre of the teacher's layers."""
-            barycentre = sum(y.to(inputs.dtype) * share for y, share in zip(teacher, shares, strict=True) if share)
+            barycentre = _hidden_barycentre(teacher, shares, inputs.dtype)
             return inputs.masked(mapped[layer] - barycentre).square().sum()
 
-        weights = (student_weights, teacher_weights)
-        return _emd_term(totals, inputs.count(width), weights, across, distance)
+        return _emd_term(
+            totals,
+            inputs.count(width),
+            distance,
+            student_weights=student_weights,
+            teacher_weights=teacher_weights,
+            across=across,
+        )
+
+
+def _hidden_barycentre(layers: Sequence[Tensor], shares: Sequence[float], dtype: torch.dtype) -> Tensor:
+    """Return Σ_j share_j H_j over the layers with a share, which is at least one."""
+    parts = [layer.to(dtype) * share for layer, share in zip(layers, shares, strict=True) if share > 0]
+    barycentre = parts[0]
+    for part in parts[1:]:
+        barycentre = barycentre + part
+    return barycentre
 
 
 def _count_scores(work: registry.Workload) -> int:
@@ -449,9 +318,14 @@ def attention_layer_emd(
         score = relations.attention_score_mse(*student_layers[layer], *barycentre, heads=heads, valid=inputs.mask)
         return score.total.to(inputs.dtype)
 
-    count = relations.count_pairs(inputs) * heads
-    weights = (student_weights, teacher_weights)
-    return _emd_term(totals, count, weights, across, distance)
+    return _emd_term(
+        totals,
+        relations.count_pairs(inputs) * heads,
+        distance,
+        student_weights=student_weights,
+        teacher_weights=teacher_weights,
+        across=across,
+    )
 
 
 def _score_barycentre(
@@ -461,11 +335,12 @@ def _score_barycentre(
 
     A head of n layers side by side is n times wider, so its scores are divided by √(n d); the queries take √n.
     """
-    used = [(query, key, share) for (query, key), share in zip(layers, shares, strict=True) if share]
-    width_factor = math.sqrt(len(used))
+    width_factor = math.sqrt(sum(share > 0 for share in shares))
     queries = []
     keys = []
-    for query, key, share in used:
+    for (query, key), share in zip(layers, shares, strict=True):
+        if share == 0:
+            continue
         query_heads = query.detach().to(dtype).unflatten(-1, (heads, -1))
         queries.append(query_heads * (share * width_factor))
         keys.append(key.detach().to(dtype).unflatten(-1, (heads, -1)))
@@ -476,21 +351,23 @@ def _score_barycentre(
 def _emd_term(
     totals: Tensor,
     count: Tensor,
-    weights: tuple[Tensor | None, Tensor | None],
-    across: Callable[[Tensor], Tensor] | None,
     distance: Callable[[int, Sequence[float]], Tensor],
+    *,
+    student_weights: Tensor | None,
+    teacher_weights: Tensor | None,
+    across: Callable[[Tensor], Tensor] | None,
 ) -> EmdTerm:
     """Solve for the flow, and give its cost the gradient of the distances to the barycentres.
 
     Args:
         totals: Σ of squared distances of all pairs of layers, `[M, N]`, without gradient.
         count: Number of the distances in each.
-        weights: w^S and w^T; None means equal ones.
-        across: Sums a tensor over the processes that share a batch.
         distance: From a student layer and the shares of the teacher's layers in its barycentre to Σ of squared
             distances, with gradient.
+        student_weights: w^S; None means equal ones.
+        teacher_weights: w^T; None means equal ones.
+        across: Sums a tensor over the processes that share a batch.
     """
-    student_weights, teacher_weights = weights
     if student_weights is None:
         student_weights = uniform_weights(totals.shape[0])
     if teacher_weights is None:
@@ -512,7 +389,7 @@ def _emd_term(
         weight = math.fsum(moved)
         # A layer that moves nothing stays in the graph, with gradient 0: which layers get one is not up to the batch.
         shares = [1.0] + [0.0] * (len(moved) - 1)
-        if weight:
+        if weight > 0:
             shares = [part / weight for part in moved]
         layer_losses.append(weight * distance(layer, shares))
     carrier = torch.stack(layer_losses).sum()
@@ -525,18 +402,20 @@ def _named(name: str, layers: Sequence[Tensor]) -> dict[str, Tensor]:
     """Return the tensors of a model's layers under names for messages."""
     if not layers:
         raise KernelError(f"{name} is empty; give at least one layer of each model.")
-    return {f"{name}[{i}]": x for i, x in enumerate(layers)}
+    return {f"{name}[{number}]": layer for number, layer in enumerate(layers)}
 
 
 def _named_pairs(name: str, layers: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
     """Return the queries and keys of a model's layers under names for messages."""
-    for i, layer in enumerate(layers):
+    for number, layer in enumerate(layers):
         if len(layer) != 2:
-            raise KernelError(f"{name}[{i}] holds {len(layer)} tensors; it has to be a pair (query, key).")
+            raise KernelError(f"{name}[{number}] holds {len(layer)} tensors; it has to be a pair (query, key).")
+    # All queries before all keys.
     queries = _named(name, [query for query, _ in layers])
     keys = _named(name, [key for _, key in layers])
-    tensors = {f"{place} query": query for place, query in queries.items()}
-    return tensors | {f"{place} key": key for place, key in keys.items()}
+    named_queries = {f"{place} query": query for place, query in queries.items()}
+    named_keys = {f"{place} key": key for place, key in keys.items()}
+    return named_queries | named_keys
 
 
 def _check_layers(student: dict[str, Tensor], teacher: dict[str, Tensor], valid: Tensor | None) -> terms.Inputs:

@@ -1,7 +1,7 @@
 """Terms on output scores: the teacher's soft labels and rankings, and the hard labels of masked words and of tasks."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -104,18 +104,25 @@ def _draw_heads(
     case: Any, normal: Callable[..., Tensor]
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], dict[str, Any]]:
     """Draw hidden vectors and an output weight of each model, for a benchmark."""
-    # Logits are about 1, as the differences of a trained model's are.
-    student, teacher = (
-        (normal(case.batch, case.length, width), normal(case.classes, width, deviation=width**-0.5))
-        for width in (case.student_width, case.teacher_width)
-    )
+
+    def draw(width: int) -> tuple[Tensor, Tensor]:
+        hidden = normal(case.batch, case.length, width)
+        # Logits are about 1, as the differences of a trained model's are.
+        weight = normal(case.classes, width, deviation=width**-0.5)
+        return hidden, weight
+
+    student = draw(case.student_width)
+    teacher = draw(case.teacher_width)
     return student, teacher, {}
 
 
 def _soft_labels_materialised(
-    own: Tensor, weight: Tensor, other: Tensor, other_weight: Tensor, **options: Any
+    student_hidden: Tensor, student_weight: Tensor, teacher_hidden: Tensor, teacher_weight: Tensor, **options: Any
 ) -> LossTerm:
-    return soft_label_kl(F.linear(own, weight), F.linear(other, other_weight), **options)
+    """Compute `soft_label_kl_from_hidden` with all logits held at once."""
+    student_logits = F.linear(student_hidden, student_weight)
+    teacher_logits = F.linear(teacher_hidden, teacher_weight)
+    return soft_label_kl(student_logits, teacher_logits, **options)
 
 
 @register_as_objective(
@@ -164,17 +171,15 @@ def soft_label_kl(
     logits = {"student_logits": student_logits, "teacher_logits": teacher_logits}
     terms.check_tensors(logits, rows + 1, "as student_logits is", rows + 1)
     terms.check_temperature(temperature)
-    inputs = terms.Inputs(
-        student_logits, rows, terms.as_mask(valid, student_logits, rows), compute_dtype(student_logits, teacher_logits)
-    )
+    mask = terms.as_mask(valid, student_logits, rows)
+    inputs = terms.Inputs(student_logits, rows, mask, compute_dtype(student_logits, teacher_logits))
     with autocast_off(student_logits.device):
-        student, teacher = (
-            (inputs.masked(x) / temperature).log_softmax(-1) for x in (student_logits, teacher_logits.detach())
-        )
-        share = teacher.exp()
+        student_log = (inputs.masked(student_logits) / temperature).log_softmax(-1)
+        teacher_log = (inputs.masked(teacher_logits.detach()) / temperature).log_softmax(-1)
+        share = teacher_log.exp()
         # 0 · (−inf − x) would be NaN for an excluded class.
-        total = torch.where(share > 0, share * (teacher - student), 0.0).sum() * temperature**2
-        return inputs.term(total)
+        divergence = torch.where(share > 0, share * (teacher_log - student_log), 0.0)
+        return inputs.term(divergence.sum() * temperature**2)
 
 
 def label_ce(logits: Tensor, labels: Tensor, class_weights: ClassWeights | None = None) -> LossTerm:
@@ -223,11 +228,14 @@ def _labelled(labels: Tensor, shape: torch.Size, classes: int) -> Tensor:
     terms.check_labels(labels, shape)
     labelled = labels != IGNORED_LABEL
     if labels.device.type == "cpu" and labels.numel():
-        low, high = (int(x) for x in labels.masked_fill(~labelled, 0).aminmax())
-        if low < 0 or high >= classes:
-            wrong = low if low < 0 else high
+        # Elsewhere than on a CPU reading them would wait for the device.
+        extremes = labels.masked_fill(~labelled, 0).aminmax()
+        smallest = int(extremes.min)
+        largest = int(extremes.max)
+        if smallest < 0 or largest >= classes:
+            wrong_label = smallest if smallest < 0 else largest
             raise KernelError(
-                f"label {wrong} is not in 0 … {classes - 1}, nor {IGNORED_LABEL}; check the corpus and, "
+                f"label {wrong_label} is not in 0 … {classes - 1}, nor {IGNORED_LABEL}; check the corpus and, "
                 "for masked words, the tokenizer."
             )
     return labelled
@@ -500,12 +508,14 @@ def margin_mse(student_values: Tensor, teacher_values: Tensor, *, groups: Tensor
         >>> margin_mse(student, teacher, groups=groups).mean
         tensor(1.)
     """
-    student, teacher, same = _scores(student_values, teacher_values, groups)
+    student, teacher, same_query = _check_scores(student_values, teacher_values, groups)
     with autocast_off(student.device):
-        difference, size = student - teacher, same.sum(1)
-        mean = (same.to(difference.dtype) @ difference) / size
+        # [B] each: d, and d̄ and n of each document's query.
+        difference = student - teacher
+        size = same_query.sum(1)
+        mean = (same_query.to(difference.dtype) @ difference) / size
         total = (2 * (difference - mean).square() / (size - 1).clamp(min=1)).sum()
-        return LossTerm(total, terms.count_groups(same).to(total.dtype))
+        return LossTerm(total, terms.count_groups(same_query).to(total.dtype))
 
 
 @register_as_objective(unit="group")
@@ -541,25 +551,51 @@ def listwise_kl(
         0.3278
     """
     terms.check_temperature(temperature)
-    student, teacher, same = _scores(student_values, teacher_values, groups)
+    student, teacher, same_query = _check_scores(student_values, teacher_values, groups)
     with autocast_off(student.device):
-        student_log = _log_shares(student / temperature, same)
-        teacher_log = _log_shares(teacher / temperature, same)
+        student_log = _log_shares(student / temperature, same_query)
+        teacher_log = _log_shares(teacher / temperature, same_query)
         total = (teacher_log.exp() * (teacher_log - student_log)).sum() * temperature**2
-        return LossTerm(total, terms.count_groups(same).to(total.dtype))
+        return LossTerm(total, terms.count_groups(same_query).to(total.dtype))
 
 
-def _log_shares(scores: Tensor, same: Tensor) -> Tensor:
-    """Return log softmax of scores `[B]` over the documents of one query, `same` `[B, B]`."""
-    return scores - scores.expand(len(scores), -1).masked_fill(~same, -torch.inf).logsumexp(1)
+def _log_shares(scores: Tensor, same_query: Tensor) -> Tensor:
+    """Return the log softmax of scores over the documents of each query.
+
+    Args:
+        scores: `[B]`.
+        same_query: Which documents are of one query, bool `[B, B]`.
+
+    Returns:
+        `[B]`.
+    """
+    # [B, B]: for each document the scores of those of its query.
+    scores_of_query = scores.expand(len(scores), -1).masked_fill(~same_query, -torch.inf)
+    return scores - scores_of_query.logsumexp(1)
 
 
-def _scores(student_values: Tensor, teacher_values: Tensor, groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Check scores of documents; return the student's and the teacher's, `[B]`, and which are of one query."""
-    inputs = terms.check_inputs(
-        "[B, 1]", {"student_values": student_values, "teacher_values": teacher_values}, 1, alike=2
-    )
+class _DocumentScores(NamedTuple):
+    """Scores of documents.
+
+    Attributes:
+        student: The student's, `[B]`.
+        teacher: The teacher's, `[B]`, without gradient.
+        same_query: Which documents are of one query, bool `[B, B]`.
+    """
+
+    student: Tensor
+    teacher: Tensor
+    same_query: Tensor
+
+
+def _check_scores(student_values: Tensor, teacher_values: Tensor, groups: Tensor) -> _DocumentScores:
+    """Check scores of documents, `[B, 1]` each, and the numbers of their queries, `[B]`."""
+    pair = {"student_values": student_values, "teacher_values": teacher_values}
+    inputs = terms.check_inputs("[B, 1]", pair, 1, alike=2)
     if student_values.shape[1] != 1:
         raise KernelError(f"student_values has shape {list(student_values.shape)}; it has to be [B, 1].")
-    values = inputs.masked(student_values)[:, 0], inputs.masked(teacher_values.detach())[:, 0]
-    return *values, terms.same_group(groups, student_values)
+    return _DocumentScores(
+        student=inputs.masked(student_values)[:, 0],
+        teacher=inputs.masked(teacher_values.detach())[:, 0],
+        same_query=terms.same_group(groups, student_values),
+    )

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from torch import Tensor
@@ -135,11 +134,18 @@ class Objective:
     @cached_property
     def keywords(self) -> frozenset[str]:
         """Names of the keywords that training fills in; the others come from a term's options."""
-        named = inspect.signature(self.function).parameters
-        projection = "projections" if "projections" in named else "projection"
-        taken = {"valid": self.takes_valid, "groups": self.takes_groups, projection: self.takes_projection}
-        taken |= {name: self.takes_layers and name in named for name in _LAYER_KEYWORDS}
-        return frozenset(name for name, takes in taken.items() if takes)
+        parameters = inspect.signature(self.function).parameters
+        keywords = set()
+        if self.takes_valid:
+            keywords.add("valid")
+        if self.takes_groups:
+            keywords.add("groups")
+        if self.takes_projection:
+            # One map a head has the plural.
+            keywords.add("projections" if "projections" in parameters else "projection")
+        if self.takes_layers:
+            keywords |= {name for name in _LAYER_KEYWORDS if name in parameters}
+        return frozenset(keywords)
 
     @cached_property
     def takes_class_weights(self) -> bool:
@@ -179,7 +185,9 @@ class Objective:
     def by_layer(self, streams: Sequence[Tensor]) -> list[Any]:
         """Group streams, layer by layer, as functions over layers take them: a tensor or a tuple for each."""
         size = self.student_streams
-        return list(streams) if size == 1 else [tuple(streams[i : i + size]) for i in range(0, len(streams), size)]
+        if size == 1:
+            return list(streams)
+        return [tuple(streams[first : first + size]) for first in range(0, len(streams), size)]
 
 
 def read_signature(name: str, function: Callable[..., Any]) -> dict[str, Any]:
@@ -201,15 +209,16 @@ def read_signature(name: str, function: Callable[..., Any]) -> dict[str, Any]:
         raise PluginError(f"The objective '{name}' cannot be added: it is not a function.") from None
     tensors = [parameter.name for parameter in parameters if _is_tensor(parameter)]
     keywords = {parameter.name for parameter in parameters} - set(tensors)
-    student = len(list(takewhile(lambda each: each.startswith(_STUDENT_NAMES), tensors)))
-    teacher = len(list(takewhile(lambda each: each.startswith("teacher"), tensors[student:])))
-    rest = tensors[student + teacher :]
-    if not student or teacher not in (0, student) or rest not in ([], ["labels"]):
+    # Names of the student's streams, then of the teacher's, then `labels` or nothing.
+    student_count = _count_leading(tensors, _STUDENT_NAMES)
+    teacher_count = _count_leading(tensors[student_count:], ("teacher",))
+    others = tensors[student_count + teacher_count :]
+    if student_count == 0 or teacher_count not in (0, student_count) or others not in ([], ["labels"]):
         raise PluginError(f"The objective '{name}' cannot be added: it takes ({', '.join(tensors)}); {_RULE}.")
     return {
-        "student_streams": student,
-        "takes_teacher": teacher > 0,
-        "takes_labels": rest == ["labels"],
+        "student_streams": student_count,
+        "takes_teacher": teacher_count > 0,
+        "takes_labels": others == ["labels"],
         "takes_valid": "valid" in keywords,
         "takes_heads": "heads" in keywords,
         "takes_groups": "groups" in keywords,
@@ -217,22 +226,35 @@ def read_signature(name: str, function: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
+def _count_leading(names: Sequence[str], beginnings: tuple[str, ...]) -> int:
+    """Return how many names in front begin with one of some words."""
+    for number, name in enumerate(names):
+        if not name.startswith(beginnings):
+            return number
+    return len(names)
+
+
 def _is_tensor(parameter: inspect.Parameter) -> bool:
-    given_in_order = parameter.kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-    return given_in_order and parameter.default is inspect.Parameter.empty
+    """Whether an argument is one of the tensors: it has no default, and is not after a star."""
+    is_positional = parameter.kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    return is_positional and parameter.default is inspect.Parameter.empty
 
 
 def _problem(objective: Objective) -> str | None:
-    """Say why training could not call an objective as its fields say; None where it can."""
+    """Return the reason why training could not call an objective as its fields say; None where it can."""
     if objective.student_streams < 1:
         return f"it takes {objective.student_streams} streams of the student; give 1 or more"
-    coupled = objective.batch_coupled or objective.takes_labels or objective.takes_groups or objective.takes_layers
-    if objective.by_token and (coupled or objective.unit != "token"):
+    needs_rows = objective.batch_coupled or objective.takes_labels or objective.takes_groups or objective.takes_layers
+    if objective.by_token and (needs_rows or objective.unit != "token"):
         return "it is by_token; its unit has to be 'token', without labels, groups, layers or batch_coupled"
     if objective.unit not in get_args(Unit):
         return f"its unit is '{objective.unit}'; give one of {', '.join(get_args(Unit))}"
-    streams = objective.student_streams * (2 if objective.takes_teacher else 1)
-    tensors = 2 if objective.takes_layers else streams + objective.takes_labels
+    # The tensors of a call: a list of layers for each model, or the streams and labels.
+    if objective.takes_layers:
+        tensors = 2
+    else:
+        models = 2 if objective.takes_teacher else 1
+        tensors = models * objective.student_streams + int(objective.takes_labels)
     keywords: list[str] = []
     try:
         keywords = sorted(objective.keywords - set(_LAYER_KEYWORDS))
@@ -308,13 +330,22 @@ def register_as_objective(
 
     def register(function: FunctionT) -> FunctionT:
         objective_name = name if name is not None else getattr(function, "__name__", "")
-        fields = read_signature(objective_name, function)
+        signature = read_signature(objective_name, function)
         if layers is not None:
-            fields |= {"student_streams": layers, "takes_layers": True}
-        fields["is_divergence"] = is_divergence and fields["takes_teacher"]
-        fields |= {"unit": unit, "batch_coupled": batch_coupled, "by_token": by_token}
-        fields |= {"operations": operations, "benchmark": benchmark, "from_hidden": from_hidden}
-        objective = Objective(objective_name, function, **fields)
+            signature["student_streams"] = layers
+            signature["takes_layers"] = True
+        objective = Objective(
+            objective_name,
+            function,
+            unit=unit,
+            batch_coupled=batch_coupled,
+            is_divergence=is_divergence and signature["takes_teacher"],
+            by_token=by_token,
+            operations=operations,
+            benchmark=benchmark,
+            from_hidden=from_hidden,
+            **signature,
+        )
         OBJECTIVES.add(objective_name, objective, replace=replace, own=is_own(function))
         return function
 

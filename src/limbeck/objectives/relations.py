@@ -14,13 +14,23 @@ from limbeck.objectives.terms import Inputs, LossTerm, check_heads, check_inputs
 
 
 def _check_pairs(vectors: dict[str, Tensor], heads: int, valid: Tensor | None, rule: str) -> Inputs:
-    """Check the two streams of the student and then of the teacher, and the heads that their widths hold."""
+    """Check two streams of each model, and the heads that their widths hold.
+
+    Args:
+        vectors: Two of the student, then two of the teacher, by name.
+        heads: Divides all widths.
+        valid: Real tokens; None means all.
+        rule: The reason why both streams of a model are equally wide, for the message.
+    """
     inputs = check_inputs("[B, L, width]", vectors, 2, valid=valid)
-    (first, a), (second, b), (other, c), (last, d) = vectors.items()
-    for name, x, paired, y in ((first, a, second, b), (other, c, last, d)):
-        if x.shape != y.shape:
-            raise KernelError(f"{name} is {x.shape[-1]} wide and {paired} {y.shape[-1]}; {rule}.")
-    check_heads(heads, {"student": a.shape[-1], "teacher": c.shape[-1]})
+    names = list(vectors)
+    for left_name, right_name in (names[:2], names[2:]):
+        left_width = vectors[left_name].shape[-1]
+        right_width = vectors[right_name].shape[-1]
+        if left_width != right_width:
+            raise KernelError(f"{left_name} is {left_width} wide and {right_name} {right_width}; {rule}.")
+    student, _, teacher, _ = vectors.values()
+    check_heads(heads, {"student": student.shape[-1], "teacher": teacher.shape[-1]})
     return inputs
 
 
@@ -28,13 +38,18 @@ def _draw_streams(
     case: Any, normal: Callable[..., Tensor], symmetric: bool = False
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], dict[str, Any]]:
     """Draw two streams of each model, or one taken twice, for a benchmark."""
-    firsts = [normal(case.batch, case.length, width) for width in (case.student_width, case.teacher_width)]
-    student, teacher = ((x, x if symmetric else normal(*x.shape)) for x in firsts)
-    return student, teacher, {"heads": case.heads}
+    # The first streams of both models are drawn before the second ones.
+    student = normal(case.batch, case.length, case.student_width)
+    teacher = normal(case.batch, case.length, case.teacher_width)
+    if symmetric:
+        return (student, student), (teacher, teacher), {"heads": case.heads}
+    second_student = normal(*student.shape)
+    second_teacher = normal(*teacher.shape)
+    return (student, second_student), (teacher, second_teacher), {"heads": case.heads}
 
 
 def _matrices_held(count: int, case: Any) -> int:
-    """Numbers of so many score matrices of all heads."""
+    """Return the numbers in `count` score matrices of all heads."""
     return int(count * case.batch * case.heads * case.length**2)
 
 

@@ -87,9 +87,14 @@ def check_inputs(
     Raises:
         KernelError: naming the first tensor that does not fit.
     """
-    check_tensors(tensors, axes.count(",") + 1, axes, units if alike is None else alike)
+    if alike is None:
+        alike = units
+    # "[B, L, width]" has three axes.
+    rank = axes.count(",") + 1
+    check_tensors(tensors, rank, axes, alike)
     first = next(iter(tensors.values()))
-    return Inputs(first, units, as_mask(valid, first, units), compute_dtype(*tensors.values()))
+    mask = as_mask(valid, first, units)
+    return Inputs(first, units, mask, compute_dtype(*tensors.values()))
 
 
 def check_tensors(tensors: dict[str, Tensor], rank: int, axes: str, alike: int) -> None:
@@ -106,7 +111,7 @@ def check_tensors(tensors: dict[str, Tensor], rank: int, axes: str, alike: int) 
     """
     for name, x in tensors.items():
         if not x.is_floating_point():
-            raise KernelError(f"{name} is {_kind(x)}; it has to be floating point: convert it first.")
+            raise KernelError(f"{name} is {_dtype_name(x)}; it has to be floating point: convert it first.")
         if x.dim() != rank:
             raise KernelError(f"{name} has shape {list(x.shape)}; it has to be {axes}.")
     check_alike(tensors, alike)
@@ -161,7 +166,7 @@ def check_labels(labels: Tensor, shape: torch.Size) -> None:
         KernelError: if they are not.
     """
     if labels.is_floating_point() or labels.dtype == torch.bool:
-        raise KernelError(f"labels is {_kind(labels)}; it has to hold whole numbers, one class each.")
+        raise KernelError(f"labels is {_dtype_name(labels)}; it has to hold whole numbers, one class each.")
     if labels.shape != shape:
         raise KernelError(f"labels has shape {list(labels.shape)}; it has to be {list(shape)}.")
 
@@ -178,7 +183,7 @@ def same_group(groups: Tensor, like: Tensor) -> Tensor:
     """
     if groups.is_floating_point() or groups.dtype == torch.bool or groups.shape != like.shape[:1]:
         raise KernelError(
-            f"groups is {_kind(groups)} {list(groups.shape)}; it has to hold a whole number for each of "
+            f"groups is {_dtype_name(groups)} {list(groups.shape)}; it has to hold a whole number for each of "
             f"{len(like)} rows, that of its group."
         )
     if groups.device != like.device:
@@ -192,8 +197,10 @@ def count_groups(same: Tensor) -> Tensor:
     Args:
         same: As `same_group` returns it.
     """
-    first = ~same.tril(-1).any(1)
-    return (first & (same.sum(1) > 1)).sum()
+    # Of each group its first row, which has no row of the group before it.
+    is_first = ~same.tril(-1).any(1)
+    is_of_several = same.sum(1) > 1
+    return (is_first & is_of_several).sum()
 
 
 def as_mask(valid: Tensor | None, like: Tensor, axes: int = 2) -> Tensor | None:
@@ -214,7 +221,7 @@ def as_mask(valid: Tensor | None, like: Tensor, axes: int = 2) -> Tensor | None:
     if valid is None:
         return None
     if valid.is_floating_point() or valid.is_complex():
-        raise KernelError(f"valid is {_kind(valid)}; it has to be bool (True for real tokens): pass mask.bool().")
+        raise KernelError(f"valid is {_dtype_name(valid)}; it has to be bool (True for real tokens): pass mask.bool().")
     if valid.shape != like.shape[:axes]:
         raise KernelError(f"valid has shape {list(valid.shape)}; it has to be {list(like.shape[:axes])}.")
     if valid.device != like.device:
@@ -225,7 +232,12 @@ def as_mask(valid: Tensor | None, like: Tensor, axes: int = 2) -> Tensor | None:
 def zero_masked(x: Tensor, valid: Tensor | None, dtype: torch.dtype) -> Tensor:
     """Return `x` in `dtype` with 0 wherever `valid` is False, whatever lay there; its gradient there is 0."""
     x = x.to(dtype)
-    return x if valid is None else x.masked_fill(~valid[(...,) + (None,) * (x.dim() - valid.dim())], 0.0)
+    if valid is None:
+        return x
+    # The mask covers the first axes; the others are added with size 1.
+    further_axes = (1,) * (x.dim() - valid.dim())
+    mask = valid.reshape(*valid.shape, *further_axes)
+    return x.masked_fill(~mask, 0.0)
 
 
 def project(student: Tensor, projection: Projection | None, width: int) -> Tensor:
@@ -257,16 +269,16 @@ def project(student: Tensor, projection: Projection | None, width: int) -> Tenso
                 f"projection has shape {list(projection.shape)}; it has to be [{student_width}, {width}]."
             )
         return student @ projection.to(student.dtype)
-    inputs = student
+    vectors = student
     if isinstance(projection, nn.Module):
-        parameter = next((p for p in projection.parameters() if p.is_floating_point()), None)
-        if parameter is not None:
-            inputs = student.to(parameter.dtype)
-    mapped = projection(inputs)
+        floating_dtypes = [weight.dtype for weight in projection.parameters() if weight.is_floating_point()]
+        if floating_dtypes:
+            vectors = student.to(floating_dtypes[0])
+    mapped = projection(vectors)
     if mapped.shape != (*student.shape[:-1], width):
         raise KernelError(f"projection gives shape {list(mapped.shape)}; its last axis has to be {width}.")
     return mapped.to(student.dtype)
 
 
-def _kind(x: Tensor) -> str:
+def _dtype_name(x: Tensor) -> str:
     return str(x.dtype).removeprefix("torch.")

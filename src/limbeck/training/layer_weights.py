@@ -7,14 +7,15 @@ from torch import Tensor, nn
 
 from limbeck.methods.term import Term
 from limbeck.objectives import OBJECTIVES
-from limbeck.objectives.earth_mover import EmdTerm, cost_attention, uniform_weights
+from limbeck.objectives.earth_mover import EmdTerm
+from limbeck.objectives.layer_transport import cost_attention, uniform_weights
 
 
 class LayerWeights(nn.Module):
     """Weights that start equal, and after each training batch follow the costs of its distances.
 
     Several distances, of hidden states and of attention, share one pair of weights: the mean of the updates by each,
-    as in the code of BERT-EMD's authors (see `limbeck.objectives.earth_mover`).
+    as in the code of BERT-EMD's authors (see `limbeck.objectives.layer_transport`).
 
     Args:
         student_layers: Number of the student's layers.
