@@ -1,9 +1,17 @@
-"""Text and labelled rows as token rows: sources, the cache, packing, streams and batches.
+"""Text and labelled rows as batches of token rows: everything between the files of a user and a step of training.
 
-`sources` open what a string names as documents or labelled rows; `store` keeps them, once; `build` makes token rows of
-them by `packing`, `labelled` and `answers`, and opens the result as a `Corpus` or `LabelledCorpus`; `streaming` does
-the same while it is trained on. `masking` changes tokens, `collating` pads them to a `batch`, and a `reading` says how
-student or teacher turn text into tokens.
+A *source* is what a recipe names: files, a data set of the Hub, or installed packages. It holds *documents* (texts) or
+*labelled rows*. Token rows that are made of documents are called *blocks*. The folders, in the order of the work:
+
+- `settings`: what a recipe says of a corpus, and every rule about it.
+- `sources`: what a name stands for; `files`: how files are found, opened and read, by their kind.
+- `text`: documents, and the units that they are cut into; `rows`: labelled rows, and how labels are read.
+- `stored`: documents and rows in the cache, read from their sources once.
+- `augmentation`: copies of labelled rows with other words.
+- `tokens`: texts and rows turned into token ids.
+- `building`: documents and rows split, tokenised, written to the cache and opened as a `Corpus`.
+- `streams`: blocks that are made while they are trained on, in place of `stored` and `building`.
+- `batches`: token rows mixed, masked, grouped by length and padded to tensors.
 """
 
 from typing import TYPE_CHECKING

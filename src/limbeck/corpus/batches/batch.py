@@ -1,4 +1,4 @@
-"""A batch: the inputs of student and teacher, the labels and the marks, and the columns in which it travels."""
+"""`Batch`: the inputs of student and teacher, the labels and the marks, and the columns in which it travels."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias

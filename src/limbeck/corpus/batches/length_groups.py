@@ -1,4 +1,4 @@
-"""Batches of rows of similar length."""
+"""Batches of rows of similar length, so that little is padded."""
 
 from collections.abc import Sequence
 from typing import Any

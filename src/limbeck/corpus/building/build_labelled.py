@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,24 +72,10 @@ def build_labelled_corpus(
     folder = cache / "labelled" / fingerprint([LABELLED_FORMAT, rows.name, tokenizer_identity, cut_identity])
 
     def build(aside: Path) -> dict[str, Any]:
-        report = SourceReport.from_dict(stored["report"])
         split_report = SourceReport()
         roles = _split_rows(settings, row_files(rows), development, split_report)
-
-        # The copies of an augmentation are trained on beside the rows.
-        total_rows = stored["rows"]
-        copies_in_manifest: dict[str, int] = {}
-        if settings.augment is not None:
-            from limbeck.corpus.augmentation import stored_copies  # It imports models, which take seconds.
-
-            copies, copied = stored_copies.store_copies(
-                settings, rows, roles, cache, workers=workers, progress=progress
-            )
-            total_rows += copied["rows"]
-            copies_in_manifest["augmented"] = copied["rows"]
-            roles = roles | all_trained(row_files(copies))
-            report.merge(SourceReport.from_dict(copied["report"]))
-
+        copies = _store_copies(settings, rows, roles, cache, workers, progress)
+        roles = roles | copies.roles
         tokens = tokenise(
             list(roles),
             aside,
@@ -97,20 +83,21 @@ def build_labelled_corpus(
             _nothing_to_train_on(settings, stored["rows"]),
             workers=workers,
             progress=progress,
-            amount=Amount(total_rows, "rows"),
+            amount=Amount(stored["rows"] + copies.rows, "rows"),
         )
-        report.merge(split_report)
-        report.merge(tokens.report)
 
         held_out_rows = [stored_row.row for stored_row in rows_with_roles(roles) if stored_row.role == HELD_OUT]
         held_out_documents = write_documents(_documents_of(held_out_rows, kind), aside)
+        report = SourceReport.from_dict(stored["report"])
+        for later_report in (copies.report, split_report, tokens.report):
+            report.merge(later_report)
         return {
             "format": LABELLED_FORMAT,
             "task": settings.task,
             "settings": settings.content(),
             "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": tokenizer_fingerprint},
             "documents": stored["rows"],
-            **copies_in_manifest,
+            **copies.in_manifest,
             "held_out_documents": len(held_out_rows),
             "texts": stored["texts"],
             "held_out_texts": held_out_documents.items,
@@ -147,6 +134,54 @@ def _store_development(
     changes = {"sources": ["development rows"], "rows": settings.development, "development": None, "max_rows": None}
     folder, manifest = store_rows(settings.model_copy(update=changes), kind, cache, progress=progress)
     return _DevelopmentRows(folder, manifest["content"])
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """The stored copies of an augmentation, if there is one.
+
+    Args:
+        rows: Number of the copies.
+        roles: Roles of the copies, by file: they are trained on beside the rows.
+        report: What was left out.
+        in_manifest: What the manifest says of them; nothing without an augmentation.
+    """
+
+    rows: int = 0
+    roles: dict[Path, Roles] = field(default_factory=dict)
+    report: SourceReport = field(default_factory=SourceReport)
+    in_manifest: Mapping[str, int] = field(default_factory=dict)
+
+
+def _store_copies(
+    settings: LabelledSettings,
+    rows: Path,
+    roles: dict[Path, Roles],
+    cache: Path,
+    workers: int | None,
+    progress: Progress | None,
+) -> _Copies:
+    """Make the copies of an augmentation.
+
+    Args:
+        settings: The augmentation, or None.
+        rows: The folder of the rows.
+        roles: Roles of the rows: those that are trained on have copies.
+        cache: Root of the cache.
+        workers: Processes; the default is one per CPU core.
+        progress: Called as rows are copied.
+    """
+    if settings.augment is None:
+        return _Copies()
+    from limbeck.corpus.augmentation import stored_copies  # It imports models, which take seconds.
+
+    folder, manifest = stored_copies.store_copies(settings, rows, roles, cache, workers=workers, progress=progress)
+    return _Copies(
+        rows=manifest["rows"],
+        roles=all_trained(row_files(folder)),
+        report=SourceReport.from_dict(manifest["report"]),
+        in_manifest={"augmented": manifest["rows"]},
+    )
 
 
 def _cut_identity(settings: LabelledSettings, kind: RowKind, development: _DevelopmentRows) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Packing: a tokenizer reduced to plain ids and special tokens, and units cut into token blocks."""
+"""`BlockPacker`: the tokens of units of text cut into blocks, as they are, joined, or as pairs."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class BlockPacker:
         self._prompt_ids = np.array(self.prompt, np.int32)
         self._suffix_ids = np.array(self.suffix, np.int32)
         self._stream = np.zeros(0, np.int32)
-        self._joined = False  # Whether a unit has entered the stream, so that the next one needs a separator.
+        self._has_joined = False  # Whether a unit has entered the stream, so that the next one needs a separator.
         self.counts = PackingCounts()
 
     def pack(self, units: Iterable[Sequence[int] | NDArray[np.int32]]) -> Iterator[NDArray[np.int32]]:
@@ -107,23 +107,25 @@ class BlockPacker:
             units: Token ids of each unit, without special tokens; for pairs with marks, see
                 `TokenEncoder.encode_sentences`.
         """
-        arrays = (np.asarray(unit, np.int32) for unit in units if len(unit))
+        arrays = [np.asarray(unit, np.int32) for unit in units]
+        arrays_with_tokens = [array for array in arrays if len(array)]
         if self.join:
-            yield from self._pack_stream(arrays)
+            yield from self._pack_stream(arrays_with_tokens)
             return
         room_for_text = self._room - len(self.prompt)
-        for unit in arrays:
+        for unit in arrays_with_tokens:
             yield from self._block(unit[: self._room])  # The unit itself begins with the prompt.
             for start in range(self._room, len(unit), room_for_text):
-                yield from self._block(np.concatenate([self._prompt_ids, unit[start : start + room_for_text]]))
+                rest = unit[start : start + room_for_text]
+                yield from self._block(np.concatenate([self._prompt_ids, rest]))
 
     def _pack_stream(self, units: Iterable[NDArray[np.int32]]) -> Iterator[NDArray[np.int32]]:
         """Iterate over the full blocks of the stream that these units lengthen; the rest waits for further units."""
         parts = [self._stream]
         for unit in units:
-            if self._joined and not self.pairs:
+            if self._has_joined and not self.pairs:
                 parts.append(np.array([self.separator], np.int32))
-            self._joined = True
+            self._has_joined = True
             parts.append(unit)
         stream = np.concatenate(parts)
         end_of_full_blocks = len(stream) - len(stream) % self._room
@@ -140,16 +142,20 @@ class BlockPacker:
 
     def state(self) -> list[Any]:
         """Return the tokens that have not filled a block, as plain JSON values."""
-        return [self._joined, self._stream.tolist()]
+        return [self._has_joined, self._stream.tolist()]
 
     def restore(self, state: list[Any]) -> None:
         """Restore the tokens that `state` returned."""
-        joined, stream = state
-        self._joined = joined
+        has_joined, stream = state
+        self._has_joined = has_joined
         self._stream = np.array(stream, np.int32)
 
     def _block(self, content: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
-        """Yield the block with this content, or nothing if it is too short; count either."""
+        """Yield the block with this content, or nothing if it is too short; count either.
+
+        Args:
+            content: The tokens between the special ones; of pairs with marks.
+        """
         if len(content) - len(self.prompt) < self.minimum:
             self.counts.dropped_blocks += 1
             self.counts.dropped_tokens += len(content)
@@ -166,8 +172,10 @@ class BlockPacker:
         # The first token of a sentence is marked: its id is stored as the bitwise complement, which is below 0.
         begins_sentence = content < 0
         ids = np.where(begins_sentence, ~content, content)
+
+        # Where A may end: before a sentence inside the block, or at any token where none begins there.
         places = np.flatnonzero(begins_sentence[1:]) + 1
-        if not len(places):
+        if len(places) == 0:
             places = np.arange(1, len(ids))
         # The tokens of the block decide at which place, so that it is cut there wherever it is read.
         checksum = zlib.crc32(ids.astype(np.int64).tobytes())

@@ -40,7 +40,7 @@ class Reading:
         Args:
             texts: The texts, without the prompt.
             prompt: The prompt of their source; empty where it has none.
-            other: The ids of the other side, which a reading that is aligned translates.
+            other: The ids of each text as the other side reads it, which a reading that is aligned translates.
         """
         if self.aligned is not None:
             return [self.aligned[ids].astype(np.int32) for ids in other]

@@ -1,4 +1,4 @@
-"""Tokens of single texts and of pairs."""
+"""`SequenceEncoder`: tokens of single texts and of pairs, cut to a length."""
 
 import copy
 from collections.abc import Sequence
@@ -65,8 +65,11 @@ class SequenceEncoder:
         for row, was_cut in zip(rows, tokens.was_cut, strict=True):
             if was_cut:
                 report.note(f"row cut to {self._length} tokens", repr(row.text[:_SHOWN_CHARACTERS]))
-        labels = [row.label for row in rows]
-        return EncodedRows(tokens.ids, labels, tokens.types if self._has_types else None)
+        return EncodedRows(
+            input_ids=tokens.ids,
+            labels=[row.label for row in rows],
+            token_type_ids=tokens.types if self._has_types else None,
+        )
 
     def _encode_fast(self, rows: Sequence[LabelledRow]) -> _Tokens:
         encoded = self._tokenizer(
@@ -80,19 +83,20 @@ class SequenceEncoder:
         )
         types = encoded[TOKEN_TYPES] if self._has_types else []
         was_cut = [bool(encoding.overflowing) for encoding in encoded.encodings]
-        return _Tokens(encoded["input_ids"], types, was_cut)
+        return _Tokens(ids=encoded["input_ids"], types=types, was_cut=was_cut)
 
     def _encode_slowly(self, rows: Sequence[LabelledRow]) -> _Tokens:
         """Encode with a tokenizer in Python, which would log a warning for every pair that it cuts itself."""
-        tokens = _Tokens([], [], [])
-        cuts_left = self._tokenizer.truncation_side == "left"
+        tokens = _Tokens(ids=[], types=[], was_cut=[])
+        cuts_beginnings = self._tokenizer.truncation_side == "left"
         for row in rows:
             texts = [row.text, row.pair or ""] if self._paired else [row.text]
             whole: list[list[int]] = self._tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
             lengths = longest_first([len(ids) for ids in whole], self._room)
             parts = []
             for ids, length in zip(whole, lengths, strict=True):
-                parts.append(ids[len(ids) - length :] if cuts_left else ids[:length])
+                start = len(ids) - length if cuts_beginnings else 0
+                parts.append(ids[start : start + length])
             encoded = self._tokenizer.prepare_for_model(*parts, return_token_type_ids=True, verbose=False)
             tokens.ids.append(encoded["input_ids"])
             tokens.types.append(encoded[TOKEN_TYPES])

@@ -1,4 +1,4 @@
-"""Tokens of sentences of tagged words, in windows."""
+"""`WordEncoder`: tokens of sentences of tagged words, in windows, and the word of each token."""
 
 import copy
 from collections import Counter
@@ -73,7 +73,7 @@ class WordEncoder:
         if hasattr(pre_tokenizer, "add_prefix_space"):  # A word of byte-level BPE stands behind a space.
             pre_tokenizer.add_prefix_space = True
             self._tokenizer.add_prefix_space = True
-        special = tokenizer.num_special_tokens_to_add(pair=False)
+        special = tokenizer.num_special_tokens_to_add(pair=False)  # Their number.
         if length <= special:
             raise CorpusError(
                 f"length is {length}, which is too short: this tokenizer puts {special} special tokens in a row."
@@ -128,10 +128,11 @@ class WordEncoder:
         report.note("word without a token, ignored", shown, sizes.count(0))
         report.note("word longer than a window, cut", shown, sum(size > self._room for size in sizes))
         parts = []
-        start = 0
-        room = self._room
+        start = 0  # First word of the part that is being filled.
+        room = self._room  # Tokens that this part may still have.
         for place, size in enumerate(sizes):
-            if size > room and place > start:
+            is_full = size > room and place > start
+            if is_full:
                 parts.append(_Part(number, start, words[start:place]))
                 start = place
                 room = self._room
@@ -166,10 +167,12 @@ def _first_words(word_ids: Sequence[int | None], start: int) -> list[int]:
         word_ids: Word of each token in its window; None for special tokens.
         start: Number of the window's first word in its sentence.
     """
-    words = []
+    words: list[int] = []
     previous = None
     for word in word_ids:
-        is_first = word is not None and word != previous
-        words.append(start + word if is_first and word is not None else NO_WORD)
+        if word is None or word == previous:
+            words.append(NO_WORD)
+        else:
+            words.append(start + word)
         previous = word
     return words
