@@ -1,6 +1,6 @@
 """Comparisons of methods: tables for the terminal, Markdown, CSV and JSON."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -69,8 +69,9 @@ def _overview_table(summary: ComparisonSummary, main: MainFigure) -> Table:
 
     # A student may have no run of a method.
     rows: list[tuple[AnyCell, ...]] = []
-    for label, cells in cells_by_label.items():
-        rows.append((label, *(cells.get(student, Cell(None)) for student in students)))
+    for label, cell_by_student in cells_by_label.items():
+        cells = [cell_by_student.get(student, Cell(None)) for student in students]
+        rows.append((label, *cells))
     caption = f"All students: {main.title}{_seeds_note(summary)}"
     return Table(caption, ("", *students), tuple(rows), words=(0,), faint=(0,), layout=_LAYOUT)
 
@@ -134,7 +135,11 @@ def _rank_columns(summary: ComparisonSummary, rows: Sequence[ComparedRow]) -> di
         f"95 % over seeds\n{main.title}": [interval(row.over_seeds, digits_of(main)) for row in rows],
         f"% of teacher\n{main.title}": [Cell(share_kept(main.key, row, summary.teacher), "{:.1f} %") for row in rows],
     }
-    return {heading: cells for heading, cells in columns.items() if any(cell.value is not None for cell in cells)}
+    return {heading: cells for heading, cells in columns.items() if _has_value(cells)}
+
+
+def _has_value(cells: Iterable[Cell]) -> bool:
+    return any(cell.value is not None for cell in cells)
 
 
 def _held_out(summary: ComparisonSummary, row: ComparedScores) -> list[Cell]:
@@ -196,13 +201,13 @@ def methods_csv(record: ComparisonRecord) -> str:
     summary = Comparison.read(record).summary
     teacher = summary.teacher
     # The teacher belongs to no student; costs belong to no method.
-    teacher_rows = [*_figure_rows(summary, teacher), *_cost_rows(teacher.cost)]
-    rows = [{"method": "teacher", **row} for row in teacher_rows]
+    teacher_figures = [*_figure_rows(summary, teacher), *_cost_rows(teacher.cost)]
+    rows = [{"method": "teacher", **figure} for figure in teacher_figures]
     for block in summary.blocks:
-        for line in block.rows:
-            names = {"student": block.student, "method": line.method, "mapping": line.mapping}
-            rows += [{**names, **row} for row in _figure_rows(summary, line)]
-        rows += [{"student": block.student, **row} for row in _cost_rows(block.cost)]
+        for row in block.rows:
+            names = {"student": block.student, "method": row.method, "mapping": row.mapping}
+            rows += [{**names, **figure} for figure in _figure_rows(summary, row)]
+        rows += [{"student": block.student, **figure} for figure in _cost_rows(block.cost)]
     return to_csv(_CSV_COLUMNS, rows)
 
 

@@ -14,7 +14,8 @@ _RANKS = (
 
 def has_one_seed(summary: ComparisonSummary) -> bool:
     """Return whether the row with the most finished seeds has one; False where no run has finished."""
-    return max((row.finished for block in summary.blocks for row in block.rows), default=0) == 1
+    seed_counts = [row.finished for block in summary.blocks for row in block.rows]
+    return max(seed_counts, default=0) == 1
 
 
 def digits_of(main: MainFigure) -> int:

@@ -73,7 +73,7 @@ def overview(comparison: ComparisonFolder) -> Iterator[Block]:
         budget = f"{format_count(record.plan.budget.tokens)} tokens per run"
     if record.corpus.tokens is not None:
         budget += f" from a corpus of {format_count(record.corpus.tokens)}"
-    seeds = dict.fromkeys("" if cell.seed is None else str(cell.seed) for cell in record.cells)
+    seeds = dict.fromkeys(str(cell.seed) for cell in record.cells if cell.seed is not None)
     settings = {
         "Teacher": f"{without_path(record.teacher.title)}, {record.teacher.shape}",
         "Students": ", ".join(dict.fromkeys(cell.student for cell in record.cells)),

@@ -43,8 +43,8 @@ def _table_by_place(plot: Lines) -> Table:
             values = dict.fromkeys(show_number(y) for x, y in series.points if x == place)
             cells.append("; ".join(values) or NOTHING)
         rows.append((show_number(place), *cells))
-    headings = (plot.x, *(series.label for series in plot.series))
-    return Table(plot.y, headings, tuple(rows), left_out=len(places) - len(rows))
+    labels = [series.label for series in plot.series]
+    return Table(plot.y, (plot.x, *labels), tuple(rows), left_out=len(places) - len(rows))
 
 
 def describe_lines(plot: Lines) -> str:
@@ -86,7 +86,8 @@ def heat_figure(title: str, heat: Heat, words: str, caption: str = "") -> Figure
         raise ValueError(f"values of the shape {shape} do not fit the rows and columns of a heat map")
     rows: list[tuple[AnyCell, ...]] = []
     for name, values in zip(heat.row_names, heat.values, strict=True):
-        rows.append((name, *(Cell(value, "{:.3f}") for value in values)))
+        cells = [Cell(value, "{:.3f}") for value in values]
+        rows.append((name, *cells))
     quantities = f"{heat.label}: {heat.row_title} by {heat.column_title}"
     data = Table(quantities, ("", *heat.column_names), tuple(rows))
     return Figure(slug(title), title, caption, words, heat, data)

@@ -28,7 +28,8 @@ def check_output(path: Path | None) -> None:
             f"--output '{path}' ends with '{path.suffix}', which is neither data nor a figure; give a folder, "
             f"or a file.{suggestion(path.suffix, suffixes)}"
         )
-    check_writable(path, path if is_folder else path.parent)
+    folder = path if is_folder else path.parent
+    check_writable(path, folder)
 
 
 def write_forms(folder: Path, stem: str, texts: Mapping[str, str]) -> list[Path]:

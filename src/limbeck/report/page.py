@@ -93,7 +93,8 @@ def _titles(subjects: Sequence[Subject]) -> list[str]:
     counts = Counter(names)
     titles = []
     for name, subject in zip(names, subjects, strict=True):
-        titles.append(name if counts[name] == 1 else f"{name} ({subject.folder})")
+        is_unique = counts[name] == 1
+        titles.append(name if is_unique else f"{name} ({subject.folder})")
     return titles
 
 

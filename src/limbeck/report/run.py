@@ -138,7 +138,7 @@ def stage_cells(stage: StageFolder) -> tuple[Cell, ...]:
     record = stage.record
     so_far = "" if stage.is_finished else " so far"
     time = None if stage.seconds is None else f"{duration(stage.seconds)}{so_far}"
-    # A stage may have a teacher of its own.
+    # A stage may have another teacher than the run, and its teacher may compute in another precision.
     teacher = f"taught by {record.teacher}" if record.teacher else ""
     teacher_precision = f"teacher {record.teacher_precision}" if record.teacher_precision else ""
     return (
@@ -221,8 +221,10 @@ def references(run: RunFolder) -> Iterator[Block]:
             citations[stage.citation.title] = stage.citation
     for title, citation in citations.items():
         if title:
+            # The address of a damaged record may be no link.
             is_web = citation.url.startswith(("https://", "http://"))
-            yield Paragraph(f"{citation.authors}: {title}.", citation.url if is_web else "")
+            address = citation.url if is_web else ""
+            yield Paragraph(f"{citation.authors}: {title}.", address)
     entries = [citation.bibtex for citation in citations.values() if citation.bibtex is not None]
     if entries:
         yield Code("BibTeX", "\n\n".join(entries), "bibtex")

@@ -31,12 +31,19 @@ def name_of(model: studies.EvaluatedModel) -> str:
 
 
 def is_meaningless(key: str, model: studies.Scores) -> bool:
-    """Return whether a score, or one that an average is of, is of a model that gives all rows one answer."""
-    # An average is as meaningless as any of its parts.
+    """Return whether a score is meaningless, since the model gives all rows of the task the same answer.
+
+    Args:
+        key: Of a column, or the name of an average, which is meaningless where one of its scores is.
+        model: With its scores.
+    """
     average = model.averages.by_name.get(key)
     keys = [key] if average is None else average.of
-    columns = [model.columns.get(name) for name in keys]
-    return any(column is not None and column.is_meaningless for column in columns)
+    for column_key in keys:
+        column = model.columns.get(column_key)
+        if column is not None and column.is_meaningless:
+            return True
+    return False
 
 
 def share_kept(key: str, model: studies.Scores, teacher: studies.Scores | None) -> float | None:
@@ -78,7 +85,7 @@ def interval_of(key: str, model: studies.Scores) -> Interval | None:
     """Return the interval of a model's figure: over the rows of one run, or over the seeds of several."""
     if is_meaningless(key, model):
         return None
-    # One run has an interval over its rows; several have one over their seeds, which holds more.
+    # One run has an interval over its rows. Several have one over their seeds, which holds for other seeds as well.
     column = model.columns.get(key)
     if column is not None:
         over_rows = ends_of(column.interval)
@@ -90,11 +97,16 @@ def interval_of(key: str, model: studies.Scores) -> Interval | None:
 
 def interval_note(models: Iterable[studies.Scores]) -> list[str]:
     """Return a note on the samples of the 95 % intervals of a table; nothing where there are none."""
-    columns = [column for model in models for column in model.columns.values()]
+    has_intervals_over_rows = False
+    has_several_runs = False
+    for model in models:
+        for column in model.columns.values():
+            has_intervals_over_rows = has_intervals_over_rows or bool(column.interval)
+            has_several_runs = has_several_runs or len(column.runs) > 1
     samples = []
-    if any(column.interval for column in columns):
+    if has_intervals_over_rows:
         samples.append("the rows of a task (one run)")
-    if any(len(column.runs) > 1 for column in columns):
+    if has_several_runs:
         samples.append("seeds (Student's t)")
     if not samples:
         return []
@@ -150,7 +162,8 @@ def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterat
 
 
 def main_figure(summary: studies.Evaluation) -> tuple[str, str]:
-    """Return key and title of the first average, else score, that models have."""
+    """Return key and title of the figure that models are compared by: the first average, else score, that one has."""
+    # In the order in which they are preferred.
     titles = {"without_cola": "average without CoLA", "average": "average"}
     for column in summary.columns:
         if not column.detail:
@@ -164,15 +177,15 @@ def main_figure(summary: studies.Evaluation) -> tuple[str, str]:
 def csv_rows(columns: Sequence[studies.Column], scores: studies.Scores) -> Iterator[dict[str, Any]]:
     """Yield every metric of every column, then averages; main figures have their share of the first model's."""
     for column in columns:
-        cell = scores.columns.get(column.key)
-        if cell is None:
+        column_figure = scores.columns.get(column.key)
+        if column_figure is None:
             continue
-        for metric, figure in cell.metrics.items():
+        for metric, figure in column_figure.metrics.items():
             row = {"key": column.key, "metric": metric, **numbers(figure)}
             if metric == column.metric:
                 row["retention"] = scores.retention.get(column.key)
-                if cell.interval is not None:
-                    row["low"], row["high"] = cell.interval
+                if column_figure.interval is not None:
+                    row["low"], row["high"] = column_figure.interval
             yield row
     for name, average in scores.averages.by_name.items():
         if average is not None:

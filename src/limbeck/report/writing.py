@@ -38,7 +38,10 @@ class WrittenReport:
     @property
     def sections(self) -> tuple[str, ...]:
         """The titles of its sections, in order."""
-        return tuple(section.title for part in self.page.parts for section in part.sections)
+        titles: list[str] = []
+        for part in self.page.parts:
+            titles += [section.title for section in part.sections]
+        return tuple(titles)
 
 
 def write_report(
