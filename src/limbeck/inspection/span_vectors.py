@@ -101,6 +101,7 @@ def read_ends(
     Returns:
         For layers 0 to N the two, `[spans, H]` each, float32, on the CPU, in the order of `placed`.
     """
+    # Spans are known by their number in `placed`; each sentence is read once for all its spans.
     numbers_by_sentence: dict[int, list[int]] = {}
     for number, place in enumerate(placed):
         numbers_by_sentence.setdefault(place.span.sentence, []).append(number)
@@ -115,6 +116,7 @@ def read_ends(
     with evaluation_mode(subject.model), taps.StreamTap(subject.model, keys) as tap:
         for batch in batches(rows, subject.tokenizer, device=subject.device, report=report, what=title):
             streams = tap(**batch.inputs)
+            # The numbers of the spans in this batch, and the row of each.
             rows_of_spans = []
             numbers = []
             for place_in_batch, row in enumerate(batch.rows):

@@ -70,30 +70,33 @@ def _contribution_blocks(result: Sequence[Contribution]) -> list[Block]:
         most_changing = ", ".join(map(str, model.ranking[:3]))
         notes.append(f"{name}: layers {most_changing} change most; {model.tokens:,} tokens{_describe_cut(model.cut)}.")
 
-    # The models may differ in depth.
+    # The models may differ in depth: the deepest has a cosine in every row.
+    depth = max(len(model.cosines) for model in result)
     rows: list[tuple[AnyCell, ...]] = []
-    for layer, cosines in enumerate(zip_longest(*(model.cosines for model in result)), start=1):
-        rows.append((str(layer), *map(_number, cosines)))
+    for index in range(depth):
+        cells = [_number(model.cosines[index]) if index < len(model.cosines) else Cell(None) for model in result]
+        rows.append((str(index + 1), *cells))
     title = "Cosine between a layer's input and output (lower: the layer changes more)"
     return _table_and_notes(title, ("Layer", *names), rows, notes)
 
 
 def _phrase_blocks(result: PhraseClustering) -> list[Block]:
     """Return the scores by layer, mean and deviation over the seeds of k-means; layer 0 is the embedding output."""
+    runs = len(result.sample.seeds)
     columns = []
     for model in result.models:
         cells = []
         for layer_mean, deviation in zip(model.means, model.deviations, strict=True):
-            spread = f" ± {deviation:.3f}" if len(result.sample.seeds) > 1 else ""
+            spread = f" ± {deviation:.3f}" if runs > 1 else ""
             cells.append(f"{layer_mean:.3f}{spread}")
         columns.append(cells)
+    # The models may differ in depth.
     rows: list[tuple[AnyCell, ...]] = []
     for layer, layer_cells in enumerate(zip_longest(*columns, fillvalue=NOTHING)):
         rows.append((str(layer), *layer_cells))
 
     spans = sum(result.labels.values())
     counts = ", ".join(f"{label} {count:,}" for label, count in result.labels.items())
-    runs = len(result.sample.seeds)
     notes = [f"{spans:,} spans ({counts}), k = {result.clusters}, {result.scored:,} scored; runs of k-means: {runs}."]
     if result.left_out:
         notes.append(f"Left out: {result.left_out:,} spans in sentences that are too long, or of words without tokens.")

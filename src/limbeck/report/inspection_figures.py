@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from limbeck.core.blocks import AnyCell, Drawing, Figure, Table
+from limbeck.core.blocks import AnyCell, Figure, Table
 from limbeck.core.studies import MEAN_HEAD
 from limbeck.inspection.results import (
     AttentionDivergence,
@@ -46,33 +46,8 @@ def attention_figure(maps: AttentionMaps) -> Figure:
         if teacher_map is not None:
             attention_maps.append(teacher_map)
         attention_maps.append(student_map)
-    # One scale for all maps, so that their colours compare.
-    highest = max(weight for attention in attention_maps for row in attention.values for weight in row)
-    panels: list[tuple[str, Drawing]] = []
-    for attention in attention_maps:
-        heat = Heat(
-            attention.values,
-            row_names=maps.tokens,
-            column_names=maps.tokens,
-            row_title="attending token",
-            column_title="attended token",
-            low=0.0,
-            high=highest,
-            label="attention (each row sums to 1)",
-        )
-        panels.append((_name_of_map(attention), heat))
-
-    # The table names, for each token and map, the token that it attends to most; the data file has all weights.
-    rows: list[tuple[AnyCell, ...]] = []
-    for index, token in enumerate(maps.tokens):
-        cells = []
-        for attention in attention_maps:
-            weights = attention.values[index]
-            most = max(weights)
-            cells.append(f"{maps.tokens[weights.index(most)]} ({most:.2f})")
-        rows.append((token, *cells))
-    names = [name for name, _ in panels]
-    data = Table("The token that each token attends to most", ("Token", *names), tuple(rows))
+    names = [_name_of_map(attention) for attention in attention_maps]
+    heats = _heats(attention_maps, maps.tokens)
 
     title = f"Attention of {short_name(maps.student)}"
     if maps.teacher is not None:
@@ -81,7 +56,46 @@ def attention_figure(maps: AttentionMaps) -> Figure:
         "Attention maps, one row per attending token and one column per attended token: "
         f"{'; '.join(names)}. Tokens: {' '.join(maps.tokens)}"
     )
-    return Figure("attention", title, "", description, Panels(panels, columns=2), data)
+    return Figure(
+        name="attention",
+        title=title,
+        caption="",
+        description=description,
+        drawing=Panels(list(zip(names, heats, strict=True)), columns=2),
+        data=_most_attended(attention_maps, names, maps.tokens),
+    )
+
+
+def _heats(attention_maps: Sequence[AttentionMap], tokens: Sequence[str]) -> list[Heat]:
+    """Return the maps as heat maps of one scale, so that their colours compare."""
+    highest = max(weight for attention in attention_maps for row in attention.values for weight in row)
+    heats = []
+    for attention in attention_maps:
+        heat = Heat(
+            attention.values,
+            row_names=tokens,
+            column_names=tokens,
+            row_title="attending token",
+            column_title="attended token",
+            low=0.0,
+            high=highest,
+            label="attention (each row sums to 1)",
+        )
+        heats.append(heat)
+    return heats
+
+
+def _most_attended(attention_maps: Sequence[AttentionMap], names: Sequence[str], tokens: Sequence[str]) -> Table:
+    """Name, for each token and map, the token that it attends to most; the data file has all weights."""
+    rows: list[tuple[AnyCell, ...]] = []
+    for index, token in enumerate(tokens):
+        cells = []
+        for attention in attention_maps:
+            weights = attention.values[index]
+            most = max(weights)
+            cells.append(f"{tokens[weights.index(most)]} ({most:.2f})")
+        rows.append((token, *cells))
+    return Table("The token that each token attends to most", ("Token", *names), tuple(rows))
 
 
 def _name_of_map(attention: AttentionMap) -> str:

@@ -178,18 +178,14 @@ def shapes_figure(record: ArchitectureSearch, best: SearchedShape) -> Figure:
     if behind:
         series.append(Series("shape", _points(behind), "points", names=_names(behind)))
 
-    caption = f"{counted(len(trained), 'shape')}; best reward: {_describe_shape(best)}."
-    limit = record.limits.latency_share
-    if limit is not None:
-        caption += f" Latency limit: {limit:g} of the teacher's."
     plot = Lines(
         series,
         x="latency relative to the teacher's",
         y="loss (1: untrained)",
         x_from_zero=True,
-        limit=limit,
+        limit=record.limits.latency_share,
     )
-    return replace(lines_figure("Loss and latency of shapes", plot, caption), name="loss_and_latency")
+    return replace(lines_figure("Loss and latency of shapes", plot), name="loss_and_latency")
 
 
 def _points(shapes: Sequence[SearchedShape]) -> list[Point]:

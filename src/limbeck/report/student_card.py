@@ -247,9 +247,10 @@ class StudentCard:
         recipe gives the teacher, else its `model` where that is in the Hub's cache on this machine.
         """
         teacher = self.run.teacher
-        planned = self.run.recipe.teacher
         if "hub_id" in teacher.model_fields_set:
-            return teacher.hub_id if teacher.hub_id and is_hub_name(teacher.hub_id) else None
+            is_known = teacher.hub_id is not None and is_hub_name(teacher.hub_id)
+            return teacher.hub_id if is_known else None
+        planned = self.run.recipe.teacher
         if planned.name and "/" in planned.name and is_hub_name(planned.name):
             return planned.name
         name = planned.model or teacher.name_or_path
@@ -297,11 +298,7 @@ def inherited_fields(run: Run) -> dict[str, Any]:
     """
     teacher_card = run.teacher.card
     if teacher_card is None:
-        planned = run.recipe.teacher
-        name = run.teacher.name_or_path
-        # The recipe may call it by another name than that of its place.
-        place = planned.model if name == (planned.name or "") else name
-        teacher_card = records.CardFields.read(card_fields(place) if place else {})
+        teacher_card = _read_teacher_card(run)
     fields = {}
     language = single_language(run.language or teacher_card.language)
     if language is not None:
@@ -312,3 +309,13 @@ def inherited_fields(run: Run) -> dict[str, Any]:
         if value:
             fields[key] = value
     return fields
+
+
+def _read_teacher_card(run: Run) -> records.CardFields:
+    """Return the facts of the card of a run's teacher; none where the teacher is not on this machine."""
+    planned = run.recipe.teacher
+    place = run.teacher.name_or_path
+    # The recipe may call the teacher by another name than that of its place.
+    if place == (planned.name or ""):
+        place = planned.model
+    return records.CardFields.read(card_fields(place) if place else {})

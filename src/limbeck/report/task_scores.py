@@ -94,16 +94,7 @@ def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | N
         RecipeError: if the folder that is named holds no tables, or none of this student.
     """
     if evaluation is None:
-        # `limbeck evaluate` writes into the run, `limbeck compare` beside its runs.
-        run = student.resolve().parent
-        folders = [*sorted(path.parent for path in run.glob(f"*/{EVALUATION_TABLE}")), run.parent.parent / "evaluation"]
-        for folder in folders:
-            summary = load(Evaluation, folder)
-            scores = scores_of(student, summary) if _has_scores(summary) else None
-            if scores is not None:
-                return scores
-        return None
-
+        return _look_for_scores(student)
     summary = load(Evaluation, evaluation)
     if not _has_scores(summary):
         raise RecipeError(
@@ -114,6 +105,20 @@ def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | N
         names = ", ".join(model.name for model in summary.models)
         raise RecipeError(f"--evaluation '{evaluation}' has no scores of '{student}'; its models are {names}.")
     return scores
+
+
+def _look_for_scores(student: Path) -> TaskScores | None:
+    """Return the scores of a student out of the first evaluation that has any, where they are usually written."""
+    # `limbeck evaluate` writes into the run, `limbeck compare` beside its runs.
+    run = student.resolve().parent
+    folders = sorted(path.parent for path in run.glob(f"*/{EVALUATION_TABLE}"))
+    folders.append(run.parent.parent / "evaluation")
+    for folder in folders:
+        summary = load(Evaluation, folder)
+        scores = scores_of(student, summary) if _has_scores(summary) else None
+        if scores is not None:
+            return scores
+    return None
 
 
 def _has_scores(summary: Evaluation) -> bool:
