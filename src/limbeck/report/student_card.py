@@ -314,8 +314,9 @@ def inherited_fields(run: Run) -> dict[str, Any]:
 def _read_teacher_card(run: Run) -> records.CardFields:
     """Return the facts of the card of a run's teacher; none where the teacher is not on this machine."""
     planned = run.recipe.teacher
-    place = run.teacher.name_or_path
+    name = run.teacher.name_or_path
     # The recipe may call the teacher by another name than that of its place.
-    if place == (planned.name or ""):
-        place = planned.model
-    return records.CardFields.read(card_fields(place) if place else {})
+    place = planned.model if name == (planned.name or "") else name
+    if not place:
+        return records.CardFields()
+    return records.CardFields.read(card_fields(place))
