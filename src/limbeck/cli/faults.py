@@ -52,7 +52,7 @@ def write_fault(error: Exception, arguments: Sequence[str]) -> Path:
 
     Args:
         error: The fault.
-        arguments: Of the command line.
+        arguments: The arguments of the command line.
 
     Returns:
         The file: in the run's folder where there is one, else in the folder for temporary files.

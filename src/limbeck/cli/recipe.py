@@ -121,7 +121,7 @@ def _compare_vectors(teachers: Mapping[str, TeacherSpec]) -> dict[str, str]:
     """Compare the teachers' sentence vectors with those of sentence-transformers, unless an earlier call has done so.
 
     Args:
-        teachers: By their titles.
+        teachers: The teachers by their titles.
 
     Returns:
         A line for each teacher that could be compared.

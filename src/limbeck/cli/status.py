@@ -134,10 +134,10 @@ class _Relocation:
     """What a run needs to go on in another place.
 
     Args:
-        folder: Of the run.
+        folder: The folder of the run.
         by_content: Whether the run knows its text by what it holds; runs of older versions know its path and date.
         needs: Teachers and text.
-        teacher_hash: Of the teacher's weights.
+        teacher_hash: The hash of the teacher's weights.
         versions: Of packages, with which the student is the same bit for bit.
     """
 

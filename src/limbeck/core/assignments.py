@@ -10,7 +10,7 @@ def parse_assignment(text: str, where: str, form: str) -> tuple[str, Any]:
     """Return the path and the value of a text that sets it; the value is YAML.
 
     Args:
-        text: As the user wrote it.
+        text: The text that the user wrote.
         where: The text with its option, for messages.
         form: How it is written, for messages: `path.to.key=value`.
 

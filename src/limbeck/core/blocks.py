@@ -25,7 +25,7 @@ class Cell:
 
     Args:
         value: Unrounded; None where there is none.
-        form: For `str.format`, such as `{:.1f} %`.
+        form: The form for `str.format`, such as `{:.1f} %`.
         mark: Its style on a console; bold and italic also in Markdown files.
     """
 
@@ -179,7 +179,7 @@ class Table:
     Args:
         caption: Its title.
         headings: One a column; a second line, its unit, is put into brackets where there is one line only.
-        rows: As many cells each; the first names the row.
+        rows: The rows, each with as many cells; the first cell names the row.
         words: Columns of words, by number; the others hold figures and are aligned to the right.
         strong: Rows that stand out, by number.
         faint: Rows that stand back on a console.

@@ -39,7 +39,7 @@ def computing_on(name: str) -> Iterator[str]:
     """Send all work to a device, that of processes started meanwhile too; for before torch looks for devices.
 
     Args:
-        name: As in `choose_device`.
+        name: The name, as in `choose_device`.
 
     Yields:
         Its name meanwhile: `"cuda"` for `"cuda:1"`, beside which the other GPUs are hidden.
@@ -144,7 +144,7 @@ def _find_device(name: str, written: str) -> torch.device:
     """Return a device of this machine.
 
     Args:
-        name: Of the device, as torch names it here.
+        name: The name of the device, as torch has it here.
         written: Its name as the user wrote it, for the message.
 
     Raises:

@@ -14,7 +14,7 @@ class Differences(Record):
     Attributes:
         texts: Number of texts.
         batches: Number of batches; a text may be in several.
-        tokens: Of the longest row.
+        tokens: Number of tokens of the longest row.
         largest: Output to its largest absolute difference.
         scale: Output to the largest absolute value of the source.
         cosine: Mean and lowest cosine of the vectors, sentence vectors where there are some, else those of tokens;

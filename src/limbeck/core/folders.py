@@ -15,11 +15,11 @@ class FolderKind:
     """A kind of output folder, and the record that says what a folder of it was made for.
 
     Attributes:
-        name: For messages: "search".
+        name: The name in messages, such as "search".
         record: File name of the record.
         check: Raises `OutputError` where work of the identity asked for must not go on in a folder:
             `check(folder, saved record, identity)`; by default it may go on in any of its kind.
-        way_out: For the message on a record that cannot be read.
+        way_out: The end of the message on a record that cannot be read.
         beside: Names of files that do not make a folder occupied.
         read: Reads the record of an occupied folder; by default JSON.
     """

@@ -38,7 +38,7 @@ def of_correlation(correlation: float, rows: int, *, ranked: bool) -> Interval |
 
     Args:
         correlation: -1 to 1.
-        rows: How many.
+        rows: The number of rows.
         ranked: Whether it is of ranks (Spearman's).
 
     Source: Fisher 1921; for ranks the variance (1 + r² / 2) / (n - 3) of Bonett and Wright 2000.
@@ -62,7 +62,7 @@ def of_resampled(score: Callable[[Sequence[int]], float], rows: int) -> Interval
 
     Args:
         score: Scores the rows of given numbers, some of which come several times.
-        rows: How many there are.
+        rows: The number of rows.
     """
     import numpy as np
 
@@ -110,8 +110,8 @@ def is_greater(first: Mapping[int, float], second: Mapping[int, float]) -> bool:
     """Return whether figures are greater than others by more than chance: the interval of their differences is above 0.
 
     Args:
-        first: By seed.
-        second: By seed; seeds of both are paired, and fewer than two pairs tell nothing.
+        first: The figures by seed.
+        second: The other figures by seed; seeds of both are paired, and fewer than two pairs tell nothing.
     """
     shared_seeds = first.keys() & second.keys()
     interval = of_mean([first[seed] - second[seed] for seed in shared_seeds])

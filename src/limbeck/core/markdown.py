@@ -13,7 +13,7 @@ def markdown_file(title: str, sections: Iterable[Section]) -> str:
     """Return the text of a file of tables, with names as they are; sections without blocks are left out.
 
     Args:
-        title: Of the file; without one there is none.
+        title: The title of the file; "" for none.
         sections: Those without a title follow the one before.
     """
     parts = []
@@ -65,7 +65,7 @@ def escaped_blocks(blocks: Iterable[Block], figures: str = "") -> Iterator[str]:
     """Render blocks for a report: whatever their texts hold is shown, and nothing of it is Markdown.
 
     Args:
-        blocks: In order.
+        blocks: The blocks, in order.
         figures: The folder of their figures, relative to the file, with forward slashes.
     """
     for block in blocks:

@@ -76,9 +76,9 @@ def process_pool(
     """Yield an executor of settled worker processes; items that still wait at the end are dropped.
 
     Args:
-        workers: How many.
+        workers: The number of processes.
         method: How they start: `"fork"`, `"spawn"`, or None for the way of the platform.
-        threads: Of torch, in each.
+        threads: The number of torch's threads in each.
         start: The event that they wait for before their first work.
         work: Their function of `_work_on`; a forked process inherits it.
     """

@@ -63,10 +63,10 @@ class Bars:
 
     Args:
         console: The console.
-        columns: Of a bar, behind its name.
+        columns: The columns of a bar, behind its name.
         seconds: Least time between two lines.
         at_once: Whether the first line is not delayed.
-        options: Of `rich.progress.Progress`.
+        options: Options of `rich.progress.Progress`.
     """
 
     def __init__(

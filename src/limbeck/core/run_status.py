@@ -36,12 +36,12 @@ class RunStatus:
         activity: The current activity, or the last one.
         stage: The stage and its number, such as "minilmv2 (1 of 2)"; None outside of training.
         step: Optimizer steps taken in the stage.
-        steps: Of so many.
+        steps: The number of steps of the stage.
         tokens_per_second: Valid tokens, between the last two logs.
         loss: Last logged.
         seconds_since: Since the last sign of life.
         checkpoint: Step of the stage's last checkpoint.
-        seconds_left: For the rest of the stage at its mean pace; None unless it runs.
+        seconds_left: The time for the rest of the stage at its mean pace; None unless it runs.
         host: Where its process runs or ran last.
         pid: Number of that process.
         problem: Why it failed or stopped, or that its record is damaged.

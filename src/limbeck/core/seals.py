@@ -102,15 +102,17 @@ def examine(path: Path, *, members: set[str] | None = None, reading: bool = True
             return Examined(damage=f"it holds {min(unlisted)!r:.80}, which does not belong to it")
         remembered = _remembered_hashes(path.parent)
 
+    # The states in which files were found whole, and their hashes, for the memory of the folder.
     states: dict[str, list[Any]] = {}
     has_read = False
     for name, facts in files.items():
         file = path.parent / name
         try:
             state = _state(file)
-            digest = _read.get(state) or remembered.get((name, *state))
-            has_size = state[0] == facts["bytes"]
-            if digest is None and reading and has_size:
+            # Known from an earlier look, of this process or of another one.
+            digest = _read.get(state, remembered.get((name, *state)))
+            size, *_ = state
+            if digest is None and reading and size == facts["bytes"]:
                 digest = _hash_and_note(file, state)
                 has_read = True
         except OSError as error:

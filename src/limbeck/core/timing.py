@@ -59,7 +59,7 @@ def take_turns(
 
     Args:
         variants: Callables by name; usually made by `stopwatch`.
-        seconds: For everything together, warm-up included. `fewest` rounds are made whatever they take.
+        seconds: The time for everything together, warm-up included. `fewest` rounds are made whatever they take.
         warmup: Rounds that are not counted.
         fewest: Least number of counted rounds.
         most: Greatest number of counted rounds.
@@ -111,7 +111,7 @@ def is_doubtful(first: float | None, second: float | None, ratio: float | None, 
         first: Median time of the model that the other is compared with.
         second: Median time of the other.
         ratio: Median over rounds of the first's time by the second's.
-        rounds: How many rounds there were.
+        rounds: The number of rounds.
     """
     if rounds is not None and rounds < FEWEST_ROUNDS:
         return True

@@ -164,7 +164,7 @@ def run_workers(work: Callable[[Task], None], task: Task, count: int, watch: Cal
     Args:
         work: The work of each: a function of a module.
         task: Its argument; pickled.
-        count: How many processes.
+        count: The number of processes.
         watch: Is called about once a second meanwhile, to show how far they are.
 
     Returns:
@@ -206,7 +206,7 @@ def settle_worker(threads: int | None = None, device: str | None = None) -> None
     """Make this process a worker: it leaves Ctrl-C to its parent, and ends with it.
 
     Args:
-        threads: Of torch; None leaves them.
+        threads: The number of torch's threads; None leaves it.
         device: The GPU that it sees, see `visible_device`; None leaves all.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)

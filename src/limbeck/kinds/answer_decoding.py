@@ -29,7 +29,7 @@ def decode_answers(
     score of no answer is the lowest, over the windows, of the first token's start and end scores added.
 
     Args:
-        windows: As `AnswerWindows` cuts them.
+        windows: The windows that `AnswerWindows` has cut.
         start_scores: Per window a score of each of its tokens, `[tokens]`; what stands after them (padding) is passed
             over.
         end_scores: Likewise.

@@ -28,7 +28,7 @@ class AnswerScores(NamedTuple):
 
     Attributes:
         exact: 1 where the prediction is a gold answer, `[rows]`.
-        f1: Of the gold answer nearest to the prediction, `[rows]`, 0 to 1.
+        f1: The F1 with the gold answer nearest to the prediction, `[rows]`, 0 to 1.
     """
 
     exact: NDArray[np.float64]
@@ -44,7 +44,7 @@ def score_answers(predictions: Mapping[str, AnswerPrediction], rows: Sequence[La
 
     Args:
         predictions: Row id to answer.
-        rows: With their gold answers.
+        rows: The rows with their gold answers.
         task: Decides the rules.
 
     Raises:
@@ -107,7 +107,7 @@ def best_threshold(
     answer to one that has none takes 1 away. The threshold is 0 where answering nothing is the best.
 
     Args:
-        scores: Of the answers that are never empty, `[rows]`.
+        scores: The scores of the answers that are never empty, `[rows]`.
         odds: Null odds, `[rows]`.
         answerable: Whether the question has an answer, `[rows]`.
         empty: Whether the predicted text is empty even so, `[rows]`.
@@ -132,7 +132,7 @@ def answer_figures(
 
     Args:
         predictions: Row id to answer and null odds.
-        rows: With their gold answers; a row without any is a question without an answer.
+        rows: The rows with their gold answers; a row without any is a question without an answer.
         task: Whether its questions may have no answer; an answer is then empty where its null odds are above 0.
 
     Returns:

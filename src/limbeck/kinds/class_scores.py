@@ -35,7 +35,7 @@ def mean_average_precision(probabilities: ArrayLike, labels: ArrayLike) -> float
     """Mean over classes of the average precision; classes that no row has are left out, since they have none.
 
     Args:
-        probabilities: Of each row and class, `[N, classes]`.
+        probabilities: The probability of each class in each row, `[N, classes]`.
         labels: 1 or 0, `[N, classes]`.
     """
     from sklearn.metrics import average_precision_score

@@ -151,7 +151,7 @@ def _with_probabilities(numbers: NDArray[Any], probabilities: NDArray[np.float64
 
     Args:
         numbers: The class of each row, `[rows]`.
-        probabilities: Of all classes, `[rows, classes]`.
+        probabilities: The probabilities of all classes, `[rows, classes]`.
         task: Has the names of the classes.
     """
     words = []
@@ -166,7 +166,7 @@ def figures_of_classes(labels: NDArray[Any], predictions: Sequence[NDArray[Any]]
     Args:
         labels: Number of the class of each row, or word.
         predictions: The student's, and the teacher's where there are any.
-        names: Of the classes.
+        names: The names of the classes.
     """
     confusions = [class_scores.confusion(labels, predicted, len(names)) for predicted in predictions]
     by_label = []

@@ -29,11 +29,11 @@ class Columns(Strict):
         label_columns: In place of `label`, a column of 0 and 1 for each class.
         label_lists: Whether numbers in a list are those of the classes, or 1 or 0 for each class; None finds it out by
             all rows.
-        id: Of the row; where a table has no such column, rows are numbered from 0.
+        id: The id of the row; where a table has no such column, rows are numbered from 0.
         context: The text that a question is asked of.
         question: The question.
         answers: Texts and starts of its answers.
-        query: Of a ranking or a retrieval.
+        query: The query of a ranking or a retrieval.
         documents: Columns of its documents, each a text or a list of texts; of several the first holds the relevant
             ones.
         tokens: The words of a sentence; of a table of a word a line the first field.

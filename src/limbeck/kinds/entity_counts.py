@@ -46,7 +46,7 @@ def count_entities(
 
     Args:
         predictions: The number of each word's tag.
-        rows: With their tags.
+        rows: The rows with their tags.
         task: The names of the tags.
     """
     # Each counts entities by their type.

@@ -58,7 +58,7 @@ class Disagreements:
     """How far student and teacher are apart on each row.
 
     Attributes:
-        distances: Of each row, `[rows]`.
+        distances: The distance of each row, `[rows]`.
         differ: Whether the answers differ, `[rows]`.
         student: The student's answers in words.
         teacher: The teacher's answers in words.
@@ -216,7 +216,7 @@ class Kind:
 
         Args:
             row: The row.
-            numbers: For each of the task's classes the teacher's number.
+            numbers: The teacher's number for each of the task's classes.
         """
         if row.label is None:
             return None
@@ -229,8 +229,8 @@ class Kind:
         """Return a label with other numbers of the classes.
 
         Args:
-            label: By the task's numbers.
-            numbers: For each of the task's classes the other number; empty where there are no classes.
+            label: The label by the task's numbers.
+            numbers: The other number of each of the task's classes; empty where there are no classes.
         """
         return label
 
@@ -250,7 +250,7 @@ class Kind:
         """Return at most a number of rows of a split, the same for every model and seed.
 
         Args:
-            rows: Of the split.
+            rows: The rows of the split.
             most: Their number; None for all.
         """
         return draw(rows, most)
@@ -284,7 +284,7 @@ class Kind:
         """Return the tokens of rows that are scored, by column: `input_ids`, `token_type_ids` and `scoring_types`.
 
         Args:
-            encoder: As `encoder` returned it.
+            encoder: The encoder that `encoder` returned.
             rows: The rows; labels are not read.
             report: Receives rows that were cut.
             first: Number of the first row in its split.
@@ -299,8 +299,8 @@ class Kind:
         """Set the head's outputs in a configuration, in place.
 
         Args:
-            config: Of the model that is fine-tuned.
-            labels: Class names of the task.
+            config: The configuration of the model that is fine-tuned.
+            labels: The class names of the task.
         """
         if self.facts.has_classes:
             config.num_labels = len(labels)
@@ -313,7 +313,7 @@ class Kind:
         """Return the loss of a fine-tuning; None leaves it to the model.
 
         Args:
-            weights: Of the classes; None for none.
+            weights: The weights of the classes; None for none.
         """
         return None
 
@@ -323,9 +323,9 @@ class Kind:
         """Return the predictions that the outputs of a head stand for.
 
         Args:
-            outputs: Of the head, a row (or window) each.
+            outputs: The outputs of the head, for each row or window.
             rows: The rows that are predicted.
-            task: Their task.
+            task: The task of the rows.
             tokens: Opens the tokens of the rows, with the columns of `scoring_types`.
         """
         raise NotImplementedError
@@ -357,9 +357,9 @@ class Kind:
         Args:
             metric: Its name.
             value: The score.
-            task: Whose rows these are.
-            rows: With their labels.
-            predictions: Of the rows.
+            task: The task of the rows.
+            rows: The rows with their labels.
+            predictions: The predictions of the rows.
         """
         return None
 
@@ -381,9 +381,9 @@ class Kind:
         """Return figures of each class; None where there are none.
 
         Args:
-            rows: With their labels.
+            rows: The rows with their labels.
             predictions: The student's, and the teacher's where there are any.
-            task: Whose rows these are.
+            task: The task of the rows.
         """
         return None
 
@@ -399,8 +399,8 @@ class Kind:
         Args:
             rows: The rows.
             predictions: The student's and the teacher's.
-            outputs: Those of their heads.
-            task: Whose rows these are.
+            outputs: The outputs of their heads.
+            task: The task of the rows.
         """
         return None
 
@@ -408,8 +408,8 @@ class Kind:
         """Return a prediction as a leaderboard's file has it.
 
         Args:
-            prediction: Of one row.
-            task: Its task.
+            prediction: The prediction of one row.
+            task: The task of the row.
             submission: The leaderboard's file; None where the task names none.
         """
         raise NotImplementedError
@@ -430,8 +430,8 @@ class Kind:
         """Return `held_out_metric` of predictions; None where it is undefined.
 
         Args:
-            predicted: As `held_out_predictions` returns them.
-            labels: In the same form.
+            predicted: The predictions that `held_out_predictions` returned.
+            labels: The labels in the same form.
         """
         # Records of runs have had shares in float32 from the start.
         is_right = predicted == labels

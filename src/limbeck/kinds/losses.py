@@ -15,7 +15,7 @@ class ClassWeightedLoss:
     It is `torch.nn.CrossEntropyLoss(weights)`.
 
     Args:
-        weights: Of each class.
+        weights: The weight of each class.
     """
 
     def __init__(self, weights: Sequence[float]) -> None:
@@ -25,7 +25,7 @@ class ClassWeightedLoss:
         """Return the mean over a batch.
 
         Args:
-            outputs: With `logits`, `[B, classes]` or `[B, L, classes]`.
+            outputs: The model's outputs, with `logits`, `[B, classes]` or `[B, L, classes]`.
             labels: Numbers of classes, `[B]` or `[B, L]`; -100 is left out.
             num_items_in_batch: Not read: a step is one batch.
         """
@@ -43,7 +43,7 @@ class FlagWeightedLoss:
     It is `torch.nn.BCEWithLogitsLoss(pos_weight=weights)`.
 
     Args:
-        weights: Of each class.
+        weights: The weight of each class.
     """
 
     def __init__(self, weights: Sequence[float]) -> None:
@@ -53,7 +53,7 @@ class FlagWeightedLoss:
         """Return the mean over a batch.
 
         Args:
-            outputs: With `logits`, `[B, classes]`.
+            outputs: The model's outputs, with `logits`, `[B, classes]`.
             labels: 1 or 0, `[B, classes]`.
             num_items_in_batch: Not read: a step is one batch.
         """
@@ -71,7 +71,7 @@ def relevance_loss(outputs: Any, labels: Tensor, num_items_in_batch: Any = None)
     Pairs count one by one: a query's documents need not meet in a batch. A relevance above 1 counts as 1.
 
     Args:
-        outputs: With `logits`, `[B, 1]`.
+        outputs: The model's outputs, with `logits`, `[B, 1]`.
         labels: Relevance, 0 or more, `[B]`.
         num_items_in_batch: Not read: a step is one batch.
     """

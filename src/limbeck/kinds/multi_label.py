@@ -154,8 +154,12 @@ class MultiLabel(Kind):
             f1_of_models = []
             for flags in flags_of_models:
                 predicted = flags[:, number]
-                hits = (predicted & labelled).sum()
-                f1_of_models.append(class_scores.class_f1(hits, predicted.sum(), labelled.sum()))
+                f1 = class_scores.class_f1(
+                    hits=(predicted & labelled).sum(),
+                    predicted=predicted.sum(),
+                    labelled=labelled.sum(),
+                )
+                f1_of_models.append(f1)
             by_label.append(label_figures(name, int(labelled.sum()), f1_of_models))
         return ClassFigures(by_label, labels=[], confusion=[])
 

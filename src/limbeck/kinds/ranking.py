@@ -121,7 +121,7 @@ def read_documents(row: PlacedRow, columns: Sequence[str], label_column: str) ->
     """Return a query's documents, with the relevance of each as far as the row says it.
 
     Args:
-        row: Of a ranking data set.
+        row: The row of a ranking data set.
         columns: Columns of the documents, each a text or a list of texts. Of several, the first holds the relevant
             ones: their relevance is 1, that of all others 0.
         label_column: Column of the relevance, a number or as many as documents; a row may lack it. It goes before what

@@ -25,7 +25,7 @@ class QueryScores(NamedTuple):
         ndcg_at_10: nDCG of the first 10 documents.
         mrr_at_10: Reciprocal rank of the first relevant document; 0 beyond 10.
         recall_at_10: Share of the relevant documents among the first 10.
-        recall_at_100: The same among the first 100.
+        recall_at_100: Share of the relevant documents among the first 100.
     """
 
     ndcg_at_10: float
@@ -46,8 +46,8 @@ def score_places(above: NDArray[np.int64], equal: NDArray[np.int64], gains: NDAr
     recall are the mean over their orders, and the reciprocal rank that of the worst.
 
     Args:
-        above: How many documents have a higher score than each relevant one, `[relevant]`, one or more.
-        equal: How many have the same score, itself included, `[relevant]`.
+        above: The number of documents with a higher score than each relevant one, `[relevant]`, one or more.
+        equal: The number of documents with the same score, itself included, `[relevant]`.
         gains: Relevance of each, above 0, `[relevant]`.
 
     Source: Järvelin and Kekäläinen 2002 for nDCG, with linear gains as trec_eval has them; the orders of equals as
@@ -94,7 +94,7 @@ def score_query(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> Que
     Without a relevant document (a label above 0) all are 0, with one document alone that is relevant 1.
 
     Args:
-        scores: Of the documents, `[documents]`.
+        scores: The scores of the documents, `[documents]`.
         labels: Their relevance, 0 or more, `[documents]`.
     """
     is_relevant = labels > 0

@@ -35,10 +35,10 @@ class RowSource(ABC):
         labels: Class names in the order of their numbers; empty where there are no classes.
         report: Receives rows that are left out.
         labelled: Whether rows have labels.
-        language: Of the texts.
+        language: The language of the texts.
 
     Attributes:
-        owner: Whose the classes are, for messages.
+        owner: The owner of the classes, for messages.
         answerable_only: Whether a question without an answer is refused.
     """
 
@@ -94,7 +94,7 @@ class RowSource(ABC):
         """Return the text of a query's document; None leaves the document out.
 
         Args:
-            text: As the row has it.
+            text: The text in the row.
             where: The place of the row, for messages.
         """
 
@@ -162,7 +162,7 @@ def text_rows(row: PlacedRow, source: RowSource, label: Label | None) -> list[La
     Args:
         row: The row.
         source: Names the columns.
-        label: Of the row; None where it is unlabelled.
+        label: The label of the row; None where it is unlabelled.
     """
     columns = source.columns
     text = source.text(row, columns.text)

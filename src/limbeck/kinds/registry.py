@@ -46,7 +46,7 @@ def register_as_kind(*, facts: KindFacts | None = None, replace: bool = False) -
     limbeck's own kinds are registered by it too.
 
     Args:
-        facts: Of a kind from outside the package; the package's stand in `limbeck.core.kinds.KINDS`.
+        facts: The facts of a kind from outside the package; the package's stand in `limbeck.core.kinds.KINDS`.
         replace: Take the place of a kind that was registered before, as when a notebook's cell runs again; the
             package's own are never replaced.
 

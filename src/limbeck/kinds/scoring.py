@@ -17,10 +17,10 @@ def score(task: Task, split: str, rows: Sequence[LabelledRow], predictions: Pred
     """Score the predictions of a split.
 
     Args:
-        task: Whose split it is.
+        task: The task.
         split: Its name.
-        rows: With labels or gold answers.
-        predictions: One a row, in order; answers by row id.
+        rows: The rows of the split, with labels or gold answers.
+        predictions: A prediction for each row, in order; answers by row id.
 
     Returns:
         Metric to value, the main metric first; 0 where a metric is undefined, such as a correlation with values that
@@ -59,10 +59,10 @@ def intervals_of(
     """Return the 95 % intervals of a split's scores by the task's metrics, as far as they have one.
 
     Args:
-        scores: As `score` returns them.
-        task: Whose rows these are.
-        rows: With their labels.
-        predictions: Of the rows; of sentence vectors empty.
+        scores: The scores that `score` returned.
+        task: The task.
+        rows: The rows with their labels.
+        predictions: The predictions of the rows; empty for sentence vectors.
     """
     kind = KINDS[task.kind]
     intervals = {}

@@ -27,7 +27,7 @@ class SplitRows(RowSource):
 
     Args:
         task: The task.
-        facts: Of the split: whether it is labelled, and its language.
+        facts: The facts of the split: whether it is labelled, and its language.
         columns: Names of the columns.
         report: Receives answers that are moved, and rows that the source does not count itself.
 

@@ -21,7 +21,7 @@ class SplitFacts:
     Attributes:
         published_rows: Rows that the source publishes; a mismatch is reported, never hidden.
         labelled: Whether its labels or answers are public.
-        language: Of its texts, or of the context of its questions.
+        language: The language of its texts, or of the context of its questions.
     """
 
     published_rows: int | None = None
@@ -60,7 +60,7 @@ class Task:
         predicted: The unlabelled splits, for submission files only.
         splits: Facts of every split.
         answerable_only: False where a question may have no answer, so that a threshold decides.
-        answer_rules: Whose rules compare answers: `squad`, `mlqa` or `cmrc2018`; None decides by the language.
+        answer_rules: The rules that compare answers: `squad`, `mlqa` or `cmrc2018`; None decides by the language.
         submissions: The leaderboard's file per split; a split without one has the file `{task}-{split}`.
         thresholds: Of several classes a row, the probability from which each is given; empty: 0.5 for all.
     """
@@ -87,7 +87,7 @@ class TaskData:
     """The rows of a task.
 
     Attributes:
-        task: Whose rows they are.
+        task: The task.
         splits: Rows per split; the train split is under `"train"` even where it is another task's.
         notes: Row counts beside the published ones, dropped rows and the like, for the user to read.
     """

@@ -16,7 +16,7 @@ def given_classes(probabilities: ArrayLike, task: Task) -> NDArray[np.bool_]:
     """Return which classes each row is given, `[rows, classes]`: those whose probability reaches their threshold.
 
     Args:
-        probabilities: Of each row and class, `[rows, classes]`.
+        probabilities: The probability of each class in each row, `[rows, classes]`.
         task: Has the thresholds; 0.5 without.
     """
     thresholds = np.asarray(task.thresholds or DECIDED)
@@ -29,8 +29,8 @@ def choose_thresholds(probabilities: ArrayLike, rows: Sequence[LabelledRow]) -> 
     Thresholds lie half way between neighbouring probabilities. A class that no row has keeps 0.5.
 
     Args:
-        probabilities: Of each row and class, `[rows, classes]`.
-        rows: With their labels. What is scored by the thresholds has to be other rows.
+        probabilities: The probability of each class in each row, `[rows, classes]`.
+        rows: The rows with their labels. What is scored by the thresholds has to be other rows.
     """
     by_class = np.asarray(probabilities, dtype=np.float64).T
     has_class = np.array([row.label for row in rows]).T == 1
@@ -44,7 +44,7 @@ def _best_threshold(probabilities: NDArray[np.float64], has_class: NDArray[np.bo
     """Return the threshold of one class.
 
     Args:
-        probabilities: Of the class in each row, `[rows]`.
+        probabilities: The probability of the class in each row, `[rows]`.
         has_class: Whether each row has the class, `[rows]`.
     """
     if not has_class.any():

@@ -105,7 +105,7 @@ def choose_start(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Let the student of a recipe start as `choose_recipe` would have it, with the reason.
 
     Args:
-        recipe: With a teacher, and a student that names no start.
+        recipe: A recipe with a teacher, and with a student that names no start.
 
     Raises:
         LimbeckError: one line for a teacher that cannot be read, and a student that does not fit.

@@ -12,7 +12,7 @@ def without_places(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return a recipe, a stage or a plan without the places of its teacher and text.
 
     Args:
-        part: As documents have it, with every default.
+        part: The part as a document has it, with every default.
     """
     document = dict(part)
     teacher = document.get("teacher")

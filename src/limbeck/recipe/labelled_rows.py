@@ -110,8 +110,8 @@ def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False,
     """Read the first rows of a corpus: refuse development rows that are trained on, and files without the columns.
 
     Args:
-        settings: Of labelled rows.
-        place: Of the corpus in the recipe.
+        settings: The settings of labelled rows.
+        place: The place of the corpus in the recipe, for messages.
         classes: Whether to look for classes without a row, see `read_first_rows`.
         queries: Whether to look for queries with several documents.
 

@@ -26,7 +26,7 @@ def check_optimizer(arguments: TrainingArguments, training: Mapping[str, Any]) -
     """Refuse an optimizer or a schedule that cannot be made or used, by some steps of them for one number.
 
     Args:
-        arguments: Of the training.
+        arguments: The arguments of the training.
         training: Those among them that the recipe gives.
 
     Raises:
@@ -75,7 +75,7 @@ def _make_optimizer(arguments: TrainingArguments, *, takes_arguments: bool) -> t
     """Make the optimizer of one number.
 
     Args:
-        arguments: Of the training.
+        arguments: The arguments of the training.
         takes_arguments: Whether the recipe gives `optim_args`, which the optimizer has to read.
 
     Raises:

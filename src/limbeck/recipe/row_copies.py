@@ -24,7 +24,7 @@ def augmentation(spec: RowAugmentationSpec, title: str, teacher: ModelName | Non
         spec: What the corpus says.
         title: What messages call the stage's teacher.
         teacher: The teacher; None where the run makes it.
-        seed: Of the run.
+        seed: The seed of the run.
 
     Raises:
         LimbeckError: if a model or file is missing, or the model has no masked language model's head.
@@ -110,7 +110,7 @@ def summarise_copies(settings: CorpusSettings | LabelledSettings, *, labels: boo
     """A sentence about how rows are augmented; empty where they are not.
 
     Args:
-        settings: Of the rows.
+        settings: The settings of the rows.
         labels: Whether their labels are learned.
     """
     if not isinstance(settings, LabelledSettings) or settings.augment is None:

@@ -26,8 +26,8 @@ def check_stage_training(stage: StageSpec, place: str, seed: int, terms: Sequenc
     Args:
         stage: The stage.
         place: Where it stands in the recipe.
-        seed: Of the run.
-        terms: Of the stage.
+        seed: The seed of the run.
+        terms: The terms of the stage.
         evaluates: Whether there is held-out text.
 
     Raises:
@@ -46,6 +46,7 @@ def check_stage_training(stage: StageSpec, place: str, seed: int, terms: Sequenc
             "several batches; set training.gradient_accumulation_steps to 1 and raise per_device_train_batch_size, "
             "or give the term the weight 0."
         )
+    # Pieces of a batch that does not fit must not be needed by each other.
     if stage.guard.on_out_of_memory != "split":
         return
     grouped = [term.name for term in terms if term.unit == "group"]
@@ -64,6 +65,7 @@ def check_stage_training(stage: StageSpec, place: str, seed: int, terms: Sequenc
 
 def check_steps(stage: StageSpec, place: str, corpus: CorpusSpec) -> None:
     """Refuse a stage whose steps are not known, of a stream or of a schedule of lengths."""
+    # A number below 1 stands for epochs.
     steps: Any = stage.training.get("max_steps", -1)
     has_steps = isinstance(steps, int) and steps > 0
     if corpus.streaming and not has_steps:
@@ -71,6 +73,7 @@ def check_steps(stage: StageSpec, place: str, corpus: CorpusSpec) -> None:
             f"{place}.training.max_steps is missing: a stream has no end and no epochs, so give the number of "
             "steps to train."
         )
+    # A schedule of lengths has its parts in epochs, or as shares of the steps.
     schedule = stage.text.schedule
     if schedule is None:
         return
@@ -105,7 +108,7 @@ def check_text_fits(
     Args:
         stage: The stage.
         place: Where it stands in the recipe.
-        settings: Of its text.
+        settings: The settings of its text.
         teacher: Its teacher.
         student: Its student.
 
@@ -125,6 +128,7 @@ def check_text_fits(
                     "does, such as BERT."
                 )
 
+    # The key that gives the length, for the message.
     length_place = f"{corpus_place}.length"
     for key in ("lengths", "length"):
         if getattr(stage.text, key):

@@ -146,7 +146,7 @@ class StagePlan:
         """The plan with weights of classes in the terms that read hard labels.
 
         Args:
-            weights: Of each class.
+            weights: The weight of each class.
         """
         terms = []
         for term in self.terms:
@@ -160,7 +160,7 @@ class StagePlan:
         """The plan with its terms composed again, for measured layers.
 
         Args:
-            cosines: For each teacher layer the mean cosine between its input and its output.
+            cosines: The mean cosine between the input and the output of each teacher layer.
         """
         pairing = replace(self.pairing, layer_cosines=cosines)
         return replace(self, pairing=pairing, terms=compose_terms(self.spec, pairing, self.spec.title))

@@ -22,7 +22,7 @@ def compose_terms(stage: StageSpec, pairing: Pairing, place: str) -> list[Term]:
     Args:
         stage: The stage.
         pairing: Its models, and the task of its corpus.
-        place: Of the stage in the recipe, for messages.
+        place: The place of the stage in the recipe, for messages.
 
     Raises:
         LimbeckError: for a task that the method is not made for, and options that do not suit the models.

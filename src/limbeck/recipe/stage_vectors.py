@@ -37,7 +37,7 @@ def stage_vectors(
         pairing: Its models.
         teacher: Its teacher.
         assistant: The earlier stage whose student teaches here, if one does.
-        place: Of the stage in the recipe.
+        place: The place of the stage in the recipe, for messages.
 
     Raises:
         LimbeckError: for vectors that the student cannot make, or a pooling other than the teacher's.

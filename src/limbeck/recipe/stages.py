@@ -88,6 +88,7 @@ class StageSpec(Strict):
         except LimbeckError as error:
             raise ValueError(str(error)) from None
         except ValidationError as error:
+            # A mistake of the options as a whole has the place "recipe".
             raise ValueError(explain(error).removeprefix("recipe: ")) from None
         return value
 

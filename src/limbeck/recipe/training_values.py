@@ -37,8 +37,8 @@ def convert_argument(name: str, value: Any, place: str) -> Any:
     """Convert the value of an argument to its type, as pydantic does: "5" is a number where one is wanted.
 
     Args:
-        name: Of the argument.
-        value: As the recipe has it.
+        name: The name of the argument.
+        value: The value in the recipe.
         place: Where it stands in the recipe, for messages.
 
     Raises:
