@@ -67,6 +67,7 @@ def wanted_of(item: Any) -> str:
     Returns:
         Such as `a number` or `1 or less`; empty for errors of other types.
     """
+    # Pydantic's values of the mistake, such as a bound, as text.
     bounds: dict[str, Any] = {}
     for key, value in item.get("ctx", {}).items():
         if isinstance(value, int):

@@ -160,6 +160,7 @@ def main_rank_first(function: Callable[[], Result]) -> Result:
     def call_on_main() -> Result | None:
         return function() if is_main() else None
 
+    # None on the other ranks, which wait here until the main one is done.
     result_of_main = on_all_ranks(call_on_main)
 
     def call_on_others() -> Result:

@@ -23,6 +23,13 @@ from limbeck.kinds.answer_rules import (
 from limbeck.kinds.task import AnswerPrediction, Task
 
 
+class Threshold(NamedTuple):
+    """A threshold of null odds, above which an answer is emptied, and the mean score that it gives, 0 to 1."""
+
+    score: float
+    value: float
+
+
 class AnswerScores(NamedTuple):
     """The scores of every question, in the order of the rows.
 
@@ -55,11 +62,12 @@ def score_answers(predictions: Mapping[str, AnswerPrediction], rows: Sequence[La
     for number, row in enumerate(rows):
         if row.id not in predictions:
             continue
+        # The nearest gold answer counts, for each of the two by itself.
         compare = _rules(task, row.language)
         text = predictions[row.id].text
-        scores = [compare(text, gold) for gold in _gold(row, task)]
-        exact[number] = max(is_same for is_same, _ in scores)
-        f1[number] = max(answer_f1 for _, answer_f1 in scores)
+        comparisons = [compare(text, gold) for gold in _gold(row, task)]
+        exact[number] = max(is_same for is_same, _ in comparisons)
+        f1[number] = max(answer_f1 for _, answer_f1 in comparisons)
     return AnswerScores(exact, f1)
 
 
@@ -100,8 +108,8 @@ _NO_PREDICTION = AnswerPrediction("", -math.inf)
 
 def best_threshold(
     scores: NDArray[np.float64], odds: NDArray[np.float64], answerable: NDArray[np.bool_], empty: NDArray[np.bool_]
-) -> tuple[float, float]:
-    """Return the best mean score that a threshold can give, and the threshold.
+) -> Threshold:
+    """Return the threshold with the best mean score.
 
     Questions are answered one by one, the surest first: an answer to a question that has one adds its score, an
     answer to one that has none takes 1 away. The threshold is 0 where answering nothing is the best.
@@ -114,15 +122,18 @@ def best_threshold(
 
     Source: the search in SQuAD 2.0's evaluation script (arXiv 1806.03822).
     """
-    surest_first = np.argsort(odds, kind="stable")
+    # What each answer adds to the sum of all scores, once it is given.
     of_unanswerable = np.where(empty, 0.0, -1.0)
     changes = np.where(answerable, scores, of_unanswerable)
-    without_answers = float((~answerable).sum())
-    sums = without_answers + np.cumsum(changes[surest_first])
+
+    # The sum where nothing is answered, and after each answer, the surest first.
+    sum_without_answers = float((~answerable).sum())
+    surest_first = np.argsort(odds, kind="stable")
+    sums = sum_without_answers + np.cumsum(changes[surest_first])
     best = int(sums.argmax())
-    if sums[best] <= without_answers:
-        return without_answers / len(scores), THRESHOLD
-    return float(sums[best]) / len(scores), float(odds[surest_first[best]])
+    if sums[best] <= sum_without_answers:
+        return Threshold(sum_without_answers / len(scores), THRESHOLD)
+    return Threshold(float(sums[best]) / len(scores), float(odds[surest_first[best]]))
 
 
 def answer_figures(
@@ -155,9 +166,9 @@ def answer_figures(
     f1 = np.where(is_emptied, ~answerable, scores.f1)
     figures = {"exact_match": float(exact.mean()), "f1_answer": float(f1.mean())}
     for name, values in (("exact", scores.exact), ("f1", scores.f1)):
-        score, threshold = best_threshold(values, odds, answerable, empty)
-        figures[f"best_{name}"] = score
-        figures[f"best_{name}{THRESHOLDS}"] = threshold
+        threshold = best_threshold(values, odds, answerable, empty)
+        figures[f"best_{name}"] = threshold.score
+        figures[f"best_{name}{THRESHOLDS}"] = threshold.value
     for part, is_in_part in (("has_answer", answerable), ("no_answer", ~answerable)):
         if is_in_part.any():
             figures[f"{part}_exact"] = float(exact[is_in_part].mean())

@@ -255,10 +255,15 @@ def decode_tags(
             (padding) is skipped.
         missing: The class of words without a token.
     """
-    classes = [[missing] * (row.text.count(WORD_GAP) + 1) for row in rows]
-    for (row, words), token_scores in zip(windows, scores, strict=True):
-        best = np.asarray(token_scores).argmax(-1)
+    # A class for each word of each row, until its window is met.
+    classes = []
+    for row in rows:
+        word_count = row.text.count(WORD_GAP) + 1
+        classes.append([missing] * word_count)
+
+    for (row_number, words), token_scores in zip(windows, scores, strict=True):
+        best_classes = np.asarray(token_scores).argmax(axis=-1)  # [tokens]
         for token, word in enumerate(words):
             if word != NO_WORD:
-                classes[row][word] = int(best[token])
+                classes[row_number][word] = int(best_classes[token])
     return classes

@@ -132,6 +132,7 @@ def _choose_stages(models: ChosenModels, sources: list[str]) -> _Choice:
     teacher = models.teacher
     if models.sentence is not None:
         return _teach_vectors(models, sources, models.sentence)
+    # The head of a task, or a masked language model's, which is no kind of task; None for neither.
     head = head_of(teacher.config)
     if head in KINDS:
         return _teach_task(models, sources, str(head))
