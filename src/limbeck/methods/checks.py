@@ -19,7 +19,7 @@ def equal_heads(pairing: Pairing, *, method: str, otherwise: str = "") -> int:
         otherwise: A way out other than `minilmv2`, for the message.
 
     Raises:
-        RecipeError: if the numbers differ, or keys are shared between heads in one model only.
+        RecipeError: if the numbers differ, or if query heads share keys in one of the models.
     """
     student = pairing.student
     teacher = pairing.teacher_shape

@@ -144,6 +144,7 @@ def mlkd_bert(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
 def _stage_1(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     """Make the terms of the embeddings (eq. 1), the attention outputs (eq. 8) and the hidden states (eq. 11)."""
     mapping = resolve_mapping(options.mapping, pairing)
+    # One relation head over the whole width.
     embedding_keys = stream_keys("embedding", "embedding", layer=0)
     embedding = Term(
         "embedding",
@@ -159,6 +160,7 @@ def _stage_1(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     hidden = _output_terms(
         options, pairing, mapping, "hidden", name="hidden", loss=options.ffn_loss, weight=options.hidden_weight
     )
+    # concat-split is the plain division of the width, which needs no merging.
     if options.mha_loss == "relation" and options.mha_mapping != "concat-split":
         attention = _with_merged_heads(attention, options, pairing)
     return [embedding, *attention, *hidden]

@@ -53,13 +53,12 @@ class Term:
         weight: Coefficient in the loss; not negative.
         options: Further keyword arguments of the objective, such as `heads`.
         learned_map: The map applied to the student's stream, if any.
-        teacher_heads: How the teacher's attention heads are merged first, if they are.
-        transform: How the teacher's streams become the one to compare with, where they are more; for objectives of one
-            stream.
+        teacher_heads: Merges the teacher's attention heads first, where it is set.
+        transform: Makes one stream of the teacher's streams, for objectives of one stream.
         normalise: Give the rows of both models unit length first, the student's behind its learned map.
-        rows: Which rows of logits count, for terms on logits: every valid token, the labelled ones, or all rows of
-            every sample. Where all terms on logits count the labelled ones, no others are scored: the objective then
-            gets these rows, and their labels, alone.
+        rows: The rows that count, for terms on logits: `"token"` every valid token, `"label"` the labelled ones,
+            `"sample"` one row for each sample. Where all terms on logits count the labelled ones, no others are
+            scored: the objective then gets these rows, and their labels, alone.
         cost_attention: Temperature with which the weights of the layers follow their costs, for objectives over all
             layers; None keeps the weights equal.
     """
@@ -86,7 +85,7 @@ class Term:
 
     @property
     def unit(self) -> str:
-        """What the term's count is proportional to; see `Objective.unit`."""
+        """The unit that the term's count is proportional to; see `Objective.unit`."""
         unit = self._function.unit
         return self.rows if unit == "row" else unit
 

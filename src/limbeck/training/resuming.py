@@ -67,11 +67,12 @@ def check_same_teachers(folder: Path, plan: RunPlan, before: TeacherHashes, now:
         OutputError: naming the first teacher that differs.
     """
     # Older records lack some hashes, which are then not compared.
-    if before.recipe not in (None, now.recipe):
+    if before.recipe is not None and before.recipe != now.recipe:
         raise _other_teacher(folder, owner="The teacher", key="teacher.model")
     titles = [stage.spec.title for stage in plan.stages]
     for title, weights in now.by_stage.items():
-        if before.by_stage.get(title) not in (None, weights):
+        weights_before = before.by_stage.get(title)
+        if weights_before is not None and weights_before != weights:
             number = titles.index(title)
             raise _other_teacher(folder, owner=f"The teacher of stage {title!r}", key=f"stages.{number}.teacher.model")
 
@@ -126,6 +127,7 @@ def _changed_text(
     if stage.development is not None:
         names.append(f"The text of the development rows '{stage.development.title}'")
     names.append("The tokenizer's output for the text")
+    # A hash beyond the names, or one that is missing, is a change too.
     for name, old_hash, new_hash in zip_longest(names, old.content, new.content):
         if old_hash != new_hash:
             return name or "The text"

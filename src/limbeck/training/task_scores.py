@@ -60,12 +60,13 @@ def measure_tasks(
         except LimbeckError as error:
             all_figures.append(records.DevelopmentFigures(task=task.name, unavailable=str(error)))
 
+    # Development rows are named by their stage; tasks that the recipe names speak for themselves.
+    are_development_rows = plan.recipe.evaluation.tasks is None
     rows = stage.development
     for figures in all_figures:
         if figures.teacher:
             figures.teacher_name = stage.teacher.title
-        # Development rows are named by their stage; tasks that the recipe names speak for themselves.
-        if plan.recipe.evaluation.tasks is None:
+        if are_development_rows:
             figures.stage = stage.spec.title
             figures.split = "" if rows is None else rows.title
     return all_figures

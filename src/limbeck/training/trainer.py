@@ -266,6 +266,7 @@ class DistillationTrainer(Trainer):
         judged: Tensor | None = None
         if self.accelerator.scaler is None:
             judged = torch.as_tensor(norm)
+        # That of sharded parameters lies in parts.
         if isinstance(judged, DTensor):
             judged = judged.full_tensor()
         bad = self.guard.settle(self.state.global_step + 1, judged, self._batches)

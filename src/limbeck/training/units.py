@@ -26,6 +26,7 @@ def count_units(batch: Mapping[str, Any]) -> Tensor:
     mask: Tensor = batch["attention_mask"]
     if FILLER in batch:
         return mask.new_zeros(len(UNITS), dtype=torch.float64)
+    # Numbers of the host are added to it, which needs no copy to the device.
     zero = mask.new_zeros((), dtype=torch.float64)
     labels = batch.get("labels")
     label_count = zero

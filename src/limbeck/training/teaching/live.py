@@ -72,6 +72,7 @@ class LiveTeaching(Teaching):
         if self._sharded:
             _shard(self.teacher, torch.device(device))
             return
+        # Weights that were laid out for a CPU before cannot be moved as they are.
         packed_linear.unpack_linear_maps(blocks(self.teacher))
         self.teacher.to(device)
         if pack and torch.device(device).type == "cpu":
