@@ -7,12 +7,16 @@ import pytest
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
 from limbeck.corpus.rows.labelled_rows import WORD_GAP, LabelledRow
-from limbeck.corpus.rows.tags import Entity, find_entities, inconsistencies, marks_entities
+from limbeck.corpus.rows.tags import Entity, entity_tags, find_entities, inconsistencies, odd_tags
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources.named_sources import open_rows
 from limbeck.corpus.tokens.word_windows import WordEncoder
 from limbeck.errors import CorpusError
+from limbeck.evaluation.tasks.definition import TaskDefinition
+from limbeck.kinds.columns import Columns
 from limbeck.kinds.registry import KINDS
+from limbeck.kinds.split_rows import SplitRows
+from limbeck.kinds.task import SplitFacts
 from tests.support.models import tiny_tokenizer
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -121,7 +125,7 @@ def test_entities_and_contradictions_of_every_scheme():
     problems = [*inconsistencies(["B-X", "O", "B-X", "I-X"], bioes)]
     assert problems == [("tag of an entity that no tag ends", place) for place in ("O after B-X", "O after I-X")]
     assert not [*inconsistencies(["B-X", "E-X", "S-X", "O", "B-X", "I-X", "E-X"], bioes)]
-    assert [marks_entities(tags) for tags in (LABELS, ("NOUN", "O"), ("B-X", "I-X"), ("O",), ())] == [True] + [
+    assert [entity_tags(tags) is not None for tags in (LABELS, ("NOUN", "O"), ("B-X", "I-X"), ("O",), ())] == [True] + [
         False
     ] * 4
 
@@ -174,3 +178,30 @@ def test_a_corpus_of_sentences(tmp_path):
     assert [label for label in row["labels"] if label >= 0] == [0, 1, 0]
     assert len(row["labels"]) == len(row["input_ids"]) == row["length"]
     assert all(document.text.startswith("the student ") for document in corpus.held_out_documents())
+
+
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        lambda tag: tag,
+        str.lower,
+        lambda tag: tag.replace("-", "_"),
+        lambda tag: "-".join(reversed(tag.split("-"))),
+        lambda tag: "_".join(reversed(tag.lower().split("-"))),
+    ],
+    ids=["B-PER", "b-per", "B_PER", "PER-B", "per_b"],
+)
+def test_tags_of_entities_are_known_however_they_are_spelt(spelt):
+    usual = entity_tags(tuple(map(spelt, LABELS)))
+    assert usual is not None and [tag.upper() for tag in usual] == list(LABELS)
+
+
+def test_tags_without_types_are_of_one_type_and_odd_ones_are_named():
+    assert entity_tags(("B", "I", "O")) == ("B-entity", "I-entity", "O")
+    assert entity_tags((*LABELS, "X")) is None and odd_tags((*LABELS, "X")) == ["X"]
+    assert odd_tags(LABELS) == odd_tags(("NOUN", "VERB", "O")) == []
+    report = SourceReport()
+    kind = KINDS["token_classification"]
+    task = TaskDefinition(name="t", type=kind.name, labels=(*LABELS, "X"), files={"train": "a", "validation": "b"}).task
+    kind.check_source(SplitRows(task, SplitFacts(), Columns(), report))
+    assert report.lines() == ["1 x tag that is no part of an entity, so that no entities are scored (such as X)"]

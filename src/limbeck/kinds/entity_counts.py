@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 from limbeck.corpus.rows.labelled_rows import LabelledRow
-from limbeck.corpus.rows.tags import Entity, find_entities
+from limbeck.corpus.rows.tags import Entity, entity_tags, find_entities
 from limbeck.kinds.task import Task
 
 
@@ -68,7 +68,8 @@ def count_entities(
 
 def _entities_of(numbers: Sequence[int], task: Task) -> set[Entity]:
     """Return the entities of a sentence, by the numbers of its words' tags."""
-    return set(find_entities([task.labels[number] for number in numbers]))
+    tags = entity_tags(task.labels) or task.labels
+    return set(find_entities([tags[number] for number in numbers]))
 
 
 def entity_figures(predictions: Sequence[Sequence[int]], rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:

@@ -13,7 +13,7 @@ from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import is_missing
 from limbeck.corpus.rows.labelled_rows import WORD_GAP, Label, LabelledRow
 from limbeck.corpus.rows.row_kind import RowEncoder
-from limbeck.corpus.rows.tags import OUTSIDE, check_tags, inconsistencies, marks_entities
+from limbeck.corpus.rows.tags import OUTSIDE, check_tags, entity_tags, inconsistencies, odd_tags
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.text.documents import clean_text
 from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
@@ -73,9 +73,11 @@ class TokenClassification(Kind):
     )
 
     def check_source(self, source: RowSource) -> None:
-        """Refuse classes without names, and tags of entities without a type."""
+        """Refuse classes without names, and tags of entities without a type; note tags that rule out entities."""
         super().check_source(source)
         check_tags(source.labels)
+        for tag in odd_tags(source.labels):
+            source.report.note("tag that is no part of an entity, so that no entities are scored", tag)
 
     def read(self, row: PlacedRow, source: RowSource) -> Sequence[LabelledRow]:
         """Return a sentence with the class of each word; nothing for one without words."""
@@ -142,7 +144,7 @@ class TokenClassification(Kind):
         tagged = []
         for word, number in zip(row.text.split(WORD_GAP), prediction, strict=True):
             tag = task.labels[number]
-            if tag != OUTSIDE:
+            if tag.upper() != OUTSIDE:
                 tagged.append(f"{word}/{tag}")
         if not tagged:
             return "no entity"
@@ -152,7 +154,7 @@ class TokenClassification(Kind):
         self, rows: Sequence[LabelledRow], predictions: Sequence[Predictions], task: Task
     ) -> ClassFigures | None:
         """Return the F1 of each type of entity; of tags that mark none, of each tag, with the confusion."""
-        if not marks_entities(task.labels):
+        if entity_tags(task.labels) is None:
             tags_of_models = [class_scores.flat(cast(Any, tags)) for tags in predictions]
             return figures_of_classes(_gold(rows), tags_of_models, task.labels)
 
@@ -232,9 +234,10 @@ def _read_tags(row: PlacedRow, count: int, source: RowSource) -> tuple[int, ...]
     names_of_numbers = row.class_names.get(column, ())
     numbers = tuple(source.numbers.number(tag, row.where, names_of_numbers) for tag in tags)
     # Tags that contradict their scheme, such as an entity that goes on without a beginning, are noted and kept.
-    if marks_entities(source.labels):
-        names = [source.labels[number] for number in numbers]
-        for problem, place_of_tags in inconsistencies(names, source.labels):
+    known_tags = entity_tags(source.labels)
+    if known_tags is not None:
+        sentence_tags = [known_tags[number] for number in numbers]
+        for problem, place_of_tags in inconsistencies(sentence_tags, known_tags):
             source.report.note(problem, f"{row.where}, {place_of_tags}")
     return numbers
 

@@ -38,6 +38,20 @@ def test_the_figures_are_those_of_seqeval(scheme, seed):
     assert by_type == pytest.approx(f1_score(*named, average=None).tolist())
 
 
+@pytest.mark.parametrize("suffix", [False, True], ids=["PER_B", "B"])
+def test_other_spellings_are_counted_as_seqeval_counts_them(suffix):
+    parts = ("B", "I")
+    types = ("X", "Y") if suffix else ("",)
+    task, rows, gold, ours = drawn(parts, 0)
+    labels = ("O", *(f"{kind}-{part}" if suffix else part for part in parts for kind in types))
+    task = replace(task, labels=labels)
+    gold, ours = ([[n % len(labels) for n in tags] for tags in side] for side in (gold, ours))
+    rows = [replace(row, label=tuple(tags)) for row, tags in zip(rows, gold, strict=True)]
+    named = [[[labels[n] for n in tags] for tags in side] for side in (gold, ours)]
+    found = score(task, "validation.en", rows, ours)
+    assert found["f1_entity"] == pytest.approx(f1_score(*named, suffix=suffix), abs=1e-12)
+
+
 def test_nothing_predicted_is_zero():
     rows = [LabelledRow("0", "", label=(1, 2))]
     assert set(score(replace(TASKS["panx"], metrics=NAMES), "validation.en", rows, [[0, 0]]).values()) == {0.0}

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from limbeck.core.kinds import KINDS, KindFacts
 from limbeck.core.strict import Strict
 from limbeck.corpus.files.file_kinds import Quotes
-from limbeck.corpus.rows.tags import check_tags, marks_entities
+from limbeck.corpus.rows.tags import check_tags, entity_tags
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation.tasks.each_values import write_out_each
 from limbeck.evaluation.tasks.sources import (
@@ -379,7 +379,7 @@ class TaskDefinition(Strict):
     def _metrics(self) -> tuple[str, ...]:
         """Names of the metrics that can score it: parts of speech have no entities."""
         metrics = self.facts.metrics
-        if "tags" in self.facts.columns and not marks_entities(self.labels):
+        if "tags" in self.facts.columns and entity_tags(self.labels) is None:
             return tuple(name for name in metrics if not name.endswith("_entity"))
         return metrics
 
