@@ -58,9 +58,9 @@ def label_text(text: str, longest: int = _LONGEST_LABEL) -> str:
 
 
 def _name_axes(axes: Axes, x: str, y: str) -> None:
-    """Label both axes in at most two lines each, with plain numbers at the ticks of the vertical one."""
-    x_lines = textwrap.wrap(label_text(x, 2 * _LETTERS_BELOW - 2), _LETTERS_BELOW)
-    y_lines = textwrap.wrap(label_text(y, 2 * _LETTERS_BESIDE - 2), _LETTERS_BESIDE)
+    """Label both axes, in two lines each where one is too short."""
+    x_lines = textwrap.wrap(label_text(x, 2 * _LETTERS_BELOW), _LETTERS_BELOW)
+    y_lines = textwrap.wrap(label_text(y, 2 * _LETTERS_BESIDE), _LETTERS_BESIDE)
     axes.set_xlabel("\n".join(x_lines))
     axes.set_ylabel("\n".join(y_lines))
 
