@@ -18,18 +18,18 @@ RECORDS = ("comparison.json", "search.json", "run.json", "attention.json")
 
 @pytest.fixture(scope="session")
 def rendered():
-    """The HTML of a page on committed folders, made once."""
+    """The HTML of a page on committed folders, drawn once."""
     from limbeck.report.collect import collect
     from limbeck.report.page import build_page
     from limbeck.report.rendering import render_html
     from tests.golden.committed import FOLDERS
 
-    made: dict[tuple[str, ...], str] = {}
+    pages: dict[tuple[str, ...], str] = {}
 
     def render(*names: str) -> str:
-        if names not in made:
-            made[names] = render_html(build_page(collect([FOLDERS[name] for name in names])))
-        return made[names]
+        if names not in pages:
+            pages[names] = render_html(build_page(collect([FOLDERS[name] for name in names])))
+        return pages[names]
 
     return render
 

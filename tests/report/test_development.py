@@ -54,15 +54,15 @@ def report_of(copied, page_of):
 
 
 def blocks_of(page, kind, section="Answers on development rows"):
-    [found] = [one for part in page.parts for one in part.sections if one.title == section]
-    return [block for block in found.blocks if isinstance(block, kind)]
+    sections = {built.title: built for part in page.parts for built in part.sections}
+    return [block for block in sections[section].blocks if isinstance(block, kind)]
 
 
 def test_rows_of_a_file_have_its_name_and_nothing_is_skipped_that_is_scored(copied, page_of):
     kind = "development row that resembles a training row (it shares at least half of its three-word sequences)"
-    own = {**MRPC, "task": "development", "split": "dev.tsv", "confusion": [[4, 0], [6, 0]]}
+    rows_of_a_file = {**MRPC, "task": "development", "split": "dev.tsv", "confusion": [[4, 0], [6, 0]]}
     report = {"counts": {kind: 1}, "examples": {kind: ["'He said so.'"]}}
-    page = page_of(copied(edit={"evaluation.development": [own], "corpus.report": report}))
+    page = page_of(copied(edit={"evaluation.development": [rows_of_a_file], "corpus.report": report}))
     text = render_markdown(page, "figures").replace("\\", "")
     assert "1 development row shares at least half of its three-word sequences with a training row, e.g. 'He" in text
     assert "Skipped text" not in text and "accuracy on dev.tsv 0.800" in text and "| Accuracy on dev.tsv |" in text
@@ -73,8 +73,8 @@ def test_rows_of_a_file_have_its_name_and_nothing_is_skipped_that_is_scored(copi
 def test_a_run_is_judged_by_its_development_score(report_of):
     [part] = report_of(MRPC | {"intervals": {"accuracy": [0.49, 0.94]}}).parts
     assert "accuracy on mrpc, validation 0.800 (88.9% of the teacher's)" in part.subtitle
-    made, quality, speed = part.facts
-    assert made == "A 2x4 student of teacher, taught by minilmv2, hidden_states."
+    student, quality, speed = part.facts
+    assert student == "A 2x4 student of teacher, taught by minilmv2, hidden_states."
     figure = "accuracy on mrpc, validation 0.800 (95 %: 0.490 to 0.940, over 10 rows), 88.9% of the teacher's"
     assert quality == f"Quality: {figure}." and speed.startswith("Speed: ")
 
@@ -112,7 +112,7 @@ def test_many_classes_are_a_folded_table_and_no_drawing(report_of):
 def test_disagreements_have_row_label_and_both_answers(report_of):
     long = EXAMPLE | {"text": "word " * 200, "pair": ""}
     page = report_of(MRPC | {"examples": [EXAMPLE, long]})
-    [table] = (one for one in blocks_of(page, Table, APART) if one.caption.startswith("mrpc"))
+    [table] = (table for table in blocks_of(page, Table, APART) if table.caption.startswith("mrpc"))
     first = [section.title for section in page.parts[0].sections][:3]
     assert first == ["Overview", "Teacher and student", APART]
     shown, cut = ([str(cell) for cell in row] for row in table.rows)

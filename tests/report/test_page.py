@@ -165,10 +165,10 @@ def test_the_page_goes_into_the_folder_and_may_be_made_again(copied):
 
 
 def test_figures_go_where_they_are_asked_for(tmp_path):
-    done = write_report([SEARCHED], tmp_path / "p" / "a.html", figures=tmp_path / "paper", markdown=True)
-    names = {f"{figure.name}{suffix}" for figure in done.page.figures() for suffix in (".svg", ".png")}
+    written = write_report([SEARCHED], tmp_path / "p" / "a.html", figures=tmp_path / "paper", markdown=True)
+    names = {f"{figure.name}{suffix}" for figure in written.page.figures() for suffix in (".svg", ".png")}
     assert {path.name for path in (tmp_path / "paper").iterdir()} == names
-    assert "](../paper/layers.svg)" in done.markdown.read_text()
+    assert "](../paper/layers.svg)" in written.markdown.read_text()
 
 
 def test_what_is_not_a_report_is_not_replaced(tmp_path):
@@ -191,16 +191,16 @@ def test_what_is_not_a_report_is_not_replaced(tmp_path):
 
 def test_paths_sections_and_warnings_are_printed(limbeck, tmp_path):
     (tmp_path / "search.json").write_text('{"kind": "mapping", "name": "slow", "status": "running"}')
-    done = limbeck("report", SEARCHED, tmp_path, "--output", tmp_path / "two.html", "--markdown", "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["html"] == str(tmp_path / "two.html") and found["markdown"] == str(tmp_path / "two.md")
-    assert "Side by side" in found["sections"] and any("The search 'slow'" in line for line in found["warnings"])
-    assert len(found["figures"]) % 2 == 0
-    assert all(path.startswith(str(tmp_path / "two-figures")) for path in found["figures"])
-    done = limbeck("report", tmp_path)
-    assert done.returncode == 0 and "warning: The search 'slow'" in done.stdout
-    assert f"Report: {tmp_path / 'report.html'}" in done.stdout
+    process = limbeck("report", SEARCHED, tmp_path, "--output", tmp_path / "two.html", "--markdown", "--json")
+    assert process.returncode == 0, process.stderr
+    report = json.loads(process.stdout)
+    assert report["html"] == str(tmp_path / "two.html") and report["markdown"] == str(tmp_path / "two.md")
+    assert "Side by side" in report["sections"] and any("The search 'slow'" in line for line in report["warnings"])
+    assert len(report["figures"]) % 2 == 0
+    assert all(path.startswith(str(tmp_path / "two-figures")) for path in report["figures"])
+    process = limbeck("report", tmp_path)
+    assert process.returncode == 0 and "warning: The search 'slow'" in process.stdout
+    assert f"Report: {tmp_path / 'report.html'}" in process.stdout
     assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 
@@ -210,6 +210,6 @@ def test_mistakes_are_one_line(limbeck, tmp_path):
     assert limbeck("report").returncode == 2
     (tmp_path / "taken").write_text("")
     for place in ("taken", "taken/below"):
-        done = limbeck("report", SEARCHED, "--output", tmp_path / "x.html", "--figures", tmp_path / place)
-        assert_one_line_error(done, 2, "must be a folder", "taken' is a file")
+        process = limbeck("report", SEARCHED, "--output", tmp_path / "x.html", "--figures", tmp_path / place)
+        assert_one_line_error(process, 2, "must be a folder", "taken' is a file")
     assert not (tmp_path / "x.html").exists()

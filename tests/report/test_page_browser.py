@@ -31,9 +31,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="no C
 
 def browse(folder, *more):
     command = [BROWSER, *OPTIONS, f"--user-data-dir={folder / 'profile'}", *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr[-2000:]
+    return process
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def test_nothing_is_wider_than_the_window(page, tmp_path, width):
     measured = text.replace("</body>", f"{MEASURE}</body>")
     framed = tmp_path / "framed.html"
     framed.write_text(FRAMED.format(width=width, page=json.dumps(measured).replace("</", "<\\/")))
-    done = browse(tmp_path, "--window-size=1400,900", "--dump-dom", framed.as_uri())
-    title = done.stdout.split("<title>")[1].split("</title>")[0]
+    process = browse(tmp_path, "--window-size=1400,900", "--dump-dom", framed.as_uri())
+    title = process.stdout.split("<title>")[1].split("</title>")[0]
     content, window = map(int, title.split())
     assert window == width and content <= window
 
@@ -64,8 +64,8 @@ def test_nothing_is_wider_than_the_window(page, tmp_path, width):
 def test_it_is_drawn_in_both_themes_without_a_word_on_the_console(page, tmp_path, scheme):
     shot = tmp_path / "shot.png"
     looks = (f"--blink-settings=preferredColorScheme={scheme}", f"--screenshot={shot}")
-    done = browse(tmp_path, "--window-size=1280,1600", *looks, page.as_uri())
-    assert "CONSOLE" not in done.stderr
+    process = browse(tmp_path, "--window-size=1280,1600", *looks, page.as_uri())
+    assert "CONSOLE" not in process.stderr
     picture = Image.open(shot).convert("L")
     corner = picture.getpixel((2, 2))
     assert corner < 40 if scheme == "0" else corner > 250, "dark is 0, light is 1"
@@ -73,10 +73,10 @@ def test_it_is_drawn_in_both_themes_without_a_word_on_the_console(page, tmp_path
 
 
 def test_every_section_is_on_the_page(page, tmp_path):
-    done = browse(tmp_path, "--dump-dom", page.as_uri())
-    assert "CONSOLE" not in done.stderr
+    process = browse(tmp_path, "--dump-dom", page.as_uri())
+    assert "CONSOLE" not in process.stderr
     for part in ("Runs", "Evolution of fitness", "Attention of", "</footer>"):
-        assert part in done.stdout
+        assert part in process.stdout
 
 
 def test_a_page_of_ten_runs_stays_below_four_megabytes(tmp_path):

@@ -143,12 +143,12 @@ def test_a_page_has_the_figure_as_a_picture_that_is_the_same_again(name):
 
 
 def test_a_drawing_is_the_same_whatever_else_matplotlib_is_used_for():
-    some = ("few points", "front", "heat")
-    once = [svg_of(figure(PLOTS[name])) for name in some]
+    names = ("few points", "front", "heat")
+    pictures = [svg_of(figure(PLOTS[name])) for name in names]
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda name: svg_of(figure(PLOTS[name])), some)) == once
+        assert list(pool.map(lambda name: svg_of(figure(PLOTS[name])), names)) == pictures
     with matplotlib.rc_context({"svg.fonttype": "path", "axes.facecolor": "black", "axes.grid": True, "font.size": 30}):
-        assert svg_of(figure(PLOTS["few points"])) == once[0]
+        assert svg_of(figure(PLOTS["few points"])) == pictures[0]
         assert matplotlib.rcParams["font.size"] == 30
 
 
@@ -209,8 +209,8 @@ def luminance(colour):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one, other):
-    darker, lighter = sorted((luminance(one), luminance(other)))
+def contrast(ink, paper):
+    darker, lighter = sorted((luminance(ink), luminance(paper)))
     return (lighter + 0.05) / (darker + 0.05)
 
 

@@ -54,8 +54,8 @@ def test_terms_have_panels_of_their_own(tmp_path):
 
 
 def test_a_stage_without_a_log_says_so(tmp_path):
-    for record, said in (({}, "nothing has been logged yet"), ({"steps": 3}, "there is no log")):
-        assert [block.lines for block in blocks_of(read_stage_log(tmp_path), **record)] == [(f"S: {said}.",)]
+    for record, reason in (({}, "nothing has been logged yet"), ({"steps": 3}, "there is no log")):
+        assert [block.lines for block in blocks_of(read_stage_log(tmp_path), **record)] == [(f"S: {reason}.",)]
 
 
 def test_the_last_line_may_be_one_that_is_being_written(tmp_path):

@@ -63,8 +63,8 @@ def test_scores_on_development_rows(values):
     }
     missing = {"task": "mrpc", "unavailable": "The head has 3 outputs."}
     whole = values | {"development": [scores, missing]}
-    told = [row.cells() for row in comparison_rows(whole) if "squad2" in row.label]
-    assert told == [("F1 on squad2, validation", "0.800", "0.600", "75.0% kept"),
+    cells_of_rows = [row.cells() for row in comparison_rows(whole) if "squad2" in row.label]
+    assert cells_of_rows == [("F1 on squad2, validation", "0.800", "0.600", "75.0% kept"),
                     ("Matthews on squad2, validation", "–", "0.100", "")]  # fmt: skip
     text = " ".join(rendered(whole, 200).split())
     assert (
@@ -128,20 +128,21 @@ def test_notes_of_a_search_leave_out_what_did_not_happen():
 
 
 def test_a_search_leaves_record_recipe_tables_and_pictures(tmp_path):
-    found, folder = read("large-search-mapping", "search.json"), tmp_path / "deep" / "out"
-    files = write_search(folder, found)
+    record = read("large-search-mapping", "search.json")
+    folder = tmp_path / "deep" / "out"
+    files = write_search(folder, record)
     assert [path.name for path in files] == [
         "search.json", "recipe.yaml", "search.md", "generations.csv", "candidates.csv", "evolution.svg",
         "evolution.png",
     ]  # fmt: skip
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in files)
-    assert json.loads((folder / "search.json").read_text()) == found
+    assert json.loads((folder / "search.json").read_text()) == record
     assert ">Evolution of fitness: elm-4<" in (folder / "evolution.svg").read_text()
     text = (folder / "recipe.yaml").read_text()
     assert text.startswith("# Highest-scoring candidate of `limbeck search mapping` (study 'elm-4'); each was trained")
-    assert yaml.safe_load(text) == found["recipe"]
-    files = write_search(tmp_path, found | {"recipe": None, "best": None, "candidates": [], "generations": []})
+    assert yaml.safe_load(text) == record["recipe"]
+    files = write_search(tmp_path, record | {"recipe": None, "best": None, "candidates": [], "generations": []})
     assert [path.name for path in files] == ["search.json", "search.md", "generations.csv", "candidates.csv"]
     assert "Best candidate" not in (tmp_path / "search.md").read_text()
     with pytest.raises(OutputError, match="cannot be written"):
-        write_search(tmp_path / "search.md" / "out", found)
+        write_search(tmp_path / "search.md" / "out", record)
