@@ -21,9 +21,10 @@ from torch import Tensor, library
 from limbeck.errors import KernelError
 from limbeck.kernels.precision import compute_dtype, refuse_second_derivative
 
-# Tokens on each side of a tile, and the same where heads are larger than `LEAST` and fill the registers; short
-# texts take less.
-TILE, TILE_OF_LARGE_HEADS = 64, 32
+# Tokens on each side of a tile; short texts take less.
+TILE = 64
+# The same where heads are larger than `LEAST` and fill the registers.
+TILE_OF_LARGE_HEADS = 32
 # Coordinates of a head that are multiplied at a time: 64 in 16 bits, half of it in float32.
 CHUNK = 64
 # A GPU's matrix units want 16 at least of everything.
@@ -55,14 +56,24 @@ class Tiles:
 def plan_tiles(length: int, student_size: int, teacher_size: int, wide: bool) -> Tiles:
     """Return tiles, all powers of two, for texts of `length` tokens and these head sizes; `wide` in float32."""
 
-    def fit(number: int, most: int) -> int:
-        return max(LEAST, min(most, 1 << (number - 1).bit_length()))
+    has_small_heads = max(student_size, teacher_size) <= LEAST
+    largest_tile = TILE if has_small_heads else TILE_OF_LARGE_HEADS
+    largest_chunk = CHUNK // 2 if wide else CHUNK
+    tokens = _power_of_two(length, most=largest_tile)
+    # A large tile in float32 takes the registers of twice as many threads.
+    warps = 8 if wide and tokens == TILE else 4
+    return Tiles(
+        tokens=tokens,
+        student=_power_of_two(student_size, most=largest_chunk),
+        teacher=_power_of_two(teacher_size, most=largest_chunk),
+        warps=warps,
+    )
 
-    small = max(student_size, teacher_size) <= LEAST
-    chunk = CHUNK // 2 if wide else CHUNK
-    tokens = fit(length, TILE if small else TILE_OF_LARGE_HEADS)
-    warps = 8 if wide and tokens == 64 else 4
-    return Tiles(tokens, fit(student_size, chunk), fit(teacher_size, chunk), warps)
+
+def _power_of_two(number: int, *, most: int) -> int:
+    """Return the next power of two from a number on, at least `LEAST` and at most `most`."""
+    power = 1 << (number - 1).bit_length()
+    return max(LEAST, min(most, power))
 
 
 def allocate(like: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -92,13 +103,16 @@ class Launch:
         valid: Tensor | None,
         heads: int,
     ) -> None:
+        # Left and right of the student, then of the teacher.
         self.vectors: list[Tensor] = []
         for left, right in (student, teacher):
             for vectors in (left, left if right is None else right):
                 # Neighbouring coordinates have to lie next to each other; other strides may be any.
                 self.vectors.append(vectors if vectors.stride(-1) == 1 else vectors.contiguous())
+        # Of samples and of tokens.
         self.strides = [stride for vectors in self.vectors for stride in vectors.stride()[:2]]
-        self.sizes = student[0].shape[-1] // heads, teacher[0].shape[-1] // heads
+        # Coordinates of a head of the student and of the teacher.
+        self.sizes = (student[0].shape[-1] // heads, teacher[0].shape[-1] // heads)
         # The kernels' 1, and the factors from a product of vectors to a base-2 logit.
         self.factors = [1.0, *(1 / (math.log(2) * math.sqrt(size)) for size in self.sizes)]
         batch, length, _ = student[0].shape
@@ -216,7 +230,7 @@ def _is_watched(vectors: Sequence[Tensor | None]) -> bool:
 
 
 def _prepare(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """A pair in one dtype that the kernels read."""
+    """Return left and right vectors in one dtype that the kernels read."""
     if a.dtype == b.dtype and a.dtype in DTYPES:
         return a, b
     return a.float(), b.float()
@@ -328,16 +342,19 @@ def _backward(ctx: Any, upstream: Tensor, make: Callable[..., Tensor]) -> tuple[
     refuse_second_derivative("relation_kl with backend 'triton'", "choose backend 'reference'")
     student_a, student_b, teacher_a, teacher_b, valid, *log_sums = ctx.saved_tensors
     wants_a, wants_b = ctx.needs_input_grad[:2]
-    grad_a = grad_b = None
+    grad_a = None
+    grad_b = None
     if student_b is None:
         grad_a = make(upstream, student_a, None, teacher_a, None, valid, *log_sums, True, True, ctx.causal)
     else:
-        pairs = student_a, student_b, teacher_a, teacher_b
+        # The flags are `as_rows` and `as_columns`; what `make` differentiates comes first of each model.
         if wants_a:
-            grad_a = make(upstream, *pairs, valid, *log_sums, True, False, ctx.causal)
+            vectors = (student_a, student_b, teacher_a, teacher_b)
+            grad_a = make(upstream, *vectors, valid, *log_sums, True, False, ctx.causal)
         if wants_b:
-            swapped = student_b, student_a, teacher_b, teacher_a
-            grad_b = make(upstream, *swapped, valid, *log_sums, False, True, ctx.causal)
+            swapped_vectors = (student_b, student_a, teacher_b, teacher_a)
+            grad_b = make(upstream, *swapped_vectors, valid, *log_sums, False, True, ctx.causal)
+    # The teacher's vectors, the mask, the heads and the flag have none.
     return grad_a, grad_b, None, None, None, None, None
 
 

@@ -20,9 +20,18 @@ if TYPE_CHECKING:
 class Shape:
     """The numbers of a model that checks compare, read from its configuration only.
 
-    `head_size` is the width of one query head, `embedding` the width of the word embeddings (`hidden` unless
-    factorised), `positions` the longest input in tokens or None where nothing bounds it, `causal` whether a token sees
-    only its past.
+    Attributes:
+        model_type: The family.
+        layers: Number of blocks.
+        hidden: Width of the hidden states.
+        heads: Query heads of a block.
+        key_value_heads: Key heads of a block, which several query heads may share.
+        head_size: Width of one query head.
+        ffn: Inner width of the feed-forward part.
+        vocabulary: Number of tokens.
+        embedding: Width of the word embeddings; `hidden` unless they are factorised.
+        positions: The longest input in tokens; None where nothing bounds it.
+        causal: Whether a token sees only its past.
     """
 
     model_type: str
@@ -44,8 +53,10 @@ class Shape:
 
 def describe_size(layers: int, hidden: int, heads: int, ffn: int, embedding: int | None = None) -> str:
     """Write the size of a model, for example `6x384, 12 heads, FFN 1536`; of factorised embeddings also the width."""
-    factorised = f", embedding {embedding}" if embedding else ""
-    return f"{layers}x{hidden}, {heads} heads, FFN {ffn}{factorised}"
+    size = f"{layers}x{hidden}, {heads} heads, FFN {ffn}"
+    if embedding is None:
+        return size
+    return f"{size}, embedding {embedding}"
 
 
 def family_of(config: PreTrainedConfig) -> Family:
@@ -58,8 +69,9 @@ def family_of(config: PreTrainedConfig) -> Family:
     from transformers import CONFIG_MAPPING
 
     name = str(config.model_type)
-    is_its_own = name in CONFIG_MAPPING and type(config) is CONFIG_MAPPING[name]
-    if name in families or not is_its_own:
+    is_of_transformers = name in CONFIG_MAPPING and type(config) is CONFIG_MAPPING[name]
+    if name in families or not is_of_transformers:
+        # For an unknown name the table has the error.
         return families[name]
     from limbeck.models.structure import find_family
 
@@ -108,7 +120,9 @@ def blocks(model: PreTrainedModel) -> list[nn.Module]:
 
 def segment_count(config: PreTrainedConfig) -> int:
     """Return how many segments a model tells apart; 0 for a family without an embedding of them."""
-    return int(getattr(config, "type_vocab_size", 0)) if family_of(config).segments else 0
+    if family_of(config).segments is None:
+        return 0
+    return int(getattr(config, "type_vocab_size", 0))
 
 
 class Table(NamedTuple):

@@ -158,6 +158,7 @@ def open_pair(name: str, documents: str | None) -> Pair:
     is_taught = False
     if taught is not None and taught.weights is not None:
         is_taught = fingerprint_beside(taught.weights, teacher.name, teacher.revision) == taught.weights
+    # A pair is the student with further fields.
     student_fields = {field.name: getattr(student, field.name) for field in fields(LoadedModel)}
     return Pair(**student_fields, documents=teacher, is_taught=is_taught)
 
@@ -199,11 +200,11 @@ def share_of_own_documents(pair: Pair, texts: Sequence[str]) -> float:
     Raises:
         ModelError: for a low share, where no record says that the student learned from this model.
     """
-    texts = list(dict.fromkeys(texts))
+    different_texts = list(dict.fromkeys(texts))
     vectors = {}
     for role, model in pair.by_role.items():
-        roles_and_texts = [(text, role) for text in texts]
-        vectors[role] = F.normalize(vector_check.own_vectors(model, roles_and_texts), dim=-1)
+        texts_with_role = [(text, role) for text in different_texts]
+        vectors[role] = F.normalize(vector_check.own_vectors(model, texts_with_role), dim=-1)
     # [queries, documents]; a text's own document is on the diagonal.
     scores = vectors["query"] @ vectors["document"].T
     # Texts that are cut to the same tokens have the same vector.
@@ -211,8 +212,8 @@ def share_of_own_documents(pair: Pair, texts: Sequence[str]) -> float:
     share = float(is_nearest.float().mean())
     if share < LEAST_FOUND and not pair.is_taught:
         raise ModelError(
-            f"The queries of '{pair.name}' find {share:.0%} of {len(texts)} sample texts among the documents of "
-            f"'{pair.documents.name}', and no record says that it learned from that model; give its teacher as "
+            f"The queries of '{pair.name}' find {share:.0%} of {len(different_texts)} sample texts among the documents "
+            f"of '{pair.documents.name}', and no record says that it learned from that model; give its teacher as "
             "--documents."
         )
     return share

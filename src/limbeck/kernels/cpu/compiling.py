@@ -5,6 +5,7 @@ limbeck's cache, by source, compiler and processor.
 """
 
 import ctypes
+import math
 import os
 import shlex
 import shutil
@@ -25,6 +26,7 @@ TILE = 4
 """Rows that its products take at once."""
 OPTIONS = ("-O3", "-march=native", "-fPIC", "-shared")
 _SECONDS = 120
+"""Most seconds that a compilation may take."""
 _PROCESSOR = Path("/proc/cpuinfo")
 
 
@@ -69,4 +71,4 @@ def compile_kernel(source: Path, read: Callable[[ctypes.CDLL], T], is_right: Cal
 
 def whole_vectors(size: int) -> int:
     """Round a number of numbers up to whole vectors."""
-    return -(-size // LANES) * LANES
+    return math.ceil(size / LANES) * LANES

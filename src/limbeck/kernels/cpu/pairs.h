@@ -11,6 +11,7 @@
 
 typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
 
+/* A vector of sums, to which the products of one pair with the pairs of each lane are added. */
 static inline lanes dot(lanes sum, uint32_t a, words b) {
 #if defined(__AVX512BF16__)
     return (lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)((words){0} + a), (__m512bh)b);
@@ -20,13 +21,13 @@ static inline lanes dot(lanes sum, uint32_t a, words b) {
 #endif
 }
 
-/* Numbers rounded to bfloat16, to the nearest, ties to even: a row of halves, and pairs of two rows. */
-
+/* Numbers rounded to bfloat16, to the nearest, ties to even, in the low halves of words. */
 static inline words rounded(lanes x) {
     words bits = (words)x;
     return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 
+/* A vector of numbers rounded to bfloat16. */
 static inline halves halved(lanes x) {
 #if defined(__AVX512BF16__)
     return (halves)_mm512_cvtneps_pbh((__m512)x);
@@ -35,12 +36,10 @@ static inline halves halved(lanes x) {
 #endif
 }
 
-static inline lanes widened(const uint16_t *row) {
-    return (lanes)(__builtin_convertvector(*(const halves *)row, words) << 16);
-}
-
+/* Pairs of two vectors of numbers rounded to bfloat16. */
 static inline words paired(lanes low, lanes high) { return rounded(low) | rounded(high) << 16; }
 
+/* A tile of a product of pairs, of some vectors; arguments as of `multiply_pairs`. */
 static inline __attribute__((always_inline)) void tile_pairs(int vectors, int k, const uint32_t *a, int64_t down,
                                                              int64_t along, const uint32_t *b, int64_t b_row, float *c,
                                                              int64_t c_row, int add) {
@@ -61,6 +60,7 @@ static void turn(const uint32_t *rows, int pairs, int padded, uint32_t *out) {
         for (int t = 0; t < padded; t++) out[p * padded + t] = rows[t * pairs + p];
 }
 
+/* Pairs that hold so many numbers. */
 static int pairs_of(int64_t numbers) { return (int)(numbers + 1) / 2; }
 
 /* Rows of a product whose numbers, `padded` in a row, fit into a block: whole tiles, or all. */

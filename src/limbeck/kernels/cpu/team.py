@@ -37,7 +37,8 @@ def divide_work(costs: Sequence[int], parts: int) -> Tensor:
     cost_so_far = 0
     for last, cost in enumerate(costs, 1):
         cost_so_far += cost
-        if cost_so_far * parts >= total or last == len(costs):
+        is_large_enough = cost_so_far * parts >= total
+        if is_large_enough or last == len(costs):
             ranges.append((first, last))
             first = last
             cost_so_far = 0
@@ -53,8 +54,14 @@ class _Team(ctypes.Structure):
     """`team` of the header."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("compute", "of", "parts", "scratch")),
-        *((name, ctypes.c_int64) for name in ("count", "size", "taken", "threads")),
+        ("compute", ctypes.c_void_p),
+        ("of", ctypes.c_void_p),
+        ("parts", ctypes.c_void_p),
+        ("scratch", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("size", ctypes.c_int64),
+        ("taken", ctypes.c_int64),
+        ("threads", ctypes.c_int64),
     )
 
 
@@ -96,17 +103,25 @@ class TeamKernel(NamedTuple):
         """
         threads = torch.get_num_threads()
         count = parts.shape[0]
-        busy = min(threads, count)
-        memory = scratch.take("team", (busy * size,), parts, torch.float32)
-        team = _Team(self.compute, ctypes.addressof(arguments), parts.data_ptr(), memory.data_ptr(), count, size)
-        if busy < 2:
+        busy_threads = min(threads, count)
+        memory = scratch.take("team", (busy_threads * size,), parts, torch.float32)
+        team = _Team(
+            compute=self.compute,
+            of=ctypes.addressof(arguments),
+            parts=parts.data_ptr(),
+            scratch=memory.data_ptr(),
+            count=count,
+            size=size,
+        )
+        if busy_threads < 2:
             self.join(ctypes.byref(team))
             return
         start_threads = _openmp()
         if start_threads is None or _forked.is_set():
-            run_tasks([partial(self.join, ctypes.byref(team))] * busy)
-        else:  # As many as PyTorch has: GNU's library would end the others, and make them anew.
-            start_threads(_address(self.join), ctypes.byref(team), threads, 0)
+            run_tasks([partial(self.join, ctypes.byref(team))] * busy_threads)
+            return
+        # As many as PyTorch has: GNU's library would end the others, and make them anew.
+        start_threads(_address(self.join), ctypes.byref(team), threads, 0)
 
 
 def _address(function: Any) -> int:

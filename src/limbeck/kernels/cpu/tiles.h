@@ -49,7 +49,8 @@ static void shape_tiles(int rows, int pairs) {
     _tile_loadconfig(&shapes);
 }
 
-/* Adds the products of two tiles by two; `second`: whether there are rows in the second of each. */
+/* Adds the products of two tiles of A by two of B to the sums. `second`: whether there are rows in the second tile of A;
+ * `two`: whether there are columns in the second tile of B. */
 static inline __attribute__((always_inline)) void multiply_tiles(const uint32_t *a, int64_t a_row, const uint32_t *b,
                                                                  int64_t b_row, int second, int two) {
     _tile_loadd(4, a, 4 * a_row);
@@ -62,6 +63,7 @@ static inline __attribute__((always_inline)) void multiply_tiles(const uint32_t 
     if (second && two) _tile_dpbf16ps(3, 5, 7);
 }
 
+/* Starts the sums of a block at 0, or at what C holds. */
 static inline __attribute__((always_inline)) void start_sums(const float *c, int64_t c_row, int second, int two, int add) {
     WRITTEN();
     if (!add) {
@@ -77,6 +79,7 @@ static inline __attribute__((always_inline)) void start_sums(const float *c, int
     if (second && two) _tile_loadd(3, c + SIDE * c_row + SIDE, 4 * c_row);
 }
 
+/* Writes the sums of a block to C. */
 static inline __attribute__((always_inline)) void store_sums(float *c, int64_t c_row, int second, int two) {
     _tile_stored(0, c, 4 * c_row);
     if (two) _tile_stored(1, c + SIDE, 4 * c_row);
@@ -114,6 +117,7 @@ static inline void turn_tile(const uint32_t *from, int64_t from_row, int rows, u
 static void multiply_by_tiles(int m, int n, int k, const uint32_t *a, int64_t down, int64_t along, const uint32_t *b,
                               int64_t b_row, float *c, int64_t c_row, int add) {
     uint32_t turned[2 * SIDE * TURNED], last_left[2 * SIDE * SIDE], last_right[2 * SIDE * SIDE];
+    /* More pairs than are turned at once come in parts, each added to the one before. */
     for (; along != 1 && k > TURNED; k -= TURNED, a += TURNED * along, b += TURNED * b_row, add = 1)
         multiply_by_tiles(m, n, TURNED, a, down, along, b, b_row, c, c_row, add);
     int steps = (k + SIDE - 1) / SIDE, pairs = (k + steps - 1) / steps, whole_steps = k / pairs, rest = k % pairs;
@@ -123,11 +127,13 @@ static void multiply_by_tiles(int m, int n, int k, const uint32_t *a, int64_t do
         int64_t left_row = down;
         if (shaped != rows) shape_tiles(shaped = rows, pairs);
         if (along != 1) {
+            /* Turn the rows of this block, whose pairs do not lie side by side. */
             for (int i = 0; i < k; i += SIDE)
                 for (int r = 0; r < rows; r += SIDE)
                     turn_tile(left + r + i * along, along, k - i, turned + r * TURNED + i, TURNED);
             left = turned, left_row = TURNED;
         }
+        /* The pairs of the last, shorter product, filled up with 0. */
         for (int r = 0; rest && r < rows; r++)
             for (int i = 0; i < SIDE; i++)
                 last_left[r * SIDE + i] = i < rest ? left[r * left_row + whole_steps * pairs + i] : 0;

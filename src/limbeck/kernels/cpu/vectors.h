@@ -16,8 +16,10 @@ typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias
 typedef int32_t integers __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
+/* A number of numbers rounded up to whole vectors. */
 static int whole(int size) { return (size + LANES - 1) / LANES * LANES; }
 
+/* One number of bfloat16 as float32. */
 static inline float widen(uint16_t half) {
     uint32_t bits = (uint32_t)half << 16;
     float value;
@@ -25,19 +27,20 @@ static inline float widen(uint16_t half) {
     return value;
 }
 
-static inline uint16_t narrow(float value) { /* to the nearest, ties to even */
+/* One number rounded to bfloat16, to the nearest, ties to even. */
+static inline uint16_t narrow(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-/* Vectors. */
-
-static inline lanes chosen(integers first, lanes x, lanes y) {
-    return (lanes)((first & (integers)x) | (~first & (integers)y));
+/* Lanes of x where the mask is all ones, and of y where it is 0. */
+static inline lanes chosen(integers takes_x, lanes x, lanes y) {
+    return (lanes)((takes_x & (integers)x) | (~takes_x & (integers)y));
 }
 
-static inline lanes greater(lanes x, lanes y) { /* x where it is not a number */
+/* The greater number of each lane; x where it is not a number. */
+static inline lanes greater(lanes x, lanes y) {
 #if defined(__AVX512F__)
     return (lanes)_mm512_max_ps((__m512)y, (__m512)x);
 #else
@@ -53,6 +56,7 @@ static inline lanes greater(lanes x, lanes y) { /* x where it is not a number */
 #define MOVED(x, n) __builtin_shuffle(x, (integers){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + n)
 #endif
 
+/* The sum of all lanes. */
 static inline float total(lanes x) {
     x += MOVED(x, 8);
     x += MOVED(x, 4);
@@ -61,6 +65,7 @@ static inline float total(lanes x) {
     return x[0];
 }
 
+/* The largest number of all lanes. */
 static inline float largest(lanes x) {
     x = greater(x, MOVED(x, 8));
     x = greater(x, MOVED(x, 4));
@@ -69,7 +74,8 @@ static inline float largest(lanes x) {
     return x[0];
 }
 
-/* exp(x) for x <= 0 within 2e-7 of itself, from a power of two and a polynomial; below -87 about 0. */
+/* exp(x) for x <= 0 within 2e-7 of itself; below -87 about 0. It is 2^n exp(r) with n = x / ln 2 rounded and r = x - n ln 2,
+ * where ln 2 is two numbers, the first exact in few bits, and exp(r) a polynomial of degree 7. */
 static inline lanes exponential(lanes x) {
     x = greater(x, (lanes){0} - 87.0f);
 #if defined(__AVX512F__)
@@ -78,22 +84,21 @@ static inline lanes exponential(lanes x) {
     lanes power = __builtin_convertvector(__builtin_convertvector(x * 1.44269504f - 0.5f, integers), lanes);
 #endif
     lanes rest = (x - power * 0.693359375f) + power * 2.12194440e-4f;
-    lanes found = rest * (1.0f / 5040) + 1.0f / 720;
-    found = found * rest + 1.0f / 120;
-    found = found * rest + 1.0f / 24;
-    found = found * rest + 1.0f / 6;
-    found = found * rest + 0.5f;
-    found = found * rest * rest + rest + 1.0f;
+    lanes series = rest * (1.0f / 5040) + 1.0f / 720;
+    series = series * rest + 1.0f / 120;
+    series = series * rest + 1.0f / 24;
+    series = series * rest + 1.0f / 6;
+    series = series * rest + 0.5f;
+    series = series * rest * rest + rest + 1.0f;
 #if defined(__AVX512F__)
-    return (lanes)_mm512_scalef_ps((__m512)found, (__m512)power);
+    return (lanes)_mm512_scalef_ps((__m512)series, (__m512)power);
 #else
     integers bits = (__builtin_convertvector(power, integers) + 127) << 23;
-    return found * (lanes)bits;
+    return series * (lanes)bits;
 #endif
 }
 
-/* Products: C[m, n] = A[m, k] B[k, n], or added to C. n is whole vectors; A is read at row * down + column * along. */
-
+/* A tile of a product, some rows of some vectors; arguments as of `multiply`. */
 static inline __attribute__((always_inline)) void tile(int rows, int vectors, int k, const float *a, int64_t down,
                                                        int64_t along, const float *b, int64_t b_row, float *c,
                                                        int64_t c_row, int add) {
@@ -108,6 +113,9 @@ static inline __attribute__((always_inline)) void tile(int rows, int vectors, in
         for (int v = 0; v < vectors; v++) *(lanes *)(c + r * c_row + v * LANES) = sums[r][v];
 }
 
+/* C[m, n] = A[m, k] B[k, n], or added to C where `add` is 1. n is whole vectors; A is read at row * down + column * along,
+ * B and C have rows of `b_row` and `c_row` numbers. Tiles of two vectors and four rows, or of one vector and eight, keep
+ * their sums in registers. */
 static void multiply(int m, int n, int k, const float *a, int64_t down, int64_t along, const float *b, int64_t b_row,
                      float *c, int64_t c_row, int add) {
     for (int column = 0; column < n; column += 2 * LANES) {
