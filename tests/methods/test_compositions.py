@@ -27,26 +27,34 @@ def shape(family="bert", **changes):
     return shape_of(tiny_config(family, **changes))
 
 
-def compose(method, student, teacher, task="text", **options):
-    chosen = METHODS[method]
-    return chosen.compose(chosen.options(**options), Pairing(student, facts_of_shape(teacher), task))
+def compose(name, student, teacher, task="text", **options):
+    method = METHODS[name]
+    pairing = Pairing(student, facts_of_shape(teacher), task)
+    return method.compose(method.options(**options), pairing)
 
 
 SHAPES = {name: shape(**changes) for name, changes in CHANGES.items()}
 
 
 def describe(term):
-    """A term in one line: name, weight, unit, objective with its options and streams, and what comes before it."""
-    student, teacher = (" ".join(map(str, keys)) for keys in (term.student, term.teacher))
+    """A term in one line, as `compositions.yaml` has it: weight, objective, streams, unit and their preparation."""
+    student = " ".join(map(str, term.student))
+    teacher = " ".join(map(str, term.teacher)) or "labels"
     options = "".join(f" {name}={value}" for name, value in term.options.items())
-    found = (
-        f"{term.name} {term.weight:g} x {term.objective}{options} of {student} by {teacher or 'labels'}, a {term.unit}"
-    )
-    if (maps := term.learned_map) is not None:
-        found += f", map {maps.inputs} to {maps.outputs}" + (f" in {maps.heads}" if maps.heads else "")
-    if (groups := term.teacher_heads) is not None:
-        found += f", {groups.heads} heads to {groups.groups} {groups.chosen or 'averaged'}"
-    return found + (", normalised" if term.normalise else "") + (", alone" if term.batch_coupled else "")
+    line = f"{term.name} {term.weight:g} x {term.objective}{options} of {student} by {teacher}, a {term.unit}"
+    learned_map = term.learned_map
+    if learned_map is not None:
+        line += f", map {learned_map.inputs} to {learned_map.outputs}"
+        if learned_map.heads:
+            line += f" in {learned_map.heads}"
+    groups = term.teacher_heads
+    if groups is not None:
+        line += f", {groups.heads} heads to {groups.groups} {groups.chosen or 'averaged'}"
+    if term.normalise:
+        line += ", normalised"
+    if term.batch_coupled:
+        line += ", alone"
+    return line
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case["case"])))
@@ -60,14 +68,17 @@ def test_terms_are_those_of_the_papers(case):
 def test_every_method_composes_with_its_defaults(name):
     method = METHODS[name]
     assert method.name == name
-    terms = compose(name, SHAPES["wide" if name in EQUAL_WIDTHS else "small"], SHAPES["base"])
-    assert terms and len({term.name for term in terms}) == len(terms)
+    student = SHAPES["wide"] if name in EQUAL_WIDTHS else SHAPES["small"]
+    terms = compose(name, student, SHAPES["base"])
+    assert terms
+    assert len({term.name for term in terms}) == len(terms), "names are unique"
     for term in terms:
+        assert term.weight > 0
         objective = OBJECTIVES[term.objective]
         if not objective.takes_layers:
+            teacher_streams = objective.student_streams if objective.takes_teacher else 0
             assert len(term.student) == objective.student_streams
-            assert len(term.teacher) == (objective.student_streams if objective.takes_teacher else 0)
-        assert term.weight > 0
+            assert len(term.teacher) == teacher_streams
     assert all(field.description for field in method.options.model_fields.values())
     with pytest.raises(ValidationError):
         method.options(no_such_option=1)
@@ -75,9 +86,11 @@ def test_every_method_composes_with_its_defaults(name):
 
 @pytest.mark.parametrize(("width", "hidden", "heads"), PAPERS["heads"])
 def test_relation_heads_are_the_papers_or_lower(width, hidden, heads):
-    student = shape(layers=2, hidden=hidden, heads=12 if hidden % 12 == 0 else 1, ffn=8)
-    found = compose("minilmv2", student, shape(layers=12, hidden=width, heads=width // 64, ffn=8))
-    assert found[0].options["heads"] == heads
+    attention_heads = 12 if hidden % 12 == 0 else 1
+    student = shape(layers=2, hidden=hidden, heads=attention_heads, ffn=8)
+    teacher = shape(layers=12, hidden=width, heads=width // 64, ffn=8)
+    terms = compose("minilmv2", student, teacher)
+    assert terms[0].options["heads"] == heads
 
 
 @pytest.mark.parametrize(("family", "layers", "expected"), PAPERS["layers"])
@@ -99,9 +112,9 @@ def test_grouped_queries_have_narrower_keys():
 
 
 def test_direct_minilm_with_one_head_has_a_map_of_heads_too():
-    made = make_learned_map(LearnedMap(24, 48, 1))
-    assert isinstance(made, HeadMaps)
-    assert made.weight.shape == (1, 24, 48)
+    module = make_learned_map(LearnedMap(inputs=24, outputs=48, heads=1))
+    assert isinstance(module, HeadMaps)
+    assert module.weight.shape == (1, 24, 48)
 
 
 @pytest.mark.parametrize(("message", "method", "student", "task", "options"), REFUSALS["shapes"], ids=str)
@@ -119,10 +132,15 @@ def test_options_out_of_range_are_refused(message, method, options):
 
 
 def test_heads_are_merged_group_by_group():
-    stream, picks = torch.randn(2, 3, 6 * 4), (1, 0, 1)
-    averaged, chosen = (HeadGroups(6, 3, each).merge(stream) for each in (None, picks))
-    assert averaged.shape == chosen.shape == (2, 3, 12)
+    size = 4
+    stream = torch.randn(2, 3, 6 * size)
+    picks = (1, 0, 1)
+    averaged = HeadGroups(heads=6, groups=3).merge(stream)
+    chosen = HeadGroups(heads=6, groups=3, chosen=picks).merge(stream)
+    assert averaged.shape == chosen.shape == (2, 3, 3 * size)
+    heads = stream.reshape(2, 3, 6, size)
     for group, pick in enumerate(picks):
-        own, place = stream.reshape(2, 3, 6, 4)[:, :, 2 * group : 2 * group + 2], slice(4 * group, 4 * group + 4)
-        torch.testing.assert_close(averaged[..., place], own.mean(2))
-        assert torch.equal(chosen[..., place], own[:, :, pick])
+        heads_of_group = heads[:, :, 2 * group : 2 * group + 2]
+        place = slice(size * group, size * (group + 1))
+        torch.testing.assert_close(averaged[..., place], heads_of_group.mean(2))
+        assert torch.equal(chosen[..., place], heads_of_group[:, :, pick])

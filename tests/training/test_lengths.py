@@ -152,21 +152,25 @@ def test_a_search_trains_the_lengths_of_the_run(two_lengths):
 
 
 def test_accumulation_does_not_change_the_rows_of_a_step():
-    def steps(size, count, multiple):
-        made = []
-        for lane in range(count):
+    def rows_of_steps(batch_size, processes, micro_batches):
+        """The rows of each of three steps, over all processes and micro-batches."""
+        steps = [set(), set(), set()]
+        for process in range(processes):
             sampler = LengthGroupedSampler(np.arange(21), 8, seed=0)
-            batches = SharedBatches(sampler, size, Lane(lane, count), drop_last=False, multiple=multiple)
-            made.append(list(batches))
-            assert len(batches) == len(made[-1]) == 3 * multiple
-            batches.skip = multiple
-            assert list(batches) == made[-1][multiple:]
-        return [
-            {row for lane in made for batch in lane[start : start + multiple] for row in batch}
-            for start in range(0, 3 * multiple, multiple)
-        ]
+            lane = Lane(process, processes)
+            batches = SharedBatches(sampler, batch_size, lane, drop_last=False, multiple=micro_batches)
+            whole_epoch = list(batches)
+            assert len(batches) == len(whole_epoch) == 3 * micro_batches
+            for number, batch in enumerate(whole_epoch):
+                steps[number // micro_batches].update(batch)
+            batches.skip = micro_batches
+            assert list(batches) == whole_epoch[micro_batches:]
+        return steps
 
-    assert steps(8, 1, 1) == steps(4, 1, 2) == steps(2, 2, 2) == steps(1, 2, 4)
+    alone = rows_of_steps(batch_size=8, processes=1, micro_batches=1)
+    assert rows_of_steps(batch_size=4, processes=1, micro_batches=2) == alone
+    assert rows_of_steps(batch_size=2, processes=2, micro_batches=2) == alone
+    assert rows_of_steps(batch_size=1, processes=2, micro_batches=4) == alone
 
 
 def test_a_schedule_shares_out_steps_and_epochs():
