@@ -95,7 +95,11 @@ def augment_rows(
         for copy, word in masked:
             copy.replace_next(predictions.of[word])
         unfinished = [copy for copy, _ in masked]
-    return [[copy.as_row(row) for copy in copies] for row, copies in zip(rows, copies_of_rows, strict=True)]
+
+    copied_rows: list[list[LabelledRow]] = []
+    for row, copies in zip(rows, copies_of_rows, strict=True):
+        copied_rows.append([copy.as_row(row) for copy in copies])
+    return copied_rows
 
 
 class _Replacement(NamedTuple):
@@ -149,18 +153,18 @@ class _Copy:
 
     def as_row(self, row: LabelledRow) -> LabelledRow:
         """Return a row with the texts of its copy."""
-        text, *pair = map("".join, self._parts)
-        return replace(row, text=text, pair=pair[0] if pair else None)
+        text, pair = _join(self._parts)
+        return replace(row, text=text, pair=pair)
 
     def _word_at(self, replacement: _Replacement) -> str:
         return self._parts[replacement.part][replacement.place]
 
     def _mask(self, replacement: _Replacement) -> MaskedWord:
-        part, place, _ = replacement
-        text, *pair = map("".join, self._context)
-        start = sum(map(len, self._context[part][:place]))
-        end = start + len(self._context[part][place])
-        return MaskedWord(text, pair[0] if pair else None, part, start, end)
+        pieces = self._context[replacement.part]
+        start = sum(map(len, pieces[: replacement.place]))
+        end = start + len(pieces[replacement.place])
+        text, pair = _join(self._context)
+        return MaskedWord(text, pair, replacement.part, start, end)
 
 
 class _Predictions:
@@ -188,19 +192,31 @@ def _begin_copies(row: LabelledRow, settings: Augmentation, answers: bool) -> li
     if answers:
         # The context of a question stays in one piece, since the answer has its place in it.
         parts[0] = [row.text]
-    word_places = [(part, place) for part, pieces in enumerate(parts) for place in range(1, len(pieces), 2)]
+    word_places: list[tuple[int, int]] = []
+    for part, pieces in enumerate(parts):
+        odd_places = range(1, len(pieces), 2)
+        word_places += [(part, place) for place in odd_places]
 
-    # Of each copy and word two numbers: whether it is replaced, and by which candidate.
+    # Of each copy and word two numbers from 0 to 1: they decide whether it is replaced, and by which candidate.
     draws = row_generator(settings.seed, texts).random((settings.copies, len(word_places), 2))
     context = parts if settings.context == "row" else None
     copies: list[_Copy] = []
-    for draw in draws:
+    for draws_of_words in draws:
         replacements: list[_Replacement] = []
-        for word in np.flatnonzero(draw[:, 0] <= settings.probability):
-            part, place = word_places[word]
-            replacements.append(_Replacement(part, place, float(draw[word, 1])))
-        copies.append(_Copy([list(pieces) for pieces in parts], replacements, context))
+        for (part, place), (draw, draw_of_candidate) in zip(word_places, draws_of_words.tolist(), strict=True):
+            if draw <= settings.probability:
+                replacements.append(_Replacement(part, place, draw_of_candidate))
+        parts_of_copy = [list(pieces) for pieces in parts]
+        copies.append(_Copy(parts_of_copy, replacements, context))
     return copies
+
+
+def _join(parts: Sequence[Sequence[str]]) -> tuple[str, str | None]:
+    """Return the first text and the second, if there is one, from their gaps and words."""
+    text = "".join(parts[0])
+    if len(parts) == 1:
+        return text, None
+    return text, "".join(parts[1])
 
 
 def _cut(text: str) -> list[str]:

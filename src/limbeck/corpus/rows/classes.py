@@ -116,11 +116,11 @@ def count_classes(labels: ArrayLike, names: Sequence[str], kind: KindFacts) -> C
     return ClassCounts(tuple(names), tuple(rows_by_class.tolist()), total, kind)
 
 
-def read_weights(given: Any, names: Sequence[str], where: str) -> ClassWeights:
+def read_weights(setting: Any, names: Sequence[str], where: str) -> ClassWeights:
     """Return the weights of classes as settings give them, in the order of the classes.
 
     Args:
-        given: `"balanced"`, a weight for each class by name (1 for those that are not named), or a list of them.
+        setting: `"balanced"`, a weight for each class by name (1 for those that are not named), or a list of them.
         names: Of the classes.
         where: The setting, for messages.
 
@@ -130,14 +130,14 @@ def read_weights(given: Any, names: Sequence[str], where: str) -> ClassWeights:
     """
     if not names:
         raise RecipeError(f"{where} weights classes, but these labels have none: leave it out.")
-    if given == "balanced":
+    if setting == "balanced":
         return "balanced"
-    if isinstance(given, Mapping):
-        weights: Sequence[Any] = _weights_by_name(given, names, where)
-    elif isinstance(given, Sequence) and not isinstance(given, str):
-        weights = given
+    if isinstance(setting, Mapping):
+        weights: Sequence[Any] = _weights_by_name(setting, names, where)
+    elif isinstance(setting, Sequence) and not isinstance(setting, str):
+        weights = setting
     else:
-        raise RecipeError(f"{where} is {given!r}; give balanced, a weight for each class by name, or a list of them.")
+        raise RecipeError(f"{where} is {setting!r}; give balanced, a weight for each class by name, or a list of them.")
     if len(weights) != len(names):
         raise RecipeError(f"{where} has {len(weights)} weights, but there are {len(names)} classes: give one for each.")
     for weight in weights:
@@ -146,13 +146,13 @@ def read_weights(given: Any, names: Sequence[str], where: str) -> ClassWeights:
     return tuple(float(weight) for weight in weights)
 
 
-def _weights_by_name(given: Mapping[Any, Any], names: Sequence[str], where: str) -> list[Any]:
+def _weights_by_name(setting: Mapping[Any, Any], names: Sequence[str], where: str) -> list[Any]:
     """Return the weight of each class, 1 for a class that is not named; refuse a name of no class."""
-    weights = {str(name): weight for name, weight in given.items()}
-    for name in weights:
+    weight_of_class = {str(name): weight for name, weight in setting.items()}
+    for name in weight_of_class:
         if name not in names:
             raise RecipeError(f"{where} names '{name}', which is not a class.{suggestion(name, names)}")
-    return [weights.get(name, 1.0) for name in names]
+    return [weight_of_class.get(name, 1.0) for name in names]
 
 
 def _is_weight(value: Any) -> bool:

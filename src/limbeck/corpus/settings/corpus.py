@@ -96,7 +96,11 @@ class CorpusSpec(TextSpec):
         Raises:
             CorpusError: for keys that exclude each other; one with the `mistakes`, where they are several.
         """
-        changes = {key: value for key in TextSpec.model_fields if (value := getattr(text, key)) is not None}
+        changes: dict[str, Any] = {}
+        for key in TextSpec.model_fields:
+            value = getattr(text, key)
+            if value is not None:
+                changes[key] = value
         if "unit" in changes:
             changes["units"] = None
         elif "units" in changes:
@@ -178,7 +182,8 @@ class CorpusSpec(TextSpec):
         if self.task is None:
             return self
         for key in ("streaming", "mix"):
-            if getattr(self, key):
+            is_set = bool(getattr(self, key))
+            if is_set:
                 raise ValueError(f"{key} is for text without labels: leave out {key}, or the task")
         for key in TEXT_ALONE:
             if getattr(self, key) is not None:

@@ -97,18 +97,22 @@ class LabelledSettings(Checked, TaskSpec):
     @property
     def named_columns(self) -> dict[str, str]:
         """The columns that every row must have, each with the name of its setting."""
-        settings_by_column: dict[str, str] = {}
-        for column_name in KINDS[self.kind].columns:
-            if column_name == "documents":
-                settings_by_column |= dict.fromkeys(self.document_columns, "document_columns")
-            elif column_name == "label_columns":
-                settings_by_column |= dict.fromkeys(self.label_columns, "label_columns")
-            elif column_name != "label" or not self.label_columns:
-                setting = f"{column_name}_column"
-                column = getattr(self, setting)
-                if column is not None:
-                    settings_by_column[column] = setting
-        return settings_by_column
+        setting_of_column: dict[str, str] = {}
+        for part in KINDS[self.kind].columns:
+            if part == "documents":
+                for column in self.document_columns:
+                    setting_of_column[column] = "document_columns"
+            elif part == "label_columns":
+                for column in self.label_columns:
+                    setting_of_column[column] = "label_columns"
+            elif part == "label" and self.label_columns:
+                continue  # A column for each class takes the place of the one of the label.
+            else:
+                setting = f"{part}_column"
+                named_column = getattr(self, setting)
+                if named_column is not None:
+                    setting_of_column[named_column] = setting
+        return setting_of_column
 
     def with_length(self, length: int) -> LabelledSettings:
         """The same rows, cut at another length."""

@@ -37,31 +37,35 @@ class LengthSchedule:
     in_epochs: bool
 
     @classmethod
-    def read(cls, given: Mapping[int, float | str]) -> LengthSchedule:
+    def read(cls, part_of_length: Mapping[int, float | str]) -> LengthSchedule:
         """Read a schedule as recipes have it: `{128: 0.9, 512: 0.1}`, or `{128: "3 epochs", 512: "2 epochs"}`.
 
         Raises:
             CorpusError: for one length, a falling order, shares that do not add up to 1, and what is neither.
         """
-        lengths = tuple(given)
-        epochs = [_read_epochs(part) for part in given.values()]
+        lengths = tuple(part_of_length)
+        epochs = [_read_epochs(part) for part in part_of_length.values()]
         in_epochs = all(part is not None for part in epochs)
 
         parts = []
-        for (length, part), part_in_epochs in zip(given.items(), epochs, strict=True):
+        for (length, part), part_in_epochs in zip(part_of_length.items(), epochs, strict=True):
             if part_in_epochs is not None:
                 parts.append(_check_epochs(length, part, part_in_epochs))
             else:
                 parts.append(_check_share(length, part))
 
         if len(lengths) < 2:
-            raise CorpusError(f"lengths {dict(given)} is not a schedule: give two lengths or more, or length alone.")
+            raise CorpusError(
+                f"lengths {dict(part_of_length)} is not a schedule: give two lengths or more, or length alone."
+            )
         if list(lengths) != sorted(lengths):
             raise CorpusError(
                 f"lengths {list(lengths)} decrease; a schedule goes from short to long: reverse their order."
             )
         if not in_epochs and any(part is not None for part in epochs):
-            raise CorpusError(f"lengths {dict(given)} mixes shares and epochs: give only shares, or only epochs.")
+            raise CorpusError(
+                f"lengths {dict(part_of_length)} mixes shares and epochs: give only shares, or only epochs."
+            )
         total = math.fsum(parts)
         if not in_epochs and abs(total - 1) > 1e-6:
             raise CorpusError(f"The shares of lengths add up to {total:g}: change them to add up to 1.")

@@ -107,16 +107,17 @@ class SourceShares:
         Raises:
             CorpusError: if several sources divide the rest, and the size of one of these is not known.
         """
-        rest = 1 - math.fsum(share or 0 for share in self.stated)
-        sizes_without_share = [size for size, share in zip(sizes, self.stated, strict=True) if share is None]
-        if len(sizes_without_share) == 1:
-            parts_of_rest = iter([1.0])
-        elif sizes_without_share:
-            parts_of_rest = iter(shares_by_size(sizes_without_share, 1.0))
-        else:
-            parts_of_rest = iter(())
+        rest = 1 - math.fsum(share for share in self.stated if share is not None)
+        without_share = [place for place, share in enumerate(self.stated) if share is None]
 
-        shares = [rest * next(parts_of_rest) if share is None else share for share in self.stated]
+        # A single source without a share takes the rest, whatever its size.
+        parts_of_rest = [1.0]
+        if len(without_share) > 1:
+            parts_of_rest = shares_by_size([sizes[place] for place in without_share])
+
+        shares = [share or 0.0 for share in self.stated]
+        for place, part in zip(without_share, parts_of_rest, strict=False):
+            shares[place] = rest * part
         return _normalise(shares)
 
     def describe(self, *, streamed: bool) -> str:
@@ -150,6 +151,11 @@ def shares_by_size(sizes: Sequence[int | None], exponent: float = 1.0) -> list[f
 
 
 def _normalise(parts: Iterable[float]) -> list[float]:
+    """Return the shares that are in proportion to parts.
+
+    Raises:
+        CorpusError: if all parts are 0.
+    """
     import numpy as np  # Recipes are checked without it.
 
     array = np.asarray([*parts], dtype=np.float64)

@@ -102,8 +102,9 @@ class HubDataset:
         self, report: SourceReport, progress: StepProgress | None = None, cursor: Cursor | None = None
     ) -> Iterator[Document]:
         """Iterate over the documents of all shards, counted for `progress`; see `read`."""
-        documents_of_shards = self._documents(report, cursor or Cursor())
-        yield from count_items(documents_of_shards, progress, "documents")
+        if cursor is None:
+            cursor = Cursor()
+        yield from count_items(self._documents(report, cursor), progress, "documents")
 
     def rows(
         self, report: SourceReport, progress: StepProgress | None = None, *, of_words: bool = False
