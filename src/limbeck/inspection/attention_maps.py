@@ -65,11 +65,13 @@ def draw_maps(
 
     student_maps = _maps(sides[0], row, heads_shown)
     teacher_maps: Sequence[AttentionMap | None] = [None] * len(student_maps)
+    teacher_name = None
     if teacher is not None:
         teacher_maps = _maps(sides[1], row, heads_shown)
+        teacher_name = teacher.name
     return AttentionMaps(
         student=student.name,
-        teacher=None if teacher is None else teacher.name,
+        teacher=teacher_name,
         tokens=tuple(student.tokenizer.convert_ids_to_tokens(row)),
         pairs=tuple(zip(student_maps, teacher_maps, strict=True)),
     )
@@ -92,7 +94,10 @@ def _maps(side: _Side, row: list[int], heads_shown: Sequence[int]) -> list[Atten
     for layer, logarithms in zip(side.layers, read_attention(side.subject, batch, side.layers), strict=True):
         probabilities = logarithms.exp()[0].cpu()
         for head in heads_shown:
-            values = probabilities.mean(0) if head == MEAN_HEAD else probabilities[head - 1]
+            if head == MEAN_HEAD:
+                values = probabilities.mean(0)
+            else:
+                values = probabilities[head - 1]
             maps.append(AttentionMap(side.role, layer, head, tuple(map(tuple, values.tolist()))))
     return maps
 

@@ -76,12 +76,14 @@ def metrics_table(summary: studies.Evaluation) -> Table:
     """Lay out every metric of every column, a figure of each model."""
     rows: list[tuple[AnyCell, ...]] = []
     for column in summary.columns:
-        figures = [model.columns.get(column.key) for model in summary.models]
+        metrics_by_model = []
+        for model in summary.models:
+            figure = model.columns.get(column.key)
+            metrics_by_model.append({} if figure is None else figure.metrics)
         # Models of different runs may have different metrics; each stands once.
-        metrics = dict.fromkeys(metric for figure in figures if figure is not None for metric in figure.metrics)
-        for metric in metrics:
+        for metric in dict.fromkeys(metric for metrics in metrics_by_model for metric in metrics):
             digits = digits_of(metric, column)
-            cells = [mean(None if figure is None else figure.metrics.get(metric), digits) for figure in figures]
+            cells = [mean(metrics.get(metric), digits) for metrics in metrics_by_model]
             rows.append((column.title, metric_name(metric), *cells))
     names = [name_of(model) for model in summary.models]
     caption = f"All metrics, in percent{units_of_thresholds(summary)}"
@@ -90,21 +92,24 @@ def metrics_table(summary: studies.Evaluation) -> Table:
 
 def digits_of(metric: str, column: studies.Column) -> int:
     """Return the number of decimals of a metric: three of a threshold that is a probability, one of the rest."""
-    # Thresholds of tasks with several labels a row are probabilities; those of answers are score differences.
     is_probability = metric.endswith(THRESHOLDS) and kind_of(column.kind).has_several
     return 3 if is_probability else 1
 
 
 def units_of_thresholds(summary: studies.Evaluation) -> str:
     """Return the units of thresholds, to follow "in percent"; empty where there are no thresholds."""
-    units: dict[str, None] = {}
+    units: list[str] = []
     for column in summary.columns:
+        # Thresholds of tasks with several labels a row are probabilities; those of answers are score differences.
+        unit = "probabilities" if kind_of(column.kind).has_several else "score differences"
         for model in summary.models:
             figure = model.columns.get(column.key)
-            if figure is not None and any(metric.endswith(THRESHOLDS) for metric in figure.metrics):
-                has_several = kind_of(column.kind).has_several
-                units["probabilities" if has_several else "score differences"] = None
-    return f"; thresholds are {' or '.join(units)}" if units else ""
+            has_threshold = figure is not None and any(metric.endswith(THRESHOLDS) for metric in figure.metrics)
+            if has_threshold and unit not in units:
+                units.append(unit)
+    if not units:
+        return ""
+    return f"; thresholds are {' or '.join(units)}"
 
 
 def reading_notes(summary: studies.Evaluation) -> list[str]:

@@ -133,8 +133,10 @@ def _milliseconds(median: float, low: float | None, high: float | None) -> str:
     for value in (median, low, high):
         if value is None:
             texts.append(NOTHING)
+        elif value >= 100:
+            texts.append(f"{value:.0f}")
         else:
-            texts.append(f"{value:.0f}" if value >= 100 else f"{value:.3g}")
+            texts.append(f"{value:.3g}")
     return f"{texts[0]} ({texts[1]}–{texts[2]})"
 
 

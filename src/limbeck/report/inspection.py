@@ -74,7 +74,10 @@ def _contribution_blocks(result: Sequence[Contribution]) -> list[Block]:
     depth = max(len(model.cosines) for model in result)
     rows: list[tuple[AnyCell, ...]] = []
     for index in range(depth):
-        cells = [_number(model.cosines[index]) if index < len(model.cosines) else Cell(None) for model in result]
+        cells = []
+        for model in result:
+            has_layer = index < len(model.cosines)
+            cells.append(_number(model.cosines[index] if has_layer else None))
         rows.append((str(index + 1), *cells))
     title = "Cosine between a layer's input and output (lower: the layer changes more)"
     return _table_and_notes(title, ("Layer", *names), rows, notes)

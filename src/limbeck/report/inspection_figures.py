@@ -131,13 +131,18 @@ def divergence_figure(result: AttentionDivergence) -> Figure:
 
 def similarity_figure(result: LayerSimilarity) -> Figure:
     """Draw the similarity of every pair of layers as a heat map from 0 to 1."""
-    is_one_model = result.student == result.teacher
+    # A model may be compared with itself.
+    student_title = "student layer"
+    teacher_title = "teacher layer"
+    if result.student == result.teacher:
+        student_title = "layer"
+        teacher_title = "layer"
     heat = Heat(
         _known(result.values),
         row_names=_numbered(result.values, first=0),
         column_names=_numbered(result.values[0], first=0),
-        row_title="layer" if is_one_model else "student layer",
-        column_title="layer" if is_one_model else "teacher layer",
+        row_title=student_title,
+        column_title=teacher_title,
         low=0.0,
         high=1.0,
         label="linear CKA (1: identical)",
@@ -178,12 +183,14 @@ def phrases_figure(result: PhraseClustering) -> Figure:
 
 def _scores_by_layer(label: str, model: LayerScores) -> Series:
     """Return the mean score of each layer, in a band of one standard deviation over the seeds each way."""
+    points = list(enumerate(model.means))
+    # With a single seed no layer has a deviation, so there is no band to draw.
+    if not any(model.deviations):
+        return Series(label, points)
     band = []
     for mean, deviation in zip(model.means, model.deviations, strict=True):
         band.append((mean - deviation, mean + deviation))
-    # With a single seed no layer has a deviation, so there is no band to draw.
-    has_band = any(model.deviations)
-    return Series(label, list(enumerate(model.means)), band=band if has_band else ())
+    return Series(label, points, band=band)
 
 
 def _name_pair(student: str, teacher: str) -> str:

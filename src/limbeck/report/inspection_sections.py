@@ -31,8 +31,10 @@ def attention(inspections: InspectionFolder) -> Iterator[Block]:
         return
     result = read_result("attention", inspections.results["attention"])
     pictures = inspection_pictures("attention", result)
-    token_count = len(result["maps"].tokens)
-    map_count = sum(1 if teacher_map is None else 2 for _, teacher_map in result["maps"].pairs)
+    maps = result["maps"]
+    token_count = len(maps.tokens)
+    # With a teacher each map of the student has one of the teacher beside it.
+    map_count = len(maps.pairs) if maps.teacher is None else 2 * len(maps.pairs)
     if map_count * token_count**2 > _MOST_CELLS:
         del pictures[""]
         sizes = f"{map_count} maps of {token_count} tokens"

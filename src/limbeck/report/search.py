@@ -31,7 +31,7 @@ SearchRecord: TypeAlias = Mapping[str, Any] | studies.Search
 def search_blocks(record: SearchRecord) -> list[Block]:
     """Return the result, the tables and the notes of a finished search as blocks."""
     search = studies.Search.read(record)
-    view = VIEWS[search.kind or ""]
+    view = VIEWS[str(search.kind)]
     blocks: list[Block] = []
     result = view.result_line(search)
     if result:
@@ -49,7 +49,7 @@ def search_table(record: SearchRecord) -> RenderableType:
 def search_files(record: SearchRecord) -> dict[str, str]:
     """Return the tables of a finished search, `search.md` and CSV, by the names of their files."""
     search = studies.Search.read(record)
-    view = VIEWS[search.kind or ""]
+    view = VIEWS[str(search.kind)]
     head = [Paragraph(_describe_setting(search))]
     result = view.result_line(search)
     if result:
@@ -106,7 +106,7 @@ def write_search(folder: Path, record: SearchRecord) -> list[Path]:
             # Workers that were started by hand end together, and all write.
             atomic_text(folder / name, text, shared=True)
             files.append(folder / name)
-    for block in VIEWS[search.kind or ""].blocks(search):
+    for block in VIEWS[str(search.kind)].blocks(search):
         if isinstance(block, Figure):
             titled = replace(block, title=f"{block.title}: {search.name}")
             for suffix in (".svg", ".png"):

@@ -47,8 +47,11 @@ class ArchitectureView(SearchView[ArchitectureSearch]):
 
     def second_score(self, record: ArchitectureSearch) -> str:
         """Return the second-highest reward of a trained shape."""
-        rewards = sorted((shape.reward or 0.0 for shape in _trained_shapes(record)), reverse=True)
-        return f"{rewards[1]:.4f}" if len(rewards) > 1 else ""
+        rewards = [shape.reward for shape in _trained_shapes(record) if shape.reward is not None]
+        if len(rewards) < 2:
+            return ""
+        rewards.sort(reverse=True)
+        return f"{rewards[1]:.4f}"
 
     def blocks(self, record: ArchitectureSearch) -> Iterator[Figure | Table | Notes]:
         """Draw loss against latency, then list the shapes."""

@@ -27,7 +27,7 @@ def _best_of(search: SearchFolder) -> str:
     A damaged record gives "": another section of the page names the damage. So does a kind of search that a newer
     version recorded, and that has no view here.
     """
-    view = VIEWS.get(search.record.kind or "")
+    view = VIEWS.get(str(search.record.kind))
     if view is None:
         return ""
     try:
@@ -48,7 +48,7 @@ def search_summary(search: SearchFolder) -> Summary:
 @facts(SearchFolder)
 def search_facts(search: SearchFolder) -> Iterator[str]:
     """Yield the result of a finished search; that of another is in its summary."""
-    view = VIEWS.get(search.record.kind or "")
+    view = VIEWS.get(str(search.record.kind))
     if view is not None and search.record.is_finished:
         line = view.result_line(search.record)
         if line:
@@ -98,7 +98,7 @@ def _status_line(search: SearchFolder) -> str:
 def results(search: SearchFolder) -> Iterator[Block]:
     """Draw and list the candidates; a search that is not finished has no notes, since its cost is not known yet."""
     record = search.record
-    view = VIEWS.get(record.kind or "")
+    view = VIEWS.get(str(record.kind))
     if view is None:
         if record.is_finished:
             yield Notes((f"Unknown kind of search: '{record.kind or ''}'.",), warning=True)
