@@ -94,11 +94,9 @@ def _maps(side: _Side, row: list[int], heads_shown: Sequence[int]) -> list[Atten
     for layer, logarithms in zip(side.layers, read_attention(side.subject, batch, side.layers), strict=True):
         probabilities = logarithms.exp()[0].cpu()
         for head in heads_shown:
-            if head == MEAN_HEAD:
-                values = probabilities.mean(0)
-            else:
-                values = probabilities[head - 1]
-            maps.append(AttentionMap(side.role, layer, head, tuple(map(tuple, values.tolist()))))
+            values = probabilities.mean(0) if head == MEAN_HEAD else probabilities[head - 1]
+            rows = tuple(tuple(weights) for weights in values.tolist())
+            maps.append(AttentionMap(side.role, layer, head, rows))
     return maps
 
 
