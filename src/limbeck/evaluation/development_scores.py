@@ -9,6 +9,7 @@ from limbeck.kinds.registry import KINDS
 from limbeck.kinds.scoring import intervals_of, only_answer, score
 
 _EXAMPLES = 10
+"""Rows that are shown of those on which the models disagree."""
 _MOST_LETTERS = 300
 
 

@@ -42,16 +42,16 @@ class CellResult:
     """Scores and predictions of a cell, with their cost.
 
     Attributes:
-        scores: Of every scored split, and of the select split.
-        predictions: Of the unlabelled splits.
-        epoch: The epoch whose weights were scored; None where they are the last.
-        rows: Number of rows to train on, and of every scored split.
-        seconds: For everything, tokens and data apart; a training that is shared counts for each of its cells.
-        training_seconds: Of the training alone; 0 where nothing is trained.
-        weights: Hash of the weights as they were kept; None where they are not.
-        thresholds: Of the classes, chosen on the select split for all others; None where none were.
-        intervals: Of scores over the rows of their split, by split and metric; None without any.
-        only_answer: By split, the one answer that all rows are given; None where all have several.
+        scores: The scores of every scored split, and of the split that settings are chosen on.
+        predictions: Predictions of the unlabelled splits, by split.
+        epoch: The epoch whose weights were scored; None for the last weights.
+        rows: Numbers of rows: of those to train on under `"train"`, and of every scored split under its name.
+        seconds: Duration without the making of tokens; a training that is shared counts for each of its cells.
+        training_seconds: Duration of the training; 0 where nothing is trained.
+        weights: Hash of the weights as they were kept; None where they are not kept.
+        thresholds: Probability from which each class is given; None where none was chosen.
+        intervals: 95 % intervals of scores over the rows of a split, by split and metric; None without any.
+        only_answer: By split, the one answer that all rows are given; None where all splits have several.
     """
 
     scores: Scores
@@ -71,13 +71,13 @@ class EvaluatedTask:
     """A task as its evaluator plans it; nothing is tokenised yet.
 
     Attributes:
-        name: As the user named it.
+        name: The task's name, as the user gave it.
         evaluator: Name of its evaluator.
         task: The task, with the splits that are there.
         settings: Its settings.
-        data: Fingerprint of all rows that it is scored by.
+        data: Fingerprint of all of its rows; other rows make other cells.
         training_set: Fingerprint of the rows to train on.
-        notes: On its rows.
+        notes: Notes on its rows, for the user to read.
     """
 
     name: str
@@ -95,7 +95,7 @@ class PlannedCells:
 
     Attributes:
         cells: The cells, in the order of the grid.
-        notes: On scores that they cannot have.
+        notes: Notes on scores that they cannot have, for the user to read.
     """
 
     cells: Sequence[Cell]
@@ -108,8 +108,9 @@ class ReadyCell:
 
     Attributes:
         cell: The cell.
-        prepared: As `Evaluator.prepare` returned it.
-        keep: Keeps the weights that the cell was scored by, and returns their hash; None where they are not kept.
+        prepared: What `Evaluator.prepare` returned.
+        keep: Function of a model and its tokenizer that saves the weights, and returns their hash; None where they are
+            not kept.
     """
 
     cell: Cell

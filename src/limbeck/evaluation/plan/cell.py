@@ -10,10 +10,10 @@ class Cell:
     """A model on a task, at a grid point, with a seed.
 
     Attributes:
-        model: As the user named it.
+        model: The model's name, as the user gave it.
         task: Name of the task, or the path of its file.
         point: The settings.
-        seed: Of head, order of rows and dropout; 0 where nothing is trained.
+        seed: The seed of head, order of rows and dropout; 0 where nothing is trained.
     """
 
     model: str

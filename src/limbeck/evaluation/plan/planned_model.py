@@ -22,15 +22,15 @@ class PlannedModel:
     """A model that is evaluated.
 
     Attributes:
-        name: As the user named it.
-        fingerprint: Of its weights and tokenizer.
+        name: The model's name, as the user gave it.
+        fingerprint: Hash of its weights and tokenizer.
         tokenizer: Fingerprint of its tokenizer.
         shape: Its shape.
         on_task: Whether rows of students that were distilled on each task stand beside it: the run that made it
             distilled on labelled rows, or it is scored as it is.
         queries: Where the model is that reads queries, of a router's folder one of its two; else the model itself.
         documents: The same of documents.
-        widths: To which the configuration of that of queries says that vectors were trained to be cut.
+        widths: Numbers of components to which its vectors may be cut, as it was trained for; from its configuration.
     """
 
     name: str

@@ -51,6 +51,7 @@ def _write_out(value: Any, values_of_name: Mapping[str, Sequence[Any]], choice: 
         choice: Names whose value is fixed already, by a key above.
     """
     if isinstance(value, dict):
+        # A name that a key fixes is fixed for all that stands below the key.
         written = {}
         for key, item in value.items():
             for choice_of_key in _choices(key, values_of_name, choice):
@@ -69,6 +70,7 @@ def _choices(
     text: Any, values_of_name: Mapping[str, Sequence[Any]], choice: Mapping[str, str]
 ) -> Iterator[dict[str, str]]:
     """Yield a choice for each combination of values of the free names in a text; what is no text has no names."""
+    # Without free names there is one combination, which is empty: the choice stays as it is.
     free_names = []
     if isinstance(text, str):
         free_names = [name for name in values_of_name if name not in choice and f"{{{name}}}" in text]

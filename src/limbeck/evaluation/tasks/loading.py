@@ -107,7 +107,7 @@ def _look_for_splits(splits_of_task: Splits, *, training: bool) -> _Presence:
     definition = splits_of_task.definition
     task = definition.task
     scored: Sequence[str] = task.scored
-    if not any(map(splits_of_task.has, scored)):
+    if not any(splits_of_task.has(key) for key in scored):
         second_choice = [key for key in definition.second_choice if splits_of_task.has(key)]
         scored = second_choice or scored
     keys: list[str] = []

@@ -117,7 +117,7 @@ class Splits:
         """Whether a split is there: of the Hub, whether it is known to be."""
         place = self._locate(key)
         if place.is_joint:
-            return any(map(self.has, self._parts(place)))
+            return any(self.has(part) for part in self._parts(place))
         if place.folders:
             return find_file(place.definition.paths(place.split), place.folders) is not None
         return place.definition.on_hub(place.split) is not None
@@ -127,7 +127,7 @@ class Splits:
         place = self._locate(key)
         if not place.is_joint:
             return [key]
-        return list(filter(self.has, self._parts(place)))
+        return [part for part in self._parts(place) if self.has(part)]
 
     def place(self, key: str) -> str:
         """Return the file of a split that is not joint, or its data set as a corpus names it.
@@ -209,6 +209,7 @@ class Splits:
         definition = self.definition
         folders = [] if self.data is None else [self.data]
         if other_task:
+            # Other tasks are built in, and their files are in the data folder alone.
             definition = registry.DEFINITIONS[other_task]
         elif self.beside is not None:
             folders = self._folders_of_own_task(self.beside, folders)
@@ -229,7 +230,9 @@ class Splits:
         whole_splits = [name for name in definition.split_names if name not in definition.parts]
         is_on_hub = all(definition.on_hub(name) is not None for name in whole_splits)
         has_files = any(definition.files.get(name) for name in whole_splits)
-        if is_on_hub and not (has_files and folders):
+        # Files win over the Hub where the description names some, and the user gave a folder for them.
+        prefers_files = has_files and bool(folders)
+        if is_on_hub and not prefers_files:
             return []
         return [beside, *folders]
 
@@ -243,6 +246,8 @@ def _read_file(place: _Place) -> SplitContent:
     of_words = KINDS[task.kind].rows_of_words
     placed_rows = read_split_file(file.path, file.source, report, quotes=definition.quotes, of_words=of_words)
     rows = read_labelled_rows(placed_rows, task, place.facts, file.source.columns or definition.columns, report)
+
+    # Files of queries and documents; what is left out of them is counted with the rows.
     texts: dict[str, dict[str, str]] = {}
     for key, layout in definition.texts(file.source).items():
         text_file = require_file(definition.paths_of_texts(layout), place.folders, f"the {key} of {task.title}")
@@ -294,6 +299,7 @@ def _counted(
     if not rows:
         reason = f": {'; '.join(lines)}" if lines else ""
         raise CorpusError(f"{origin} holds no row of the split '{place.split}' of {title}{reason}.")
+    # A count that is as it was published says nothing.
     if published is None:
         lines.insert(0, counted(len(rows), "row"))
     elif published != len(rows):
