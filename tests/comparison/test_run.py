@@ -26,9 +26,9 @@ def test_runs_have_one_corpus_and_one_start_whatever_the_method(plan, tmp_path, 
     starts = defaultdict(set)
     original = student_maker.make_student
 
-    def remembering(choice, head, teacher_head, load_teacher, seed, read_batches=None):
-        student, record = original(choice, head, teacher_head, load_teacher, seed, read_batches)
-        starts[str(choice.shape), seed].add(fingerprint_of(student))
+    def remembering(student_plan, load_teacher, *, seed, **options):
+        student, record = original(student_plan, load_teacher, seed=seed, **options)
+        starts[str(student_plan.shape), seed].add(fingerprint_of(student))
         return student, record
 
     monkeypatch.setattr(student_maker, "make_student", remembering)
@@ -39,7 +39,7 @@ def test_runs_have_one_corpus_and_one_start_whatever_the_method(plan, tmp_path, 
     plan |= {"methods": ["mlm", {"title": "start", "stages": []}], "students": students, "seeds": [1, 2]}
     result = limbeck.compare(plan, output=tmp_path / "out")
     assert result.failed == 0 and len(result.record["cells"]) == 8
-    assert len(starts) == 4 and all(len(found) == 1 for found in starts.values())
+    assert len(starts) == 4 and all(len(fingerprints) == 1 for fingerprints in starts.values())
     assert len(set.union(*starts.values())) == 3, "seeds start elsewhere, but for the student that copies its teacher"
     manifests = (tmp_path / "cache").rglob("manifest.json")
     assert sorted(path.parents[1].name for path in manifests) == ["blocks", "documents"]
