@@ -3,6 +3,7 @@ maps are checked; cells go on where they stopped."""
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,17 @@ def test_a_tokenizer_that_pads_on_the_left_changes_no_score(evaluate, model_of):
     config.write_text(json.dumps(json.loads(config.read_text()) | {"padding_side": "left"}))
     _, (left,) = evaluate(folder, tasks="stsb", folder="left")
     assert left["scores"] == right["scores"]
+
+
+def test_a_task_without_rows_to_train_on_is_for_models_as_they_are(classifier, tmp_path):
+    task = {"name": "pairs", "type": "pair", "columns": {"text": "a", "pair": "b"}, "labels": list(MRPC)}
+    (tmp_path / "pairs.yaml").write_text(json.dumps({**task, "files": {"validation": "rows.jsonl"}}))
+    rows = [{"a": "the model", "b": f"text {number}", "label": number % 2} for number in range(8)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    request = EvaluationRequest((classifier,), str(tmp_path / "pairs.yaml"), tmp_path / "out", as_is=True)
+    assert run_evaluation(request).summary.models[0].columns["pairs"].mean is not None
+    with pytest.raises(RecipeError, match=r"pairs has no split to train on: .* \(--as-is\)"):
+        run_evaluation(replace(request, output=tmp_path / "trained", as_is=False))
 
 
 def test_answers_are_scored_as_by_squads_script(evaluate, model_of, tmp_path):

@@ -28,7 +28,7 @@ SEEDS = st.integers(0, 10_000)
 DESCRIPTION = """
 name: ranks
 type: ranking
-files: {train: none.jsonl, validation: rows.jsonl}
+files: {validation: rows.jsonl}
 columns: {query: query, documents: [document], label: relevance}
 """
 

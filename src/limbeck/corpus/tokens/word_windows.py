@@ -125,7 +125,7 @@ class WordEncoder:
             report: Receives what was cut.
         """
         shown = repr(" ".join(words)[:_SHOWN_CHARACTERS])
-        report.note("word without a token, ignored", shown, sizes.count(0))
+        report.note("word without a token: it is not trained on, and counts as O", shown, sizes.count(0))
         report.note("word longer than a window, cut", shown, sum(size > self._room for size in sizes))
         parts = []
         start = 0  # First word of the part that is being filled.

@@ -18,7 +18,7 @@ from limbeck.evaluation.plan.planned_model import PlannedModel
 from limbeck.evaluation.plan.points import VersionedPoint
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.protocols.settings import FineTuning
-from limbeck.evaluation.tasks.registry import evaluator_named, find_task
+from limbeck.evaluation.tasks.registry import check_trainable, evaluator_named, find_task
 from limbeck.kinds.task import Predictions, SplitFacts, Task
 
 Share: TypeAlias = Callable[[float], None]
@@ -315,10 +315,12 @@ def evaluator_of(name: str, request: EvaluationRequest) -> Evaluator:
     prefix = evaluator_named(name)
     if prefix is not None:
         return EVALUATORS[prefix]
-    if not find_task(name).is_trained:
+    definition = find_task(name)
+    if not definition.is_trained:
         return EVALUATORS[VECTORS]
     if request.as_is:
         return EVALUATORS[AS_IS]
+    check_trainable(definition.task)
     return EVALUATORS[FINE_TUNED]
 
 

@@ -15,7 +15,7 @@ from limbeck.errors import RecipeError
 from limbeck.evaluation.protocols.overrides import parse_overrides
 from limbeck.evaluation.protocols.protocol import PROTOCOLS, Protocol
 from limbeck.evaluation.protocols.settings import FineTuning
-from limbeck.evaluation.tasks.registry import check_data, evaluator_named, find_task, parse_tasks
+from limbeck.evaluation.tasks.registry import check_data, check_trainable, evaluator_named, find_task, parse_tasks
 from limbeck.kinds.task import Task
 from limbeck.models.hub_files import check_there
 
@@ -222,8 +222,11 @@ def fine_tuned_task(request: EvaluationRequest) -> Task:
         raise RecipeError(
             f"--task '{request.tasks}' names {len(names)} tasks, but a model is fine-tuned on one; name one task."
         )
-    task = find_task(names[0]).task
-    if task.train is None:
+    definition = find_task(names[0])
+    task = definition.task
+    if definition.is_trained:
+        check_trainable(task)
+    else:
         raise RecipeError(
             f"{task.title} is scored by the cosine of sentence vectors, and nothing is trained on it; choose a task "
             "that has rows to train on."

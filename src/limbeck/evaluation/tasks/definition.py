@@ -97,7 +97,7 @@ class TaskDefinition(Strict):
     language: str | dict[str, str] = "en"
     """ISO 639-1, or split to language."""
     train: str = "train"
-    """The split to train on; `mnli:train` is another task's."""
+    """The split to train on; `mnli:train` is another task's. A task without one is for models as they are."""
     select: str = "validation"
     """The split to choose settings on, also another task's. Where it does not exist: the first that is scored, or, if
     that is a test split and something is chosen, rows of `train` (500 or a tenth, in whole groups of near
@@ -204,7 +204,7 @@ class TaskDefinition(Strict):
     def _problems_of_classes(self) -> Iterator[str]:
         """Yield what is wrong with the classes and the metrics."""
         facts = self.facts
-        if facts.has_classes and len(set(self.classes)) < 2:
+        if facts.has_classes and len(self.classes) < 2:
             yield "labels is missing: name two classes or more, in the order of their numbers"
         has_twins = len(set(self.labels)) < len(self.labels)
         if has_twins or not all(label.strip() for label in self.labels):
@@ -234,9 +234,9 @@ class TaskDefinition(Strict):
                 if split not in known or (needs_labels and split in self.unlabelled):
                     yield f"{key} names '{split}'.{suggestion(split, known)}"
 
-        # Another task's split, `mnli:train`, is looked up when that task is known.
-        is_own_split = ":" not in self.train
-        if is_own_split and self.is_trained and self.train not in known:
+        # Without a split to train on, models are scored as they are.
+        is_named = "train" in self.model_fields_set
+        if is_named and self.is_trained and not self._has_train_split:
             yield f"there is no split '{self.train}' to train on.{suggestion(self.train, known)}"
 
     def _splits_by_key(self) -> Iterator[tuple[str, Sequence[str]]]:
@@ -341,7 +341,7 @@ class TaskDefinition(Strict):
                 published_rows=self.rows.get(name), labelled=name not in self.unlabelled, language=language
             )
         # Where sentence vectors are compared, nothing is trained and nothing is chosen.
-        train = self.train if self.is_trained else None
+        train = self.train if self.is_trained and self._has_train_split else None
         select = self._select_split() if self.is_trained else None
         return Task(
             name=self.name,
@@ -359,6 +359,12 @@ class TaskDefinition(Strict):
             answer_rules=self.answer_rules,
             submissions=self.submissions,
         )
+
+    @property
+    def _has_train_split(self) -> bool:
+        """Whether there are rows to train on. Another task's split, `mnli:train`, is looked up when that is known."""
+        is_other_tasks = ":" in self.train
+        return is_other_tasks or self.train in self.split_names
 
     def _select_split(self) -> str | None:
         """Return the split to choose settings on: `select`, else the first that is held out; None without any."""

@@ -72,6 +72,19 @@ TASK_GROUPS: Registry[tuple[str, ...]] = Registry("group of tasks", source=_grou
 """Name of a group to its tasks; `chinese` has those of ELM's table 7."""
 
 
+def check_trainable(task: Task) -> None:
+    """Refuse a task of a head without a split to train on.
+
+    Raises:
+        RecipeError: saying how to give one.
+    """
+    if task.train is None:
+        raise RecipeError(
+            f"{task.title} has no split to train on: add one to its files, as train, or score models as they are "
+            "(--as-is)."
+        )
+
+
 def find_task(name: str) -> TaskDefinition:
     """Return a task and its sources.
 
