@@ -50,8 +50,8 @@ def test_the_teacher_is_outside_and_stays_in_eval():
     assert not teacher.training
     assert all(not submodule.training for submodule in teacher.modules())
     assert not [name for name in module.state_dict() if "teacher" in name]
-    own = {id(parameter) for parameter in module.parameters()}
-    assert not own & {id(parameter) for parameter in teacher.parameters()}
+    trained = {id(parameter) for parameter in module.parameters()}
+    assert not trained & {id(parameter) for parameter in teacher.parameters()}
     batch = collate(make_rows(4))
     torch.stack([total for total, _ in module(**batch).values()]).sum().backward()
     assert all(parameter.grad is None for parameter in teacher.parameters())
@@ -61,26 +61,33 @@ def test_the_teacher_is_outside_and_stays_in_eval():
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_tagged_words_are_taught_at_their_first_tokens(side):
     """Soft and hard labels against the equations, in float64, over the labelled tokens of batches of any padding."""
-    batch = PadCollator(0, side=side, labels="token")(
-        [{**row, "labels": [(n + k) % 5 if n % 3 else -100 for n in range(row["length"])]}
-         for k, row in enumerate(make_rows(4))]
-    )  # fmt: skip
-    models = [tiny_model("bert", seed=seed, head="token_classification", num_labels=5).double() for seed in (0, 1)]
-    pairing = Pairing(shape_of(models[0].config), facts_of_shape(shape_of(models[1].config)), "token_classification")
+    rows = make_rows(4)
+    for number, row in enumerate(rows):
+        # Two of three tokens are labelled, as of 5 classes.
+        row["labels"] = [(place + number) % 5 if place % 3 else -100 for place in range(row["length"])]
+    batch = PadCollator(0, side=side, labels="token")(rows)
+
+    student = tiny_model("bert", seed=0, head="token_classification", num_labels=5).double()
+    teacher = tiny_model("bert", seed=1, head="token_classification", num_labels=5).double()
+    pairing = Pairing(shape_of(student.config), facts_of_shape(shape_of(teacher.config)), "token_classification")
     terms = [soft_label_term(pairing, weight=1.0, temperature=2.0), hard_label_term(pairing, weight=1.0)]
-    module = DistillationModule(models[0], LiveTeaching(models[1], terms), terms)
-    labelled = batch["labels"] != -100
+    module = DistillationModule(student, LiveTeaching(teacher, terms), terms)
+
+    is_labelled = batch["labels"] != -100
+    inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
     with torch.no_grad():
-        found = module(**batch)
-        plain = {name: tensor for name, tensor in batch.items() if name != "labels"}
-        scores = [model(**plain).logits[labelled].tolist() for model in models]
+        outputs = module(**batch)
+        student_scores = student(**inputs).logits[is_labelled].tolist()
+        teacher_scores = teacher(**inputs).logits[is_labelled].tolist()
+    labels = batch["labels"][is_labelled].tolist()
     expected = {
-        "soft_label": reference.soft_label_kl(*([rows] for rows in scores), temperature=2.0),
-        "hard_label": reference.hard_label_ce([scores[0]], [batch["labels"][labelled].tolist()]),
+        "soft_label": reference.soft_label_kl([student_scores], [teacher_scores], temperature=2.0),
+        "hard_label": reference.hard_label_ce([student_scores], [labels]),
     }
-    for name, (total, count) in expected.items():
-        assert found[name][0].item() == pytest.approx(total, rel=1e-9)
-        assert found[name][1].item() == count == count_units(batch)[UNITS.index("label")]
+    for name, (expected_total, expected_count) in expected.items():
+        total, count = outputs[name]
+        assert total.item() == pytest.approx(expected_total, rel=1e-9)
+        assert count.item() == expected_count == count_units(batch)[UNITS.index("label")]
 
 
 def test_the_teacher_is_cut_at_the_layer_that_is_read():
@@ -105,11 +112,14 @@ def test_untrained_parameters_are_exactly_those_without_gradient(family, method)
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("family", ALL_FAMILIES)
 def test_the_rows_that_batches_read_are_those_with_a_gradient(family, side):
-    model, generator = tiny_model(family).train(False), torch.Generator().manual_seed(1)
-    notes, tables = ReadRows(model), embedding_tables(model)
-    assert len(tables) == sum(isinstance(module, torch.nn.Embedding) for module in model.modules()) - (
-        family == "mpnet"
-    )
+    model = tiny_model(family).eval()
+    generator = torch.Generator().manual_seed(1)
+    notes = ReadRows(model)
+    tables = embedding_tables(model)
+    embeddings = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
+    # MPNet has a table of relative positions too, which is no table of the input.
+    other_tables = 1 if family == "mpnet" else 0
+    assert len(tables) == len(embeddings) - other_tables
     for seed in (1, 2):
         batch = PadCollator(model.config.pad_token_id or 0, side=side)(make_rows(3, seed=seed))
         if "segments" in tables and seed == 2:
@@ -120,12 +130,12 @@ def test_the_rows_that_batches_read_are_those_with_a_gradient(family, side):
         (hidden * torch.randn(hidden.shape, generator=generator)).sum().backward()
         unread = {kind: write_ranges((table.module.weight.grad == 0).all(1).numpy()) for kind, table in tables.items()}
         assert notes.unread() == unread
-    again = ReadRows(model)
-    again.load(unread)
-    again.merge()
-    assert again.unread() == unread
-    again.load(None)
-    assert set(again.unread().values()) == {""}
+    restored = ReadRows(model)
+    restored.load(unread)
+    restored.merge()
+    assert restored.unread() == unread
+    restored.load(None)
+    assert set(restored.unread().values()) == {""}, "every row counts as read"
 
 
 @given(st.lists(st.booleans(), max_size=30))
@@ -151,7 +161,10 @@ def test_counts_are_proportional_to_their_unit(method):
         batches = [{**batch, "groups": torch.arange(len(batch["labels"])) // 2} for batch in batches]
     for term in module.terms:
         unit = UNITS.index(term.unit)
-        ratios = [float(module(**b)[term.name][1] / count_units(b)[unit]) for b in batches]
+        ratios = []
+        for batch in batches:
+            _, count = module(**batch)[term.name]
+            ratios.append(float(count / count_units(batch)[unit]))
         assert ratios[0] == pytest.approx(ratios[1]), term.name
 
 
@@ -185,14 +198,16 @@ def test_losses_without_logits_are_those_of_logits(family, tied, monkeypatch):
     """Chunks of a few rows; a tied embedding has the gradients of both of its uses."""
     module = make_module("distilbert", family, hidden=48, heads=4, tie_word_embeddings=tied).double().eval()
     module.teaching.teacher.double()
-    decoder, batch, made = module.student.get_output_embeddings(), with_labels(collate(make_rows(5))), []
+    decoder = module.student.get_output_embeddings()
+    batch = with_labels(collate(make_rows(5)))
     assert (decoder.weight is module.student.get_input_embeddings().weight) == tied
-    decoder.register_forward_hook(lambda decoder, args, output: made.append(output.numel()))
-    wanted = losses_and_gradients(module, batch)
+    numbers_of_logits = []
+    decoder.register_forward_hook(lambda decoder, args, output: numbers_of_logits.append(output.numel()))
+    with_logits = losses_and_gradients(module, batch)
     monkeypatch.setattr(soft_label_chunks, "CPU_CHUNK", 7 * len(decoder.weight))
-    found = losses_and_gradients(module, batch)
-    assert made == [batch["input_ids"].numel() * len(decoder.weight), 0]
-    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
+    without_logits = losses_and_gradients(module, batch)
+    assert numbers_of_logits == [batch["input_ids"].numel() * len(decoder.weight), 0]
+    torch.testing.assert_close(without_logits, with_logits, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", ["output_distribution", "mlm"])
@@ -222,24 +237,32 @@ def test_a_step_may_make_the_logits_of_some_batches_only(tmp_path, monkeypatch):
 
 
 def test_held_out_loss_does_not_depend_on_the_batch_size(tmp_path):
-    sizes = ({"max_steps": 1, "per_device_eval_batch_size": batch} for batch in (2, 13))
-    trainers = (make_trainer(make_module(), make_rows(13), tmp_path, **size) for size in sizes)
-    one, other = (trainer.evaluate(trainer.train_dataset) for trainer in trainers)
+    def metrics(batch_size):
+        rows = make_rows(13)
+        trainer = make_trainer(make_module(), rows, tmp_path, max_steps=1, per_device_eval_batch_size=batch_size)
+        return trainer.evaluate(trainer.train_dataset)
+
+    in_parts = metrics(batch_size=2)
+    at_once = metrics(batch_size=13)
     for name in ("eval_loss", "eval_query_query"):
-        assert one[name] == pytest.approx(other[name], rel=1e-5)
+        assert in_parts[name] == pytest.approx(at_once[name], rel=1e-5)
 
 
 def test_the_sampler_is_a_function_of_seed_and_epoch():
     lengths = [index % 17 + 3 for index in range(1003)]
-    first, second = LengthGroupedSampler(lengths, 8, 1), LengthGroupedSampler(lengths, 8, 1)
+    first = LengthGroupedSampler(lengths, batch_size=8, seed=1)
+    second = LengthGroupedSampler(lengths, batch_size=8, seed=1)
     assert list(first) == list(second)
     assert sorted(first) == list(range(1003))
     second.set_epoch(1)
     assert list(first) != list(second)
+
+    # The rows of a batch have nearly the same length.
     order = list(first)
-    spreads = [
-        max(lengths[i] for i in order[s : s + 8]) - min(lengths[i] for i in order[s : s + 8]) for s in range(0, 1000, 8)
-    ]
+    spreads = []
+    for start in range(0, 1000, 8):
+        lengths_of_batch = [lengths[index] for index in order[start : start + 8]]
+        spreads.append(max(lengths_of_batch) - min(lengths_of_batch))
     assert sum(spreads) / len(spreads) < 1.0
 
 
@@ -366,18 +389,17 @@ def test_rows_hold_the_same_tokens_in_16_bits():
         packing = plan_packing(mask, torch.bfloat16)
         return RowStreams(packing, {key: torch.ones(1, len(packing.index), 3, dtype=dtype)}, {})
 
-    own = streams(mask, torch.float32)
-    assert rows_of_tokens(own, streams(mask))[1][key].shape == (1, 5, 3)
-    for other in (
-        streams(mask, torch.float32),
-        streams(mask.flip(1)),
-        streams(mask.flip(0)),
-        streams(torch.nn.functional.pad(mask, (0, 1))),
-        {key: torch.ones(2, 4, 3, dtype=torch.bfloat16)},
-    ):
-        assert rows_of_tokens(own, other) is None
+    student = streams(mask, torch.float32)
+    _, teacher_rows = rows_of_tokens(student, streams(mask))
+    assert teacher_rows[key].shape == (1, 5, 3)
+    in_float32 = streams(mask, torch.float32)
+    at_other_places = [streams(mask.flip(1)), streams(mask.flip(0))]
+    longer = streams(torch.nn.functional.pad(mask, (0, 1)))
+    not_packed = {key: torch.ones(2, 4, 3, dtype=torch.bfloat16)}
+    for teacher in (in_float32, *at_other_places, longer, not_packed):
+        assert rows_of_tokens(student, teacher) is None
     assert rows_of_tokens({key: torch.ones(2, 4, 3)}, streams(mask)) is None
-    assert key in own
-    assert own[key].shape == (2, 4, 3)
-    assert key in own
-    assert key not in own.rows, "a stream is kept in one shape"
+    assert key in student
+    assert student[key].shape == (2, 4, 3)
+    assert key in student
+    assert key not in student.rows, "a stream is kept in one shape"
