@@ -4,7 +4,8 @@ import numpy as np
 
 from limbeck.core import records
 from limbeck.evaluation.evaluators.prepared_task import PreparedTask
-from limbeck.kinds.kind import Disagreements, Outputs
+from limbeck.kinds.beside_teacher import Disagreements
+from limbeck.kinds.kind import Outputs
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.scoring import intervals_of, only_answer, score
 

@@ -9,6 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from limbeck.corpus.rows.labelled_rows import LabelledRow
+
+
+def labels_of(rows: Sequence[LabelledRow]) -> NDArray[Any]:
+    """The labels of rows: `[rows]`, or `[rows, classes]` where a row may have several classes."""
+    return np.array([row.label for row in rows])
+
 
 def accuracy(predicted: ArrayLike, labels: ArrayLike) -> float:
     """Share of right classes, `[N]`, or of rows with all of their classes right, `[N, classes]`."""

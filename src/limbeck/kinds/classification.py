@@ -11,7 +11,8 @@ from limbeck.core import intervals
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.labelled_rows import Label, LabelledRow
 from limbeck.kinds import class_scores
-from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs, label_figures
+from limbeck.kinds.beside_teacher import ClassFigures, Disagreements, label_figures
+from limbeck.kinds.kind import Kind, LabelTerm, Loss, Metric, Outputs
 from limbeck.kinds.losses import ClassWeightedLoss
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
@@ -19,22 +20,18 @@ from limbeck.kinds.task import Predictions, Submission, Task
 from limbeck.kinds.usage import RUN_LOGITS, HeadUsage
 
 
-def _labels(rows: Sequence[LabelledRow]) -> NDArray[Any]:
-    return np.array([row.label for row in rows])
-
-
 def _accuracy(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
-    return class_scores.accuracy(cast(Any, predictions), _labels(rows))
+    return class_scores.accuracy(cast(Any, predictions), class_scores.labels_of(rows))
 
 
 def _f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
     """F1 of the second of two classes, as for MRPC and QQP; the mean over all where there are more."""
     average = "binary" if len(task.labels) == 2 else "macro"
-    return class_scores.f1(cast(Any, predictions), _labels(rows), average)  # type: ignore[arg-type]
+    return class_scores.f1(cast(Any, predictions), class_scores.labels_of(rows), average)  # type: ignore[arg-type]
 
 
 def _matthews(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
-    return class_scores.matthews(cast(Any, predictions), _labels(rows))
+    return class_scores.matthews(cast(Any, predictions), class_scores.labels_of(rows))
 
 
 @register_as_kind()
@@ -101,7 +98,7 @@ class Classification(Kind):
     ) -> ClassFigures | None:
         """Return the F1 of each class, and the confusion of the student's."""
         classes_of_models = [np.asarray(classes) for classes in predictions]
-        return figures_of_classes(_labels(rows), classes_of_models, task.labels)
+        return figures_of_classes(class_scores.labels_of(rows), classes_of_models, task.labels)
 
     def disagreements(
         self,

@@ -13,8 +13,9 @@ from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import MOST_AMBIGUOUS_CLASSES, is_missing, reading_of_lists
 from limbeck.corpus.rows.labelled_rows import Label, LabelledRow
 from limbeck.kinds import class_scores
+from limbeck.kinds.beside_teacher import ClassFigures, Disagreements, label_figures
 from limbeck.kinds.classification import resampled_interval, submitted_class
-from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs, label_figures
+from limbeck.kinds.kind import Kind, LabelTerm, Loss, Metric, Outputs
 from limbeck.kinds.losses import FlagWeightedLoss
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
@@ -23,29 +24,25 @@ from limbeck.kinds.thresholds import given_classes
 from limbeck.kinds.usage import RUN_LOGITS, HeadUsage
 
 
-def _labels(rows: Sequence[LabelledRow]) -> NDArray[Any]:
-    return np.array([row.label for row in rows])
-
-
 def _flags(predictions: Predictions, task: Task) -> NDArray[np.int64]:
     return given_classes(cast(Any, predictions), task).astype(np.int64)
 
 
 def _micro_f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
-    return class_scores.f1(_flags(predictions, task), _labels(rows), "micro")
+    return class_scores.f1(_flags(predictions, task), class_scores.labels_of(rows), "micro")
 
 
 def _macro_f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
-    return class_scores.f1(_flags(predictions, task), _labels(rows), "macro")
+    return class_scores.f1(_flags(predictions, task), class_scores.labels_of(rows), "macro")
 
 
 def _accuracy(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
     """Share of rows with all of their classes right."""
-    return class_scores.accuracy(_flags(predictions, task), _labels(rows))
+    return class_scores.accuracy(_flags(predictions, task), class_scores.labels_of(rows))
 
 
 def _mean_average_precision(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
-    return class_scores.mean_average_precision(cast(Any, predictions), _labels(rows))
+    return class_scores.mean_average_precision(cast(Any, predictions), class_scores.labels_of(rows))
 
 
 @register_as_kind()
@@ -146,7 +143,7 @@ class MultiLabel(Kind):
         self, rows: Sequence[LabelledRow], predictions: Sequence[Predictions], task: Task
     ) -> ClassFigures | None:
         """Return the F1 of each class."""
-        labels = _labels(rows) == 1
+        labels = class_scores.labels_of(rows) == 1
         flags_of_models = [given_classes(cast(Any, probabilities), task) for probabilities in predictions]
         by_label = []
         for number, name in enumerate(task.labels):

@@ -17,7 +17,8 @@ from limbeck.corpus.tokens.answers import AnswerWindow, AnswerWindows, Question
 from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.kinds.answer_decoding import decode_answers
 from limbeck.kinds.answer_scores import THRESHOLD, answer_figures, score_answers
-from limbeck.kinds.kind import Disagreements, Kind, LabelTerm, Metric, Outputs
+from limbeck.kinds.beside_teacher import Disagreements
+from limbeck.kinds.kind import Kind, LabelTerm, Metric, Outputs
 from limbeck.kinds.reading import NO_PLACE, RowSource
 from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.task import AnswerPrediction, Predictions, Task

@@ -12,6 +12,7 @@ from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import is_missing, parse_value
 from limbeck.corpus.rows.labelled_rows import LabelledRow, by_query
 from limbeck.errors import CorpusError
+from limbeck.kinds import class_scores
 from limbeck.kinds.drawing import DRAW
 from limbeck.kinds.kind import LabelTerm, Loss, Metric
 from limbeck.kinds.losses import relevance_loss
@@ -27,7 +28,7 @@ def mean_over_queries(name: str) -> Metric:
 
     def metric(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
         scores = np.asarray(predictions, np.float64)
-        labels = np.array([row.label for row in rows]).astype(np.float64)
+        labels = class_scores.labels_of(rows).astype(np.float64)
         figures = []
         for query in queries_of(rows):
             query_scores = score_query(scores[query], labels[query])

@@ -12,25 +12,22 @@ from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import parse_value
 from limbeck.corpus.rows.labelled_rows import Label, LabelledRow
 from limbeck.kinds import class_scores
-from limbeck.kinds.kind import Disagreements, Kind, LabelTerm, Metric, Outputs
+from limbeck.kinds.beside_teacher import Disagreements
+from limbeck.kinds.kind import Kind, LabelTerm, Metric, Outputs
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.task import Predictions, Submission, Task
 from limbeck.kinds.usage import RUN_LOGITS, HeadUsage
 
 
-def _labels(rows: Sequence[LabelledRow]) -> NDArray[Any]:
-    return np.array([row.label for row in rows])
-
-
 def pearson(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
     """Pearson's correlation with the values."""
-    return class_scores.correlation(cast(Any, predictions), _labels(rows), "pearsonr")
+    return class_scores.correlation(cast(Any, predictions), class_scores.labels_of(rows), "pearsonr")
 
 
 def spearman(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
     """Spearman's rank correlation with the values."""
-    return class_scores.correlation(cast(Any, predictions), _labels(rows), "spearmanr")
+    return class_scores.correlation(cast(Any, predictions), class_scores.labels_of(rows), "spearmanr")
 
 
 class ValueKind(Kind):

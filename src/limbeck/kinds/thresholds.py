@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.kinds import class_scores
 from limbeck.kinds.task import Task
 
 DECIDED = 0.5
@@ -33,7 +34,7 @@ def choose_thresholds(probabilities: ArrayLike, rows: Sequence[LabelledRow]) -> 
         rows: The rows with their labels. What is scored by the thresholds has to be other rows.
     """
     by_class = np.asarray(probabilities, dtype=np.float64).T
-    has_class = np.array([row.label for row in rows]).T == 1
+    has_class = class_scores.labels_of(rows).T == 1
     thresholds = []
     for class_probabilities, rows_with_class in zip(by_class, has_class, strict=True):
         thresholds.append(_best_threshold(class_probabilities, rows_with_class))

@@ -20,9 +20,10 @@ from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.corpus.tokens.word_windows import NO_WORD, WordEncoder
 from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores
+from limbeck.kinds.beside_teacher import ClassFigures, Disagreements, label_figures
 from limbeck.kinds.classification import figures_of_classes, submitted_class
 from limbeck.kinds.entity_counts import EntityCounts, count_entities, entity_figures
-from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs, label_figures
+from limbeck.kinds.kind import Kind, LabelTerm, Loss, Metric, Outputs
 from limbeck.kinds.losses import ClassWeightedLoss
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind

@@ -275,12 +275,6 @@ class PlannedCorpus(Record):
     task: dict[str, Any] | None = None
     development: Any = None
 
-    @property
-    def task_kind(self) -> str:
-        """The kind of its rows' labels; `text` of none."""
-        kind = (self.task or {}).get("kind")
-        return str(kind) if kind else "text"
-
 
 class PlannedTeacher(Record):
     """A teacher of a recipe: a model, or the student of a stage."""
