@@ -12,7 +12,7 @@ from limbeck.core.studies import Search
 from limbeck.errors import OutputError, RecipeError
 from limbeck.inspection.results import read_result
 from limbeck.report import inspection_figures
-from limbeck.report.figures import Measured, lines_figure, quality_figures, show_number
+from limbeck.report.figures import MeasuredModel, lines_figure, quality_figures, show_number
 from limbeck.report.inspection import write_inspection
 from limbeck.report.names import short_name
 from limbeck.report.output_files import check_output
@@ -23,8 +23,8 @@ from tests.golden.committed import read
 
 
 def test_the_front_is_what_no_other_beats():
-    teacher = Measured("teacher", 5.0, 0.9)
-    models = [Measured("fast", 1.0, 0.5), Measured("slow and worse", 3.0, 0.4), teacher]
+    teacher = MeasuredModel("teacher", 5.0, 0.9)
+    models = [MeasuredModel("fast", 1.0, 0.5), MeasuredModel("slow and worse", 3.0, 0.4), teacher]
     [figure] = quality_figures(models, "accuracy", "batch 1")
     assert figure.caption.endswith("better than any of: fast; teacher.")
     assert [series.points for series in figure.drawing.series if series.label == "slow and worse"] == [[(3.0, 0.4)]]
@@ -34,7 +34,7 @@ def test_the_front_is_what_no_other_beats():
 
 
 def test_every_model_is_in_the_legend_and_both_axes_begin_at_nothing():
-    models = [Measured("student", 40.0, 0.66), Measured("teacher", 80.0, 0.69)]
+    models = [MeasuredModel("student", 40.0, 0.66), MeasuredModel("teacher", 80.0, 0.69)]
     [figure] = quality_figures(models, "MRR", "batch 1")
     with drawn(figure.drawing) as sheet:
         [axes] = sheet.axes
@@ -44,7 +44,7 @@ def test_every_model_is_in_the_legend_and_both_axes_begin_at_nothing():
 
 
 def test_without_seeds_there_is_no_front():
-    models = [Measured("student", 40.0, 0.66), Measured("teacher", 80.0, 0.69)]
+    models = [MeasuredModel("student", 40.0, 0.66), MeasuredModel("teacher", 80.0, 0.69)]
     [figure] = quality_figures(models, "MRR", "batch 1", front=False)
     assert [series.label for series in figure.drawing.series] == ["student", "teacher"]
     assert "better than" not in figure.caption

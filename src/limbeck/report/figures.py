@@ -94,7 +94,7 @@ def heat_figure(title: str, heat: Heat, words: str, caption: str = "") -> Figure
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredModel:
     """A model whose latency and quality are both known.
 
     Args:
@@ -113,15 +113,15 @@ class Measured:
         return self.latency, self.quality
 
 
-def measured(name: str, latency: float | None, quality: float | None) -> list[Measured]:
+def measured(name: str, latency: float | None, quality: float | None) -> list[MeasuredModel]:
     """Return a model if its latency and quality are both known, else nothing."""
     if latency is None or quality is None:
         return []
-    return [Measured(name, latency, quality)]
+    return [MeasuredModel(name, latency, quality)]
 
 
 def quality_figures(
-    models: Sequence[Measured], quality: str, latency: str, *, lowest: bool = False, front: bool = True
+    models: Sequence[MeasuredModel], quality: str, latency: str, *, lowest: bool = False, front: bool = True
 ) -> Iterator[Figure]:
     """Draw models by latency and quality, where there are several.
 

@@ -10,6 +10,7 @@ from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Code, Facts, Tabl
 from limbeck.report.names import without_path
 
 _DIRTY = "-dirty"
+"""git's mark of a working tree that differs from its commit."""
 
 
 def run_provenance(run: records.Run, folder: Path) -> Iterator[Block]:
@@ -47,15 +48,10 @@ def search_provenance(search: studies.Search, folder: Path) -> Iterator[Block]:
 def made_by(record: records.Made, folder: Path, seeds: str = "") -> dict[str, str | None]:
     """Return the facts of a result's making that every record has, by name; empty or None where one is not recorded."""
     hardware = record.hardware
-    # git's mark of a working tree that differs from the commit.
     commit = record.git_commit or ""
     if commit.endswith(_DIRTY):
         commit = f"{commit.removesuffix(_DIRTY)} with local changes"
     packages = [f"{name} {version}" for name, version in record.versions.items() if name != "limbeck"]
-    processor = hardware.cpu or ""
-    if hardware.cores is not None:
-        cores = f"{hardware.cores} cores"
-        processor = f"{processor}, {cores}" if processor else cores
     return {
         "Folder": str(folder),
         "Status": record.status,
@@ -66,8 +62,9 @@ def made_by(record: records.Made, folder: Path, seeds: str = "") -> dict[str, st
         "Commit": commit,
         "Versions": ", ".join(packages),
         "Device": hardware.device,
-        "Processor": processor,
-        "Threads": "" if hardware.threads is None else str(hardware.threads),
+        "Processor": hardware.cpu,
+        "Cores": str(number(hardware.cores)),
+        "Threads": str(number(hardware.threads)),
         "Memory": _gibibytes(hardware.memory_bytes, digits=1),
         "Platform": hardware.platform,
     }
@@ -75,7 +72,7 @@ def made_by(record: records.Made, folder: Path, seeds: str = "") -> dict[str, st
 
 def facts_block(facts: dict[str, str | None]) -> Facts:
     """Return the facts that are known as a block."""
-    return Facts(tuple((name, value) for name, value in facts.items() if value))
+    return Facts(tuple((name, value) for name, value in facts.items() if value and value != NOTHING))
 
 
 def identity_block(identity: dict[str, object]) -> Code:

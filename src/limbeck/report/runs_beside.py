@@ -6,7 +6,7 @@ from typing import TypeAlias
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Table, duration, number
 from limbeck.core.paths import short_model_name
 from limbeck.core.records import RunEvaluation
-from limbeck.report.figures import Measured, quality_figures
+from limbeck.report.figures import MeasuredModel, quality_figures
 from limbeck.report.names import without_path
 from limbeck.report.quality import labelled_rows
 from limbeck.report.run_quality import quality_of
@@ -79,10 +79,10 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
         teachers[run.record.teacher.name_or_path] = quality.teacher
         speedup = run.record.evaluation.first_batch.speedup
         if speedup:
-            students.append(Measured(title, 1 / speedup, quality.student))
+            students.append(MeasuredModel(title, 1 / speedup, quality.student))
     if len(labels) != 1 or len(teachers) != 1:
         return
     for name, teacher_quality in teachers.items():
         if teacher_quality is not None:
-            students.append(Measured(short_model_name(name) or "teacher", 1.0, teacher_quality))
+            students.append(MeasuredModel(short_model_name(name) or "teacher", 1.0, teacher_quality))
     yield from quality_figures(students, labels.pop(), "latency relative to the teacher's", front=False)
