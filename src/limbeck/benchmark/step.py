@@ -60,12 +60,14 @@ class Step:
     """
 
     def __init__(self, setup: StepSetup) -> None:
-        # As a run does.
+        # Memory that is freed is kept for the next step, as in a run.
         keep_freed_memory()
         self.setup = setup
         self.module, self._teacher_tap = _build_module(setup)
         batches = [make_batch(setup, index) for index in range(setup.micro_batches)]
-        freeze_unreached(self.module, {name: tensor[:_PROBE_ROWS] for name, tensor in batches[0].items()})
+        # Parameters that the loss does not reach are frozen, as in a run; a few rows show which.
+        few_rows = {name: tensor[:_PROBE_ROWS] for name, tensor in batches[0].items()}
+        freeze_unreached(self.module, few_rows)
 
         # The trainer brings what a step takes of it: accelerator, loss and optimizer. Its loop does not run.
         with TemporaryDirectory() as folder:
@@ -100,9 +102,9 @@ class Step:
 
     def run(self) -> None:
         """Take one step."""
-        window = sum_units(self.batches).to(self.device)
+        units = self._units()
         for batch in self.batches:
-            self.trainer.training_step(self.model, dict(batch), window)
+            self.trainer.training_step(self.model, dict(batch), units)
         self._update()
 
     def run_parts(self) -> dict[str, float]:
@@ -113,9 +115,9 @@ class Step:
         """
         spent = dict.fromkeys(PARTS, 0.0)
         self.module.train()
-        window = sum_units(self.batches).to(self.device)
+        units = self._units()
         for batch in self.batches:
-            self._run_micro_batch(batch, window, spent)
+            self._run_micro_batch(batch, units, spent)
         with self._clock(spent, "optimizer"):
             self._update()
         return spent
@@ -181,8 +183,18 @@ class Step:
             passes += _CLIPPING_PASSES
         return trained_bytes * passes
 
-    def _run_micro_batch(self, batch: Mapping[str, Tensor], window: Tensor, spent: dict[str, float]) -> None:
-        """Take the forward and backward passes of a micro-batch; their seconds are added to `spent`."""
+    def _units(self) -> Tensor:
+        """Count the tokens, samples and other units of the whole step, by which the loss of each is divided."""
+        return sum_units(self.batches).to(self.device)
+
+    def _run_micro_batch(self, batch: Mapping[str, Tensor], units: Tensor, spent: dict[str, float]) -> None:
+        """Take the forward and backward passes of a micro-batch; their seconds are added to `spent`.
+
+        Args:
+            batch: The micro-batch.
+            units: The units of the whole step.
+            spent: Part to seconds so far.
+        """
         module = self.module
         sides = read_batch(batch)
         scored = module.scored_tokens(sides)
@@ -197,7 +209,7 @@ class Step:
         leaf_tensors = _tensors(leaves)
         with self._clock(spent, "loss"):
             terms = module.compute_terms(sides, leaves, teacher)
-            loss = self.trainer.compute_loss(_returning(terms), batch, num_items_in_batch=window)
+            loss = self.trainer.compute_loss(_returning(terms), batch, num_items_in_batch=units)
             scaler = getattr(self.trainer.accelerator, "scaler", None)
             if scaler is not None:
                 loss = scaler.scale(loss)
