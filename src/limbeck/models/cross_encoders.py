@@ -65,8 +65,11 @@ def check_no_prompt(name_or_path: str | Path, revision: str | None = None) -> No
     file = _library_config_file(name_or_path, revision)
     if file is None or read_json(file, {}).get("model_type") != "CrossEncoder":
         return
-    prompts, default = read_prompts(file)
-    prompt = "" if default is None else prompts.get(default)
+    prompts = read_prompts(file)
+    prompt = ""
+    if prompts.default is not None:
+        # An empty prompt is not among the texts.
+        prompt = prompts.texts.get(prompts.default, "")
     if prompt:
         raise ModelError(
             f"'{name_or_path}' has the prompt {prompt[:40]!r} before its texts by default, but limbeck reads "

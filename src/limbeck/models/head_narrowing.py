@@ -47,7 +47,8 @@ class Heads:
         self.maps = maps
         # C^½ and its inverse; the smallest eigenvalues are raised, since C may not be of full rank.
         eigenvalues, eigenvectors = torch.linalg.eigh(inputs)
-        eigenvalues = eigenvalues.clamp(min=float(eigenvalues[-1]) * _LEAST_EIGENVALUE)
+        largest = float(eigenvalues[-1])
+        eigenvalues = eigenvalues.clamp(min=largest * _LEAST_EIGENVALUE)
         self._root = eigenvectors * eigenvalues.sqrt() @ eigenvectors.T
         self._inverse_root = eigenvectors * eigenvalues.rsqrt() @ eigenvectors.T
 
@@ -74,15 +75,21 @@ class Heads:
         """Return the query and key maps of `size` dimensions whose product is nearest to that of the given ones."""
         if size == query.shape[1]:
             return query, key
-        left, right = best_factors((query @ self._root).mT, (key @ self._root).mT, size)
-        return left.mT @ self._inverse_root, right.mT @ self._inverse_root
+        # [heads, S + 1, d] each; their product is C^½ Wqᵀ Wk C^½.
+        query_factor = (query @ self._root).mT
+        key_factor = (key @ self._root).mT
+        narrow_query, narrow_key = best_factors(query_factor, key_factor, size)
+        # C^½ is taken off again.
+        return narrow_query.mT @ self._inverse_root, narrow_key.mT @ self._inverse_root
 
     def _narrow_output(self, value: Tensor, output: Tensor, size: int) -> tuple[Tensor, Tensor]:
         """Return the value and output maps of `size` dimensions whose product is nearest to that of the given ones."""
         if size == value.shape[1]:
             return value, output
-        narrow_output, right = best_factors(output, (value @ self._root).mT, size)
-        return right.mT @ self._inverse_root, narrow_output
+        # [heads, S, d] and [heads, S + 1, d]; their product is Wo Wv C^½.
+        value_factor = (value @ self._root).mT
+        narrow_output, narrow_value = best_factors(output, value_factor, size)
+        return narrow_value.mT @ self._inverse_root, narrow_output
 
 
 def best_factors(left: Tensor, right: Tensor, rank: int) -> tuple[Tensor, Tensor]:

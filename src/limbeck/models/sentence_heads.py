@@ -111,6 +111,7 @@ class SentenceHead(nn.Module):
     def __init__(self, sentence: SentencePooling | str) -> None:
         super().__init__()
         if isinstance(sentence, str):
+            # The name of a pooling.
             sentence = SentencePooling(sentence, normalize=False, max_length=None)
         check_pooling(sentence.pooling)
         self.sentence = sentence

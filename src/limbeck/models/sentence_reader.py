@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from limbeck.errors import ModelError, suggestion
 from limbeck.models.folder_files import MODULES, ModuleEntry, read_json, read_modules
@@ -124,7 +125,7 @@ def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> S
     if normalizes:
         del modules[-1]
 
-    prompts, default_prompt = read_prompts(root / LIBRARY_CONFIG)
+    prompts = read_prompts(root / LIBRARY_CONFIG)
     library = read_json(root / LIBRARY_CONFIG, {})
     similarity = library.get("similarity_fn_name")
     if similarity not in _SIMILARITIES:
@@ -139,8 +140,8 @@ def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> S
         max_length=longest_input(transformer_folder),
         modules=tuple(modules),
         include_prompt=bool(pooling.get("include_prompt", True)),
-        prompts=prompts,
-        default_prompt=default_prompt,
+        prompts=prompts.texts,
+        default_prompt=prompts.default,
         similarity=similarity,
         truncate_dim=truncate_dim,
     )
@@ -191,8 +192,20 @@ def _check_widths(name: str | Path, modules: Sequence[SentenceModule]) -> None:
         width = module.out_width
 
 
-def read_prompts(file: Path) -> tuple[Mapping[str, str], str | None]:
-    """Read the prompts of a model, without empty ones, and the name of the default one.
+class Prompts(NamedTuple):
+    """The prompts of a model.
+
+    Attributes:
+        texts: By name, without empty ones.
+        default: The name of the one that is put before a text by default; None for none.
+    """
+
+    texts: Mapping[str, str]
+    default: str | None
+
+
+def read_prompts(file: Path) -> Prompts:
+    """Read the prompts of a model.
 
     Args:
         file: `config_sentence_transformers.json` in the root; it need not be there.
@@ -209,8 +222,8 @@ def read_prompts(file: Path) -> tuple[Mapping[str, str], str | None]:
         raise ModelError(
             f"default_prompt_name in '{file}' is {str(default)[:80]!r}.{suggestion(str(default), prompts)}"
         )
-    nonempty_prompts = {name: text for name, text in prompts.items() if text}
-    return nonempty_prompts, default
+    texts = {name: text for name, text in prompts.items() if text}
+    return Prompts(texts, default)
 
 
 def _is_prompt(text: object) -> bool:

@@ -103,7 +103,8 @@ def _forward_to(library: ctypes.CDLL) -> int:
 
 def _is_right(kernel: Kernel) -> bool:
     """Whether the kernel computes attention and its gradients, by one sample."""
-    heads, tokens = 2, 19
+    heads = 2
+    tokens = 19
     scale = 0.4
     # [A, T, D].
     row = torch.arange(heads * tokens * 5, dtype=torch.float32).view(heads, tokens, 5).mul(0.37).sin().bfloat16()

@@ -99,7 +99,7 @@ def _read(library: ctypes.CDLL) -> TeamKernel:
 
 def _is_right(relate: TeamKernel) -> bool:
     """Whether the kernel computes a relation and its gradients, by two samples."""
-    # [tensors, samples, tokens, width].
+    # [vectors, samples, tokens, width].
     numbers = torch.arange(4 * 2 * 19 * 10).mul(0.37).sin().view(4, 2, 19, 10)
     student_a, student_b, teacher_a, teacher_b = (vectors.bfloat16() for vectors in numbers)
     valid = torch.arange(19) < torch.tensor([[17], [5]])
