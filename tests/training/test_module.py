@@ -188,7 +188,11 @@ def losses_and_gradients(module, batch):
     module.zero_grad()
     outputs = module(**batch)
     torch.stack([total / count for total, count in outputs.values()]).sum().backward()
-    return outputs, {name: p.grad.clone() for name, p in module.student.named_parameters() if p.grad is not None}
+    gradients = {}
+    for name, parameter in module.student.named_parameters():
+        if parameter.grad is not None:
+            gradients[name] = parameter.grad.clone()
+    return outputs, gradients
 
 
 @pytest.mark.parametrize(
@@ -272,31 +276,34 @@ def test_scoring_only_masked_tokens_changes_nothing(family):
     config = tiny_config(family, layers=2, hidden=24, heads=2, ffn=48)
     teacher = tiny_model(family, head="masked_lm")
     pairing = Pairing(shape_of(config), facts_of_shape(shape_of(teacher.config)))
-    terms = [
-        term
-        for name in ("output_distribution", "mlm")
-        for term in METHODS[name].compose(METHODS[name].options(), pairing)
-    ]
-    batch, found = with_labels(collate(make_rows(5))), []
-    for all_tokens in (False, True):
+    terms = []
+    for name in ("output_distribution", "mlm"):
+        method = METHODS[name]
+        terms += method.compose(method.options(), pairing)
+    batch = with_labels(collate(make_rows(5)))
+
+    def outputs_and_gradients(scores_labelled):
+        """Losses and gradients of a new module, and the shape of the student's logits."""
         student = build_student(config, seed=3, head="masked_lm")
-        module = DistillationModule(student, LiveTeaching(tiny_model(family, head="masked_lm"), terms), terms).eval()
+        teaching = LiveTeaching(tiny_model(family, head="masked_lm"), terms)
+        module = DistillationModule(student, teaching, terms).eval()
         assert module._scores_labelled
-        module._scores_labelled = not all_tokens
+        module._scores_labelled = scores_labelled
         shapes = []
-        student.get_output_embeddings().register_forward_hook(lambda m, a, out, s=shapes: s.append(out.shape))
-        outputs = module(**batch)
-        assert len(shapes[0]) == (3 if all_tokens else 2)
-        torch.stack([total / count for total, count in outputs.values()]).sum().backward()
-        gradients = {name: p.grad for name, p in student.named_parameters() if p.grad is not None}
-        found.append((outputs, gradients))
-    (few, few_gradients), (every, every_gradients) = found
-    for name, (total, count) in every.items():
-        torch.testing.assert_close(few[name][0], total)
-        assert few[name][1] == count
-    assert few_gradients.keys() == every_gradients.keys()
-    for name, gradient in every_gradients.items():
-        torch.testing.assert_close(few_gradients[name], gradient, rtol=1e-4, atol=1e-6)
+        student.get_output_embeddings().register_forward_hook(lambda layer, args, out: shapes.append(out.shape))
+        outputs, gradients = losses_and_gradients(module, batch)
+        return outputs, gradients, shapes[0]
+
+    outputs, gradients, shape = outputs_and_gradients(scores_labelled=True)
+    expected_outputs, expected_gradients, expected_shape = outputs_and_gradients(scores_labelled=False)
+    assert len(shape) == 2, "rows of the masked tokens"
+    assert len(expected_shape) == 3, "all tokens of the batch"
+    for name, (total, count) in expected_outputs.items():
+        torch.testing.assert_close(outputs[name][0], total)
+        assert outputs[name][1] == count
+    assert gradients.keys() == expected_gradients.keys()
+    for name, gradient in expected_gradients.items():
+        torch.testing.assert_close(gradients[name], gradient, rtol=1e-4, atol=1e-6)
 
 
 def test_a_batch_without_a_masked_token_is_zero():
@@ -359,26 +366,40 @@ def test_tokens_are_compared_in_the_row_that_both_models_ran_as(method, options,
     """In bfloat16: the same loss and gradients as in padded batches, of which no stream by token is made."""
     module = make_module(method, options=options, **NO_DROPOUT)
     module.teaching.teacher.bfloat16()
-    batch, found = collate(make_rows(5)), []
-    unpacked, unpack = [], Packing.unpack
-    monkeypatch.setattr(Packing, "unpack", lambda self, row: unpacked.append(row.shape) or unpack(self, row))
-    for rows_of in (rows_of_tokens, lambda *_: None):
-        monkeypatch.setattr("limbeck.training.module.rows_of_tokens", rows_of)
-        unpacked.clear()
+    batch = collate(make_rows(5))
+    unpacked_shapes = []
+    unpack = Packing.unpack
+
+    def unpack_and_note(self, row):
+        unpacked_shapes.append(row.shape)
+        return unpack(self, row)
+
+    def terms_and_gradients():
+        """Terms, gradients of students and maps, and the number of streams that were put back into batches."""
+        unpacked_shapes.clear()
         module.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
             terms = module(**batch)
         torch.stack([total for total, _ in terms.values()]).sum().backward()
-        grads = {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
-        found.append((terms, grads, len(unpacked)))
-    (terms, grads, few), (wanted, wanted_grads, many) = found
-    assert few == (2 if method == "sentence_embedding" else 0) < many  # Pooled of each model.
-    for name, (total, count) in wanted.items():
+        gradients = {}
+        for name, parameter in module.named_parameters():
+            if parameter.grad is not None:
+                gradients[name] = parameter.grad.clone()
+        return terms, gradients, len(unpacked_shapes)
+
+    monkeypatch.setattr(Packing, "unpack", unpack_and_note)
+    terms, gradients, unpacked = terms_and_gradients()
+    monkeypatch.setattr("limbeck.training.module.rows_of_tokens", lambda *_: None)
+    expected_terms, expected_gradients, unpacked_in_batches = terms_and_gradients()
+
+    # The pooled vectors of each model are made of padded batches.
+    assert unpacked == (2 if method == "sentence_embedding" else 0) < unpacked_in_batches
+    for name, (total, count) in expected_terms.items():
         torch.testing.assert_close(terms[name][0], total, rtol=1e-5, atol=1e-6)
         assert torch.equal(terms[name][1], count)
-    assert grads.keys() == wanted_grads.keys()
-    for name, grad in wanted_grads.items():
-        assert (grads[name] - grad).norm() <= 2e-2 * grad.norm() + 1e-6, name
+    assert gradients.keys() == expected_gradients.keys()
+    for name, gradient in expected_gradients.items():
+        assert (gradients[name] - gradient).norm() <= 2e-2 * gradient.norm() + 1e-6, name
 
 
 def test_rows_hold_the_same_tokens_in_16_bits():
