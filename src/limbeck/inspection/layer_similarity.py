@@ -15,6 +15,7 @@ from limbeck.inspection.texts import tokenise
 from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.families import shape_of
 from limbeck.models.inference import batches
+from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
 
 # Bytes that the cross-products of all pairs of layers may take at once.
@@ -132,30 +133,43 @@ def measure_similarity(
     rows = tokenise(student.tokenizer, texts, limits=(length, student.longest, teacher.longest))
     student_width = shape_of(student.model.config).hidden
     teacher_width = shape_of(teacher.model.config).hidden
-    teacher_keys = layer_keys(teacher.model)
     # Layers of the student whose cross-products with all of the teacher's fit into the memory.
-    bytes_of_one_layer = _BYTES_OF_FLOAT64 * student_width * teacher_width * len(teacher_keys)
+    teacher_layers = len(layer_keys(teacher.model))
+    bytes_of_one_layer = _BYTES_OF_FLOAT64 * student_width * teacher_width * teacher_layers
     at_once = max(1, _MEMORY // bytes_of_one_layer)
     keys = layer_keys(student.model)
     groups = [keys[start : start + at_once] for start in range(0, len(keys), at_once)]
 
-    similarities = []
+    values: list[tuple[float, ...]] = []
     tokens = 0
-    with evaluation_mode(student.model), evaluation_mode(teacher.model):
-        for number, group in enumerate(groups):
-            sums = CrossProducts()
-            part = part_of(report, number / len(groups), (number + 1) / len(groups))
-            for batch in batches(
-                rows.ids, student.tokenizer, device=student.device, report=part, what="Layers of both"
-            ):
-                # One after the other: two taps on one model would be in each other's way.
-                with StreamTap(student.model, group) as tap:
-                    student_vectors = valid_vectors(tap(**batch.inputs), group, batch.valid)
-                with StreamTap(teacher.model, teacher_keys) as tap:
-                    teacher_vectors = valid_vectors(tap(**batch.inputs), teacher_keys, batch.valid)
-                sums.add(student_vectors, teacher_vectors)
-            similarities += sums.similarity().tolist()
-            tokens = sums.tokens
-    values = tuple(tuple(row) for row in similarities)
+    for number, group in enumerate(groups):
+        part = part_of(report, number / len(groups), (number + 1) / len(groups))
+        sums = _cross_products(student, teacher, rows.ids, group, report=part)
+        values += [tuple(similarities) for similarities in sums.similarity().tolist()]
+        # The same for every group.
+        tokens = sums.tokens
     width = max(student_width, teacher_width)
-    return LayerSimilarity(student.name, teacher.name, values, tokens, width, rows.cut)
+    return LayerSimilarity(student.name, teacher.name, tuple(values), tokens, width, rows.cut)
+
+
+def _cross_products(
+    student: Subject,
+    teacher: Subject,
+    rows: Sequence[list[int]],
+    student_keys: Sequence[StreamKey],
+    *,
+    report: Report,
+) -> CrossProducts:
+    """Sum the cross-products of some layers of the student with all layers of the teacher, over all rows of tokens."""
+    sums = CrossProducts()
+    teacher_keys = layer_keys(teacher.model)
+    title = "Layers of both"
+    with evaluation_mode(student.model), evaluation_mode(teacher.model):
+        for batch in batches(rows, student.tokenizer, device=student.device, report=report, what=title):
+            # One after the other: two taps on one model would be in each other's way.
+            with StreamTap(student.model, student_keys) as tap:
+                student_vectors = valid_vectors(tap(**batch.inputs), student_keys, batch.valid)
+            with StreamTap(teacher.model, teacher_keys) as tap:
+                teacher_vectors = valid_vectors(tap(**batch.inputs), teacher_keys, batch.valid)
+            sums.add(student_vectors, teacher_vectors)
+    return sums
