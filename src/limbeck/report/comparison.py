@@ -90,15 +90,10 @@ def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
     )
     strong = []
     for index, row in enumerate(block.rows):
-        label = row.label
-        if row.finished != row.wanted:
-            label += f" ({row.finished} of {row.wanted} seeds)"
-        mark = ""
         if row.place == 1:
-            mark = "bold"
             strong.append(len(rows))
         ranks = [column[index] for column in rank_columns.values()]
-        rows.append((Cell(label, mark=mark), *ranks, *score_cells(headings, row), *_held_out(summary, row)))
+        rows.append((_label_cell(row), *ranks, *score_cells(headings, row), *_held_out(summary, row)))
     first_published = len(rows)
     for paper in block.published:
         paper_label, *scores = published_cells(headings, paper)
@@ -119,6 +114,14 @@ def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
         published=tuple(range(first_published, len(rows))),
         layout=_LAYOUT,
     )
+
+
+def _label_cell(row: ComparedRow) -> Cell:
+    """Return the label of a method and mapping, with the seeds that are missing; of rank 1 in bold."""
+    label = row.label
+    if row.finished != row.wanted:
+        label += f" ({row.finished} of {row.wanted} seeds)"
+    return Cell(label, mark="bold" if row.place == 1 else "")
 
 
 def _rank_columns(summary: ComparisonSummary, rows: Sequence[ComparedRow]) -> dict[str, list[Cell]]:
