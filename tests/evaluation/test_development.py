@@ -8,117 +8,189 @@ import pytest
 from limbeck.corpus.rows.labelled_rows import WORD_GAP, LabelledRow
 from limbeck.evaluation.development_scores import compare_outputs
 from limbeck.evaluation.evaluators.prepared_task import PreparedTask
+from limbeck.kinds.task import AnswerPrediction
 from tests.support.tasks import make_rows, make_task
 
 
-def logits(*rows):
-    """The outputs of a head whose probabilities are these."""
-    return [[np.log(np.array(row, dtype=np.float32)) for row in rows]]
+def prepare(kind, rows, **changes):
+    """Return a task of a kind with development rows."""
+    return PreparedTask(make_task(kind, **changes), {"validation": rows})
 
 
 def rows_of(*labels):
-    return [LabelledRow(str(number), f"text {number}", f"pair {number}", label) for number, label in enumerate(labels)]
+    rows = []
+    for number, label in enumerate(labels):
+        rows.append(LabelledRow(str(number), text=f"text {number}", pair=f"pair {number}", label=label))
+    return rows
+
+
+def outputs_with(*probabilities):
+    """Return the outputs of a head that gives these probabilities to the classes of each row."""
+    return [[np.log(np.array(row, dtype=np.float32)) for row in probabilities]]
+
+
+def outputs_of(*values):
+    """Return the outputs of a head with these values for each row."""
+    return [[np.array(row) for row in values]]
+
+
+def class_figures(figures):
+    return [(one_class.label, one_class.rows, one_class.student, one_class.teacher) for one_class in figures.by_label]
 
 
 def test_classes():
-    prepared = PreparedTask(make_task("classification"), {"validation": rows_of(0, 0, 1, 1, 1)})
-    student = logits((0.9, 0.1), (0.2, 0.8), (0.3, 0.7), (0.6, 0.4), (0.1, 0.9))
-    teacher = logits((0.8, 0.2), (0.9, 0.1), (0.4, 0.6), (0.4, 0.6), (0.2, 0.8))
-    found = compare_outputs(prepared, "validation", student, teacher)
-    assert (found.task, found.kind, found.rows) == ("tiny_classification", "classification", 5)
-    assert found.student == pytest.approx({"accuracy": 3 / 5, "f1": 2 / 3})
-    assert found.teacher == {"accuracy": 1.0, "f1": 1.0}
-    assert (found.labels, found.confusion) == (["no", "yes"], [[1, 1], [1, 2]])
-    by_label = [(one.label, one.rows, one.student, one.teacher) for one in found.by_label]
-    assert by_label == [("no", 2, 0.5, 1.0), ("yes", 3, pytest.approx(2 / 3), 1.0)]
-    assert found.disagreements == 2
-    first, second = found.examples
-    assert (first.text, first.pair, first.label) == ("text 1", "pair 1", "no")
-    assert (first.teacher, first.student) == ("no (90%)", "yes (80%)")
-    assert (first.distance, second.distance) == (pytest.approx(0.7), pytest.approx(0.2))
+    prepared = prepare("classification", rows_of(0, 0, 1, 1, 1))
+    student = outputs_with((0.9, 0.1), (0.2, 0.8), (0.3, 0.7), (0.6, 0.4), (0.1, 0.9))
+    teacher = outputs_with((0.8, 0.2), (0.9, 0.1), (0.4, 0.6), (0.4, 0.6), (0.2, 0.8))
+
+    figures = compare_outputs(prepared, "validation", student, teacher)
+    assert figures.task == "tiny_classification"
+    assert figures.kind == "classification"
+    assert figures.rows == 5
+    assert figures.student == pytest.approx({"accuracy": 3 / 5, "f1": 2 / 3})
+    assert figures.teacher == {"accuracy": 1.0, "f1": 1.0}
+
+    assert figures.labels == ["no", "yes"]
+    assert figures.confusion == [[1, 1], [1, 2]]
+    assert class_figures(figures) == [("no", 2, 0.5, 1.0), ("yes", 3, pytest.approx(2 / 3), 1.0)]
+
+    assert figures.disagreements == 2
+    furthest, nearer = figures.examples
+    assert (furthest.text, furthest.pair, furthest.label) == ("text 1", "pair 1", "no")
+    assert furthest.teacher == "no (90%)"
+    assert furthest.student == "yes (80%)"
+    assert furthest.distance == pytest.approx(0.7)
+    assert nearer.distance == pytest.approx(0.2)
+
+
+def test_a_student_alone_has_its_scores_and_nothing_beside():
+    prepared = prepare("classification", rows_of(0, 1))
+    student = outputs_with((0.9, 0.1), (0.6, 0.4))
     alone = compare_outputs(prepared, "validation", student)
-    assert alone.teacher == {} and alone.disagreements is None and alone.examples == []
-    assert alone.student == found.student and alone.by_label[0].teacher is None
+    beside = compare_outputs(prepared, "validation", student, outputs_with((0.9, 0.1), (0.1, 0.9)))
+    assert alone.student == beside.student
+    assert alone.teacher == {}
+    assert alone.by_label[0].teacher is None
+    assert alone.disagreements is None
+    assert alone.examples == []
 
 
 def test_ten_rows_at_most_the_furthest_apart_first():
     count = 14
-    prepared = PreparedTask(make_task("classification"), {"validation": rows_of(*[0, 1] * (count // 2))})
+    prepared = prepare("classification", rows_of(*[0, 1] * (count // 2)))
+    # Different shares above a half, in no order.
     shares = [0.51 + 0.03 * (5 * number % count) for number in range(count)]
-    student = logits(*((1 - share, share) for share in shares))
-    found = compare_outputs(prepared, "validation", student, logits(*[(0.9, 0.1)] * count))
-    assert found.disagreements == count and len(found.examples) == 10
-    wanted = sorted(range(count), key=lambda number: -shares[number])[:10]
-    assert [example.text for example in found.examples] == [f"text {number}" for number in wanted]
+    student = outputs_with(*[(1 - share, share) for share in shares])
+    teacher = outputs_with(*[(0.9, 0.1)] * count)
+
+    figures = compare_outputs(prepared, "validation", student, teacher)
+    assert figures.disagreements == count
+    furthest = sorted(range(count), key=lambda number: -shares[number])[:10]
+    assert [example.text for example in figures.examples] == [f"text {number}" for number in furthest]
 
 
 def test_several_classes():
-    """Student: the; the and model; none. Teacher: all as they are labelled."""
-    prepared = PreparedTask(make_task("multi_label"), {"validation": rows_of((1, 0, 0), (0, 1, 0), (0, 0, 0))})
-    student, teacher = (
-        [[np.array(row) for row in rows]]
-        for rows in (((2.0, -2, -2), (1.0, 1.0, -9), (-1.0, -1, -1)), ((3.0, -3, -3), (-2.0, 4.0, -9), (-1.0, -1, -1)))
-    )
-    found = compare_outputs(prepared, "validation", student, teacher)
-    assert found.student["micro_f1"] == pytest.approx(4 / 5) and found.teacher["accuracy"] == 1
-    by_label = [(one.label, one.rows, one.student, one.teacher) for one in found.by_label]
-    assert by_label == [("the", 1, pytest.approx(2 / 3), 1.0), ("model", 1, 1.0, 1.0), ("teacher", 0, 0.0, 0.0)]
-    assert found.confusion == [] and found.disagreements == 1
-    (example,) = found.examples
-    assert (example.label, example.student, example.teacher) == ("model", "the (73%), model (73%)", "model (98%)")
+    """The student gives "the", then "the" and "model", then none; the teacher gives all as they are labelled."""
+    prepared = prepare("multi_label", rows_of((1, 0, 0), (0, 1, 0), (0, 0, 0)))
+    student = outputs_of((2.0, -2, -2), (1.0, 1.0, -9), (-1.0, -1, -1))
+    teacher = outputs_of((3.0, -3, -3), (-2.0, 4.0, -9), (-1.0, -1, -1))
+
+    figures = compare_outputs(prepared, "validation", student, teacher)
+    assert figures.student["micro_f1"] == pytest.approx(4 / 5)
+    assert figures.teacher["accuracy"] == 1
+    assert figures.confusion == []
+    assert class_figures(figures) == [
+        ("the", 1, pytest.approx(2 / 3), 1.0),
+        ("model", 1, 1.0, 1.0),
+        ("teacher", 0, 0.0, 0.0),
+    ]
+
+    assert figures.disagreements == 1
+    [example] = figures.examples
+    assert example.label == "model"
+    assert example.student == "the (73%), model (73%)"
+    assert example.teacher == "model (98%)"
+    # The probabilities of "the" are the furthest apart: sigmoid(1) and sigmoid(-2).
     assert example.distance == pytest.approx(1 / (1 + np.exp(-1)) - 1 / (1 + np.exp(2)), abs=1e-6)
 
 
 def test_values():
-    prepared = PreparedTask(make_task("regression"), {"validation": rows_of(1.0, 2.0, 3.5)})
-    found = compare_outputs(prepared, "validation", [[np.array([x]) for x in (1.0, 4.0, 3.0)]],
-                            [[np.array([x]) for x in (1.5, 2.0, 3.0)]])  # fmt: skip
-    assert found.student["spearman"] == pytest.approx(0.5) and found.teacher["spearman"] == pytest.approx(1.0)
-    assert found.confusion == [] == found.by_label and found.disagreements is None
-    told = [(example.label, example.teacher, example.student, example.distance) for example in found.examples]
-    assert told == [("2", "2", "4", 2.0), ("1", "1.5", "1", 0.5)]
+    prepared = prepare("regression", rows_of(1.0, 2.0, 3.5))
+    student = outputs_of([1.0], [4.0], [3.0])
+    teacher = outputs_of([1.5], [2.0], [3.0])
+
+    figures = compare_outputs(prepared, "validation", student, teacher)
+    assert figures.student["spearman"] == pytest.approx(0.5)
+    assert figures.teacher["spearman"] == pytest.approx(1.0)
+    assert figures.by_label == []
+    assert figures.confusion == []
+    assert figures.disagreements is None
+    examples = [(row.label, row.teacher, row.student, row.distance) for row in figures.examples]
+    assert examples == [("2", "2", "4", 2.0), ("1", "1.5", "1", 0.5)]
 
 
 @pytest.mark.parametrize("answerable", [True, False])
 def test_answers(answerable, monkeypatch):
-    task = make_task("question_answering", answerable_only=answerable)
-    rows = [LabelledRow("a", "the red fox runs", "who ?", answers=("red fox",)), LabelledRow("b", "x " * 300, "what ?",
-            answers=("x",)), LabelledRow("c", "no one", "who ?", answers=("one",))]  # fmt: skip
-    from limbeck.kinds.task import AnswerPrediction as Answer
-
-    student = {"a": Answer("fox"), "b": Answer("x"), "c": Answer("one", null_odds=3.0)}
-    teacher = {"a": Answer("red fox"), "b": Answer("the x"), "c": Answer("one", null_odds=-1.0)}
+    rows = [
+        LabelledRow("a", text="the red fox runs", pair="who ?", answers=("red fox",)),
+        LabelledRow("b", text="x " * 300, pair="what ?", answers=("x",)),
+        LabelledRow("c", text="no one", pair="who ?", answers=("one",)),
+    ]
+    student = {
+        "a": AnswerPrediction("fox"),
+        "b": AnswerPrediction("x"),
+        "c": AnswerPrediction("one", null_odds=3.0),
+    }
+    teacher = {
+        "a": AnswerPrediction("red fox"),
+        "b": AnswerPrediction("the x"),
+        "c": AnswerPrediction("one", null_odds=-1.0),
+    }
     monkeypatch.setattr(PreparedTask, "decode", lambda prepared, split, outputs: outputs[0])
-    prepared = PreparedTask(task, {"validation": rows})
-    found = compare_outputs(prepared, "validation", (student, ()), (teacher, ()))
-    # "the" is no part of an answer, and "x" is the same as "the x".
-    told = [(example.label, example.teacher, example.student, example.distance) for example in found.examples]
-    lost = [] if answerable else [("one", "one", "no answer", 1.0)]
-    assert told == [*lost, ("red fox", "red fox", "fox", pytest.approx(1 / 3, abs=1e-6))]
-    assert found.disagreements == len(told)
-    assert found.teacher["exact_match"] == 1 and found.student["exact_match"] == pytest.approx(
-        len(told) and 1 - len(told) / 3
-    )
+    prepared = prepare("question_answering", rows, answerable_only=answerable)
+
+    figures = compare_outputs(prepared, "validation", (student, ()), (teacher, ()))
+    # "the" is no part of an answer, so "x" is the same as "the x".
+    examples = [(row.label, row.teacher, row.student, row.distance) for row in figures.examples]
+    expected = [("red fox", "red fox", "fox", pytest.approx(1 / 3, abs=1e-6))]
+    if not answerable:
+        expected.insert(0, ("one", "one", "no answer", 1.0))
+    assert examples == expected
+    assert figures.disagreements == len(expected)
+    assert figures.teacher["exact_match"] == 1
+    assert figures.student["exact_match"] == pytest.approx(1 - len(expected) / 3)
 
 
 def test_long_texts_are_cut():
-    row = LabelledRow("0", "word " * 200, None, 1)
-    prepared = PreparedTask(make_task("classification"), {"validation": [row, *make_rows("classification", 1, 0)]})
-    found = compare_outputs(prepared, "validation", logits((0.9, 0.1), (0.9, 0.1)), logits((0.1, 0.9), (0.9, 0.1)))
-    assert len(found.examples[0].text) == 301 and found.examples[0].text.endswith("…") and found.examples[0].pair == ""
+    long_row = LabelledRow("0", text="word " * 200, pair=None, label=1)
+    prepared = prepare("classification", [long_row, *make_rows("classification", 1, 0)])
+    student = outputs_with((0.9, 0.1), (0.9, 0.1))
+    teacher = outputs_with((0.1, 0.9), (0.9, 0.1))
+    [example] = compare_outputs(prepared, "validation", student, teacher).examples
+    assert len(example.text) == 301
+    assert example.text.endswith("…")
+    assert example.pair == ""
 
 
 def test_sentences_of_tagged_words_show_their_entities_and_where_they_differ():
-    """By hand: of two entities the student finds one, the teacher both; the sentences differ in one word of two."""
+    """Of two entities the student finds one and the teacher both; the sentences differ in one word of two."""
     task = replace(make_task("token_classification"), labels=("O", "B-X", "I-X"))
-    rows = [LabelledRow("0", WORD_GAP.join(["the", "model"]), label=(0, 1)), LabelledRow("1", "text", label=(1,))]
+    rows = [
+        LabelledRow("0", text=WORD_GAP.join(["the", "model"]), label=(0, 1)),
+        LabelledRow("1", text="text", label=(1,)),
+    ]
     prepared = PreparedTask(task, {"validation": rows})
     predictions = {"student": [[0, 0], [1]], "teacher": [[0, 1], [1]]}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PreparedTask, "decode", lambda _, split, outputs: predictions[outputs[0]])
-        found = compare_outputs(prepared, "validation", ("student",), ("teacher",))
-    assert [(one.label, one.rows, one.student, one.teacher) for one in found.by_label] == [("X", 2, 2 / 3, 1.0)]
-    assert (found.student["f1_entity"], found.teacher["f1_entity"], found.confusion) == (2 / 3, 1.0, [])
-    (example,) = found.examples
-    assert (found.disagreements, example.distance, example.text, example.label) == (1, 0.5, "the model", "model/B-X")
+        figures = compare_outputs(prepared, "validation", ("student",), ("teacher",))
+
+    assert class_figures(figures) == [("X", 2, 2 / 3, 1.0)]
+    assert figures.student["f1_entity"] == 2 / 3
+    assert figures.teacher["f1_entity"] == 1.0
+    assert figures.confusion == []
+    assert figures.disagreements == 1
+    [example] = figures.examples
+    assert (example.text, example.label) == ("the model", "model/B-X")
     assert (example.student, example.teacher) == ("no entity", "model/B-X")
+    assert example.distance == 0.5
