@@ -36,8 +36,14 @@ def measure(teacher, text, student):
     """Make the measures of a corpus with a share held out."""
 
     def make(held_out, spec=SPEC):
-        given = {"tokenizer": load_tokenizer(str(teacher)), "corpus": corpus_of(teacher, text, held_out), "spec": spec}
-        return HeldOutText(teacher=load_model(teacher), **given, pooling="mean", students=[shape_of(student.config)])
+        return HeldOutText(
+            teacher=load_model(teacher),
+            tokenizer=load_tokenizer(str(teacher)),
+            corpus=corpus_of(teacher, text, held_out),
+            spec=spec,
+            pooling="mean",
+            students=[shape_of(student.config)],
+        )
 
     return make
 
@@ -45,7 +51,7 @@ def measure(teacher, text, student):
 @torch.no_grad()
 def test_agreement_is_spearman_of_the_similarities(measure, student):
     text = measure(0.3)
-    found = text.measure(student)
+    measured = text.measure(student)
     pairs = build_pairs([document.text for document in text.corpus.held_out_documents()], 40)
     similarities = []
     for model in (student, text.teacher):
@@ -55,17 +61,17 @@ def test_agreement_is_spearman_of_the_similarities(measure, student):
             vectors[sentence] = model(input_ids=ids).last_hidden_state[0].mean(0)
         alike = [torch.cosine_similarity(vectors[pair.first], vectors[pair.second], dim=0) for pair in pairs]
         similarities.append(torch.stack(alike))
-    assert found.figures["agreement"] == pytest.approx(spearmanr(*similarities).statistic, abs=1e-3)
-    assert found.unavailable == {}
-    assert set(found.figures) == {measure.key for measure in MEASURES}
-    assert 0 < found.figures["retrieval"] <= 1 and found.figures["explained"] < 1
+    assert measured.figures["agreement"] == pytest.approx(spearmanr(*similarities).statistic, abs=1e-3)
+    assert measured.unavailable == {}
+    assert set(measured.figures) == {measure.key for measure in MEASURES}
+    assert 0 < measured.figures["retrieval"] <= 1 and measured.figures["explained"] < 1
 
 
 def test_without_held_out_text_each_figure_is_missing_with_its_reason(measure, student):
-    found = measure(0.0).measure(student)
-    assert set(found.figures.values()) == {None}
-    assert set(found.unavailable) == {"agreement", "retrieval", "layers"}
-    assert "corpus.held_out a share above 0" in found.unavailable["layers"]
+    measured = measure(0.0).measure(student)
+    assert set(measured.figures.values()) == {None}
+    assert set(measured.unavailable) == {"agreement", "retrieval", "layers"}
+    assert "corpus.held_out a share above 0" in measured.unavailable["layers"]
 
 
 def test_labelled_rows_have_no_retrieval(teacher, student, tmp_path):
@@ -76,9 +82,9 @@ def test_labelled_rows_have_no_retrieval(teacher, student, tmp_path):
     corpus = build_labelled_corpus(settings, tokenizer, KINDS[settings.task], cache_dir=tmp_path / "cache", workers=1)
     text = HeldOutText(teacher=load_model(teacher), tokenizer=tokenizer, corpus=corpus, spec=SPEC, pooling="mean",
                        students=[shape_of(student.config)])  # fmt: skip
-    found = text.measure(student)
-    assert found.figures["retrieval"] is None and "retrieval" not in found.unavailable
-    assert found.figures["relations"] > 0
+    measured = text.measure(student)
+    assert measured.figures["retrieval"] is None and "retrieval" not in measured.unavailable
+    assert measured.figures["relations"] > 0
 
 
 def test_figures_are_taken_once_and_again_only_by_other_settings(measure, student, tmp_path):
@@ -101,9 +107,9 @@ def test_a_student_that_makes_all_texts_alike_has_no_agreement(measure, student)
     broken = tiny_model(layers=2, hidden=24, heads=4, ffn=48)
     for parameter in broken.parameters():
         parameter.data.zero_()
-    found = measure(0.3).measure(broken).figures
-    assert found["agreement"] is None
-    json.dumps(found, allow_nan=False)
+    measured = measure(0.3).measure(broken).figures
+    assert measured["agreement"] is None
+    json.dumps(measured, allow_nan=False)
 
 
 def test_one_document_is_refused_where_a_share_was_to_be_held_out(teacher, tmp_path):

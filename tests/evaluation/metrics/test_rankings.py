@@ -17,62 +17,83 @@ from limbeck.kinds.scoring import score
 TASK = TaskDefinition(name="ranks", type="ranking", files={"train": "a.jsonl", "validation": "b.jsonl"}).task
 
 
-def documents(*labels):
-    """Rows of queries, a list of labels each."""
-    numbered = [(query, label) for query, found in enumerate(labels) for label in found]
-    return [LabelledRow(str(n), f"query {query}", "document", label) for n, (query, label) in enumerate(numbered)]
+def rows_of_queries(*labels_of_queries):
+    """Return rows of queries, of which each has a document for each of its labels."""
+    rows = []
+    for query, labels in enumerate(labels_of_queries):
+        for label in labels:
+            rows.append(LabelledRow(str(len(rows)), text=f"query {query}", pair="document", label=label))
+    return rows
 
 
 def test_means_over_queries():
-    rows = documents([0, 1, 0], [1, 0], [0, 0], [2.0], [0])
+    rows = rows_of_queries([0, 1, 0], [1, 0], [0, 0], [2.0], [0])
     # The relevant document is second of three; first of two; not there; alone; not there.
-    found = score(TASK, "validation", rows, [3.0, 2.0, -1.0, 0.5, 0.4, 9.0, 8.0, 0.0, 0.0])
-    assert found == pytest.approx({"ndcg_at_10": (1 / math.log2(3) + 1 + 0 + 1 + 0) / 5, "mrr_at_10": (0.5 + 2) / 5})
+    figures = score(TASK, "validation", rows, [3.0, 2.0, -1.0, 0.5, 0.4, 9.0, 8.0, 0.0, 0.0])
+    assert figures["ndcg_at_10"] == pytest.approx((1 / math.log2(3) + 1 + 0 + 1 + 0) / 5)
+    assert figures["mrr_at_10"] == pytest.approx((1 / 2 + 1 + 0 + 1 + 0) / 5)
+    assert len(figures) == 2
+
+
+def gain_at_10(labels):
+    """Return the discounted gain of documents in this order."""
+    return sum(label / math.log2(rank + 1) for rank, label in enumerate(labels[:10], start=1))
 
 
 def by_definition(order, labels):
-    """nDCG and reciprocal rank of an order of documents, at 10."""
-    gain, best = (
-        sum(label / math.log2(rank + 1) for rank, label in enumerate(found[:10], start=1))
-        for found in ([labels[n] for n in order], sorted(labels, reverse=True))
-    )
-    ranks = [rank for rank, n in enumerate(order[:10], start=1) if labels[n] > 0]
-    return gain / best, 1 / ranks[0] if ranks else 0.0
+    """Return nDCG and reciprocal rank of an order of documents, at 10."""
+    ordered_labels = [labels[document] for document in order]
+    ndcg = gain_at_10(ordered_labels) / gain_at_10(sorted(labels, reverse=True))
+    for rank, label in enumerate(ordered_labels[:10], start=1):
+        if label > 0:
+            return ndcg, 1 / rank
+    return ndcg, 0.0
 
 
 def test_many_documents_and_grades():
-    draw = random.Random(0)
+    rng = random.Random(0)
     for _ in range(50):
-        labels = [draw.choice([0, 0, 0, 0, 1, 2]) for _ in range(draw.choice([draw.randint(2, 25), 150]))]
-        labels[draw.randrange(len(labels))] = 3
-        scores = draw.sample(range(1000), len(labels))
-        order = sorted(range(len(labels)), key=lambda n: -scores[n])
-        found = score_query(np.array(scores, float), np.array(labels, float))
-        wanted = [n for n, label in enumerate(labels) if label > 0]
-        recalls = (np.mean([n in order[:most] for n in wanted]) for most in (10, 100))
-        assert found == pytest.approx((*by_definition(order, labels), *recalls))
+        count = rng.choice([rng.randint(2, 25), 150])
+        labels = [rng.choice([0, 0, 0, 0, 1, 2]) for _ in range(count)]
+        labels[rng.randrange(count)] = 3
+        scores = rng.sample(range(1000), count)
+
+        order = sorted(range(count), key=lambda document: -scores[document])
+        relevant = [document for document, label in enumerate(labels) if label > 0]
+        recall_at_10 = np.mean([document in order[:10] for document in relevant])
+        recall_at_100 = np.mean([document in order[:100] for document in relevant])
+        expected = (*by_definition(order, labels), recall_at_10, recall_at_100)
+        assert score_query(np.array(scores, float), np.array(labels, float)) == pytest.approx(expected)
 
 
 def test_ties_count_as_scikit_learn_counts_them():
-    draw = random.Random(1)
+    rng = random.Random(1)
     for _ in range(50):
-        labels = np.array([draw.choice([0, 0, 0, 1, 2]) for _ in range(draw.randint(2, 40))] + [1], float)
-        scores = np.array([draw.randrange(5) for _ in labels], float)
-        assert score_query(scores, labels)[0] == pytest.approx(ndcg_score(labels[None], scores[None], k=10))
+        grades = [rng.choice([0, 0, 0, 1, 2]) for _ in range(rng.randint(2, 40))]
+        labels = np.array([*grades, 1], float)
+        scores = np.array([rng.randrange(5) for _ in labels], float)
+        expected = ndcg_score(labels[None], scores[None], k=10)
+        assert score_query(scores, labels).ndcg_at_10 == pytest.approx(expected)
 
 
 def test_of_equal_scores_no_order_is_taken_for_granted():
-    labels, scores = np.array([0.0, 1.0, 0.0, 2.0]), np.array([1.0, 1.0, 1.0, 0.0])
-    orders = [(*first, 3) for first in itertools.permutations(range(3))]
-    found = [by_definition(order, labels.tolist()) for order in orders]
-    wanted = (np.mean([n for n, _ in found]), min(r for _, r in found), 1.0, 1.0)
-    assert score_query(scores, labels) == pytest.approx(wanted)
+    labels = np.array([0.0, 1.0, 0.0, 2.0])
+    scores = np.array([1.0, 1.0, 1.0, 0.0])
+    # The first three documents may stand in any order; the last one is last.
+    results = [by_definition((*first_three, 3), labels.tolist()) for first_three in itertools.permutations(range(3))]
+    mean_ndcg = np.mean([ndcg for ndcg, _ in results])
+    worst_reciprocal_rank = min(reciprocal_rank for _, reciprocal_rank in results)
+    assert score_query(scores, labels) == pytest.approx((mean_ndcg, worst_reciprocal_rank, 1.0, 1.0))
 
 
 def test_whole_queries_are_drawn():
-    rows = documents(*[[1, 0, 0]] * 20)
+    rows = rows_of_queries(*[[1, 0, 0]] * 20)
     draw = KINDS[TASK.kind].draw
-    found = draw(rows, 14)
-    assert len(found) == 12 and [row.id for row in found] == sorted((row.id for row in found), key=int)
-    assert all(row.text == found[n // 3 * 3].text for n, row in enumerate(found))
-    assert len(draw(rows, 2)) == 3 and draw(rows, 60) == rows
+    drawn = draw(rows, 14)
+    assert len(drawn) == 12
+    assert [row.id for row in drawn] == sorted((row.id for row in drawn), key=int)
+    for number, row in enumerate(drawn):
+        first_of_query = drawn[number // 3 * 3]
+        assert row.text == first_of_query.text
+    assert len(draw(rows, 2)) == 3
+    assert draw(rows, 60) == rows
