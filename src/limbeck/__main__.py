@@ -7,8 +7,10 @@ import sys
 
 def main() -> None:
     """Run the command line in a process of its own, and end it with its exit code."""
+    # A list, since the exit code is known only after `_leave` is registered: before whatever else registers, so that it
+    # is called last.
     status = [1]
-    atexit.register(_leave, status)  # Before whatever else registers, so that it is called last.
+    atexit.register(_leave, status)
     from limbeck.cli.main import run
 
     try:

@@ -117,7 +117,7 @@ class KindTable(Mapping[str, KindFacts]):
     """Name to facts: the package's kinds, and those that plugins have added.
 
     Args:
-        rows: The package's.
+        rows: The facts of the package's kinds.
     """
 
     def __init__(self, rows: Mapping[str, KindFacts]) -> None:
@@ -130,8 +130,10 @@ class KindTable(Mapping[str, KindFacts]):
         Raises:
             ValueError: if another kind has the name.
         """
-        if self._rows.setdefault(name, facts) != facts:
+        present = self._rows.get(name)
+        if present is not None and present != facts:
             raise ValueError(f"the kind '{name}' exists already with other facts")
+        self._rows[name] = facts
 
     def __getitem__(self, name: str) -> KindFacts:
         if name not in self._rows:
@@ -244,21 +246,22 @@ def check_kind(name: str) -> KindName:
     Raises:
         ValueError: for another name, with the nearest one.
     """
-    if name in KINDS and KINDS[name].head is not None:
-        return name
-    if name in KINDS:
+    if name not in KINDS:
+        problem = f"Unknown kind '{name}'."
+    elif KINDS[name].head is None:
         problem = f"'{name}' is a kind of evaluation alone, on which nothing is trained."
     else:
-        problem = f"Unknown kind '{name}'."
+        return name
     raise ValueError(f"{problem}{suggestion(name, kinds_with_head())}{hint_of_plugins('kind')}")
 
 
 def own_kind_like(name: str) -> str:
     """Return the package's kind whose rows have the same labels as a plugin's kind; any other name as it is."""
-    if name in KIND_NAMES or not kind_of(name).has_labels:
+    facts = kind_of(name)
+    if name in KIND_NAMES or not facts.has_labels:
         return name
     for own_name in KIND_NAMES:
-        if KINDS[own_name].label == KINDS[name].label:
+        if KINDS[own_name].label == facts.label:
             return own_name
     return name
 
@@ -271,10 +274,12 @@ def kind_of(name: str | None) -> KindFacts:
 
 
 _WITHOUT_LABELS = (None, "text", "masked_lm")
+"""Names of tasks and heads that are no kinds: no plugin is asked for them."""
 _NO_KIND = KindFacts(label="none", head=None)
 
 
 def are_made_up(classes: Sequence[str]) -> bool:
     """Whether classes have no names but those that `transformers` makes up (`LABEL_0` …), or bare numbers."""
-    numbers = range(len(classes))
-    return list(classes) in ([f"LABEL_{number}" for number in numbers], [str(number) for number in numbers])
+    names_of_transformers = [f"LABEL_{number}" for number in range(len(classes))]
+    bare_numbers = [str(number) for number in range(len(classes))]
+    return list(classes) in (names_of_transformers, bare_numbers)

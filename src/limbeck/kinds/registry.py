@@ -54,7 +54,7 @@ def register_as_kind(*, facts: KindFacts | None = None, replace: bool = False) -
         PluginError: if the name is taken, or the kind lacks a metric that its facts name.
 
     Example:
-        >>> @register_as_kind(facts=KindFacts("class", "ForSequenceClassification", metrics=("accuracy",)))
+        >>> @register_as_kind(facts=KindFacts(label="class", head="ForSequenceClassification", metrics=("accuracy",)))
         ... class Grades(Classification):
         ...     name = "grades"
     """
