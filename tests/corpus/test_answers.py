@@ -7,7 +7,7 @@ import pytest
 
 from limbeck.corpus import SourceReport
 from limbeck.corpus.rows.labelled_rows import NO_ANSWER, LabelledRow
-from limbeck.corpus.tokens.answers import AnswerWindows, Question
+from limbeck.corpus.tokens.answer_windows import AnswerWindows, Question
 from tests.support.corpora import byte_tokenizer
 from tests.support.models import tiny_tokenizer
 

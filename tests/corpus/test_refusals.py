@@ -11,7 +11,7 @@ from transformers import ByT5Tokenizer
 from limbeck.corpus import CorpusSettings, MaskedTokens, MixSpec, PadCollator, ReplacedTokens, mask_id_of, open_source
 from limbeck.corpus.sources.file_patterns import find_parts
 from limbeck.corpus.sources.named_sources import open_rows
-from limbeck.corpus.tokens.answers import AnswerWindows
+from limbeck.corpus.tokens.answer_windows import AnswerWindows
 from limbeck.corpus.tokens.packing import BlockPacker
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER, byte_tokenizer

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from limbeck.corpus import SourceReport
 from limbeck.corpus.rows.labelled_rows import NO_ANSWER, LabelledRow
-from limbeck.corpus.tokens.answers import AnswerWindow
+from limbeck.corpus.tokens.answer_windows import AnswerWindow
 from limbeck.kinds.answer_decoding import decode_answers
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import AnswerPrediction

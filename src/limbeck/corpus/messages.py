@@ -1,4 +1,4 @@
-"""Names and errors from outside, as they may stand in a message."""
+"""Names and errors from outside made safe for a message: on one line, printable and short."""
 
 from collections.abc import Iterable
 

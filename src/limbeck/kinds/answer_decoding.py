@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from limbeck.corpus.tokens.answers import AnswerWindow
+from limbeck.corpus.tokens.answer_windows import AnswerWindow
 from limbeck.kinds.task import AnswerPrediction
 
 

@@ -13,7 +13,7 @@ from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.labelled_rows import NO_ANSWER, Label, LabelledRow
 from limbeck.corpus.rows.row_kind import RowEncoder
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.tokens.answers import AnswerWindow, AnswerWindows, Question
+from limbeck.corpus.tokens.answer_windows import AnswerWindow, AnswerWindows, Question
 from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.kinds.answer_decoding import decode_answers
 from limbeck.kinds.answer_scores import THRESHOLD, answer_figures, score_answers

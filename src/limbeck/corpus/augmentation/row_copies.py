@@ -1,4 +1,4 @@
-"""TinyBERT's data augmentation: copies of labelled rows in which words are replaced by likely or near ones.
+"""`augment_rows`, TinyBERT's algorithm: copies of rows in which words are replaced by likely or near ones.
 
 A copy is a function of its row's text, the seed and the settings: not of other rows, their order or the number of
 processes. `masked_words` proposes likely words, and `stored_copies` makes and stores the copies of all rows.

@@ -1,4 +1,4 @@
-"""Augmented copies of labelled rows on disk, made piece by piece by several processes.
+"""`store_copies`: the copies of all rows on disk, made piece by piece by several processes.
 
 A build that was killed goes on behind its finished pieces.
 """

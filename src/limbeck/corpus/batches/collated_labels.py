@@ -1,4 +1,4 @@
-"""The labels of a batch: a function for each kind of label, which makes one array of the labels of all rows."""
+"""The labels of a batch: for each kind of label the function that makes one array of the labels of all rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias

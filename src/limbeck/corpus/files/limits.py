@@ -1,4 +1,4 @@
-"""Limits that bound memory when untrusted files are read.
+"""Limits that bound memory where untrusted files are read: sizes of lines, documents, pages and unpacked content.
 
 Modules read them as `limits.LONGEST_LINE`, so that tests can lower them.
 """

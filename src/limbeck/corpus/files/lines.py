@@ -1,4 +1,4 @@
-"""Lines of a text file, with their numbers and positions."""
+"""`read_lines`: the lines of a text file with their numbers and positions, bad bytes repaired."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_lines(
 ) -> Iterator[FoundText]:
     """Iterate over lines; bad bytes become U+FFFD, and they and lines that are too long are counted.
 
-    Of a file that is damaged the line that the damage cuts is skipped, or with `cut` ends there.
+    A file that is damaged ends at the damage. The line in which it is is skipped, or with `cut` given up to there.
 
     Args:
         stream: The content from `position` on.

@@ -1,4 +1,4 @@
-"""Small text files of the user, read as a whole."""
+"""Small text files that the user gives in place of a corpus, such as a list of sentences, read as a whole."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Sentences of tagged words, as CoNLL's tasks have them."""
+"""Files of sentences with a word and its tags on each line, as CoNLL's tasks have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What building a labelled corpus asks of the kind of its task; the kinds are in `limbeck.kinds`."""
+"""`RowKind`: what the corpus asks of the kind of a task; the kinds themselves are in `limbeck.kinds`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias

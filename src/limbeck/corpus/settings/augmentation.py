@@ -1,4 +1,4 @@
-"""Changes of what is trained on: of tokens while a stage trains, and copies of labelled rows with other words."""
+"""Settings of changed text: tokens that are masked or replaced in a stage, and copies of rows with other words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of settings that Python code makes directly: their mistakes are errors of a corpus, in one line."""
+"""`Checked`: the base of settings that Python code makes by itself; their mistakes are a `CorpusError` of one line."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A corpus as a recipe names it: its keys, each rule about them, and how a stage changes them."""
+"""`CorpusSpec`: a corpus as a recipe names it: its keys, each rule about them, and how a stage changes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of a corpus of labelled rows, with what a teacher and a task known by name add to a recipe's."""
+"""`LabelledSettings`: a corpus of labelled rows with every key filled in, also by the teacher or a task by name."""
 
 from __future__ import annotations
 

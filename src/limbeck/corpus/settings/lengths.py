@@ -1,4 +1,4 @@
-"""Lengths of blocks that follow each other in one training."""
+"""`LengthSchedule`: lengths of blocks that follow each other in one training, the shortest first."""
 
 from __future__ import annotations
 

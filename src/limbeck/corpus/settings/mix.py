@@ -1,4 +1,4 @@
-"""The shares that several sources have of the rows: by weights, by their sizes, or a share for some of them."""
+"""`MixSpec` and other rules of the shares that several sources have: by weights, by sizes, or a share for some."""
 
 from __future__ import annotations
 

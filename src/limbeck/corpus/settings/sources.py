@@ -1,4 +1,4 @@
-"""The sources of a corpus: their names, and how each of them is read."""
+"""`SourceSpec`: a source as a recipe names it, with its role, share and units."""
 
 from __future__ import annotations
 

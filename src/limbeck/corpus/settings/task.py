@@ -1,4 +1,4 @@
-"""The labels of a corpus: what is predicted, and the columns of labelled rows."""
+"""`TaskSpec`: the labels of a corpus as a recipe names them: the kind of task, and the columns of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How text is cut into blocks: the keys that a corpus and a stage have in common."""
+"""`TextSpec`: how text is cut into blocks, the keys that a corpus and a stage of a recipe have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of a corpus of text, every key known: what is built or streamed."""
+"""`CorpusSettings`: a corpus of text with every key filled in, as it is built or streamed."""
 
 from __future__ import annotations
 

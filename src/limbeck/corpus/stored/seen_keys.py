@@ -1,4 +1,4 @@
-"""Keys of texts that were read already, on the disk where they are many."""
+"""`seen_keys`: a set of the keys of texts that were read already, on disk since they may be many."""
 
 from __future__ import annotations
 

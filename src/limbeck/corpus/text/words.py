@@ -1,4 +1,4 @@
-"""Words of texts as texts are compared: for repeats, for near duplicates, and for rows of a development set."""
+"""The words by which texts are compared, to find repeats, near duplicates and rows of a development set."""
 
 from __future__ import annotations
 
