@@ -50,7 +50,7 @@ def recorded() -> Iterator[list[tuple[str, Any]]]:
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hashing, "hashlib", SimpleNamespace(blake2b=blake2b))
+        patch.setattr(hashing, "hashlib", SimpleNamespace(blake2b=blake2b, file_digest=hashlib.file_digest))
         yield made
 
 
