@@ -16,63 +16,90 @@ OUTPUTS = {
     "question_answering": {},
     "token_classification": {"num_labels": 3},
 }
-LABELS = {
-    "classification": ("class", lambda n: n % 3),
-    "regression": ("value", lambda n: n / 7),
-    "question_answering": ("span", lambda n: [n % 4, n % 4 + 1]),
-    "token_classification": (
-        "token",
-        lambda n: [-100, *(m % 3 if m % 2 else -100 for m in range(len(ROWS[n]["input_ids"]) - 1))],
-    ),
+UNLABELLED = -100
+"""The label of a token that has none."""
+
+
+def word_tags(number):
+    """Return a label for every other token of a row."""
+    count = len(ROWS[number]["input_ids"])
+    return [UNLABELLED, *(n % 3 if n % 2 else UNLABELLED for n in range(count - 1))]
+
+
+KINDS_OF_LABELS = {
+    "classification": "class",
+    "regression": "value",
+    "question_answering": "span",
+    "token_classification": "token",
+}
+LABEL_OF_ROW = {
+    "classification": lambda number: number % 3,
+    "regression": lambda number: number / 7,
+    "question_answering": lambda number: (number % 4, number % 4 + 1),
+    "token_classification": word_tags,
 }
 
 
+def scored_labels(task):
+    """Return the labels of all rows, of tagged words those of the labelled tokens."""
+    labels = [LABEL_OF_ROW[task](number) for number in range(len(ROWS))]
+    if task == "token_classification":
+        return [[tag for tag in tags if tag != UNLABELLED] for tags in labels]
+    return labels
+
+
+@torch.no_grad()
 def predictions(model, task):
-    found = []
-    for row in ROWS:
-        with torch.no_grad():
-            output = model(torch.tensor([row["input_ids"]]))
+    """Return the answer to each row, read one by one."""
+    answers = []
+    for number, row in enumerate(ROWS):
+        output = model(torch.tensor([row["input_ids"]]))
         if task == "token_classification":
-            marked = [label != -100 for label in LABELS[task][1](len(found))]
-            found.append(tuple(output.logits.argmax(-1)[0][marked].tolist()))
+            is_labelled = [tag != UNLABELLED for tag in word_tags(number)]
+            answers.append(output.logits.argmax(-1)[0][is_labelled].tolist())
         elif task == "question_answering":
-            found.append((int(output.start_logits.argmax()), int(output.end_logits.argmax())))
+            answers.append((int(output.start_logits.argmax()), int(output.end_logits.argmax())))
+        elif task == "classification":
+            answers.append(int(output.logits.argmax()))
         else:
-            found.append(int(output.logits.argmax()) if task == "classification" else float(output.logits))
-    return found
+            answers.append(float(output.logits))
+    return answers
 
 
-@pytest.mark.parametrize("task", LABELS)
+def score(answers, labels, task):
+    """Return the share of answers that are right, of values the correlation."""
+    if task == "regression":
+        return spearmanr(answers, labels).statistic
+    if task == "token_classification":
+        answers = [tag for tags in answers for tag in tags]
+        labels = [tag for tags in labels for tag in tags]
+    right = [answer == label for answer, label in zip(answers, labels, strict=True)]
+    return sum(right) / len(right)
+
+
+@pytest.mark.parametrize("task", OUTPUTS)
 def test_scores(task):
-    kind, label = LABELS[task]
-    rows = [{**row, "labels": label(n)} for n, row in enumerate(ROWS)]
-    teacher, student = (tiny_model("bert", seed=seed, head=task, layers=2, **OUTPUTS[task]) for seed in (0, 5))
-    found = measure_task(teacher, student, rows, PadCollator(0, labels=kind), task, batch_size=4)
-    wanted_of = {"token_classification": lambda n: [x for x in label(n) if x != -100]}.get(task, label)
-    wanted, of_teacher, of_student = (
-        [wanted_of(n) for n in range(23)],
-        *(predictions(m, task) for m in (teacher, student)),
-    )
+    rows = [{**row, "labels": LABEL_OF_ROW[task](number)} for number, row in enumerate(ROWS)]
+    teacher = tiny_model("bert", seed=0, head=task, layers=2, **OUTPUTS[task])
+    student = tiny_model("bert", seed=5, head=task, layers=2, **OUTPUTS[task])
+    collate = PadCollator(0, labels=KINDS_OF_LABELS[task])
+    labels = scored_labels(task)
+    teacher_answers = predictions(teacher, task)
+    student_answers = predictions(student, task)
 
-    def score(own, other):
-        if task == "regression":
-            return spearmanr(own, other).statistic
-        if task == "token_classification":
-            own, other = ([tag for row in rows for tag in row] for rows in (own, other))
-        return sum(tuple_of(x) == tuple_of(y) for x, y in zip(own, other, strict=True)) / len(own)
+    figures = measure_task(teacher, student, rows, collate, task, batch_size=4)
+    assert figures.rows == 23
+    assert figures.teacher == pytest.approx(score(teacher_answers, labels, task), abs=1e-6)
+    assert figures.student == pytest.approx(score(student_answers, labels, task), abs=1e-6)
+    assert figures.agreement == pytest.approx(score(student_answers, teacher_answers, task), abs=1e-6)
 
-    assert found.rows == 23
-    assert found.teacher == pytest.approx(score(of_teacher, wanted), abs=1e-6)
-    assert found.student == pytest.approx(score(of_student, wanted), abs=1e-6)
-    assert found.agreement == pytest.approx(score(of_student, of_teacher), abs=1e-6)
-    same = measure_task(teacher, teacher, rows, PadCollator(0, labels=kind), task)
+    same = measure_task(teacher, teacher, rows, collate, task)
     assert same.agreement == pytest.approx(1)
-    alone = measure_task(None, student, rows, PadCollator(0, labels=kind), task)
-    assert (alone.teacher, alone.student, alone.agreement) == (None, found.student, None)
 
-
-def tuple_of(value):
-    return tuple(value) if isinstance(value, (list, tuple)) else value
+    alone = measure_task(None, student, rows, collate, task)
+    assert alone.student == figures.student
+    assert alone.teacher is None
+    assert alone.agreement is None
 
 
 def test_too_few_rows_are_refused():
