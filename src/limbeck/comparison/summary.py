@@ -50,12 +50,20 @@ def summarise_comparison(
     return studies.ComparisonSummary(
         preset=evaluation.preset,
         columns=evaluation.columns,
-        held_out=[measure for measure in MEASURES if any(measure.key in row.held_out for row in rows)],
+        held_out=_measures_of(rows),
         main=main,
         teacher=_teacher_row(teacher, scores_of_model.get(teacher.name, NO_SCORES), main, costs),
         blocks=blocks,
         notes=[*failure_notes("run", failures), *_notes_on_missing_measures(cells), *evaluation.notes],
     )
+
+
+def _measures_of(rows: Sequence[studies.ComparedRow]) -> list[studies.HeldOutMeasure]:
+    """Return the held-out measures of which a row has a figure."""
+    keys: set[str] = set()
+    for row in rows:
+        keys.update(row.held_out)
+    return [measure for measure in MEASURES if measure.key in keys]
 
 
 def _rows(

@@ -95,7 +95,8 @@ class ComparisonWork:
             ordered_cells += self.record.cells[first::combinations]
         self.record.summary = summarise_comparison(ordered_cells, self.record.teacher, evaluation, costs)
         self.record.costs = costs
-        self._save("failed" if failed else "finished")
+        status = "failed" if failed else "finished"
+        self._save(status)
         return failed
 
     def note_interruption(self) -> None:

@@ -277,7 +277,13 @@ def _import_own() -> Iterable[tuple[str, Evaluator]]:
 
 EVALUATORS: Registry[Evaluator] = Registry(
     "evaluator",
-    plugins=PluginPoint("limbeck.evaluators", Evaluator, "register_as_evaluator()", _problem, type),
+    plugins=PluginPoint(
+        group="limbeck.evaluators",
+        expected=Evaluator,
+        decorator="register_as_evaluator()",
+        problem=_problem,
+        code=type,
+    ),
     source=_import_own,
 )
 """Name to evaluator."""

@@ -160,7 +160,7 @@ def _read_by_one_model(name: str, first: Sequence[str], second: Sequence[str], r
     if pooling.max_length:
         length = min(length, pooling.max_length)
     model = loading.load_model(name).to(choose_device("auto"))
-    vectors = inference.encode_both(
+    first_vectors, second_vectors = inference.encode_both(
         model,
         load_tokenizer(name),
         first,
@@ -170,9 +170,9 @@ def _read_by_one_model(name: str, first: Sequence[str], second: Sequence[str], r
         max_length=length,
         normalize=reading.normalize,
     )
-    if not all(each.isfinite().all() for each in vectors):
+    if not (first_vectors.isfinite().all() and second_vectors.isfinite().all()):
         raise ModelError(
             f"'{name}' gives texts vectors that are not finite numbers: its weights are too large for their type, or "
             "damaged; copy the model again or retrain it."
         )
-    return VectorPairs(*vectors)
+    return VectorPairs(first_vectors, second_vectors)

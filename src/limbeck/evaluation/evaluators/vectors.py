@@ -140,6 +140,9 @@ def _plan_point(
             prompts += [reader.prompt(role) for role in ROLES]
         else:
             prompts.append(reader.prompt(None))
+    # Earlier versions had no prompts: without any, a cell is the same as theirs.
+    if not any(prompts):
+        prompts = []
     point = SimilarityPoint(
         length=settings.length,
         pooling=settings.pooling,
@@ -147,7 +150,7 @@ def _plan_point(
         widths=further_widths,
         teacher=request.teacher,
         asymmetric=is_asymmetric,
-        prompts=tuple(prompts) if any(prompts) else (),
+        prompts=tuple(prompts),
         dot=has_queries and similarity == "dot",
     )
     return point, notes

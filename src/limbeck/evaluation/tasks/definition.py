@@ -197,7 +197,9 @@ class TaskDefinition(Strict):
             yield f"columns.pair is missing: the type {self.type} needs two texts"
         if self.columns.label_columns and "label_columns" not in facts.columns:
             yield f"columns.label_columns are for multi_label, not for {self.type}: name one column as label"
-        has_header = any(file.header for files in self.files.values() for file in files)
+        has_header = False
+        for sources in self.files.values():
+            has_header = has_header or any(source.header for source in sources)
         if "tokens" in facts.columns and has_header:
             yield "header is for tables with a row per line: the fields of a word are numbered from 1"
 
