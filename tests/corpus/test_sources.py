@@ -18,7 +18,6 @@ from limbeck.corpus import SourceReport, open_source
 from limbeck.corpus.files import addresses, unpacking
 from limbeck.corpus.sources import file_sources
 from limbeck.corpus.sources.file_patterns import find_parts
-from limbeck.corpus.sources.file_sources import find_files
 from limbeck.errors import CorpusError
 from tests.support.streams import hub_of, read, write_packed, write_texts
 
@@ -259,19 +258,3 @@ def test_many_small_files_are_opened_once_and_their_folder_is_resolved_once(tmp_
     assert calls.count("open") == len(texts) and calls.count("resolve") <= 4
     places = [place for place, *_ in open_source(str(tmp_path / "few")).fingerprint()[-1]]
     assert places == [str(tmp_path.resolve() / "few" / f"{number:02d}.txt") for number in range(40)]
-
-
-@pytest.mark.parametrize("hashed_bytes", [2**20, 0], ids=["by content", "by state"])
-def test_a_file_that_was_replaced_with_equal_size_and_time_is_another(tmp_path, monkeypatch, hashed_bytes):
-    """Archives with fixed times, `cp -p` and `rsync -t` leave size and time of a file as they were."""
-    monkeypatch.setattr(file_sources, "_HASHED_BYTES", hashed_bytes)
-    path = tmp_path / "a.txt"
-    path.write_text("The first text.")
-    os.utime(path, (1, 1))
-    before = find_files(str(path), "text").fingerprint()
-    assert find_files(str(path), "text").fingerprint() == before
-    other = tmp_path / "other.txt"
-    other.write_text("A second text. ")
-    os.utime(other, (1, 1))
-    other.replace(path)
-    assert find_files(str(path), "text").fingerprint() != before

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
@@ -17,4 +18,4 @@ def fingerprint(values: Any) -> str:
 def hash_file(path: Path) -> str:
     """Return a hash of the content of a file."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
+        return file_digest(file, xxhash.xxh3_128).hexdigest()

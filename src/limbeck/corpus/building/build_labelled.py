@@ -26,7 +26,7 @@ from limbeck.corpus.stored.stored_rows import store_rows
 from limbeck.corpus.text.documents import Document, clean_text
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 
-LABELLED_FORMAT = 3
+LABELLED_FORMAT = 2
 """Raise it when the same rows would give other tokens: older caches are then built anew."""
 
 

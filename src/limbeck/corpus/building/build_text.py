@@ -21,7 +21,7 @@ from limbeck.corpus.settings import CorpusSettings
 from limbeck.corpus.stored.arrow_files import document_files, lowest_keys, read_documents, write_documents
 from limbeck.corpus.stored.stored_documents import store_documents
 
-BLOCK_FORMAT = 3
+BLOCK_FORMAT = 2
 """Raise it when the same documents would give other blocks: older caches are then built anew."""
 
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from limbeck.core.beside import tried_beside
 from limbeck.core.collecting import without_collecting
-from limbeck.core.files import change_state
-from limbeck.core.hashing import hash_file
 from limbeck.corpus.files import file_readers
 from limbeck.corpus.files.addresses import (
     GLOB_CHARACTERS,
@@ -40,8 +38,6 @@ from limbeck.errors import CorpusError
 
 # Files by which the size of the text in all files is estimated.
 _SAMPLED_FILES = 16
-# Bytes of all files of a source up to which it is known by its content, which takes a tenth of a second.
-_HASHED_BYTES = 64 * 2**20
 
 
 @dataclass
@@ -63,17 +59,13 @@ class Files:
     layout: TableLayout = UNKNOWN_LAYOUT
 
     def fingerprint(self) -> Any:
-        """Return the path of every file and a hash of its content, or of large ones the state of the file."""
+        """Return path, size and time of change of every file."""
         columns: list[Any] = []
         if self.text_column is not None:
             columns.append(self.text_column)
         if self.layout != UNKNOWN_LAYOUT:
             columns.append(self.layout)
-        stored_size = self.stored_size()
-        is_small = stored_size is not None and stored_size <= _HASHED_BYTES
-        states = []
-        for file, place in zip(self.files, self.places, strict=True):
-            states.append(_file_state(file, place, by_content=is_small))
+        states = [_file_state(file, place) for file, place in zip(self.files, self.places, strict=True)]
         return ["files", *columns, states]
 
     def shards(self) -> int:
@@ -225,22 +217,15 @@ def _has_byte_positions(path: FilePath) -> bool:
     return not is_compressed(path) and not FILE_KINDS[suffix_of(path)].is_binary
 
 
-def _file_state(file: FilePath, place: str, *, by_content: bool) -> list[Any]:
-    """Return the place of a file and what changes with its content; of a remote one the address and its state there.
-
-    Args:
-        file: The file.
-        place: Its path without links.
-        by_content: Hash its content, rather than trust size and times.
-    """
+def _file_state(file: FilePath, place: str) -> list[Any]:
+    """Return resolved path, size and time of change of a file; of a remote one the address and its state there."""
     if isinstance(file, str):
         with one_line_errors(f"Cannot reach '{safe_name(file)}'"):
             system, name = file_system(file)
             return [file, str(system.ukey(name))]
     try:
-        if by_content:
-            return [place, hash_file(file)]
-        return [place, *change_state(file.stat())]
+        stat = file.stat()
+        return [place, stat.st_size, stat.st_mtime_ns]
     except OSError as error:
         raise CorpusError(f"Cannot read '{safe_name(file)}': {error.strerror}.") from error
 

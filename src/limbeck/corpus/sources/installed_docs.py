@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.core.collecting import without_collecting
-from limbeck.core.files import change_state
 from limbeck.core.process_pools import map_parallel
 from limbeck.corpus.progress import StepProgress
 from limbeck.corpus.source_report import SourceReport
@@ -64,7 +63,8 @@ class InstalledDocs:
         """Return the values that decide the text: the interpreter, the installed distributions and their versions."""
         roots = [str(root) for root in self.roots]
         if self._has_own_roots:
-            return [self.name, roots, [change_state(Path(path).stat()) for path in self.paths()]]
+            files = [Path(path).stat() for path in self.paths()]
+            return [self.name, roots, [[file.st_size, file.st_mtime_ns] for file in files]]
         releases = {_release(distribution) for distribution in importlib.metadata.distributions()}
         return [self.name, roots, sys.version, sorted(releases)]
 
