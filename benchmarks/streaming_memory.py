@@ -80,7 +80,7 @@ def stream(settings: CorpusSettings, tokenizer: PreTrainedTokenizerFast, cache: 
     corpus = open_stream(settings, tokenizer, cache_dir=cache)
     blocks = 0
     for batch, _ in corpus.batches(Lane(0, 1), batch_size=BATCH, seed=0):
-        if any(block.number for block in batch):
+        if any(block.earlier_passes for block in batch):
             return blocks
         blocks += len(batch)
     raise AssertionError("a stream has no end")
