@@ -93,12 +93,14 @@ def test_a_run_that_is_stopped_beside_the_change_ends_alike(runs, step, tmp_path
 def test_the_report_has_the_shares_of_each_length_and_what_was_drawn_once(runs):
     folder = Path(runs[0]["output"])
     blocks = run_provenance(load(Run, folder), folder)
-    [table] = [block for block in blocks if isinstance(block, Table) and block.caption.startswith("Sources of")]
-    assert table.headings == ("Source", "Share at 12 tokens", "Share at 32 tokens", "Rows drawn")
+    [table] = [block for block in blocks if isinstance(block, Table) and block.caption == "Mixed sources"]
     drawn = record_of(runs[0])["stages"][0]["drawn"]["rows"]
-    assert [(row[1].value, row[2].value, row[3].value) for row in table.rows] == [
-        (pytest.approx(share), pytest.approx(share), count)
-        for share, count in zip((2 / 3, 1 / 3), drawn.values(), strict=True)
+    shares = (2 / 3, 1 / 3)
+    # A row for each source at each length.
+    assert [(length.value, share.value, count.value) for *_, length, share, count in table.rows] == [
+        (length, pytest.approx(share), count)
+        for length in (12, 32)
+        for share, count in zip(shares, drawn.values(), strict=True)
     ]
 
 
