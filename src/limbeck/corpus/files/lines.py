@@ -1,4 +1,4 @@
-"""`read_lines`: the lines of a text file with their numbers and positions, bad bytes repaired."""
+"""`read_lines`: the lines of a text file with their numbers and positions; bytes that are not UTF-8 are repaired."""
 
 from __future__ import annotations
 
@@ -18,57 +18,99 @@ CUT_LINE = f"line longer than {limits.LONGEST_LINE:,} bytes, cut"
 def read_lines(
     stream: BinaryIO, path: FilePath, report: SourceReport, *, position: int = 0, line: int = 0, cut: bool = False
 ) -> Iterator[FoundText]:
-    """Iterate over lines; bad bytes become U+FFFD, and they and lines that are too long are counted.
+    """Iterate over the lines of a text file; bytes that are not UTF-8 become U+FFFD and are reported.
 
-    A file that is damaged ends at the damage. The line in which it is is skipped, or with `cut` given up to there.
+    A line is too long if it has more than `limits.LONGEST_LINE` bytes. Where the file is damaged, its lines end.
 
     Args:
         stream: The content from `position` on.
-        path: Where it comes from.
+        path: The file, for the report.
         report: Receives everything that is skipped or repaired.
-        position: Bytes before.
-        line: Lines before.
-        cut: Cut lines that are too long into several of the same number, instead of passing them over.
+        position: Number of bytes of the file in front of `stream`.
+        line: Number of lines in front of `stream`.
+        cut: Give a line that is too long in several parts, which have the same number, and a line that damage ends up
+            to the damage. Without it, both are skipped.
     """
+    if cut:
+        return _read_lines_in_parts(stream, path, report, position, line)
+    return _read_whole_lines(stream, path, report, position, line)
+
+
+def _read_whole_lines(
+    stream: BinaryIO, path: FilePath, report: SourceReport, position: int, line: int
+) -> Iterator[FoundText]:
+    """Iterate over lines, without those that are too long or that damage ends."""
     end = position
     number = line
-    begins_line = True
-    # The bytes of a character that a cut has divided: they go to the next part of the line.
-    carry = b""
-    while raw := stream.readline(limits.LONGEST_LINE - len(carry)):
+    while raw := stream.readline(limits.LONGEST_LINE):
+        start = end
         end += len(raw)
-        raw = carry + raw
-        carry = b""
+        number += 1
         has_newline = raw.endswith(b"\n")
-        is_first_part = begins_line
-        is_last_part = has_newline or len(raw) < limits.LONGEST_LINE
-        begins_line = is_last_part
-        if is_first_part:
-            number += 1
-
         if not has_newline and opening.damage_of(stream) is not None:
-            if not cut:
-                return
-            raw = raw[: len(raw) - _unfinished(raw)]
-        if is_first_part and not is_last_part:
-            report.note(CUT_LINE if cut else LONG_LINE, f"{path}:{number}")
-        # Without cutting, all parts of a line that is too long are passed over.
-        if not cut and not (is_first_part and is_last_part):
+            return
+
+        is_too_long = not has_newline and len(raw) == limits.LONGEST_LINE
+        if is_too_long:
+            report.note(LONG_LINE, f"{path}:{number}")
+            end += _skip_rest_of_line(stream)
             continue
 
-        is_file_start = end == len(raw)
-        if is_file_start:
+        if start == 0:
             raw = raw.removeprefix(codecs.BOM_UTF8)
-        unfinished = 0 if is_last_part else _unfinished(raw)
-        if unfinished > 0:
-            carry = raw[-unfinished:]
-            raw = raw[:-unfinished]
-        yield FoundText(_decode(raw, path, number, report), end - len(carry), number)
-    if carry:
-        yield FoundText(_decode(carry, path, number, report), end, number)
+        yield FoundText(_decode(raw, path, number, report), end, number)
+
+
+def _skip_rest_of_line(stream: BinaryIO) -> int:
+    """Read up to the end of a line without keeping it in memory; return the number of bytes."""
+    skipped = 0
+    while raw := stream.readline(limits.LONGEST_LINE):
+        skipped += len(raw)
+        if raw.endswith(b"\n"):
+            break
+    return skipped
+
+
+def _read_lines_in_parts(
+    stream: BinaryIO, path: FilePath, report: SourceReport, position: int, line: int
+) -> Iterator[FoundText]:
+    """Iterate over lines; a line that is too long comes in several parts, cut between characters."""
+    end = position
+    number = line
+    is_first_part = True
+    # The first bytes of a character that a cut would divide. They are given with the next part of the line.
+    carried = b""
+    while raw := stream.readline(limits.LONGEST_LINE - len(carried)):
+        start = end
+        end += len(raw)
+        part = carried + raw
+        carried = b""
+        has_newline = part.endswith(b"\n")
+        is_last_part = has_newline or len(part) < limits.LONGEST_LINE
+        if is_first_part:
+            number += 1
+            if not is_last_part:
+                report.note(CUT_LINE, f"{path}:{number}")
+
+        if start == 0:
+            part = part.removeprefix(codecs.BOM_UTF8)
+        is_damaged = not has_newline and opening.damage_of(stream) is not None
+        if is_damaged or not is_last_part:
+            whole_characters = part[: len(part) - _unfinished(part)]
+            # The rest of a character behind the damage never comes, so its first bytes are dropped.
+            if not is_damaged:
+                carried = part[len(whole_characters) :]
+            part = whole_characters
+        yield FoundText(_decode(part, path, number, report), end - len(carried), number)
+        # The part that follows begins a line if this one has ended its line.
+        is_first_part = is_last_part
+
+    if carried:  # The file ends within a character.
+        yield FoundText(_decode(carried, path, number, report), end, number)
 
 
 def _decode(raw: bytes, path: FilePath, number: int, report: SourceReport) -> str:
+    """Return the text of a line without its newline."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -78,18 +120,22 @@ def _decode(raw: bytes, path: FilePath, number: int, report: SourceReport) -> st
 
 
 def _unfinished(raw: bytes) -> int:
-    """Return the number of bytes at the end that begin a character of UTF-8 without finishing it."""
-    for count in range(1, min(len(raw), 3) + 1):
+    """Return the number of bytes at the end that begin a character of UTF-8 without finishing it: 0 to 3.
+
+    In UTF-8 the first byte of a character says how many bytes it has: below 0x80 one, from 0xC0 two, from 0xE0 three,
+    from 0xF0 four. Bytes from 0x80 to 0xBF continue a character.
+    """
+    most_unfinished = min(len(raw), 3)
+    for count in range(1, most_unfinished + 1):
         byte = raw[-count]
-        is_ascii = byte < 0x80
-        if is_ascii:
+        if byte < 0x80:
             return 0
-        is_first_byte = byte >= 0xC0
-        if is_first_byte:
-            needed = 2
-            if byte >= 0xF0:
-                needed = 4
-            elif byte >= 0xE0:
-                needed = 3
-            return count if needed > count else 0
+        if byte < 0xC0:  # The first byte of this character stands further ahead.
+            continue
+        bytes_of_character = 2
+        if byte >= 0xF0:
+            bytes_of_character = 4
+        elif byte >= 0xE0:
+            bytes_of_character = 3
+        return count if count < bytes_of_character else 0
     return 0

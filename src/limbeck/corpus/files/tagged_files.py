@@ -1,81 +1,115 @@
-"""Files of sentences with a word and its tags on each line, as CoNLL's tasks have them."""
+"""Files of sentences with a word and its tags on each line, as in the shared tasks of CoNLL."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
+from typing import NamedTuple
 
 from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow, suffix_of
 from limbeck.corpus.files.lines import read_lines
 from limbeck.corpus.text.cursor import FoundText
 from limbeck.errors import CorpusError
 
-# A language of Wikipedia before a word, such as `es:` or `zh-min-nan:`, and the lines of a table that are looked at.
+# The language of a Wikipedia before a word, as in PAN-X's files: `es:` or `zh-min-nan:`.
 _LANGUAGE = re.compile(r"[a-z]{2,}(?:-[a-z]+)*:")
 _LINES_THAT_SHOW_A_LANGUAGE = 1_000
+# The first field of a line between two documents in CoNLL-2003's files.
 _DOCUMENT_START = "-DOCSTART-"
 
 
-def read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
-    """Iterate over sentences: a word a line, a blank line between sentences.
+class _TaggedLine(NamedTuple):
+    """A line of a file of tagged words.
 
-    A row has its words as `tokens` and their last fields as `tags`, and all fields under their numbers, from "1".
-    Fields stand between tabs, or between spaces where there is no tab; a Unicode space is a part of its word. Lines
-    between documents (`-DOCSTART-`) end a sentence. Comments in front of a sentence (`# id 7`), and of CoNLL-U ranges
-    and empty nodes, are skipped. A language before every word is taken off.
+    Args:
+        number: Its number in the file, from 1.
+        fields: The word and its tags, or the parts of a comment; none of a blank line.
+    """
+
+    number: int
+    fields: list[str]
+
+
+def read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
+    """Iterate over sentences: each line has a word and its tags, and a blank line stands between sentences.
+
+    A row has its words as `tokens` and their last fields as `tags`. Its columns "1", "2" and so on have the first
+    field of each word, the second, and so on.
+
+    Fields stand between tabs, or between spaces in a line without a tab; a Unicode space is a part of its word. A line
+    between documents (`-DOCSTART-`) ends a sentence too. Comments in front of a sentence (`# id 7`) are skipped, and in
+    CoNLL-U also word ranges and empty nodes. A language in front of every word (`es:`) is removed.
     """
     is_conllu = suffix_of(file.path) == ".conllu"
+    sentence: list[_TaggedLine] = []
+    for line in _read_fields(file):
+        is_between_sentences = not line.fields or line.fields[0] == _DOCUMENT_START
+        if is_between_sentences:
+            yield from _rows_of(sentence, file)
+            sentence = []
+            continue
+        # In CoNLL-U a word begins with its number; a comment (#), a range (1-2) or an empty node (1.1) does not.
+        if is_conllu and not line.fields[0].isdecimal():
+            continue
+        sentence.append(line)
+    yield from _rows_of(sentence, file)
+
+
+def _read_fields(file: OpenFile) -> Iterator[_TaggedLine]:
+    """Iterate over the lines of a file as fields; a language in front of every word is removed."""
     lines = read_lines(file.stream, file.path, file.report)
     beginning = list(islice(lines, _LINES_THAT_SHOW_A_LANGUAGE))
     language = _language_before_words(beginning)
     if language:
         file.report.note(f"table whose words begin with their language ('{language}'), removed", str(file.path))
 
-    words: list[list[str]] = []
-    first_line = 0
-    blank_at_the_end = FoundText("", 0, 0)
-    for text, _, number in chain(beginning, lines, [blank_at_the_end]):
-        fields = _split_fields(text)
-        if language and len(fields) > 1:
-            fields[0] = fields[0].removeprefix(language) or fields[0]
+    for line in chain(beginning, lines):
+        fields = _split_fields(line.text)
+        is_tagged_word = len(fields) > 1
+        if language and is_tagged_word:
+            word = fields[0].removeprefix(language)
+            if word:
+                fields[0] = word
+        yield _TaggedLine(line.line, fields)
 
-        is_between_sentences = not fields or fields[0] == _DOCUMENT_START
-        if is_between_sentences:
-            words = words[_comments_before(words) :]
-            if words:
-                where = f"{file.path}:{first_line}"
-                yield PlacedRow(where, _columns_of(words, where))
-            words = []
-            continue
-        # Words of CoNLL-U begin with a number; comments (#), ranges (1-2) and empty nodes (1.1) do not.
-        if is_conllu and not fields[0].isdecimal():
-            continue
-        if not words:
-            first_line = number
-        words.append(fields)
+
+def _rows_of(sentence: Sequence[_TaggedLine], file: OpenFile) -> Iterator[PlacedRow]:
+    """Give the one row of a sentence; none where its lines are all comments, or there are no lines."""
+    lines = [line.fields for line in sentence]
+    words = lines[_comments_before(lines) :]
+    if words:
+        where = f"{file.path}:{sentence[0].number}"
+        yield PlacedRow(where, _columns_of(words, where))
 
 
 def _comments_before(lines: Sequence[Sequence[str]]) -> int:
-    """Return the number of comments in front of a sentence, such as `# sent_id = 1` and `#begin document (a); part 0`.
-
-    A `#` is a word if as many fields follow it as follow other words, and none holds an equals sign.
+    """Return the number of comments in front of the words of a sentence.
 
     Args:
-        lines: The fields of each line of the sentence.
+        lines: The fields of each line of the sentence, comments included.
     """
     for number, fields in enumerate(lines):
-        is_comment = fields[:2] in (["#begin", "document"], ["#end", "document"])
-        if fields[0] == "#":
-            has_equals_sign = any("=" in field for field in fields)
-            is_comment = has_equals_sign or len(fields) != len(lines[-1])
-        if not is_comment:
+        # The last line of a sentence is a word.
+        if not _is_comment(fields, fields_of_word=len(lines[-1])):
             return number
     return len(lines)
 
 
+def _is_comment(fields: Sequence[str], *, fields_of_word: int) -> bool:
+    """Whether a line is a comment, such as `# sent_id = 1` or `#begin document (a); part 0`.
+
+    The number sign can be a word of the sentence too. It is one if its line has as many fields as other words have,
+    and no equals sign.
+    """
+    if fields[0] == "#":
+        has_equals_sign = any("=" in field for field in fields)
+        return has_equals_sign or len(fields) != fields_of_word
+    return list(fields[:2]) in (["#begin", "document"], ["#end", "document"])
+
+
 def _split_fields(line: str) -> list[str]:
-    """Return the fields of a word's line: between tabs, or spaces where there is no tab; none of a blank line."""
+    """Return the fields of a line: between tabs, or between spaces where there is no tab; none of a blank line."""
     if not line.strip():
         return []
     if "\t" in line:
@@ -84,16 +118,17 @@ def _split_fields(line: str) -> list[str]:
 
 
 def _language_before_words(lines: Sequence[FoundText]) -> str:
-    """Return the language before each word of a table, such as `es:` in the files of PAN-X; empty if words differ.
+    """Return the language in front of each word, such as `es:` in PAN-X's files; empty if not every word has the same.
 
     Args:
-        lines: The first of the table.
+        lines: The first lines of the file.
     """
     words: list[str] = []
     for line in lines:
         fields = _split_fields(line.text)
         if len(fields) > 1 and fields[0] != _DOCUMENT_START:
             words.append(fields[0])
+    # A single word with a colon shows nothing.
     if len(words) < 2:
         return ""
     match = _LANGUAGE.match(words[0])
@@ -103,7 +138,15 @@ def _language_before_words(lines: Sequence[FoundText]) -> str:
 
 
 def _columns_of(words: list[list[str]], where: str) -> dict[str, list[str]]:
-    """Return the columns of a sentence, from the fields of each word."""
+    """Return the columns of a sentence.
+
+    Args:
+        words: The fields of each word. Only fields that every word has become columns.
+        where: Place of the sentence, for messages.
+
+    Raises:
+        CorpusError: if some words have a tag and another has none.
+    """
     width = min(map(len, words))
     if width == 1 and any(len(fields) > 1 for fields in words):
         untagged = next(fields[0] for fields in words if len(fields) == 1)
@@ -114,5 +157,6 @@ def _columns_of(words: list[list[str]], where: str) -> dict[str, list[str]]:
     if width > 1:
         columns["tags"] = [fields[-1] for fields in words]
     for place in range(width):
-        columns[str(place + 1)] = [fields[place] for fields in words]
+        name = str(place + 1)
+        columns[name] = [fields[place] for fields in words]
     return columns
