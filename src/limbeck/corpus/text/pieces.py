@@ -1,4 +1,7 @@
-"""The units that a document is cut into: itself, paragraphs, sentences, titles and questions."""
+"""The units that a document is cut into: the whole document, paragraphs, sentences, titles and questions.
+
+A *unit* is a way to cut (`"sentence"`), and a *piece* is a text that was cut so, with the name of its unit.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ from limbeck.corpus.text.documents import Document
 from limbeck.corpus.text.sentences import QUESTION_MARKS, SENTENCE_ENDS, split_paragraphs, split_sentences
 
 _MOST_WORDS_OF_TITLE = 12
-# Some corpora end every line with a full stop.
+# Some corpora end every line with a full stop, titles too. Longer lines with a full stop are taken for sentences.
 _MOST_WORDS_OF_STOPPED_TITLE = 4
 # The mark that ends a text, perhaps with quotes or brackets behind it.
 _CLOSING = regex.compile(rf"(?P<mark>[{SENTENCE_ENDS}:;,]|[{QUESTION_MARKS}])[\"'”’»)\]」』）]*\Z", regex.VERSION1)
 _SENTENCE_END = regex.compile(rf"[{SENTENCE_ENDS}]", regex.VERSION1)
+# Marks that end a sentence and are neither a full stop nor the mark of a question.
 _SHOUTS = "!…！"
-# Armenian has its mark within the word that is asked for, Greek a semicolon.
+# In Armenian the mark of a question stands within the word that is asked about; in Greek it is a semicolon at the end.
 _WITHIN_QUESTION = regex.compile(r"\u055e|\p{Greek};[\"'”’»)\]]*\Z")
 
 
@@ -32,15 +36,18 @@ def find_titles(text: str) -> list[str]:
 
 
 def find_questions(text: str) -> list[str]:
-    """Return the sentences of a document that are questions by their mark, of whichever script."""
+    """Return the sentences of a document that end with a question mark of any script."""
     return [sentence for sentence in _all_sentences(text) if _is_question(sentence)]
 
 
 def _is_question(sentence: str) -> bool:
-    return _closing_mark(sentence) in [*QUESTION_MARKS] or _WITHIN_QUESTION.search(sentence) is not None
+    # A sentence without a mark has the empty text as its mark, which is in every string but in no list of marks.
+    ends_with_mark = _closing_mark(sentence) in list(QUESTION_MARKS)
+    return ends_with_mark or _WITHIN_QUESTION.search(sentence) is not None
 
 
 def _is_title(line: str, following: str) -> bool:
+    """Whether a line is the title of the paragraph that follows it."""
     if len(line) >= len(following) or not _SENTENCE_END.fullmatch(_closing_mark(following)):
         return False
     most_words = _MOST_WORDS_OF_TITLE
@@ -77,15 +84,18 @@ UNITS: dict[str, Callable[[str], list[str]]] = {
     "title": find_titles,
     "question": find_questions,
 }
-"""Unit name → function from a document's text to its units; titles and questions are some of the smaller ones."""
+"""Unit name → function from a document's text to the texts of that unit, from the widest unit to the narrowest.
+
+A title is also a paragraph, and a question is also a sentence.
+"""
 
 
 class Piece(NamedTuple):
-    """A unit of a document.
+    """A text that was cut from a document.
 
     Args:
-        text: Its text.
-        kind: The name of the unit.
+        text: The text.
+        kind: Name of its unit.
     """
 
     text: str
@@ -93,16 +103,20 @@ class Piece(NamedTuple):
 
 
 def split_pieces(document: Document, kinds: Collection[str]) -> list[Piece]:
-    """Cut a document into the units of several kinds.
+    """Cut a document into the pieces of several units.
 
-    A text that is a unit of several kinds is a piece of the narrowest, the last of `UNITS`, alone: a question is not a
-    sentence too.
+    A text can belong to several units: each question is also a sentence. It becomes one piece, of the narrowest of the
+    units that are asked for. A text that the document repeats becomes one piece as well.
 
     Args:
-        document: Its known title is a title, whatever its length.
-        kinds: Names of `UNITS`.
+        document: The document. If its title is known, that is a piece of the unit "title", whatever its length.
+        kinds: Names of the units, from `UNITS`.
+
+    Returns:
+        The pieces of the narrowest unit, then those of wider ones.
     """
     unit_of_text: dict[str, str] = {}
+    # `setdefault` keeps the first unit of a text, so the narrowest unit comes first.
     for unit in reversed(UNITS):
         if unit not in kinds:
             continue

@@ -15,11 +15,12 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _CODE_CHARACTERS = re.compile(r"[{}\[\]<>=_/\\|@#^~$+*`\d]")
 _URL = re.compile(r"\s*\b(?:https?|ftp)://\S+|\s*\bwww\.\S+")
 
-# Prose has three words or more, mostly letters and spaces, and few characters of code.
+# A paragraph is prose if it has so many words, so large a share of letters and spaces among its characters, and at most
+# such a share of characters that code has.
 _FEWEST_WORDS = 3
-_FEWEST_ITEM_WORDS = 6
-_LETTERS_SHARE = 0.6
-_CODE_SHARE = 0.1
+_FEWEST_WORDS_OF_ITEM = 6
+_LEAST_SHARE_OF_LETTERS = 0.6
+_MOST_SHARE_OF_CODE = 0.1
 
 
 class Prose(NamedTuple):
@@ -54,14 +55,14 @@ def _as_prose(block: Block) -> str | None:
     if "://" in paragraph or "www." in paragraph:
         paragraph = _URL.sub("", paragraph).strip(" <>()")
 
-    # Words cannot be counted in scripts that put no space between them.
+    # Words are counted in ASCII text alone: some scripts put no space between words.
     if paragraph.isascii():
-        fewest_words = _FEWEST_ITEM_WORDS if block.is_item else _FEWEST_WORDS
+        fewest_words = _FEWEST_WORDS_OF_ITEM if block.is_item else _FEWEST_WORDS
         if len(_WORD.findall(paragraph)) < fewest_words:
             return None
     letters = sum(map(str.isalpha, paragraph)) + paragraph.count(" ")
-    if letters < _LETTERS_SHARE * len(paragraph):
+    if letters < _LEAST_SHARE_OF_LETTERS * len(paragraph):
         return None
-    if len(_CODE_CHARACTERS.findall(paragraph)) > _CODE_SHARE * len(paragraph):
+    if len(_CODE_CHARACTERS.findall(paragraph)) > _MOST_SHARE_OF_CODE * len(paragraph):
         return None
     return paragraph

@@ -1,9 +1,14 @@
-"""The paragraphs and list items of running text in a docstring or page, without code, tables, headings and listings."""
+"""The paragraphs and list items of running text in a docstring or page.
+
+Left out are code, tables, headings and *listings*: sections such as "Args" or "See also" that list things. Pages are in
+Markdown, reStructuredText or the styles of docstrings. No grammar of these is parsed: a line is judged by its own
+characters and by what the lines before it have begun.
+"""
 
 import re
 from typing import NamedTuple
 
-# Sections that list things rather than tell them, as a heading of either style, in lower case.
+# Names of sections that hold a list or code rather than running text, in lower case.
 _LISTING_SECTIONS = frozenset(
     """
     args, arguments, parameters, params, other parameters, keyword args, keyword arguments, keyword
@@ -17,26 +22,38 @@ _LISTING_SECTIONS = frozenset(
     .strip()
     .split(", ")
 )
+# The words of a heading, without a colon, underline or signature behind them: "Args:", "## Returns", "Usage (Linux)".
 _HEADING_WORDS = re.compile(r"\W*([A-Za-z][A-Za-z ]*?)\s*(?:\([^)]*\))?\s*:?:?\W*\Z")
+# The line below a heading, or a rule between paragraphs: "=====", "-----", "~~~~~".
 _UNDERLINE = re.compile(r"([=\-~^\"'`#*+.:_<>])\1{2,}\Z")
+# A heading of Markdown: "## Usage".
 _HASH_HEADING = re.compile(r"#{1,6}\s")
+# The line that opens or closes fenced code: "```python", "~~~".
 _FENCE = re.compile(r"(```+|~~~+)")
+# A directive or a comment of reStructuredText: ".. note:: Read this", "..".
 _DIRECTIVE = re.compile(r"\.\.(?:\s|\Z)")
+# A line of a table: "| a | b |", "+-----+-----+", "===== =====".
 _TABLE = re.compile(r"\||\+[-=+]{3,}|[=\-]{2,}(?:\s+[=\-]{2,})+\Z")
-# Interactive sessions and shell commands.
+# A line of an interactive session or a shell command: ">>> f(x)", "In [3]:", "$ ls".
 _PROMPT = re.compile(r">>>|\.\.\. |In \[\d*\]:|Out\[\d*\]:|\$ |% ")
-# A paragraph that begins like this is code that nothing else marks as such.
+# The first line of code that nothing else marks as code: "from a import b", "import a.b as c", "def f(", "x[0] = 1",
+# "@cache".
 _CODE = re.compile(
     r"from\s+\S+\s+import\b|import\s+[\w.]+(?:\s+as\s+\w+)?\Z|(?:def|class)\s+\w+[(:]|[\w.\[\]]+\s*=\s*\S|@\w[\w.]*(?:\(|\Z)"
 )
-# ":param x: ...", "@param x: ...", "* `x` (`int`): ..."
+# The description of a parameter: ":param x: The input", "@param x: The input", "* `x` (`int`): The input".
 _FIELD = re.compile(
     r":[A-Za-z][^:`]*:(?:\s|\Z)|@[a-z]+\b[^:@]*:(?:\s|\Z)|[-*]?\s*[`*]{0,2}[\w.*]+[`*]{0,2} \(.{1,80}?\)\s*:"
 )
+# The sign in front of a list item: "- ", "* ", "1. ", "(a) ".
 _BULLET = re.compile(r"(?:[-*+•]|\(?(?:\d{1,2}|[a-zA-Z#])[.)])\s+(?=\S)")
+# Characters and words of a line such as "Returns:" that may be the name of a section.
 _LONGEST_SECTION_NAME = 40
+_MOST_WORDS_OF_SECTION_NAME = 3
+# Characters of a heading that are looked at.
 _LONGEST_HEADING = 80
-_LONGEST_TERM_WORDS = 5
+# Words of a term that deeper lines explain.
+_MOST_WORDS_OF_TERM = 5
 
 
 class Block(NamedTuple):
@@ -57,7 +74,16 @@ def read_blocks(text: str) -> list[Block]:
 
 
 class _LineReader:
-    """Goes once through the lines of a page; what a line means depends on the lines before it, see the attributes.
+    """Reads the lines of a page once, from top to bottom.
+
+    Running text is collected line by line as the *pending block*. What ends it either closes it, so that it becomes
+    one of the blocks, or drops it. Four things make the reader skip lines of text:
+
+    - fenced code, up to the line that closes the fence (`_fence`);
+    - a directive, the description of a parameter, an indented listing or a literal block: the lines that are indented
+      deeper than its first line (`_skipped_below`);
+    - a listing below a heading, up to the next heading (`_in_listing`);
+    - a table or code that is not fenced, up to the next blank line (`_in_code`).
 
     Args:
         lines: The lines, without common indentation.
@@ -66,13 +92,17 @@ class _LineReader:
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._blocks: list[Block] = []
-        self._pending: list[str] = []  # Lines of the block that is being read.
+
+        # The pending block: its lines, the indentation of its first line, and whether it is a list item.
+        self._pending: list[str] = []
         self._pending_indent = 0
         self._pending_is_item = False
-        self._fence = ""  # The mark that closes the fenced code being skipped.
-        self._skipped_below: int | None = None  # Lines indented deeper than this are skipped.
-        self._in_listing = False  # Below the heading of a listing: out until the next heading.
-        self._in_code = False  # Out until the next blank line.
+
+        # What is skipped at present. The fence is the mark that closes it, and empty outside of fenced code.
+        self._fence = ""
+        self._skipped_below: int | None = None
+        self._in_listing = False
+        self._in_code = False
 
     def read(self) -> list[Block]:
         """Return the blocks of running text."""
@@ -81,20 +111,29 @@ class _LineReader:
             if self._fence:
                 if content.startswith(self._fence):
                     self._fence = ""
-            elif not content:
+                continue
+            if not content:
                 self._close()
                 self._in_code = False
-            else:
-                self._read_line(position, content, len(line) - len(line.lstrip()))
+                continue
+            indent = len(line) - len(line.lstrip())
+            self._read_line(position, content, indent)
         self._close()
         return self._blocks
 
     def _read_line(self, position: int, content: str, indent: int) -> None:
-        """Read a line that is not blank and in no fenced code: a fence, a heading, a rule, or text."""
+        """Read a line that is not blank and not in fenced code: a fence, a heading, a rule, or text.
+
+        Args:
+            position: Index of the line in the page.
+            content: The line without white space at both ends.
+            indent: Number of spaces in front of it.
+        """
         if self._skipped_below is not None:
             if indent > self._skipped_below:
                 return
             self._skipped_below = None
+
         fence = _FENCE.match(content)
         if fence is not None:
             self._close()
@@ -102,58 +141,77 @@ class _LineReader:
             is_closed_in_line = mark in content[len(mark) :]
             if not is_closed_in_line:
                 self._fence = mark
-        elif self._is_underlined(position) or _HASH_HEADING.match(content):
+            return
+
+        is_heading = self._is_underlined(position) or _HASH_HEADING.match(content)
+        if is_heading:
             self._close()
-            self._in_listing = _is_listing(content)
-        elif _UNDERLINE.match(content):
+            self._in_listing = _names_listing(content)
+            return
+
+        is_rule = _UNDERLINE.match(content)
+        if is_rule:
             self._close()
-        elif not self._in_listing and not self._in_code:
+            return
+
+        if not self._in_listing and not self._in_code:
             self._read_text(content, indent)
 
     def _read_text(self, content: str, indent: int) -> None:
         """Read a line of text: code, a directive or field, the name of a section, or running text."""
-        if _TABLE.match(content) or _PROMPT.match(content) or (not self._pending and _CODE.match(content)):
-            self._drop()  # The lines right above are code or a caption as well.
+        begins_code = not self._pending and _CODE.match(content)
+        if _TABLE.match(content) or _PROMPT.match(content) or begins_code:
+            # The lines right above a table or a session are its caption or code as well.
+            self._drop()
             self._in_code = True
-        elif _DIRECTIVE.match(content) or _FIELD.match(content):
+            return
+
+        if _DIRECTIVE.match(content) or _FIELD.match(content):
             self._close()
             self._skipped_below = indent
-        elif content.endswith(":") and _is_section_name(content):
+            return
+
+        if content.endswith(":") and _is_section_name(content):
             self._close()
-            if _is_listing(content):
+            if _names_listing(content):
                 self._skipped_below = indent
-        else:
-            self._append(content, indent)
-            if content.endswith("::"):  # A literal block follows.
-                self._close()
-                self._skipped_below = indent
+            return
+
+        self._append(content, indent)
+        announces_literal_block = content.endswith("::")
+        if announces_literal_block:
+            self._close()
+            self._skipped_below = indent
 
     def _append(self, content: str, indent: int) -> None:
         """Add a line of running text to the pending block, or begin a block with it."""
         bullet = _BULLET.match(content)
         if bullet is not None:
+            # An item is indented as its text is, behind the bullet.
             self._close()
             self._pending_is_item = True
             content = content[bullet.end() :]
             indent += bullet.end()
         elif self._pending and indent > self._pending_indent:
+            # A deeper line explains the term above it, or continues the paragraph with a hanging indent.
             if self._is_term():
                 self._drop()
         elif self._pending and indent < self._pending_indent:
             self._close()
+
         if not self._pending:
             self._pending_indent = indent
         self._pending.append(content)
 
     def _is_term(self) -> bool:
-        """Whether the pending block is a name that the deeper lines explain; the name is not prose."""
+        """Whether the pending block is a term, such as a name in a definition list, and not a sentence."""
         if len(self._pending) > 1 or self._pending_is_item:
             return False
         term = self._pending[0]
-        return len(term.split()) <= _LONGEST_TERM_WORDS and not term.endswith((".", "!", "?", ","))
+        return len(term.split()) <= _MOST_WORDS_OF_TERM and not term.endswith((".", "!", "?", ","))
 
     def _close(self) -> None:
-        """End the pending block."""
+        """End the pending block, if there is one, and keep it as one of the blocks."""
         if self._pending:
             self._blocks.append(Block(" ".join(self._pending), self._pending_is_item))
         self._drop()
@@ -164,6 +222,7 @@ class _LineReader:
         self._pending_is_item = False
 
     def _is_underlined(self, position: int) -> bool:
+        """Whether the line below is an underline, which makes the line at `position` a heading."""
         if position + 1 == len(self._lines):
             return False
         below = self._lines[position + 1].strip()
@@ -171,9 +230,12 @@ class _LineReader:
 
 
 def _is_section_name(content: str) -> bool:
-    return len(content) < _LONGEST_SECTION_NAME and len(content.split()) <= 3 and bool(_HEADING_WORDS.match(content))
+    """Whether a line that ends with a colon is short enough for the name of a section, such as "Returns:"."""
+    is_short = len(content) < _LONGEST_SECTION_NAME and len(content.split()) <= _MOST_WORDS_OF_SECTION_NAME
+    return is_short and _HEADING_WORDS.match(content) is not None
 
 
-def _is_listing(heading: str) -> bool:
+def _names_listing(heading: str) -> bool:
+    """Whether a heading or the name of a section is one of `_LISTING_SECTIONS`."""
     words = _HEADING_WORDS.match(" ".join(heading[:_LONGEST_HEADING].split()))
     return words is not None and words.group(1).lower() in _LISTING_SECTIONS
