@@ -1,4 +1,9 @@
-"""`BlockEncoding`: how the documents of each source become blocks of tokens, with their prompts and kinds of pieces."""
+"""`BlockEncoding`: how the documents of each source become blocks of tokens.
+
+A document is cut into *pieces* of a *unit* (paragraphs, sentences, titles and so on), and pieces are packed into
+*blocks*, the token rows of a corpus of text. A source may have a *prompt*, a text in front of every piece. Where the
+teacher reads the prompt and the student does not, or their tokens differ, each piece has two *readings*.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +29,7 @@ from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS, Reading
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 
 UNIT = "unit"
-"""Column of the kind of a block's piece, by its number among `UNITS`; where pieces have kinds."""
+"""Column with the unit of a block's piece, by its place in `UNITS`. It exists where sources name their units."""
 _NUMBER_OF_UNIT = {name: number for number, name in enumerate(UNITS)}
 # Pieces that are tokenised together: few enough for the tokenizer's memory, and enough for its threads.
 _PIECES_AT_ONCE = 1000
@@ -35,11 +40,11 @@ _PLAIN_TEXT = SourceUse()
 
 
 class CutBlock(NamedTuple):
-    """A block as it comes from a text.
+    """A block that was cut from a text.
 
     Args:
-        ids: Its tokens, as the student reads them.
-        columns: Further columns of its row: a number each, or an array.
+        ids: Its token ids, as the student reads them, special tokens included.
+        columns: Values of further columns of its row: a number or an array each.
     """
 
     ids: NDArray[np.int32]
@@ -48,15 +53,16 @@ class CutBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockEncoding:
-    """Documents to token blocks; like `RowEncoding` it can be sent to another process.
+    """Turns documents into blocks of tokens; it can be sent to another process, as `RowEncoding` can.
 
     Args:
-        readings: How both sides read a text, or the student and behind it the teacher, which then cuts the blocks.
-        unit: Name of the unit that a block never crosses.
+        readings: One reading for student and teacher, or that of the student and then that of the teacher. Blocks are
+            cut by the tokens of the last.
+        unit: Name of the unit that documents are cut into, where their source does not name units.
         packing: Keyword arguments of `BlockPacker`; plain JSON values.
         held_below: Documents with a key below this are held out.
-        uses: How each source is read; none: all alike, without prompts and kinds of pieces.
-        sources: Of each stored file the index of its source, where they are not alike.
+        uses: The prompt and the units of each source; empty where no source has any.
+        sources: Stored file → index of its source in `uses`; may be empty where `uses` is.
     """
 
     readings: tuple[Reading, ...]
@@ -86,7 +92,11 @@ class BlockEncoding:
         return pa.schema(columns)
 
     def packer(self, source: int) -> BlockPacker:
-        """Return a packer for documents of a source."""
+        """Return a packer for the pieces of a source.
+
+        Raises:
+            CorpusError: if its prompt leaves no room for text.
+        """
         (prompt,) = self.encoder.encode([self._use(source).prompt])
         return BlockPacker(**self.packing, prompt=prompt.tolist())
 
@@ -98,31 +108,28 @@ class BlockEncoding:
         return [Piece(text, self.unit) for text in UNITS[self.unit](document.text)]
 
     def blocks(self, pieces: Sequence[Piece], packer: BlockPacker, source: int) -> Iterator[CutBlock]:
-        """Iterate over the blocks that are complete after some pieces of a source.
+        """Pack further pieces of a source, and iterate over the blocks that are full then.
+
+        The packer keeps the tokens of a block that is not full for the next call.
 
         Args:
-            pieces: As `split` gives them.
-            packer: That of the source.
-            source: Its index.
+            pieces: Pieces of the source's documents, as `split` returns them.
+            packer: The packer of the source.
+            source: Index of the source.
         """
-        texts = [piece.text for piece in pieces]
         if self._makes_pairs:
-            separator = self.packing["separator"]
-            for ids in packer.pack(self.encoder.encode_sentences(texts)):
-                yield CutBlock(ids, {TOKEN_TYPES: segments_of(ids, separator)})
-        elif self._has_units or self._has_prompts:
-            yield from self._described_blocks(pieces, packer, source)
-        else:
-            for ids in packer.pack(self.encoder.encode(texts)):
-                yield CutBlock(ids, {})
+            return self._blocks_of_pairs(pieces, packer)
+        if self._has_units or self._has_prompts:
+            return self._described_blocks(pieces, packer, source)
+        return self._plain_blocks(pieces, packer)
 
     def batches(self, path: Path, counts: dict[str, PackingCounts], report: SourceReport) -> Iterator[SplitBatch]:
         """Iterate over the record batches of one stored file.
 
         Args:
             path: The Arrow file of documents.
-            counts: Receives the counts of each split.
-            report: Receives everything that is cut or left out; of documents nothing is.
+            counts: Receives the counts of each split, once all batches were given.
+            report: Part of the protocol `Encoding`; documents have nothing to report.
         """
         source = self.sources.get(path, 0)
         packers = {split: self.packer(source) for split in SPLITS}
@@ -131,12 +138,13 @@ class BlockEncoding:
             pieces_by_split = self._pieces_by_split(records, source)
             for split in SPLITS:
                 pieces = iter(pieces_by_split[split])
-                while some := next_batch(pieces, _PIECES_AT_ONCE, _CHARACTERS_AT_ONCE, _characters_of):
-                    for block in self.blocks(some, packers[split], source):
+                while next_pieces := next_batch(pieces, _PIECES_AT_ONCE, _CHARACTERS_AT_ONCE, _characters_of):
+                    for block in self.blocks(next_pieces, packers[split], source):
                         waiting[split].add(block)
                         if waiting[split].tokens >= _BATCH_TOKENS:
                             yield SplitBatch(split, waiting[split].take())
 
+        # The last block of a split is not full; the packer drops and counts its tokens.
         for split in SPLITS:
             packers[split].finish()
             counts[split] = packers[split].counts
@@ -152,11 +160,25 @@ class BlockEncoding:
             pieces[split] += self.split(document, source)
         return pieces
 
+    def _plain_blocks(self, pieces: Sequence[Piece], packer: BlockPacker) -> Iterator[CutBlock]:
+        """Iterate over blocks without further columns."""
+        texts = [piece.text for piece in pieces]
+        for ids in packer.pack(self.encoder.encode(texts)):
+            yield CutBlock(ids, {})
+
+    def _blocks_of_pairs(self, pieces: Sequence[Piece], packer: BlockPacker) -> Iterator[CutBlock]:
+        """Iterate over blocks of two segments, as BERT reads them, with a column that numbers the segments."""
+        texts = [piece.text for piece in pieces]
+        separator = self.packing["separator"]
+        for ids in packer.pack(self.encoder.encode_sentences(texts)):
+            yield CutBlock(ids, {TOKEN_TYPES: segments_of(ids, separator)})
+
     def _described_blocks(self, pieces: Sequence[Piece], packer: BlockPacker, source: int) -> Iterator[CutBlock]:
-        """Iterate over the blocks of pieces that have kinds or prompts, each with columns that tell of them."""
+        """Iterate over blocks of one piece each, with columns for the piece's unit, its prompt or the teacher's ids."""
         texts = [piece.text for piece in pieces]
         prompt = self._use(source).prompt
         ids_of_pieces = self.readings[-1].encode(texts, prompt)
+        # The two readings differ in the prompt alone, or the student has its own ids for the teacher's tokens.
         student_ids_of_pieces = ids_of_pieces
         if self._reads_apart and prompt:
             student_ids_of_pieces = self.readings[0].encode(texts, prompt, ids_of_pieces)
@@ -175,6 +197,7 @@ class BlockEncoding:
                 yield CutBlock(block.ids, {**columns, **block.columns})
 
     def _use(self, source: int) -> SourceUse:
+        """Return the prompt and the units of a source; neither where no source has any."""
         return self.uses[source] if self.uses else _PLAIN_TEXT
 
     @property
@@ -211,21 +234,21 @@ def block_encoding(settings: CorpusSettings, tokenizer: Any) -> BlockEncoding:
         "separator": encoder.separator,
     }
     if settings.pairs:
-        packing["pairs"] = True  # Only then, so that fingerprints without it are as they were.
+        packing["pairs"] = True  # Without pairs the key is left out, so that older caches keep their fingerprints.
     uses = settings.uses if settings.has_pieces else ()
     readings = [Reading(encoder)]
     if not settings.student_reads_prompts and any(use.prompt for use in uses):
         readings = [Reading(encoder, reads_prompts=False), Reading(encoder)]
     encoding = BlockEncoding(tuple(readings), settings.unit, packing, uses=uses)
 
-    # Each packer refuses a prompt that leaves no room for text.
+    # A packer is made for each source, since it refuses a prompt that leaves no room for text.
     for source in range(max(len(uses), 1)):
         encoding.packer(source)
     return encoding
 
 
 def block_identity(settings: CorpusSettings, encoding: BlockEncoding) -> list[Any]:
-    """Return plain JSON values that decide the blocks of given documents."""
+    """Return plain JSON values that change whenever the same documents would become other blocks."""
     split = {"unit": settings.unit, "held_out": settings.held_out, "most_held": settings.held_out_documents}
     identity: list[Any] = [encoding.encoder.fingerprint(), encoding.packing, split]
     if settings.cutting:
@@ -254,7 +277,7 @@ class _WaitingBlocks:
         self.tokens += len(block.ids)
 
     def take(self) -> pa.RecordBatch:
-        """Return all blocks as a record batch, and wait for others."""
+        """Return all waiting blocks as a record batch, and forget them."""
         rows = [{"input_ids": block.ids, "length": len(block.ids), **block.columns} for block in self._blocks]
         self._blocks = []
         self.tokens = 0
@@ -267,18 +290,21 @@ def _blocks_read_apart(
 ) -> Iterator[CutBlock]:
     """Iterate over the blocks of a piece as the student reads them, each with the ids that the teacher reads.
 
+    The teacher's blocks are `prefix, prompt and text, suffix`, and the student's are `prefix, text, suffix`. The blocks
+    of both have the same text.
+
     Args:
-        ids: Ids of the piece with its prompt, as the teacher reads it; by them it is cut.
-        student_ids: Ids of the piece, as the student reads it.
-        packer: Cuts the blocks.
+        ids: Ids of the prompt and the piece, as the teacher reads them; by these the piece is cut.
+        student_ids: Ids of the piece without the prompt, as the student reads it.
+        packer: Cuts the teacher's blocks; every one begins with the prompt.
     """
-    behind_first_block = 0  # Ids of the piece that its first block does not hold.
     for number, teacher_block in enumerate(packer.pack([ids])):
         content = teacher_block[len(packer.prefix) : len(teacher_block) - len(packer.suffix)]
         if number == 0:
-            # A tokenizer may join prompt and text, so the first block of the student is found from its end.
-            behind_first_block = len(ids) - len(content)
-            content = student_ids[: max(len(student_ids) - behind_first_block, 0)]
+            # A tokenizer may join the end of the prompt and the beginning of the text into one token, so the student's
+            # part of the first block is not found from its beginning, but by the number of ids behind the block.
+            ids_behind_block = len(ids) - len(content)
+            content = student_ids[: max(len(student_ids) - ids_behind_block, 0)]
         else:
             content = content[len(packer.prompt) :]
         student_block = np.asarray([*packer.prefix, *content, *packer.suffix], dtype=np.int32)
@@ -286,9 +312,9 @@ def _blocks_read_apart(
 
 
 def _tokens_left_out(packer: BlockPacker) -> int:
-    """Return how many first tokens of a block with a prompt are not pooled.
+    """Return how many tokens at the beginning of a block with a prompt are left out of the pooled embedding.
 
-    They are those of the prompt alone, encoded with its special tokens, but for the last of these.
+    The convention is the length of the prompt, encoded alone with its special tokens, minus the last of these tokens.
     """
     return len(packer.prefix) + len(packer.prompt) + max(len(packer.suffix) - 1, 0)
 

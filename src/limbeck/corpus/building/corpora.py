@@ -1,4 +1,8 @@
-"""`Corpus` and `LabelledCorpus`: a folder of the cache that holds token rows, opened for training."""
+"""`Corpus` and `LabelledCorpus`: a folder of the cache that holds token rows, opened for training.
+
+A *token row* is what the models read at once: a block of a text, or a labelled row. The *split* is `train` or
+`held_out`. The *manifest* is the JSON file of the folder, with counts and settings.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +36,16 @@ class Corpus:
     Args:
         path: The folder that `build_corpus` made.
         mix: The shares of its sources; `None` reads every row once an epoch.
-        titles: What records call the sources; `None` for their names.
-        uses: How each source is read; none: all alike.
+        titles: Names of the sources in records; `None` takes the sources as the settings name them.
+        uses: The role, prompt and units of each source; empty where no source has any.
 
     Attributes:
         path: The folder.
-        titles: What records call the sources.
+        titles: Names of the sources in records.
         manifest: Counts, settings, tokenizer and report of the build.
         train: Blocks to train on: columns `input_ids` and `length`, of pairs also `token_type_ids`.
         held_out: Blocks of the held-out documents, the same columns; empty when nothing is held out.
-        shorter: The same text in shorter blocks, which a stage trains on before, the shortest first.
+        shorter: The same text in shorter blocks, the shortest first, which a stage trains on before this corpus.
 
     Raises:
         CorpusError: if the folder is not a complete corpus.
@@ -68,14 +72,15 @@ class Corpus:
 
     @property
     def views(self) -> list[Corpus]:
-        """The text at every length of a stage, the shortest first; this corpus is the last, and mostly alone."""
+        """The text at every block length of a stage, the shortest first. Mostly this corpus is the only one."""
         return [*self.shorter, self]
 
     @property
     def content(self) -> list[str]:
-        """A hash of what was made of each source, wherever it lies: its blocks, or of a stream its beginning.
+        """A hash of the content of each source, which does not depend on where it is stored.
 
-        Of labelled rows there is one of the rows of each source, and a last one of all their tokens.
+        Each is a hash of the source's blocks; in a streamed corpus, of the beginning of the stream. A labelled corpus
+        has a hash of the rows of each source, and a last one of all their tokens.
         """
         return list(self.manifest.get("content", ()))
 
@@ -115,14 +120,18 @@ class Corpus:
         return RowMix(rows_by_source, self.mix.shares(rows_by_source), seed)
 
     def shares(self) -> list[float]:
-        """Return the share of each source in what is trained on."""
+        """Return the share of each source among the rows that are trained on, as the mix sets it."""
         rows_by_source: list[int] = self.manifest["source_rows"]
         if self.mix is None:
             return shares_by_size(rows_by_source)
         return self.mix.shares(rows_by_source)
 
     def shares_of_roles(self) -> dict[str, int | float]:
-        """Return the share of each role in what is trained on; empty where no source has one."""
+        """Return the share of each role among the rows that are trained on.
+
+        A role, such as `query`, is the use of a source that its settings name. The result is empty where no source has
+        a role.
+        """
         if not any(use.role for use in self.uses):
             return {}
         share_of_role: dict[str, int | float] = {}
@@ -132,18 +141,24 @@ class Corpus:
         return share_of_role
 
     def rows_by_unit(self) -> dict[str, int | float]:
-        """Count the rows to train on by the unit that they are, of a stream at its beginning; empty for one unit."""
+        """Count the rows to train on of each unit, such as sentences and titles.
+
+        The result is empty where all rows are of the same unit. In a streamed corpus only the rows of its stored
+        beginning are counted.
+        """
         if UNIT not in self.train.column_names:
             return {}
-        units = self.train.with_format("numpy")[UNIT][:]
+        # The column has the place of each row's unit in `UNITS`.
+        unit_of_row = self.train.with_format("numpy")[UNIT][:]
+        counts = np.bincount(unit_of_row, minlength=len(UNITS))
         rows_by_unit: dict[str, int | float] = {}
-        for name, rows in zip(UNITS, np.bincount(units, minlength=len(UNITS)), strict=True):
+        for name, rows in zip(UNITS, counts, strict=True):
             if rows > 0:
                 rows_by_unit[name] = int(rows)
         return rows_by_unit
 
     def describe_rows(self) -> Iterator[str]:
-        """Describe the rows to train on: a line by role, and one by unit; none where all are alike."""
+        """Yield a line with the share of each role, and one with the rows of each unit, where there are several."""
         share_of_role = self.shares_of_roles()
         if share_of_role:
             roles = [f"{role} {share:.1%}" for role, share in share_of_role.items()]
@@ -194,9 +209,10 @@ class LabelledCorpus(Corpus):
 
 def _open_split(folder: Path, split: str) -> datasets.Dataset:
     """Open the token rows of a split, memory-mapped."""
-    import datasets  # Training on batches of one's own needs no corpus.
+    import datasets  # The library takes long to import, and training on other batches does not need it.
 
-    # Opening the files themselves keeps the library's own cache out of it.
+    # `load_dataset` would copy the rows to the library's own cache.
     parts = [datasets.Dataset.from_file(str(file)) for file in sorted(folder.glob(f"{split}-*.arrow"))]
     parts_with_rows = [part for part in parts if len(part)]
+    # Without any row the first part stands for all, since it has the columns.
     return datasets.concatenate_datasets(parts_with_rows or parts[:1])

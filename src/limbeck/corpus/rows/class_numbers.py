@@ -1,4 +1,8 @@
-"""Labels as sources write them: the numbers of classes by their names, values, and labels that are missing."""
+"""Labels as data sets write them: the numbers of classes by their names, values, and labels that are missing.
+
+A *class number* counts the classes from 0, as the outputs of the teacher do. *Flags* are a 1 or 0 for each class, the
+label of a row that may have several classes.
+"""
 
 import math
 import re
@@ -11,33 +15,36 @@ from limbeck.errors import CorpusError
 TEACHERS_CLASSES = "the teacher's classes"
 _SHOWN_CLASSES = 20
 _TRUTH_VALUES = {"false": "0", "true": "1"}
-"""Truth values as tables have them, and the numbers that they stand for."""
+"""Truth values as tables write them, and the numbers that they stand for."""
 _MADE_UP_NAME = re.compile(r"LABEL_(\d+)", re.IGNORECASE)
 _SEPARATORS = "|;,"
-"""What may stand between several classes in a text; the first of these that the text has is taken."""
-_LIST_QUOTES = " '\""
+"""Characters between several classes in a text. The text is split at the first of these that it contains."""
+_SPACES_AND_QUOTES = " '\""
 
 
 ListReading: TypeAlias = Literal["numbers", "flags"]
-"""What numbers in a list are: those of the classes that a row has, or 1 or 0 for each class."""
+"""What the numbers in a list are: class numbers of the classes that a row has, or flags, a 1 or 0 for each class."""
 MOST_AMBIGUOUS_CLASSES = 2
-"""With more classes, a list with 1 or 0 for each class has a number twice, as no list of classes has."""
+"""Most classes with which a list can be read both ways, such as `[0, 1]`.
+
+With three classes or more, flags have a 0 or a 1 twice, which class numbers never have.
+"""
 
 
 class ClassNumbers:
-    """Finds the number of a class by its name, in any case, or by the number itself.
+    """Finds the number of a class by its name, in upper or lower case, or by the number itself.
 
-    A data set that states names for its own numbers (parquet files and Hub data sets may) is understood by the names
-    alone: the two may number the classes differently. A number stands for itself where one of the two has no names but
-    numbers, or those that `transformers` makes up (`LABEL_0`).
+    A data set may have names for the class numbers in its rows, as parquet files and Hub data sets do. These names
+    then decide, since data set and teacher may number the classes differently. A number stands for itself where the
+    data set or the teacher has no names of its own but numbers, or names that `transformers` makes up (`LABEL_0`).
 
     Args:
         labels: Class names in the order of their numbers.
-        owner: Whose they are, for messages.
-        lists: What numbers in a list are: those of the classes, or flags, 1 or 0 for each class.
+        owner: Who has these classes, for messages.
+        lists: What the numbers in a list are; None where every list is judged by itself.
 
     Attributes:
-        lists: The same; None where it is not known.
+        lists: The same.
 
     Raises:
         CorpusError: if there are no names.
@@ -51,12 +58,13 @@ class ClassNumbers:
             raise CorpusError("Classification has no class names: give labels, in the order of the teacher's id2label.")
         self._owner = owner
         self._labels = tuple(labels)
-        # A name in another case, where that can only mean one class; then the names themselves, which win over these.
-        folded = [_folded(label) for label in labels]
+        # The number of a class by each spelling. Later entries take precedence: folded names that only one class has,
+        # then the names as they are, then the numbers.
         self._numbers: dict[str, int] = {}
-        for number, name in enumerate(folded):
-            if folded.count(name) == 1:
-                self._numbers[name] = number
+        folded_names = [_folded(label) for label in labels]
+        for number, folded_name in enumerate(folded_names):
+            if folded_names.count(folded_name) == 1:
+                self._numbers[folded_name] = number
         for number, label in enumerate(labels):
             self._numbers[label] = number
         self._takes_numbers = _numbers_are_places(labels)
@@ -68,20 +76,22 @@ class ClassNumbers:
         """Return the number of the class that a row is labelled with.
 
         Args:
-            value: Name or number, as read.
-            where: Where the row stands.
+            value: Name or number of the class, as it was read.
+            where: Place of the row, for messages.
             names: Names that the data set has for its numbers.
 
         Raises:
-            CorpusError: if it is neither.
+            CorpusError: if the value is no name and no number of a class.
         """
         has_names = bool(names) and not are_made_up(names) and not are_made_up(self._labels)
+        # A number of the data set is turned into the data set's name for it, which is then looked up.
         if has_names and isinstance(value, int) and 0 <= value < len(names):
             value = names[value]
         for spelling in _spellings(value):
             if spelling in self._numbers:
                 return self._numbers[spelling]
 
+        # No class matches: the rest of this method writes the error.
         known = ", ".join(self._labels[:_SHOWN_CLASSES])
         if len(self._labels) > _SHOWN_CLASSES:
             known += ", …"
@@ -95,21 +105,23 @@ class ClassNumbers:
         raise CorpusError(f"{problem}{way_out}")
 
     def flags(self, value: Any, where: str, names: Sequence[str] = ()) -> tuple[int, ...]:
-        """Return for each class 1 where a row that may have several is labelled with it, else 0.
+        """Return the flags of a row that may have several classes: for each class 1 where the row has it, else 0.
 
         Args:
-            value: Names or numbers in a list, or in text between `|`, `;` or `,`; none of them where it has no class.
-                A list with 1 or 0 for each class is understood too, see `reading_of_lists`.
-            where: Where the row stands.
+            value: Names or numbers of the row's classes, in a list, or in a text with `|`, `;` or `,` between them. An
+                empty list or text stands for no class. A list of flags is understood too, see `reading_of_lists`.
+            where: Place of the row, for messages.
             names: Names that the data set has for its numbers.
 
         Raises:
-            CorpusError: if one of them is no class, one comes twice, or a list can be read in two ways.
+            CorpusError: if the value names something that is no class or one class twice, or if a list can be read both
+                ways.
         """
         reading = self.lists or reading_of_lists([value], len(self._labels))
-        if reading == "flags" and _is_list_of_flags(value, len(self._labels)):
+        can_be_flags = _is_list_of_flags(value, len(self._labels))
+        if can_be_flags and reading == "flags":
             return tuple(int(flag) for flag in value)
-        if reading is None and _is_list_of_flags(value, len(self._labels)):
+        if can_be_flags and reading is None:
             raise CorpusError(
                 f"{where} has the label {value!r}, which can be numbers of classes, or 1 or 0 for each class: set "
                 "label_lists to numbers or to flags."
@@ -129,15 +141,16 @@ class ClassNumbers:
         return self._flags(numbers)
 
     def flags_of(self, values: Mapping[str, Any], where: str) -> tuple[int, ...]:
-        """Return the same of a row with a column of 0 and 1 for each class.
+        """Return the flags of a row that has a column of 0 and 1 for each class.
 
         Args:
-            values: The columns that are named after the classes; where the classes have no names but those that
-                `transformers` makes up (`LABEL_0`), all columns in their order.
-            where: Where the row stands.
+            values: The values of these columns, by the name of the column, which is the name of its class. Where the
+                classes have only the names that `transformers` makes up (`LABEL_0`), the columns have the order of the
+                classes, whatever their names.
+            where: Place of the row, for messages.
 
         Raises:
-            CorpusError: if the columns are not those of the classes, or one holds something else.
+            CorpusError: if a class has no column, a column has no class, or a value is not 0 or 1.
         """
         are_unnamed = list(self._labels) == [f"LABEL_{number}" for number in range(len(self._labels))]
         class_of_column: dict[str, int] = {}
@@ -158,33 +171,42 @@ class ClassNumbers:
         return self._flags(numbers)
 
     def __contains__(self, value: Any) -> bool:
+        """Whether a value is the name of a class, in the same upper and lower case."""
         return str(value).strip() in self._labels
 
     def _flags(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """Return the flags of a row with the classes of some numbers."""
         return tuple(int(number in numbers) for number in range(len(self._labels)))
 
     def _split(self, text: str) -> list[str]:
-        """Split text into the names of classes."""
+        """Split text such as `joy|anger` or `['joy', 'anger']` into the names of classes."""
+        # The name of a single class may contain a separator.
         if text in self:
             return [text]
         names = text.strip()
         if names.startswith("[") and names.endswith("]"):  # A list that was written into a table.
             names = names[1:-1]
-        for separator in _SEPARATORS:
-            if separator in names:
-                break
-        parts = [part.strip(_LIST_QUOTES) for part in names.split(separator)]
-        return [part for part in parts if part]
+        parts = names.split(_separator_in(names))
+        stripped_parts = [part.strip(_SPACES_AND_QUOTES) for part in parts]
+        return [part for part in stripped_parts if part]
+
+
+def _separator_in(names: str) -> str:
+    """Return the first of `_SEPARATORS` that a text contains; a comma, which splits nothing then, if it has none."""
+    for separator in _SEPARATORS:
+        if separator in names:
+            return separator
+    return ","
 
 
 def reading_of_lists(values: Iterable[Any], classes: int) -> ListReading | None:
-    """Return what numbers in the lists of a column are; None where nothing tells.
+    """Return what the numbers in the lists of a column are; None where all lists can be read both ways.
 
-    Flags are as many as classes. Truth values and fractions such as 1.0 are flags, and so is a list with a number
-    twice. A list of another length, or with a number above 1, has numbers of classes.
+    A list of another length than the number of classes, or with a number above 1, has class numbers, and decides for
+    the whole column. Otherwise truth values, fractions such as 1.0 and a number that a list has twice show flags.
 
     Args:
-        values: Of the column, lists and others.
+        values: Values of the column; those that are no lists are passed over.
         classes: Number of the classes.
     """
     reading: ListReading | None = None
@@ -193,23 +215,24 @@ def reading_of_lists(values: Iterable[Any], classes: int) -> ListReading | None:
             continue
         if not _is_list_of_flags(value, classes):
             return "numbers"
-        are_no_numbers = any(isinstance(flag, bool | float) for flag in value) or len(set(value)) < len(value)
-        if are_no_numbers:
+        has_truth_values = any(isinstance(flag, bool | float) for flag in value)
+        has_number_twice = len(set(value)) < len(value)
+        if has_truth_values or has_number_twice:
             reading = "flags"
     return reading
 
 
 def _is_list_of_flags(value: Any, classes: int) -> bool:
-    """Whether a value is a list with 1 or 0 for each class."""
+    """Whether a value is a list with a 1 or 0 for each class, and so may be flags."""
     if not isinstance(value, list | tuple) or len(value) != classes:
         return False
     return all(isinstance(flag, int | float) and flag in (0, 1) for flag in value)
 
 
 def _numbers_are_places(labels: Sequence[str]) -> bool:
-    """Whether 1 can only mean the second class.
+    """Whether a number can stand for the class in its place, so that 1 means the second class.
 
-    Where names are or begin with numbers ("1 star" to "5 stars"), 1 must not be taken for the second class.
+    It cannot where a name begins with another number: of "1 star" to "5 stars", 1 would mean "2 stars".
     """
     for place, label in enumerate(labels):
         number = re.match(r"\s*[+-]?\d+", label)
@@ -219,12 +242,12 @@ def _numbers_are_places(labels: Sequence[str]) -> bool:
 
 
 def _folded(name: str) -> str:
-    """Return a name in lower case, with one sign for spaces, hyphens and underscores between its words."""
+    """Return a name in lower case, with an underscore for spaces, hyphens and underscores between its words."""
     return re.sub(r"[\s_-]+", "_", name.strip()).casefold()
 
 
 def _spellings(value: Any) -> Iterator[str]:
-    """Yield the texts by which a class is looked for, the nearest first."""
+    """Yield the spellings by which a class is looked up, the most literal first: `LABEL_1`, `label_1`, `1`."""
     text = str(value).strip()
     yield text
     yield _folded(text)
@@ -232,7 +255,8 @@ def _spellings(value: Any) -> Iterator[str]:
         yield _TRUTH_VALUES[text.casefold()]
     made_up = _MADE_UP_NAME.fullmatch(text)
     if made_up is not None:
-        yield made_up[1]
+        number_in_name = made_up[1]
+        yield number_in_name
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -242,25 +266,28 @@ def _spellings(value: Any) -> Iterator[str]:
 
 
 def parse_value(value: Any, where: str) -> float:
-    """Return the value that a row is labelled with.
+    """Return the number that a row is labelled with, such as a similarity.
 
     Args:
         value: A number, or text that spells one.
-        where: Where the row stands.
+        where: Place of the row, for messages.
 
     Raises:
-        CorpusError: if it is not a finite number.
+        CorpusError: if the value is not a finite number.
     """
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
+    number = math.nan
+    if not isinstance(value, bool):  # Python would take True for 1.
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
     if not math.isfinite(number):
         raise CorpusError(f"{where} has the label {value!r}, which is not a finite number.")
     return number
 
 
 def _is_set(value: Any, where: str) -> bool:
+    """Whether the value in the column of a class says that the row has the class: 1, true, or a text of these."""
     if isinstance(value, bool | str):
         value = _TRUTH_VALUES.get(str(value).strip().casefold(), value)
     flag = parse_value(value, where)

@@ -1,4 +1,8 @@
-"""The first rows of labelled sources, by which a recipe is checked before anything is built."""
+"""The first rows of labelled sources, by which a recipe is checked before anything is built.
+
+A recipe is refused early where training could not learn from its rows: all rows have the same class, or each query of a
+ranking has only one document. Files are read until their rows show that this is not so.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,11 @@ _MOST_ROWS = 100_000
 
 @dataclass(frozen=True)
 class FirstRows:
-    """What is known of labelled rows before they are built.
+    """Facts about labelled rows that are certain before they are built; the defaults mean that nothing is known.
 
     Attributes:
-        alike: Counts of their classes, where they are known to be all alike.
-        are_single: Whether they are known to have one document a query.
+        alike: How many rows each class has, where all rows are known to have the same class or classes; None otherwise.
+        are_single: Whether each query is known to have a single document.
         absent: Classes that are known to have no row.
     """
 
@@ -38,15 +42,17 @@ class FirstRows:
 def read_first_rows(
     settings: LabelledSettings, row_kind: RowKind, *, classes: bool = False, queries: bool = False
 ) -> FirstRows:
-    """Read the first rows of files: one of each, and on while they are all alike, as far as that tells something.
+    """Read the first rows of local files, and report what they show.
 
-    Files that are read as a whole, Hub data sets and rows of tasks by name are left alone.
+    At least one row of every source is read, so that a missing column or label is found. With `classes` or `queries`
+    further rows are read, up to 100,000. Not read are `.json` files, which could only be read as a whole, Hub data sets
+    and benchmark tasks by name; with any of these the rest shows nothing for certain.
 
     Args:
-        settings: Of the rows.
+        settings: The sources of the rows, and how to read them.
         row_kind: The kind of their task.
-        classes: Read on until every class was met, or 100,000 rows were read.
-        queries: Read on until a query has two documents, likewise.
+        classes: Read on until rows of every class were found.
+        queries: Read on until a query with two documents was found.
 
     Raises:
         CorpusError: for a source without a row, a row without a column or a label, or a label that is none of the
@@ -56,18 +62,22 @@ def read_first_rows(
     are_all_readable = True
     for name in settings.sources:
         files = local_files([name])
-        # A `.json` file is read as a whole, so it is left alone: that it has rows is taken as given.
+        # A `.json` file can only be read as a whole, which is too slow here. It is assumed to have rows.
         readable_files = [file for file in files if suffix_of(file) != ".json"]
-        if len(readable_files) < len(files) or not files:
+        # A source that is no local file, such as a Hub data set, has no files here.
+        is_readable = bool(files) and len(readable_files) == len(files)
+        if not is_readable:
             are_all_readable = False
 
         report = SourceReport()
         rows_before = seen.rows
         for file in readable_files:
             seen.read_file(file, report, rows_before)
-        if files and len(readable_files) == len(files) and seen.rows == rows_before:
+        is_empty = seen.rows == rows_before
+        if is_readable and is_empty:
             raise CorpusError(nothing_in(name, "labelled row", report))
 
+    # Rows that were not read may differ from those that were.
     if not are_all_readable or seen.rows >= _MOST_ROWS:
         return FirstRows()
     if not classes:
@@ -76,7 +86,8 @@ def read_first_rows(
     counts = count_classes(list(seen.labels.elements()), settings.labels, kind)
     if counts.has_one:
         return FirstRows(alike=counts, are_single=seen.are_single)
-    # Of rows with several classes, and of words, some classes may well stand further behind.
+    # Where a row has one class, reading went on until all classes were found, so a class without a row is absent. For
+    # rows with several classes and for words it stopped at two different labels, and other classes may follow.
     absent: list[str] = []
     if kind.has_one_class:
         absent = [name for name, count in zip(counts.names, counts.counts, strict=True) if count == 0]
@@ -84,18 +95,18 @@ def read_first_rows(
 
 
 class _SeenRows:
-    """What the rows so far have shown.
+    """The rows that were read so far: their number, their labels and their queries.
 
     Args:
-        settings: Of the rows.
+        settings: The sources of the rows, and how to read them.
         row_kind: The kind of their task.
-        classes: Whether their classes are of interest.
-        queries: Whether it is of interest that each query has one document.
+        classes: Read on until the labels show that the rows are not all alike.
+        queries: Read on until a query has two documents.
 
     Attributes:
         rows: Number of rows that were read.
-        labels: Rows of each label; of words, how many words have it.
-        are_single: Whether each query has had one document.
+        labels: Number of rows with each label; for tagged words the number of words. Empty without `classes`.
+        are_single: Whether each query had a single document so far; always false without `queries`.
     """
 
     def __init__(self, settings: LabelledSettings, row_kind: RowKind, *, classes: bool, queries: bool) -> None:
@@ -107,44 +118,48 @@ class _SeenRows:
         self._of_words = row_kind.rows_of_words
         self._read_rows = row_kind.reader(settings)
         self._counts_labels = classes
-        # Until every class was met; of several classes and of words two different labels tell enough.
+        # Rows are read until so many different labels were found: with one class a row, all classes. Where a row has
+        # several classes or tagged words, two different labels show that the rows are not all alike.
         self._most_labels = 2
         if KINDS[settings.task].has_one_class:
             self._most_labels = len(settings.labels)
         self._most_rows = min(_MOST_ROWS, settings.max_rows or _MOST_ROWS)
 
     def read_file(self, file: Path, report: SourceReport, rows_before: int) -> None:
-        """Read rows of a file, until they have shown enough.
+        """Read rows of a file until nothing more can be learned from further ones.
 
         Args:
             file: The file.
             report: Receives what is skipped.
-            rows_before: Rows that were read of earlier sources: every source has one read at least.
+            rows_before: Number of rows that were read from earlier sources. At least one row of this source is read.
         """
         for row in read_rows(file, report, of_words=self._of_words, layout=self._settings.layout):
             for labelled_row in self._read_rows(row, report):
                 self.rows += 1
                 self._note_label(labelled_row.label)
                 self._note_query(labelled_row.text)
-            if self.rows > rows_before and self._have_shown_enough():
+            has_row_of_source = self.rows > rows_before
+            if has_row_of_source and self._have_shown_enough():
                 return
 
     def _note_label(self, label: Any) -> None:
         if not self._counts_labels:
             return
         if self._of_words:
-            self.labels.update(label)
+            self.labels.update(label)  # The label of a sentence has the class of each word.
         else:
             self.labels[label] += 1
 
     def _note_query(self, query: str) -> None:
+        # Once a query had two documents, the answer is known.
         if self.are_single:
             self.are_single = query not in self._queries
             self._queries.add(query)
 
     def _have_shown_enough(self) -> bool:
-        """Whether further rows would tell nothing, or enough of them were read."""
+        """Whether the labels and queries are known well enough, or the most rows were read."""
         if self.rows >= self._most_rows:
             return True
-        lacks_labels = self._counts_labels and len(self.labels) < self._most_labels
-        return not lacks_labels and not self.are_single
+        needs_labels = self._counts_labels and len(self.labels) < self._most_labels
+        needs_query_with_two_documents = self.are_single
+        return not needs_labels and not needs_query_with_two_documents

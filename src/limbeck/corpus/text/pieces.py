@@ -41,7 +41,7 @@ def find_questions(text: str) -> list[str]:
 
 
 def _is_question(sentence: str) -> bool:
-    # A sentence without a mark has the empty text as its mark, which is in every string but in no list of marks.
+    # The marks are a list here, since an empty text (no closing mark) is a part of every string.
     ends_with_mark = _closing_mark(sentence) in list(QUESTION_MARKS)
     return ends_with_mark or _WITHIN_QUESTION.search(sentence) is not None
 
