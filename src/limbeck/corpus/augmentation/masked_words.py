@@ -1,4 +1,4 @@
-"""`MaskedLanguageModel`: likely words in the places of masked ones."""
+"""`MaskedLanguageModel`: the words that a masked language model predicts in the places of masked words."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _TOKENS_AT_ONCE = 1 << 16
 
 
 class MaskedLanguageModel:
-    """Predicts words in the places of masked ones.
+    """Predicts words in the places of masked words; an instance is a `Propose` of `augment_rows`.
 
     Args:
         name: The model and its revision.
         length: Most tokens that it reads of a row, special tokens included.
-        count: K, how many words it proposes.
+        count: Number of words that it proposes for each masked word, K.
 
     Raises:
-        ModelError: if it has no head for it, or its tokenizer is a slow one.
+        ModelError: if the model has no head for masked language modelling.
+        CorpusError: if its tokenizer is a slow one.
     """
 
     def __init__(self, name: ModelName, length: int, count: int) -> None:
@@ -46,8 +47,9 @@ class MaskedLanguageModel:
 
     @torch.inference_mode()
     def __call__(self, words: Sequence[MaskedWord]) -> list[list[str]]:
-        """Return the likeliest words for each masked one, the likeliest first; see `Propose`."""
+        """Return the likeliest words for each masked word, the likeliest first; see `Propose`."""
         proposals: list[list[str]] = [[] for _ in words]
+        # Words that can be predicted: their indices in `words`, and their rows of tokens.
         numbers: list[int] = []
         rows: list[dict[str, Any]] = []
         for number, row in enumerate(self._encode_masked(words)):
@@ -61,18 +63,18 @@ class MaskedLanguageModel:
         at_once = max(1, _TOKENS_AT_ONCE // longest)
         for first in range(0, len(rows), at_once):
             part = slice(first, first + at_once)
-            places = self._predict(self._pad(rows[part]))
-            for number, likeliest in zip(numbers[part], places, strict=True):
-                proposals[number] = [self._words[place] for place in likeliest]
+            places_of_rows = self._predict(self._pad(rows[part]))
+            for number, places in zip(numbers[part], places_of_rows, strict=True):
+                proposals[number] = [self._words[place] for place in places]
         return proposals
 
     def needs_neighbours(self, words: Sequence[str]) -> list[bool]:
-        """Return whether each word has several pieces, or none that is known."""
+        """Return for each word whether it is not a single known token, so that the model cannot predict it."""
         unknown = self._tokenizer.unk_token_id
         return [len(ids) != 1 or ids[0] == unknown for ids in pieces_of(self._tokenizer, words)]
 
     def _encode_masked(self, words: Sequence[MaskedWord]) -> Iterator[dict[str, Any] | None]:
-        """Encode rows with one mask in the place of the word; None where the row is cut before it."""
+        """Encode rows with one mask in the place of the word; None where truncation has cut the word off."""
         has_pairs = bool(words) and words[0].pair is not None
         encoded = self._tokenizer(
             [word.text for word in words],
@@ -86,7 +88,7 @@ class MaskedLanguageModel:
             if first is None or last is None:
                 yield None
                 continue
-            # The pieces of the word become one mask.
+            # All tokens of the word become one mask.
             pieces = slice(first, last + 1)
             ids = list(encoding.ids)
             ids[pieces] = [self._tokenizer.mask_token_id]
@@ -98,13 +100,17 @@ class MaskedLanguageModel:
             yield row
 
     def _predict(self, batch: Mapping[str, torch.Tensor]) -> list[list[int]]:
-        """Return the places of the likeliest words in the list of words, `[rows][count]`."""
+        """Return the indices in `self._words` of the likeliest words at each row's mask, `[rows][count]`.
+
+        Args:
+            batch: Tensors of the forward pass, `[rows, tokens]`, with one mask a row.
+        """
         batch = {name: tensor.to(self.device) for name, tensor in batch.items()}
         is_mask = batch["input_ids"] == self._tokenizer.mask_token_id
-        mask_place = is_mask.int().argmax(1)
+        mask_place = is_mask.int().argmax(1)  # [rows]
         rows = torch.arange(len(mask_place), device=self.device)
 
-        # Scores over the vocabulary are made at the masks alone.
+        # The output layer is large, so it gets only the hidden states at the masks: [rows, 1, hidden].
         def keep_masks(_module: Any, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
             return inputs[0][rows, mask_place][:, None]
 

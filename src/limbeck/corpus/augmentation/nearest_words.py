@@ -18,20 +18,21 @@ _QUERIES_AT_ONCE = 1024
 def nearest_words(vectors: WordVectors, words: Sequence[str], count: int) -> dict[str, list[str]]:
     """Return the `count` words with the most similar vectors for each word, the nearest first.
 
-    Similarity is the cosine, in float64, so that which words are asked for together decides nothing. The word itself
-    is none of them, in upper or lower case. A word without a vector has no neighbours.
+    Similarity is the cosine. It is computed in float64, so that the words that are computed together do not change the
+    order. A word is not its own neighbour, in upper or lower case. A word without a vector has no neighbours.
 
     Args:
-        vectors: All words.
+        vectors: All words that have vectors: the candidates.
         words: The words whose neighbours are wanted.
-        count: K.
+        count: Number of neighbours of a word, K.
     """
     vector_of_word = vectors.find(words)
     neighbours: dict[str, list[str]] = {word: [] for word in words}
     if not vector_of_word:
         return neighbours
 
-    # A *query* is a word whose neighbours are wanted. The candidates come block by block.
+    # A *query* is a word whose neighbours are wanted. The candidates come block by block, and each query keeps the
+    # nearest of all blocks so far.
     queries = list(vector_of_word)
     query_rows = _unit_rows(list(vector_of_word.values()))
     nearest_so_far: list[list[_Neighbour]] = [[] for _ in queries]
@@ -62,7 +63,7 @@ class _Neighbour(NamedTuple):
 
 
 class _Candidates:
-    """A part of the words with vectors, of which neighbours are chosen.
+    """A block of the words that have vectors, from which neighbours are chosen.
 
     Args:
         words: The words.
@@ -73,7 +74,7 @@ class _Candidates:
         self._words = words
         self._rows = _unit_rows(rows)
         self._is_word = torch.tensor([word.isprintable() and WORD.search(word) is not None for word in words])
-        # The places of a word in whatever case.
+        # The indices of a word in upper, lower or mixed case.
         self._places: dict[str, list[int]] = {}
         for place, word in enumerate(words):
             self._places.setdefault(word.casefold(), []).append(place)
@@ -86,8 +87,8 @@ class _Candidates:
             query_rows: Their vectors of length one, `[queries, width]`.
             count: Most candidates of each.
         """
-        cosines = query_rows @ self._rows.T
-        # What is no word is no neighbour, and neither is the query itself, in upper or lower case.
+        cosines = query_rows @ self._rows.T  # [queries, words]
+        # Punctuation and parts of words are no neighbours, and neither is the query itself, in upper or lower case.
         cosines[:, ~self._is_word] = -torch.inf
         for number, query in enumerate(queries):
             places_of_query = self._places.get(query.casefold(), [])

@@ -1,7 +1,9 @@
 """`augment_rows`, TinyBERT's algorithm: copies of rows in which words are replaced by likely or near ones.
 
-A copy is a function of its row's text, the seed and the settings: not of other rows, their order or the number of
-processes. `masked_words` proposes likely words, and `stored_copies` makes and stores the copies of all rows.
+A copy depends on its row's texts, the seed and the settings alone, and not on other rows, their order or the number of
+processes. A word that is one token of the masked language model is replaced by a word that the model predicts in its
+place; any other word is replaced by one of its *neighbours*, words with similar word vectors. `masked_words` has the
+predictions, and `stored_copies` makes and stores the copies of all rows.
 """
 
 from __future__ import annotations
@@ -38,14 +40,14 @@ class MaskedWord(NamedTuple):
 
 
 Propose: TypeAlias = Callable[[Sequence[MaskedWord]], list[list[str]]]
-"""Gives the likeliest words in the place of each masked one; none where the place is beyond what the model reads."""
+"""Returns the likeliest words in the place of each masked word; none where the model's input ends before the place."""
 
 Neighbours: TypeAlias = Mapping[str, Sequence[str]]
-"""The nearest words of words that no model predicts, such as those of several pieces."""
+"""Word → its neighbours, for every word that the model does not predict; the nearest first."""
 
 
 def propose_nothing(words: Sequence[MaskedWord]) -> list[list[str]]:
-    """Propose no words; for an augmentation without a model."""
+    """Propose no words, as `Propose` of an augmentation without a model."""
     return [[] for _ in words]
 
 
@@ -59,16 +61,18 @@ def augment_rows(
 ) -> list[list[LabelledRow]]:
     """Return the copies of each row, with the row's label.
 
-    Each word of a copy is replaced with the chance p_t, from left to right: by one of the K likeliest words in its
-    place, given the copy so far (or the row as it stands, by `settings.context`), or, where `neighbours` has the word,
-    by one of its neighbours. All candidates are equally likely. A forward predicts the next word of all copies.
+    From left to right, each word of a copy is replaced with the probability p_t. Where `neighbours` has the word, one
+    of its neighbours takes its place, and otherwise one of the K likeliest words there, given the copy so far or the
+    unchanged row (`settings.context`). All candidates are equally likely. One forward pass predicts the next word of
+    all copies.
 
     Args:
-        rows: The rows, all of one text or all of two, which are both changed.
-        settings: N_a copies, p_t, K, the context and the seed.
-        neighbours: The nearest words of words that no model predicts.
-        propose: Predicts the others.
-        answers: Whether the rows are questions on contexts, whose answers have their place: the question is changed.
+        rows: The rows, all with one text or all with two. Both texts are changed.
+        settings: The number of copies N_a, p_t, K, the context and the seed.
+        neighbours: The neighbours of words that `propose` does not predict.
+        propose: Predicts all other words.
+        answers: Whether the rows are questions on contexts. The context then stays as it is, since the label is a place
+            in it.
 
     Source:
         TinyBERT (arXiv 1909.10351), algorithm 1. As printed it leaves the mask where a word is masked and not replaced
@@ -79,7 +83,7 @@ def augment_rows(
     unfinished = [copy for copies in copies_of_rows for copy in copies]
     predictions = _Predictions(propose)
 
-    # From rows as they stand, all words can be predicted at once.
+    # If words are predicted from the unchanged row, they do not depend on each other and are predicted all at once.
     if settings.context == "row":
         words = [word for copy in unfinished for word in copy.masked_words(neighbours)]
         predictions.predict(words)
@@ -107,8 +111,8 @@ class _Replacement(NamedTuple):
 
     Args:
         part: Number of its text.
-        place: Its place among the gaps and words of the text.
-        draw: A number from 0 to 1, which chooses among the candidates.
+        place: Its index among the gaps and words of the text.
+        draw: A random number, at least 0 and below 1, that chooses one of the candidates.
     """
 
     part: int
@@ -117,12 +121,12 @@ class _Replacement(NamedTuple):
 
 
 class _Copy:
-    """A copy in the making: its texts cut into gaps and words, and the words that are still to be replaced.
+    """A copy of which some words are still to be replaced. Its texts are cut into gaps and words, and change in place.
 
     Args:
-        parts: Of each text gaps and words in turn; words have odd places.
-        replacements: The words to be replaced, in their order.
-        context: The texts that a word is predicted from; None takes the copy so far.
+        parts: For each text its gaps and words in turn; words have odd indices.
+        replacements: The words to be replaced, from left to right.
+        context: The texts that words are predicted from, cut in the same way; None predicts from the copy so far.
     """
 
     def __init__(
@@ -133,7 +137,7 @@ class _Copy:
         self._context = parts if context is None else context
 
     def advance(self, neighbours: Neighbours) -> MaskedWord | None:
-        """Replace words that have a list of neighbours, up to one that has to be predicted; `None` at the end."""
+        """Replace words that have neighbours, up to the first word that has to be predicted; `None` if none is left."""
         while self._left:
             word = self._word_at(self._left[0])
             if word not in neighbours:
@@ -168,7 +172,10 @@ class _Copy:
 
 
 class _Predictions:
-    """Candidates for masked words, each proposed once: copies of a row begin alike.
+    """Candidates for masked words. Copies of a row begin alike, so each distinct word is predicted only once.
+
+    Args:
+        propose: Predicts words.
 
     Attributes:
         of: The candidates of each masked word.
@@ -180,24 +187,28 @@ class _Predictions:
 
     def predict(self, words: Iterable[MaskedWord]) -> None:
         """Propose candidates for the words that have none yet."""
-        new = [word for word in dict.fromkeys(words) if word not in self.of]
-        if new:
-            self.of.update(zip(new, self._propose(new), strict=True))
+        distinct_words = dict.fromkeys(words)
+        new_words = [word for word in distinct_words if word not in self.of]
+        if not new_words:
+            return
+        for word, candidates in zip(new_words, self._propose(new_words), strict=True):
+            self.of[word] = candidates
 
 
 def _begin_copies(row: LabelledRow, settings: Augmentation, answers: bool) -> list[_Copy]:
-    """Return the copies of a row before any word is replaced, with the words that will be."""
+    """Return the copies of a row before any word is replaced; the words to be replaced are already drawn."""
     texts = [row.text] if row.pair is None else [row.text, row.pair]
     parts = [_cut(text) for text in texts]
     if answers:
-        # The context of a question stays in one piece, since the answer has its place in it.
+        # The context becomes a single gap without words, so that the answer keeps its place in it.
         parts[0] = [row.text]
     word_places: list[tuple[int, int]] = []
     for part, pieces in enumerate(parts):
         odd_places = range(1, len(pieces), 2)
         word_places += [(part, place) for place in odd_places]
 
-    # Of each copy and word two numbers from 0 to 1: they decide whether it is replaced, and by which candidate.
+    # Two random numbers for each copy and word, [copies, words, 2]: the first decides whether the word is replaced, the
+    # second by which candidate.
     draws = row_generator(settings.seed, texts).random((settings.copies, len(word_places), 2))
     context = parts if settings.context == "row" else None
     copies: list[_Copy] = []
@@ -220,7 +231,7 @@ def _join(parts: Sequence[Sequence[str]]) -> tuple[str, str | None]:
 
 
 def _cut(text: str) -> list[str]:
-    """Return the gaps and words of a text in turn; both ends are gaps, which may be empty."""
+    """Return the gaps and words of a text in turn; first and last are gaps, and gaps may be empty."""
     pieces: list[str] = []
     end = 0
     for match in WORD.finditer(text):

@@ -1,6 +1,6 @@
-"""`store_copies`: the copies of all rows on disk, made piece by piece by several processes.
+"""`store_copies`: the augmented copies of all rows on disk, made by several processes.
 
-A build that was killed goes on behind its finished pieces.
+The rows are divided into *pieces* of some hundred rows. A build that was killed continues behind its finished pieces.
 """
 
 from __future__ import annotations
@@ -56,17 +56,20 @@ AUGMENTED_FORMAT = 1
 """Raise it when the same rows would give other copies: older caches are then built anew."""
 
 _ROWS_A_PIECE = 250
-"""Rows whose copies are one piece of work of a process."""
-# On a CPU a forward has the copies of one row alone, so that no other row can move the last bit of a score.
+"""Rows of a piece, whose copies a process makes at a time."""
+# Rows whose copies are in one forward pass on an accelerator. On a CPU a pass has the copies of a single row, so that
+# no other row can change the last bit of a score.
 _ROWS_ON_ACCELERATOR = 64
 
 
 def identity(settings: Augmentation) -> list[Any]:
-    """Return plain JSON values that decide the copies of given rows, wherever the models and vectors lie.
+    """Return plain JSON values that change whenever the same rows would get other copies.
+
+    Models and vectors enter by their content, not by their place.
 
     Raises:
         CorpusError: if the word vectors cannot be read.
-        ModelError: if there is no such model.
+        ModelError: if a model does not exist.
     """
     numbers = [settings.copies, settings.probability, settings.candidates, settings.context, settings.seed]
     return [AUGMENTED_FORMAT, *numbers, _content_of(settings.masked_lm), _content_of(settings.word_vectors)]
@@ -81,17 +84,17 @@ def store_copies(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Path, dict[str, Any]]:
-    """Make the copies of all rows to train on in a cached folder of Arrow files, unless they are there already.
+    """Write the copies of all rows that are trained on to a cached folder of Arrow files, unless it exists already.
 
-    Copies have the label of their row. A copy that has the text of a row that is not trained on, held out or of the
-    development set, is left out. A build that was killed goes on behind its finished pieces.
+    Copies have the label of their row. A copy is left out if its text is also that of a held-out row, of a development
+    row or of a row that is left out.
 
     Args:
-        settings: With an augmentation.
-        rows: The folder of the rows to train on.
-        roles: The roles of these rows and of development rows, by file: only those that are trained on have copies.
+        settings: The augmentation, which must be set.
+        rows: The folder of the rows.
+        roles: The roles of these rows and of development rows, by file. Rows that are trained on get copies.
         cache_dir: Root of the cache.
-        workers: Processes on CPUs; a model on an accelerator is run by this one.
+        workers: Number of processes. A model on an accelerator is run by this process alone.
         progress: Called as rows are copied.
 
     Returns:
@@ -106,7 +109,7 @@ def store_copies(
     role_hash = digest_of(file_roles.tobytes().hex() for file_roles in roles.values())
     name = fingerprint([rows.name, role_hash, settings.length, identity(augmentation)])
     folder = cache_dir / "augmented" / name
-    # Roles of development rows, whose files lie elsewhere, are given too.
+    # `roles` has the files of development rows too, which lie in another folder and get no copies.
     roles_to_copy = {path: file_roles for path, file_roles in roles.items() if path.parent == rows}
 
     def build(aside: Path) -> dict[str, Any]:
@@ -130,15 +133,21 @@ def store_copies(
 
 
 def _content_of(place: ModelName | str | None) -> list[str] | None:
-    """Return hashes of a file of word vectors, or of a model and its tokenizer."""
+    """Return the hash of a file of word vectors, or hashes of a model and its tokenizer; None where neither is set.
+
+    Args:
+        place: Path of the file, or name and revision of the model.
+    """
     if place is None:
         return None
     try:
         if isinstance(place, str):
             return [_hash_of(Path(place))]
-        weights = fetch_weights(*place)
-        hashes = [_hash_of(file) for file in (weights[0].parent / "config.json", *weights)]
-        tokenizer = load_tokenizer(place[0], revision=place[1])
+        model_name, revision = place
+        weights = fetch_weights(model_name, revision)
+        config = weights[0].parent / "config.json"
+        hashes = [_hash_of(file) for file in (config, *weights)]
+        tokenizer = load_tokenizer(model_name, revision=revision)
         return [*hashes, TokenEncoder(tokenizer).fingerprint()]
     except OSError as error:
         name = place if isinstance(place, str) else place[0]
@@ -158,7 +167,7 @@ class _Work:
         settings: The augmentation.
         length: Most tokens that a model reads of a row.
         has_answers: Whether the rows are questions on contexts.
-        folder: The folder in the making.
+        folder: The temporary folder that becomes the cached folder when it is complete.
     """
 
     settings: Augmentation
@@ -179,13 +188,13 @@ _load_language_model = lru_cache(maxsize=1)(MaskedLanguageModel)
 
 
 class _Piece(NamedTuple):
-    """Rows that one process copies at a time.
+    """Up to `_ROWS_A_PIECE` rows of one batch of a stored file, which one process copies.
 
     Args:
-        name: Of the file with the copies.
+        name: Name of the file with the copies, without its suffix.
         path: The stored file of the rows.
-        batch: Number of their batch in it.
-        first: The first row there.
+        batch: Number of the rows' record batch in this file.
+        first: Index of the first row in this batch.
         is_trained: Whether each of the rows is trained on, `[rows]`.
     """
 
@@ -227,12 +236,13 @@ def _copy_pieces(work: _Work, pieces: Sequence[_Piece], workers: int | None, pro
 
 
 def _copy_piece(work: _Work, piece: _Piece) -> int:
-    """Write the copies of some rows of a file, unless a killed builder has; return their number."""
+    """Write the copies of a piece, unless a build that was killed has written them; return their number."""
     finished = read_piece(work.folder, piece.name)
     if finished is not None:
         return int(finished["copies"])
 
-    batch = next(islice(read_batches(piece.path), piece.batch, None))
+    batches_from_there = islice(read_batches(piece.path), piece.batch, None)
+    batch = next(batches_from_there)
     rows, keys = rows_of(batch.slice(piece.first, _ROWS_A_PIECE))
     trained_rows = [row for row, is_trained in zip(rows, piece.is_trained, strict=True) if is_trained]
     copies = _augment(work, trained_rows)
@@ -266,7 +276,7 @@ def _augment(work: _Work, rows: Sequence[LabelledRow]) -> list[LabelledRow]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute with one thread: what several add up may differ in the last bit, and processes share the cores."""
+    """Compute with one thread: sums of several threads may differ in the last bit, and processes share the cores."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -276,7 +286,12 @@ def _one_thread() -> Iterator[None]:
 
 
 def _words_to_replace(roles: Mapping[Path, Roles], *, has_answers: bool) -> list[str]:
-    """Return the distinct words of all rows to train on, sorted; of questions on contexts those of the questions."""
+    """Return the distinct words of all rows that are trained on, sorted.
+
+    Args:
+        roles: The roles of the rows, by file.
+        has_answers: Whether the rows are questions on contexts: only words of the questions are replaced then.
+    """
     words: set[str] = set()
     for stored_row in rows_with_roles(roles):
         if stored_row.role != TRAINED:
@@ -291,7 +306,7 @@ def _words_to_replace(roles: Mapping[Path, Roles], *, has_answers: bool) -> list
 def _without_untrained_texts(
     parts: Sequence[Path], roles: Mapping[Path, Roles], report: SourceReport
 ) -> Iterator[RowBatch]:
-    """Iterate over the copies in some files but those with the text of a row that is not trained on.
+    """Iterate over the copies in some files, without those whose text a row has that is not trained on.
 
     Args:
         parts: The files of copies.

@@ -1,4 +1,4 @@
-"""Words with vectors: of a text file as GloVe's, or of a model."""
+"""Words with vectors: from a text file in the format of GloVe, or the input embeddings of a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from limbeck.models.loading import load_model
 
 _VECTORS_AT_ONCE = 20_000
 _LONGEST_LINE = 1 << 20
-"""Bytes; a longer line is read as several, which are no rows of a word and its numbers."""
+"""Bytes. A longer line is read in several parts, none of which is a valid row."""
 _BAD_LINE = "line without a word and the same number of values as the other lines"
 
 
@@ -29,7 +29,7 @@ class WordVectors(Protocol):
     """Words with vectors."""
 
     def find(self, words: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-        """Return the vectors of words, of those that have one."""
+        """Return the vectors of the words that have one, each of shape `[width]`."""
 
     def blocks(self) -> Iterator[tuple[list[str], NDArray[np.float64]]]:
         """Iterate over all words with their vectors `[words, width]`, in parts."""
@@ -37,21 +37,21 @@ class WordVectors(Protocol):
 
 @dataclass(frozen=True)
 class VectorFile:
-    """A text file of words and numbers as GloVe's: `word 0.1 -0.2 …` a line, maybe packed (.gz, .xz, .zst).
+    """A text file in the format of GloVe, with a word and its numbers on each line; it may be compressed.
 
-    It is read through in parts, so that memory does not grow with it. A first line of two numbers, as word2vec has it,
-    is left out, and so are lines that are no such row, which are counted.
+    It is read in parts, so that memory does not grow with the file. A first line of two numbers, as word2vec writes it,
+    is skipped. Lines of another form are skipped and reported.
 
     Args:
         path: The file.
-        report: Receives the lines that were left out.
+        report: Receives the lines that are skipped.
     """
 
     path: Path
     report: SourceReport
 
     def find(self, words: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-        """Return the vectors of words as they are written, else of their lower case."""
+        """Return the vectors of words as they are spelt, or else in lower case."""
         wanted = {*words, *(word.lower() for word in words)}
         rows: dict[str, NDArray[np.float64]] = {}
         for block_words, block in self.blocks():
@@ -76,7 +76,7 @@ class VectorFile:
         """
         words: list[str] = []
         rows: list[NDArray[np.float64]] = []
-        width = 0  # Of every vector; the first row decides it.
+        width = 0  # Values of every vector; the first row decides.
         report = SourceReport()
         with open_file(self.path, report) as stream:
             lines = iter(partial(stream.readline, _LONGEST_LINE), b"")
@@ -104,13 +104,13 @@ class VectorFile:
             )
         if rows:
             yield words, np.stack(rows)
-        # However often the file is read, its lines are counted once.
+        # The file may be read several times. Its problems replace those of an earlier pass, so they are counted once.
         self.report.counts.update(report.counts)
         self.report.examples.update(report.examples)
 
 
 def _parse_numbers(text: bytes) -> NDArray[np.float64]:
-    """Read numbers between spaces; none where something else stands there."""
+    """Return numbers between spaces; an empty array if the text holds anything else."""
     try:
         return np.fromstring(text, np.float64, sep=" ")
     except ValueError:
@@ -118,7 +118,7 @@ def _parse_numbers(text: bytes) -> NDArray[np.float64]:
 
 
 class ModelVectors:
-    """The word embeddings of a model: of tokens that are whole words, and of other words the mean over their pieces.
+    """The input embeddings of a model. The vector of a word with several tokens is the mean over these tokens.
 
     Args:
         name: The model and its revision.
@@ -130,7 +130,7 @@ class ModelVectors:
         self._rows: NDArray[np.float64] = embeddings.weight.detach().double().numpy()
 
     def find(self, words: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-        """Return the vectors of words of known pieces."""
+        """Return the vectors of the words whose tokens are all known."""
         unknown = self._tokenizer.unk_token_id
         vectors: dict[str, NDArray[np.float64]] = {}
         for word, ids in zip(words, pieces_of(self._tokenizer, words), strict=True):
@@ -139,6 +139,6 @@ class ModelVectors:
         return vectors
 
     def blocks(self) -> Iterator[tuple[list[str], NDArray[np.float64]]]:
-        """Give the words of the vocabulary; see `WordVectors`."""
+        """Yield the tokens that are whole words, with their vectors, in one part; see `WordVectors`."""
         words = vocabulary_words(self._tokenizer)
         yield list(words.values()), self._rows[list(words)]

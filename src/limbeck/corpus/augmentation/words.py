@@ -1,4 +1,4 @@
-"""Words that augmentation may replace: in texts, and in the vocabulary of a tokenizer."""
+"""The words of a text that augmentation may replace, and the words in the vocabulary of a tokenizer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from limbeck.corpus.tokens.vocabulary import word_beginnings
 from limbeck.errors import CorpusError
 from limbeck.models.tokenizers import load_tokenizer
 
-# Words: letters and digits with apostrophes inside, and every ideograph, as BERT cuts them. Punctuation is none.
+# A word has letters and digits, perhaps with apostrophes between them. Each ideograph is a word, as BERT reads it.
 _IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _LETTERS = rf"[^\W{_IDEOGRAPHS}]+"
 WORD = re.compile(rf"[{_IDEOGRAPHS}]|{_LETTERS}(?:['’]{_LETTERS})*")
@@ -20,10 +20,10 @@ WORD = re.compile(rf"[{_IDEOGRAPHS}]|{_LETTERS}(?:['’]{_LETTERS})*")
 
 
 def fast_tokenizer(name: ModelName) -> PreTrainedTokenizerBase:
-    """Load a tokenizer that tells where tokens are in a text.
+    """Load a fast tokenizer, which gives the place of each token in a text.
 
     Raises:
-        CorpusError: if it is a slow one.
+        CorpusError: if the model has only a slow tokenizer.
     """
     tokenizer = load_tokenizer(name[0], revision=name[1])
     if not tokenizer.is_fast:
@@ -35,15 +35,15 @@ def fast_tokenizer(name: ModelName) -> PreTrainedTokenizerBase:
 
 
 def pieces_of(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[list[int]]:
-    """Return the ids of the tokens of each word, as it has them behind a space."""
-    if not words:  # Tokenizers fail where nothing is given.
+    """Return the token ids of each word as it stands behind a space, without special tokens."""
+    if not words:  # Tokenizers fail on an empty list.
         return []
     ids: list[list[int]] = tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"]
     return ids
 
 
 def vocabulary_words(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
-    """Return the words that are single tokens, by the ids of these."""
+    """Return the words that are a single token: token id → word."""
     words: dict[int, str] = {}
     for index in sorted(word_beginnings(tokenizer).values()):
         word = tokenizer.decode([index]).strip()

@@ -41,8 +41,8 @@ def build_labelled_corpus(
 ) -> LabelledCorpus:
     """Read labelled rows, tokenise them, and open the result, memory-mapped.
 
-    Two things are cached: the rows of the sources, and the tokens made of them with this tokenizer and length; of an
-    augmentation the copies too.
+    Two things are cached: the rows of the sources, and the token rows that are made of them with this tokenizer and
+    length. With an augmentation its copies are cached as a third.
 
     Args:
         settings: The sources, and how to make tokens of their rows.
@@ -128,9 +128,10 @@ class _DevelopmentRows:
 def _store_development(
     settings: LabelledSettings, kind: RowKind, cache: Path, progress: Progress | None
 ) -> _DevelopmentRows:
-    """Store the development rows, read as the rows to train on are."""
+    """Store the development rows, which are read with the same columns and classes as the rows to train on."""
     if settings.development is None:
         return _DevelopmentRows()
+    # The development rows take the place of the sources, and are neither limited nor split themselves.
     changes = {"sources": ["development rows"], "rows": settings.development, "development": None, "max_rows": None}
     folder, manifest = store_rows(settings.model_copy(update=changes), kind, cache, progress=progress)
     return _DevelopmentRows(folder, manifest["content"])
@@ -142,9 +143,9 @@ class _Copies:
 
     Args:
         rows: Number of the copies.
-        roles: Roles of the copies, by file: they are trained on beside the rows.
-        report: What was left out.
-        in_manifest: What the manifest says of them; nothing without an augmentation.
+        roles: Roles of the copies, by file: all are trained on beside the rows.
+        report: The copies that were left out.
+        in_manifest: Entries of the manifest about the copies; empty without an augmentation.
     """
 
     rows: int = 0
@@ -161,12 +162,12 @@ def _store_copies(
     workers: int | None,
     progress: Progress | None,
 ) -> _Copies:
-    """Make the copies of an augmentation.
+    """Make and store the copies of an augmentation, if the settings have one.
 
     Args:
-        settings: The augmentation, or None.
+        settings: The settings of the corpus, with the augmentation.
         rows: The folder of the rows.
-        roles: Roles of the rows: those that are trained on have copies.
+        roles: Roles of the rows: rows that are trained on get copies.
         cache: Root of the cache.
         workers: Processes; the default is one per CPU core.
         progress: Called as rows are copied.
@@ -185,9 +186,9 @@ def _store_copies(
 
 
 def _cut_identity(settings: LabelledSettings, kind: RowKind, development: _DevelopmentRows) -> list[Any]:
-    """Return what decides how rows are cut and split, for the name of the cache folder.
+    """Return the values that decide how rows are cut and split, for the name of the cache folder.
 
-    A value that only some corpora have is added for these alone, so that the names of all others stay as they were.
+    A value of a newer option is added only where the option is set, so that older cache folders keep their names.
     """
     identity: list[Any] = [settings.length, settings.stride if kind.has_windows else None, settings.held_out]
     if settings.rows is not None and settings.pair_column is not None:
@@ -204,12 +205,12 @@ def _cut_identity(settings: LabelledSettings, kind: RowKind, development: _Devel
 def _split_rows(
     settings: LabelledSettings, files: Sequence[Path], development: _DevelopmentRows, report: SourceReport
 ) -> dict[Path, Roles]:
-    """Return what becomes of the rows of each file: trained on, held out, or left out as development rows are.
+    """Return the role of each row: trained on, held out, or left out because a development row repeats it.
 
     Args:
-        settings: The share of rows to hold out where there are no development rows.
+        settings: The share of rows to hold out, which counts where there are no development rows.
         files: Files of the rows.
-        development: Development rows, which take the place of held-out ones.
+        development: Development rows. If there are any, they are the held-out rows.
         report: Receives the rows that are left out.
     """
     if development.folder is None:
@@ -229,7 +230,7 @@ def _nothing_to_train_on(settings: LabelledSettings, rows: int) -> str:
 
 
 def _documents_of(rows: Sequence[LabelledRow], kind: RowKind) -> Iterator[Document]:
-    """Iterate over a document for each distinct text of some rows, with its second texts behind it, a line each."""
+    """Iterate over a document for each distinct text of some rows; each second text of the rows is a line behind it."""
     pairs_of_text: dict[str, list[str]] = {}
     for row in rows:
         pairs = pairs_of_text.setdefault(kind.plain_text(row.text), [])

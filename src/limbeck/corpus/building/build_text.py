@@ -35,12 +35,12 @@ def build_corpus(
 ) -> Corpus:
     """Read the sources, tokenise and pack them, and open the result, memory-mapped.
 
-    Two things are cached: the documents of the sources, and the blocks made of them with this tokenizer and
-    these settings. Stages that cut the same text differently read it once. A build that was killed goes on where it
-    was, to the same result. Memory does not grow with the corpus.
+    Two things are cached: the documents of the sources, and the blocks that are made of them with this tokenizer and
+    these settings. Stages that cut the same text differently share the documents. A build that was killed continues
+    where it was, and gives the same result. Memory does not grow with the corpus.
 
     Args:
-        settings: The sources, and how to cut them.
+        settings: The sources, and how their text is cut into blocks.
         tokenizer: A `transformers` tokenizer; it is not changed.
         cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
         workers: Processes; the default is one per CPU core.
@@ -55,15 +55,18 @@ def build_corpus(
     folder = cache / "blocks" / fingerprint([BLOCK_FORMAT, documents.name, *block_identity(settings, encoding)])
 
     def build(aside: Path) -> dict[str, Any]:
-        # Whatever the share, the threshold lies among the lowest keys that may be held out.
+        # Documents with the lowest keys are held out, at most `held_out_documents`, so only the lowest keys matter.
         lowest = lowest_keys(documents, settings.held_out_documents + 1)
         held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
         files = document_files(documents)
-        source_of_file = dict(zip(files, stored["shards"], strict=True))
+        # The source of a file matters where sources differ in their prompts or units.
+        source_of_file: dict[Path, int] = {}
+        if encoding.uses:
+            source_of_file = dict(zip(files, stored["shards"], strict=True))
         blocks = tokenise(
             files,
             aside,
-            replace(encoding, held_below=held_below, sources=source_of_file if encoding.uses else {}),
+            replace(encoding, held_below=held_below, sources=source_of_file),
             f"The corpus has {counted(stored['documents'], 'document')}, but no block of text to train on: give more "
             f"text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
             f"(now {settings.held_out}).",

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from limbeck.corpus.text.words import words_of
 
 _SEQUENCE_WORDS = 3
-# Odd constants, one for each word of a sequence: the hash of a sequence is the sum of its words by these.
+# Odd constants, one for each word of a sequence. The hash of a sequence is the sum of its words' numbers, each times
+# the constant of its place, modulo 2**64.
 _MIXERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 _END_OF_PART = 0  # In place of a word's number.
 
@@ -19,7 +20,8 @@ class Groups(NamedTuple):
 
     Args:
         of_text: Number of the group of each text, `[texts]`.
-        common: Whether at least half of a text's sequences of words are in other groups too, or it has none, `[texts]`.
+        common: Whether a text is common, `[texts]`: at least half of its sequences of words are in other groups too, or
+            it has no sequence.
     """
 
     of_text: NDArray[np.int64]
@@ -35,7 +37,7 @@ def near_duplicates(texts: Iterable[Sequence[str]]) -> Groups:
     the groups depend on the texts alone.
 
     Args:
-        texts: The parts of each text, such as those of a pair; sequences do not cross them.
+        texts: The parts of each text, such as the two texts of a pair. A sequence lies within one part.
     """
     occurrences = _find_occurrences(texts)
     rank_of_text = _ranks(occurrences.lengths)
@@ -60,9 +62,9 @@ class _Occurrences(NamedTuple):
 
 
 class _Pairs(NamedTuple):
-    """Each sequence with each text that has it, once; texts are told by their ranks, see `_ranks`.
+    """The distinct pairs of a sequence and a text that has it. A text is identified by its rank, see `_ranks`.
 
-    The texts of a sequence stand together, its owner first.
+    The pairs of a sequence stand together, that with its owner first.
 
     Args:
         sequences: Number of the sequence, `[pairs]`.
@@ -76,7 +78,9 @@ class _Pairs(NamedTuple):
 
 
 def _find_occurrences(texts: Iterable[Sequence[str]]) -> _Occurrences:
-    # All words in a row, as numbers from 1, and the end of each part, so that no sequence crosses it.
+    """Return all sequences of words in some texts, each time that they occur."""
+    # The words of all texts in one array, as numbers from 1. A 0 stands at the end of each part, by which sequences
+    # that cross it are found and left out.
     number_of_word: dict[str, int] = {}
     numbers: list[int] = []
     ends: list[int] = []
@@ -102,7 +106,7 @@ def _find_occurrences(texts: Iterable[Sequence[str]]) -> _Occurrences:
 
 
 def _ranks(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rank of each text, `[texts]`: 0 is the longest, and of two of equal length the earlier."""
+    """Return the rank of each text, `[texts]`: 0 for the longest; of texts of equal length the earlier comes first."""
     count = len(lengths)
     longest_first = np.lexsort((np.arange(count), -lengths))
     ranks = np.empty(count, np.int64)
@@ -111,7 +115,8 @@ def _ranks(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _distinct_pairs(occurrences: _Occurrences, rank_of_text: NDArray[np.int64]) -> _Pairs:
-    # Sorted by sequence, and then by rank.
+    """Return the distinct pairs of sequence and text; the owner of a sequence is its text with the lowest rank."""
+    # Sorted by sequence, and then by rank, so that repeated pairs are neighbours.
     ranks = rank_of_text[occurrences.texts]
     order = np.lexsort((ranks, occurrences.hashes))
     hashes = occurrences.hashes[order]
@@ -128,7 +133,7 @@ def _distinct_pairs(occurrences: _Occurrences, rank_of_text: NDArray[np.int64]) 
 
 
 def _differs_from_previous(values: NDArray[np.uint64] | NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether each value is another than the one before it; the first always is."""
+    """Return whether each value differs from the value before it; the first counts as different."""
     differs = np.ones(len(values), bool)
     differs[1:] = values[1:] != values[:-1]
     return differs
@@ -144,10 +149,12 @@ def _join_owners(pairs: _Pairs, count: int) -> NDArray[np.int64]:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    # How many sequences of a text each owner has. A text and an owner are one number here, so that they are counted.
+    # For each text and owner: the number of the text's sequences that belong to the owner. Both ranks are joined into
+    # one number, `text * count + owner`, so that `np.unique` counts the pairs.
     text_and_owner, shared = np.unique(pairs.ranks * count + pairs.owners, return_counts=True)
     texts, owners = np.divmod(text_and_owner, max(count, 1))
 
+    # A text is linked to an owner of at least half of its sequences. Texts that links connect are a group.
     sequences_of_text = np.bincount(pairs.ranks, minlength=count)
     is_link = (texts != owners) & (2 * shared >= sequences_of_text[texts])
     links = coo_array((np.ones(is_link.sum(), np.int8), (texts[is_link], owners[is_link])), shape=(count, count))

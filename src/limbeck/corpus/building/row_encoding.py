@@ -25,12 +25,12 @@ _ROLE_OF_SPLIT = {"train": TRAINED, "held_out": HELD_OUT}
 
 @dataclass(frozen=True)
 class RowEncoding:
-    """Labelled rows to token rows; like `BlockEncoding` it can be sent to another process.
+    """Turns labelled rows into token rows; it can be sent to another process, as `BlockEncoding` can.
 
     Args:
-        encoder: Makes tokens of rows.
-        schema: Columns of the result.
-        roles: Of each stored file what becomes of its rows.
+        encoder: Turns the texts and labels of rows into tokens.
+        schema: Columns of the token rows.
+        roles: Stored file → role of each of its rows: trained on, held out, or left out.
     """
 
     encoder: RowEncoder
@@ -59,7 +59,7 @@ class RowEncoding:
                     yield SplitBatch(split, records)
 
     def _encode(self, batch: RowBatch, report: SourceReport) -> pa.RecordBatch:
-        """Return the token rows of some rows; none for no row, or where all are left out."""
+        """Return the token rows of some rows; none if there are no rows, or the encoder leaves all out."""
         if not batch.rows:
             return pa.RecordBatch.from_pylist([], schema=self.schema)
         encoded = self.encoder.encode(batch.rows, report)
@@ -68,7 +68,7 @@ class RowEncoding:
         if encoded.token_type_ids is not None:
             columns.append(encoded.token_type_ids)
         if QUERY in self.schema.names:
-            # The key of its text numbers the query, and Arrow's column is signed.
+            # A query is numbered by the 64-bit key of its text. Arrow's column is signed.
             columns.append(batch.keys.view(np.int64))
         return pa.record_batch(columns, schema=self.schema)
 

@@ -38,11 +38,12 @@ _SHOWN_CHARACTERS = 40
 def held_out_threshold(keys: NDArray[np.uint64], share: float, most: int) -> int:
     """Return the key below which documents are held out.
 
-    A share of a hash's range is that share of the documents whatever else is in the corpus. When that is none
-    of a small corpus, its lowest key is held out; when it is too many, the lowest `most` are.
+    Keys are hashes, so a share of their range is about that share of the documents, and whether a document is held out
+    does not depend on other documents. If that would hold out no document of a small corpus, the one with the lowest
+    key is held out. If it would be more than `most` documents, the `most` lowest are held out.
 
     Args:
-        keys: Key of every document; no two are equal.
+        keys: Key of every document, all different.
         share: Share to hold out, below 1.
         most: Most documents to hold out.
     """
@@ -52,7 +53,8 @@ def held_out_threshold(keys: NDArray[np.uint64], share: float, most: int) -> int
     below = int(np.count_nonzero(keys < np.uint64(threshold)))
     # At least one document is held out, and one is trained on.
     wanted = min(max(below, 1), most, len(keys) - 1)
-    # Between two neighbours any threshold gives the same documents; that of the share is the clearest.
+    # Any threshold between the last key that is held out and the next key gives the same documents. That of the share
+    # is taken if it lies there, and the nearest one otherwise.
     lowest = np.sort(keys)
     last_held_out = int(lowest[wanted - 1])
     first_trained = int(lowest[wanted])
@@ -62,13 +64,14 @@ def held_out_threshold(keys: NDArray[np.uint64], share: float, most: int) -> int
 def hold_out(files: Sequence[Path], share: float | None, report: SourceReport) -> dict[Path, Roles]:
     """Hold out some labelled rows.
 
-    A share is of the distinct texts, by a hash of each. Without one as many rows are held out as make a score of them
-    mean something, by whole groups of texts that are near duplicates, such as the phrases of one sentence.
+    With a share, distinct texts are drawn by their hashes. Without one, whole groups of texts that are near duplicates
+    are drawn, such as the phrases of one sentence, until there are enough rows for a meaningful score.
 
     Args:
         files: The stored rows.
-        share: Share of the texts, 0 up to, not including, 1; None takes 500 rows, or a tenth of fewer than 5,000.
-        report: Receives rows that are held out although others like them are trained on, for want of better ones.
+        share: Share of the texts to hold out, at least 0 and below 1. None holds out 500 rows, or a tenth of fewer than
+            5,000.
+        report: Receives rows that are held out although similar rows are trained on, since there were too few others.
     """
     rows, keys = _read_all(files)
     if share is None:
@@ -86,8 +89,8 @@ class DrawnRows(NamedTuple):
     """Rows that are held out by default.
 
     Args:
-        is_held_out: Whether each row is, `[rows]`.
-        doubtful: How many of them may be like a row to train on.
+        is_held_out: Whether each row is held out, `[rows]`.
+        doubtful: Number of held-out rows that may resemble a row to train on.
     """
 
     is_held_out: NDArray[np.bool_]
@@ -98,10 +101,11 @@ def draw_groups(rows: Sequence[Sequence[str | None]], keys: NDArray[np.uint64]) 
     """Draw the rows that are held out by default, see `hold_out`.
 
     Args:
-        rows: Their texts, the first and maybe a second.
-        keys: Of the first text of each, `[rows]`.
+        rows: The first text of each row, and the second if it has one.
+        keys: Key of the first text of each row, `[rows]`.
     """
-    # Distinct first texts are numbered in the order in which they come; `np.unique` has them in the order of keys.
+    # Distinct first texts are numbered in the order in which they come. `np.unique` numbers them in the order of their
+    # keys (their *places*), so places are translated into numbers.
     sorted_keys, first_rows, place_of_row = np.unique(keys, return_index=True, return_inverse=True)
     in_order = np.argsort(first_rows)
     number_of_place = np.empty_like(in_order)
@@ -109,7 +113,7 @@ def draw_groups(rows: Sequence[Sequence[str | None]], keys: NDArray[np.uint64]) 
     text_of_row = number_of_place[place_of_row]
     rows_of_text = np.bincount(text_of_row)
 
-    # A text is compared together with all second texts that it comes with, and is itself there once.
+    # A text is compared together with all second texts of its rows. The text itself is among its parts only once.
     parts_of_text: list[list[str]] = [[] for _ in sorted_keys]
     for row, text in zip(rows, text_of_row.tolist(), strict=True):
         parts = parts_of_text[text]
@@ -131,18 +135,18 @@ def keep_apart(files: Sequence[Path], development: Sequence[Path], report: Sourc
     Args:
         files: The stored rows to train on.
         development: The stored development rows.
-        report: Receives the rows that are left out, and development rows like one to train on.
+        report: Receives the rows that are left out, and development rows that resemble a row to train on.
     """
     train_rows = _read_all(files).rows
     development_rows = _read_all(development).rows
 
-    # Rows to train on that differ from a development row in case, punctuation and white space alone are left out.
+    # A row to train on is left out if it differs from a development row only in case, punctuation and white space.
     development_texts = {_comparable_texts(row) for row in development_rows}
     is_repeated = np.array([_comparable_texts(row) in development_texts for row in train_rows])
     for number in np.flatnonzero(is_repeated):
         report.note(REPEATED, _beginning(train_rows[number]))
 
-    # Development rows that are near duplicates of one to train on stay, and are counted.
+    # A development row that is a near duplicate of a row to train on stays, and is reported.
     groups = near_duplicates([_texts_of(row) for row in (*train_rows, *development_rows)])
     groups_of_train = groups.of_text[: len(train_rows)]
     groups_of_development = groups.of_text[len(train_rows) :]
@@ -164,7 +168,7 @@ class RowWithRole(NamedTuple):
     Args:
         row: The row.
         key: Key of its text.
-        role: What becomes of it.
+        role: `TRAINED`, `HELD_OUT` or `LEFT_OUT`.
     """
 
     row: LabelledRow
@@ -186,7 +190,7 @@ def rows_with_roles(roles: Mapping[Path, Roles]) -> Iterator[RowWithRole]:
 def _choose_texts(
     groups: Groups, rows_of_text: NDArray[np.int64], keys: NDArray[np.uint64], wanted: int
 ) -> NDArray[np.bool_]:
-    """Choose the texts that are held out: whole groups, drawn by a hash, and common texts only where these are too few.
+    """Choose the texts that are held out, by whole groups in the order of a hash; common texts come last.
 
     Args:
         groups: The groups of the texts.
@@ -202,7 +206,8 @@ def _choose_texts(
         else:
             texts_of_group.setdefault(group, []).append(text)
 
-    # A group is drawn by the hash of its first text: by its lowest, large groups would be drawn more often.
+    # The order of groups is that of the key of their first text. With the lowest key of all texts, large groups would
+    # come first more often.
     def key_of_first(texts: list[int]) -> int:
         return int(keys[texts[0]])
 
@@ -210,6 +215,7 @@ def _choose_texts(
     most = min(_MOST_OVER * wanted, int(rows_of_text.sum()) // 2)
     is_chosen = np.zeros(len(rows_of_text), bool)
     held_out = 0
+    # A group is passed over if it would exceed the most rows; a later, smaller one may still fit.
     for texts in candidates:
         rows = int(rows_of_text[texts].sum())
         if held_out < wanted and held_out + rows <= most:

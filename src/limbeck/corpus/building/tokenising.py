@@ -1,4 +1,7 @@
-"""Tokenising: stored documents or rows written as files of token rows, by several processes."""
+"""Tokenising: stored documents or rows are written as files of token rows, by several processes.
+
+Each stored file is one *piece* of the work. A build that was killed continues behind its finished pieces.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ WAITING = "waiting for another process that tokenises"
 
 
 class Encoding(Protocol):
-    """Makes token rows of stored documents or rows: `BlockEncoding` or `RowEncoding`."""
+    """Turns stored documents or labelled rows into token rows: a `BlockEncoding` or a `RowEncoding`."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -53,11 +56,11 @@ _UNKNOWN_AMOUNT = Amount()
 
 
 class TokenRows(NamedTuple):
-    """What was made of some files.
+    """Counts and hashes of the token rows of some stored files.
 
     Args:
-        splits: Counts of each split; see `PackingCounts`.
-        rows_by_file: Rows to train on of each file.
+        splits: Counts of each split, `train` and `held_out`; see `PackingCounts`.
+        rows_by_file: Number of rows to train on of each file.
         digests: A hash of all token rows of each file.
         report: Everything that was cut or left out.
     """
@@ -78,14 +81,14 @@ def tokenise(
     progress: Progress | None = None,
     amount: Amount = _UNKNOWN_AMOUNT,
 ) -> TokenRows:
-    """Write the token rows of stored files: of each a file a split, named after its number.
+    """Write the token rows of stored files: for each stored file one file a split, with the same number.
 
     Args:
         files: Arrow files of documents or rows.
-        folder: Where the files of token rows go; those that a killed builder has finished stay.
-        encoding: Makes the token rows.
-        nothing: The message where there is no row to train on.
-        workers: Processes; `None` is one per CPU core.
+        folder: Folder for the files of token rows. Files there that a build which was killed has finished are kept.
+        encoding: Turns documents or rows into token rows.
+        nothing: Message of the error if there is no row to train on.
+        workers: Number of processes; `None` is one per CPU core.
         progress: Called as files are finished.
         amount: Size of all files together, for `progress`.
 
@@ -118,12 +121,12 @@ def tokenise(
 
 
 def _tokenise_file(folder: Path, encoding: Encoding, numbered: tuple[int, Path]) -> dict[str, Any]:
-    """Write the token rows of one file, unless a killed builder has.
+    """Write the token rows of one stored file, unless a build that was killed has written them.
 
     Args:
-        folder: Where the files go.
-        encoding: Makes the token rows.
-        numbered: Number of the stored file, and the file.
+        folder: Folder for the files of token rows.
+        encoding: Turns documents or rows into token rows.
+        numbered: The number of the stored file, and its path.
 
     Returns:
         Counts, hash and report as JSON values.
@@ -157,7 +160,7 @@ def _tokenise_file(folder: Path, encoding: Encoding, numbered: tuple[int, Path])
 
 
 class _ColumnDigests:
-    """A hash of the values of each column, which does not depend on how they are stored.
+    """A hash of the values of each column, which does not depend on how Arrow stores them.
 
     Args:
         schema: The columns.

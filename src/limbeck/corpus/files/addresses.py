@@ -28,7 +28,7 @@ def is_remote(path: FilePath) -> bool:
 def as_path(path: FilePath) -> Path:
     """Return the path of a local file."""
     if isinstance(path, Path):
-        return path  # To parse it again would take as long as to ask for the file's size.
+        return path  # Parsing it again would take as long as a system call.
     return Path(path)
 
 
@@ -39,7 +39,7 @@ def suffixes_of(path: FilePath) -> list[str]:
         name = posixpath.basename(path_on_server)
     else:
         name = as_path(path).name
-    # As `Path.suffixes` has them, in a third of its time.
+    # The result is that of `Path.suffixes`, which would take three times as long.
     if name.endswith("."):
         return []
     _, *suffixes = name.lstrip(".").lower().split(".")
@@ -47,7 +47,7 @@ def suffixes_of(path: FilePath) -> list[str]:
 
 
 def compression_of(path: FilePath) -> str:
-    """Return the one of `COMPRESSIONS` that the name of a file ends in; empty for none."""
+    """Return the suffix among `COMPRESSIONS` that the name of a file ends with; empty where it ends with none."""
     suffixes = suffixes_of(path)
     if suffixes and suffixes[-1] in COMPRESSIONS:
         return suffixes[-1]
@@ -75,7 +75,7 @@ def file_size(path: FilePath) -> int:
     """Return the stored size of a file in bytes; `UNKNOWN_SIZE` where a remote server does not state it.
 
     Raises:
-        CorpusError: if it cannot be reached.
+        CorpusError: if the file cannot be reached.
     """
     try:
         if not is_remote(path):
@@ -92,7 +92,7 @@ def one_line_errors(failure: str) -> Iterator[None]:
     """Turn errors of a file system, or of the Hub's client, into one line.
 
     Args:
-        failure: What could not be done; the reason follows it.
+        failure: The first part of the message, which says what failed. The reason is put behind it.
 
     Raises:
         CorpusError: in place of any exception.

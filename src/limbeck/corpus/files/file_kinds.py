@@ -1,6 +1,7 @@
-"""`FileKind`, what a kind of file can be read as, and the open files and rows that its readers take and give.
+"""`FileKind`: the functions that read a kind of file, such as `.jsonl`, and the types that they take and return.
 
-`file_readers` has the registry of all kinds.
+A file of *texts* has the documents of a text corpus, and a file of *rows* has labelled rows. `file_readers` has the
+registry of all kinds.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.text.cursor import Cursor, FoundText
 
 Quotes: TypeAlias = Literal["fields", "characters"]
+"""The use of quotation marks in a table: they enclose fields, or they are characters like any other."""
 
 
 class TableLayout(NamedTuple):
     """The layout of a table, as far as it is known without the file.
 
     Args:
-        header: Names of the fields, where the first line does not have them; further fields are ignored.
-        quotes: Whether quotation marks enclose fields between tabs, or are characters like any other; None finds it
-            out by the file.
+        header: Names of the fields, where the first line of the table is not a header. Fields behind these are ignored.
+        quotes: The use of quotation marks in a table with tabs; None judges it by the file.
     """
 
     header: tuple[str, ...] = ()
@@ -37,12 +38,12 @@ class OpenFile(NamedTuple):
     """An open file, as readers take it.
 
     Args:
-        stream: The content, unpacked, from `start` on (a binary file: the whole).
-        path: Where it comes from.
+        stream: The unpacked content from `start` on; of a binary file the whole content.
+        path: The file.
         text_column: Column of the text, for kinds that have columns.
         report: Receives everything that is skipped or repaired.
-        start: Where to begin.
-        layout: Of a table.
+        start: Position at which reading begins.
+        layout: Layout of a table.
     """
 
     stream: BinaryIO
@@ -57,9 +58,9 @@ class PlacedRow(NamedTuple):
     """One row of a table.
 
     Args:
-        where: Where it stands, as messages name it: `"file:line"`, or the number or id of the row.
+        where: Place of the row as messages name it: `"file:line"`, or the number or id of the row.
         values: Column → value.
-        class_names: Column → names of its class numbers, where the source states them.
+        class_names: Column → names of the class numbers in it, where the source states them.
     """
 
     where: str
@@ -72,11 +73,12 @@ class FileKind:
     """A kind of file: how its texts are read, its labelled rows, or both.
 
     Args:
-        texts: Reads the texts of an open file; `None` where a text corpus passes such files over.
-        rows: Reads its labelled rows; `None` where a labelled corpus passes such files over.
-        sentences: Reads its sentences of tagged words, where they are laid out otherwise than other rows.
-        rows_in_folders: Whether labelled rows are read from such files in a folder too, not only from one named.
-        is_binary: Whether the file is read at any place rather than from its beginning, and a position counts rows.
+        texts: Reads the texts of an open file; `None` where a text corpus passes over files of this kind.
+        rows: Reads its labelled rows; `None` where a labelled corpus passes over files of this kind.
+        sentences: Reads its sentences of tagged words; `None` where they have the layout of other rows.
+        rows_in_folders: Whether a folder that is named as a source of labelled rows has rows in its files of this kind.
+            Without it, such a file has to be named itself.
+        is_binary: Whether readers seek in the file, as parquet needs, and count positions in rows instead of bytes.
         text_size: Estimates the bytes of text in an open file; `None` takes its size.
     """
 
@@ -89,6 +91,7 @@ class FileKind:
 
 
 Content: TypeAlias = Literal["texts", "rows"]
+"""What is read from files: the documents of a text corpus, or labelled rows."""
 
 
 def suffix_of(path: FilePath) -> str:
@@ -96,4 +99,6 @@ def suffix_of(path: FilePath) -> str:
     suffixes = addresses.suffixes_of(path)
     if suffixes and suffixes[-1] in addresses.COMPRESSIONS:
         suffixes.pop()
-    return suffixes[-1] if suffixes else ""
+    if not suffixes:
+        return ""
+    return suffixes[-1]

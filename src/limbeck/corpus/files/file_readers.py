@@ -33,7 +33,7 @@ from limbeck.errors import CorpusError
 FILE_KINDS: Registry[FileKind] = Registry("kind of file", CorpusError)
 """Suffix → kind of file."""
 
-# Bytes of the content of a compressed file by which the size of the whole is estimated.
+# Bytes at the beginning of a compressed file's content, by which the size of the whole content is estimated.
 _SAMPLED_BYTES = 2**22
 
 
@@ -48,7 +48,7 @@ def readable_suffixes(content: Content) -> list[str]:
 
 
 def names_file(path: FilePath) -> bool:
-    """Whether a path ends like a file of any kind that is read, compressed or not."""
+    """Whether the suffix of a path is that of a compressed file or of a kind of file that can be read."""
     return is_compressed(path) or suffix_of(path) in FILE_KINDS
 
 
@@ -59,7 +59,7 @@ def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cu
         path: The file; its suffix decides how it is read.
         text_column: Column of the text, for kinds that have columns.
         report: Receives everything that is skipped or repaired.
-        cursor: Where to begin; moved behind every document before it is given.
+        cursor: Position at which reading begins. It is moved behind every document before that is given.
 
     Raises:
         CorpusError: if the operating system refuses to read the file.
@@ -67,12 +67,14 @@ def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cu
     kind = FILE_KINDS[suffix_of(path)]
     assert kind.texts is not None, path
     start = Cursor(cursor.shard, cursor.position, cursor.line, cursor.within)
-    # Of a text that was begun before, problems were counted then.
+    # Where reading resumes within a text, the problems of this text have been reported before.
     report.muted = cursor.within > 0
     position = 0 if kind.is_binary else start.position
     with open_file(path, report, position, is_binary=kind.is_binary) as stream:
+        # A remote parquet file has no buffer that can be peeked at.
         is_empty = cursor.at_start and isinstance(stream, io.BufferedReader) and not stream.peek(1)
         if is_empty:
+            # A file that is damaged at its beginning is reported as damaged when it is closed.
             if opening.damage_of(stream) is None:
                 report.note("empty file", str(path))
             return
@@ -81,7 +83,8 @@ def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cu
         for text in kind.texts(OpenFile(stream, path, text_column, report, start)):
             where = f"{path}:{text.line}" if text.line else str(path)
             yield from documents.split_documents(text, where, cursor, report)
-            # A dictionary of parquet can name one long text again and again. The size is asked for large files alone.
+            # A dictionary column of parquet can refer to one long text again and again. The file's size is only asked
+            # for when much text has been read.
             characters += len(text.text)
             if characters > limits.EXPANSION_FREE and characters > limits.most_unpacked(addresses.file_size(path)):
                 report.note(opening.DAMAGED, f"{path}: it unpacks to more than {limits.MOST_EXPANSION} times its size")
@@ -96,8 +99,8 @@ def read_rows(
     Args:
         path: The file; its suffix decides how it is read.
         report: Receives everything that is skipped or repaired.
-        of_words: Read a table as sentences: a word a line with its tag, and a blank line between sentences.
-        layout: Of a table.
+        of_words: Read tables as tagged sentences: a line for each word with its tag, a blank line between sentences.
+        layout: Layout of a table.
 
     Raises:
         CorpusError: if the operating system refuses to read the file, or its layout is wrong.
@@ -112,9 +115,10 @@ def read_rows(
 
 
 def text_size(path: FilePath, text_column: str) -> int:
-    """Estimate the bytes of text in a file: of parquet by the size of the column, of others by their own.
+    """Estimate the bytes of text in a file: for parquet the size of the text column, otherwise the size of the file.
 
-    A compressed file is taken to unpack throughout as its first 4 MiB do.
+    For a compressed file the size of its content is estimated, as if all of it were packed as densely as the first
+    4 MiB.
 
     Args:
         path: The file.

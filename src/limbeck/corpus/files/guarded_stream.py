@@ -1,4 +1,7 @@
-"""`GuardedStream`: bytes of a file, as long as they can be the content that its name promises."""
+"""`GuardedStream`: the bytes of a file, up to the place where they stop being what its name promises.
+
+A text file may turn out to be binary, and a small archive may unpack to terabytes. Bytes from there on are *damage*.
+"""
 
 import codecs
 import io
@@ -11,6 +14,7 @@ from limbeck.corpus.files import limits
 
 # Control characters that no text has; tab, newlines, form feed and the escape of coloured logs may be there.
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\n\v\f\r\x1b"})
+# The first bytes of text whose characters have two or four bytes each.
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
 
@@ -32,14 +36,15 @@ def damages() -> tuple[type[Exception], ...]:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether an error is the operating system's, which has a number, and not of the content."""
+    """Whether an error is the operating system's (it has an `errno`), and not one that the content has caused."""
     return isinstance(error, OSError) and error.errno is not None
 
 
 class GuardedStream(io.RawIOBase):
-    """Passes bytes on, and stops where a file unpacks to far more than it holds, or a text file is binary.
+    """Passes bytes on, and ends where a file unpacks to far more than its size, or where a text file becomes binary.
 
-    Wrap it in a buffered reader of `JUDGED_BYTES` or more. Content that is damaged ends at the damage.
+    Wrap it in a buffered reader with a buffer of `JUDGED_BYTES` or more. A reader finds the end of the content at the
+    damage, without an error; `damage` then has the reason.
 
     Args:
         content: The unpacked content; its `readinto` is called.
@@ -48,8 +53,8 @@ class GuardedStream(io.RawIOBase):
         from_start: Whether the content begins with the file's first byte.
 
     Attributes:
-        damage: The error that ended the content: archives that are cut or garbled, later bytes that are no text, or
-            content that is out of proportion; None otherwise.
+        damage: The error that ended the content: the archive is cut or garbled, bytes behind the beginning are not
+            text, or the content is out of proportion to the file. None without damage.
 
     Raises:
         NotTextError: while reading, if the first bytes are not text in UTF-8.
@@ -72,7 +77,7 @@ class GuardedStream(io.RawIOBase):
         if self._has_ended or self.damage is not None:
             return 0
         filled = self._fill(buffer)
-        # The beginning is judged as a whole, however it arrives.
+        # A source may return fewer bytes than the buffer holds. The beginning is judged as a whole, so it is read on.
         if self._judge is not None and self._judge.is_at_start:
             more = filled
             while more > 0 and filled < len(buffer):
@@ -95,6 +100,7 @@ class GuardedStream(io.RawIOBase):
         return 0 if self._packed is None else self._packed.tell()
 
     def _fill(self, buffer: Any) -> int:
+        """Read into `buffer` once; return the number of bytes. An error of the content becomes the damage."""
         filled = 0
         try:
             filled = self._content.readinto(buffer) or 0
@@ -107,16 +113,22 @@ class GuardedStream(io.RawIOBase):
 
 
 class _TextJudge:
-    """Decides whether bytes are text, by counts of what no text has.
+    """Decides whether bytes are text, by counting bytes that no text has.
+
+    Bytes are judged in stretches of `limits.JUDGED_BYTES`, and the beginning of a file as soon as it has arrived.
 
     Args:
         from_start: Whether the bytes begin with the file's first byte.
+
+    Attributes:
+        is_at_start: Whether the beginning of the file has not been judged yet.
     """
 
     def __init__(self, from_start: bool) -> None:
         self.is_at_start = from_start
-        # Made at the first byte that is not ASCII.
+        # The decoder is made at the first byte that is not ASCII, since most files have none.
         self._decoder: codecs.IncrementalDecoder | None = None
+        # Counts since the last judgement: zero bytes, bytes that no text has, and all bytes.
         self._nuls = 0
         self._bad = 0
         self._judged = 0
@@ -134,7 +146,8 @@ class _TextJudge:
         self._nuls += block.count(0)
         self._bad += controls + self._count_undecodable(block)
         self._judged += len(block)
-        if self._judged < limits.JUDGED_BYTES and not self.is_at_start:
+        is_stretch_complete = self._judged >= limits.JUDGED_BYTES
+        if not is_stretch_complete and not self.is_at_start:
             return
 
         most_bad = max(limits.FEWEST_BINARY, limits.BINARY_SHARE * self._judged)
@@ -148,6 +161,7 @@ class _TextJudge:
         self._judged = 0
 
     def _count_undecodable(self, block: bytes) -> int:
+        """Return the number of places in a block that are not UTF-8; a character may go across two blocks."""
         is_within_character = self._decoder is not None and bool(self._decoder.getstate()[0])
         if block.isascii() and not is_within_character:
             return 0

@@ -1,4 +1,7 @@
-"""JSON files: a document or a labelled row a line, lists of rows, and SQuAD's articles."""
+"""JSON files: lines with a document or a labelled row each, lists of rows, and articles in the format of SQuAD.
+
+An article of SQuAD has paragraphs, and a paragraph has a context and questions on it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from limbeck.errors import CorpusError
 
 
 def read_jsonl(file: OpenFile) -> Iterator[FoundText]:
-    """Iterate over the texts of a column, a JSON object a line."""
+    """Iterate over the texts of a column, in a file with a JSON object on each line."""
     column = file.text_column
     for line, where, row in _json_lines(file):
         if not isinstance(row, dict):
@@ -35,18 +38,23 @@ def read_jsonl(file: OpenFile) -> Iterator[FoundText]:
 
 
 def read_jsonl_rows(file: OpenFile) -> Iterator[PlacedRow]:
-    """Iterate over rows, a JSON object a line."""
+    """Iterate over the rows of a file with a JSON object on each line."""
     for line, where, value in _json_lines(file):
         yield from _rows_of(_repaired(value, line.text, where, file.report), where, file)
 
 
 def read_json_rows(file: OpenFile) -> Iterator[PlacedRow]:
-    """A list of rows, also under `data`; SQuAD's articles; or a row a line, which is often named `.json` too."""
+    """Iterate over the rows of a JSON file.
+
+    The file is a list of rows or of SQuAD's articles, an object with such a list under `data`, or a single row. It can
+    also have a row on each line: such files are often named `.json` too.
+    """
     content = opening.read_whole(file.stream, file.path)
     try:
         text = content.decode(json.detect_encoding(content), errors="surrogatepass")
         value = _repaired(json.loads(text), text, str(file.path), file.report)
     except (ValueError, RecursionError):
+        # The whole is no JSON, so each line may be.
         yield from read_jsonl_rows(file._replace(stream=io.BytesIO(content)))
         return
     if isinstance(value, dict) and isinstance(value.get("data"), list):
@@ -56,12 +64,20 @@ def read_json_rows(file: OpenFile) -> Iterator[PlacedRow]:
         yield from _rows_of(item, f"{file.path}:{number}", file)
 
 
+# Name of a problem in the report. UTF-16 writes some characters as a pair of surrogates; one alone is no character.
 HALF_CHARACTER = "half of a character (a lone surrogate), replaced by U+FFFD"
+# A surrogate as JSON escapes it: `\\ud83d`.
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class _JsonLine(NamedTuple):
-    """A line of JSON, its place for messages, and its value."""
+    """A line of JSON.
+
+    Args:
+        line: The line as it was read.
+        where: Its place, for messages.
+        value: Its value, of any JSON type.
+    """
 
     line: FoundText
     where: str
@@ -69,7 +85,7 @@ class _JsonLine(NamedTuple):
 
 
 def _json_lines(file: OpenFile) -> Iterator[_JsonLine]:
-    """Iterate over lines of JSON; invalid ones are counted."""
+    """Iterate over the lines of a file that are valid JSON; other lines are reported, and blank ones are skipped."""
     start = file.start
     for line in read_lines(file.stream, file.path, file.report, position=start.position, line=start.line):
         if not line.text or line.text.isspace():
@@ -84,12 +100,12 @@ def _json_lines(file: OpenFile) -> Iterator[_JsonLine]:
 
 
 def _repaired(value: Any, text: str, where: str, report: SourceReport) -> Any:
-    """Return a value of JSON with U+FFFD for half of a pair of surrogates, which JSON can escape and no text can hold.
+    """Return a JSON value with U+FFFD in place of lone surrogates, which JSON can escape but UTF-8 cannot hold.
 
     Args:
         value: The value.
-        text: The JSON that it was parsed from: most has no such escape.
-        where: Where it stands.
+        text: The JSON that the value was parsed from. Most has no escaped surrogate, which is found out fast.
+        where: Place of the value, for messages.
         report: Receives a value that is repaired.
     """
     if _ESCAPED_SURROGATE.search(text) is None:
@@ -101,7 +117,7 @@ def _repaired(value: Any, text: str, where: str, report: SourceReport) -> Any:
 
 
 def _without_surrogates(value: Any) -> Any:
-    """Return a value of JSON whose texts have U+FFFD for surrogates that stand alone."""
+    """Return a JSON value with U+FFFD in place of lone surrogates, in all its texts and keys."""
     if isinstance(value, str):
         return without_surrogates(value)
     if isinstance(value, list):
@@ -112,7 +128,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def _rows_of(value: Any, where: str, file: OpenFile) -> Iterator[PlacedRow]:
-    """Give the one row of a JSON object, or the questions of a SQuAD article."""
+    """Yield the one row of a JSON object, or a row for each question of a SQuAD article."""
     if not isinstance(value, dict):
         file.report.note("JSON value that is not an object", where)
         return
@@ -120,7 +136,7 @@ def _rows_of(value: Any, where: str, file: OpenFile) -> Iterator[PlacedRow]:
         yield PlacedRow(where, value)
         return
 
-    questions: list[tuple[str, dict[str, Any]]] = []
+    questions: list[tuple[str, dict[str, Any]]] = []  # Each with the context in front.
     try:
         for paragraph in value["paragraphs"]:
             questions += [(paragraph["context"], dict(question)) for question in paragraph["qas"]]

@@ -1,6 +1,7 @@
-"""The files of this machine that a path, a folder or a pattern names, each once.
+"""The local files that a path, a folder or a glob pattern names, each once.
 
-Entries of a folder say what they are, so that files need not be asked one by one.
+Sources may name millions of files, so types come from the entries of a folder where possible, without a system call for
+each file.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def match_pattern(pattern: Path) -> list[Path]:
     """Return the paths that match a glob pattern, sorted; `**` does not follow links, so it always ends.
 
     Raises:
-        CorpusError: if none does, or it is no pattern.
+        CorpusError: if no path matches, or the pattern is invalid.
     """
     start = Path(pattern.anchor)
     try:
@@ -38,9 +39,9 @@ class ListedFiles(NamedTuple):
     """Files that a string names.
 
     Args:
-        files: Those of supported types, each once.
-        places: Their paths without links; of remote ones the addresses.
-        ignored: Everything else that was there.
+        files: The files of supported types, each once.
+        places: For each file its path with links resolved; for a remote file its address.
+        ignored: Paths of other types, in the same folders.
     """
 
     files: Sequence[FilePath]
@@ -49,12 +50,12 @@ class ListedFiles(NamedTuple):
 
 
 def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> ListedFiles:
-    """List the files at some paths, and in folders there and below.
+    """List the files of supported types at some paths, and in folders at these paths and below them.
 
     Args:
-        paths: At least one.
-        text: The string that named them, for messages.
-        suffixes: Of supported types.
+        paths: One path or more.
+        text: The string of the user that named them, for messages.
+        suffixes: Suffixes of the supported types.
 
     Raises:
         CorpusError: if there is no file of a supported type, or a folder cannot be read.
@@ -74,8 +75,9 @@ def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> Liste
     if not files:
         raise _no_files_error(paths, text, suffixes, ignored)
 
-    # Links, and patterns that match a folder and its files, name a file more than once: the first name stays, in the
-    # place of the last.
+    # A file may be named more than once, by links or by a pattern that matches a folder and its files. It is listed
+    # where it is named last, under the path that names it first: a dictionary keeps the place of the key that was set
+    # first and the value that was set last, so it is filled in reverse.
     files.reverse()
     path_of_place: dict[str, Path] = {}
     for place, file in zip(_without_links(files), files, strict=True):
@@ -85,7 +87,12 @@ def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> Liste
 
 
 def supported_types(suffixes: Collection[str], path: FilePath = "") -> str:
-    """Return the end of a refusal of `path`: the suffixes, and how tables are read."""
+    """Return the end of an error about a file of an unsupported type: the supported suffixes.
+
+    Args:
+        suffixes: The supported suffixes.
+        path: The file. If it is a table, the text also says how tables are read.
+    """
     types = f"{', '.join(sorted(suffixes))}, each also with .gz, .xz or .zst."
     suffix = suffix_of(path)
     is_table = suffix in file_readers.readable_suffixes("rows") and suffix not in suffixes
@@ -95,12 +102,12 @@ def supported_types(suffixes: Collection[str], path: FilePath = "") -> str:
 
 
 class _Member(NamedTuple):
-    """A path that is no folder.
+    """A path that is not a folder.
 
     Args:
-        path: As it was found.
-        is_file: Whether a regular file is there; pipes, devices and links to nothing are none.
-        is_link: Whether it is a link itself.
+        path: The path as it was found.
+        is_file: Whether it leads to a regular file, and not to a pipe, to a device or nowhere.
+        is_link: Whether the path itself is a symbolic link.
     """
 
     path: Path
@@ -109,11 +116,12 @@ class _Member(NamedTuple):
 
 
 def _is_visible(path: Path, pattern: Path) -> bool:
-    """Whether no file or folder of a path is hidden, but those that the pattern names."""
+    """Whether every hidden file or folder (`.git`) in a path is one that the pattern names."""
     return all(not part.startswith(".") or part in pattern.parts for part in path.parts)
 
 
 def _no_files_error(paths: list[Path], text: str, suffixes: Collection[str], ignored: list[Path]) -> CorpusError:
+    """Return the error for paths without a file of a supported type."""
     first = paths[0]
     if len(paths) == 1 and not first.is_dir() and not first.is_file():
         return CorpusError(f"'{safe_name(text)}' is not a regular file: give a file with text.")
@@ -124,9 +132,9 @@ def _no_files_error(paths: list[Path], text: str, suffixes: Collection[str], ign
 
 
 def _without_links(files: Iterable[_Member]) -> Iterator[str]:
-    """Iterate over the paths of files without links.
+    """Iterate over the paths of files with links resolved.
 
-    A folder is resolved once for all of its files, since that asks about every folder above it.
+    A folder is resolved once for all of its files, since that takes a system call for every folder above it.
     """
     resolved_folders: dict[str, Path] = {}
     for file in files:
@@ -140,12 +148,13 @@ def _without_links(files: Iterable[_Member]) -> Iterator[str]:
 
 
 def _walk(folder: Path) -> list[_Member]:
-    """Return the members of a folder and of those below it, sorted.
+    """Return all paths in a folder and below it that are not folders, sorted.
 
-    Hidden ones are left out. Links are followed, and each folder is entered once.
+    Hidden files and folders are left out. Links to folders are followed, but each folder is entered only once, so that
+    a link to a folder above does not go round in circles.
     """
     members: list[_Member] = []
-    entered: set[tuple[int, int]] = set()  # By device and number on it.
+    entered: set[tuple[int, int]] = set()  # The device and the inode of each folder.
     waiting = [folder]
     while waiting:
         parent = waiting.pop()
@@ -177,7 +186,7 @@ def _path_order(member: _Member) -> str:
 
 
 def _ask(question: Callable[[], bool]) -> bool:
-    """Ask an entry or a path what it is; a link that leads nowhere, in a circle or out of reach is nothing."""
+    """Return the answer of a method such as `is_file`; False for a link that cannot be followed."""
     try:
         return question()
     except OSError:

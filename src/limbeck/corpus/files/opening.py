@@ -16,7 +16,7 @@ from limbeck.errors import CorpusError
 NOT_TEXT = "file not in UTF-8, skipped"
 DAMAGED = "damaged file, read up to the damage"
 BUFFER_BYTES = 2 * limits.JUDGED_BYTES
-"""Of an open text file; its first so many bytes can be peeked at."""
+"""Size of the buffer of an open text file, whose first bytes can be peeked at."""
 _SKIPPED_AT_ONCE = 2**20
 
 
@@ -29,9 +29,9 @@ def open_file(
     Args:
         path: The file.
         report: Receives the damage.
-        position: Where to begin, in bytes of the unpacked content. A compressed file is unpacked up to there; another
-            one is entered there.
-        is_binary: Whether the content is no text, and is read at any place rather than from its beginning.
+        position: Where to begin, in bytes of the unpacked content. A compressed file is unpacked up to there; in other
+            files the reader jumps there.
+        is_binary: Whether the content is not text. The stream can then seek, unless the file is compressed.
 
     Raises:
         CorpusError: if the file cannot be read at all.
@@ -48,13 +48,15 @@ def open_file(
                 if compression:
                     _skip(stream, position)
                 yield stream
-    except GeneratorExit:  # The reader wants no more; at the interpreter's end the names below are gone.
+    except GeneratorExit:
+        # The reader stopped early. When that happens at the end of the interpreter, the names used below are gone.
         raise
     except NotTextError as error:
         report.note(NOT_TEXT, f"{path}: {error}")
     except damages() as error:
         if isinstance(error, OSError) and is_refusal(error):
             raise CorpusError(f"Cannot read '{safe_name(path)}': {error.strerror}.") from error
+        # A parser that finds the end too early raises an error; the guard knows what has ended the content.
         damage = error
         if guard is not None and guard.damage is not None:
             damage = guard.damage
@@ -73,7 +75,7 @@ def read_whole(stream: BinaryIO, path: FilePath) -> bytes:
     """Read a file that can only be understood as a whole.
 
     Raises:
-        CorpusError: if it is larger than that should be.
+        CorpusError: if it has more than `limits.LARGEST_WHOLE` bytes.
     """
     content = stream.read(limits.LARGEST_WHOLE + 1)
     if len(content) > limits.LARGEST_WHOLE:
@@ -97,7 +99,7 @@ def _open_stored(path: FilePath, *, buffered: bool) -> BinaryIO:
 
 
 def _guard(stored: BinaryIO, compression: str, position: int, *, is_text: bool) -> GuardedStream:
-    """Return the guarded content of a stored file; one that is not compressed is entered at the position."""
+    """Return the guarded content of a stored file: of a compressed file from its beginning, else from `position`."""
     if compression:
         content: Any = UnpackedFile(stored, compression)
         return GuardedStream(content, packed=stored, is_text=is_text)

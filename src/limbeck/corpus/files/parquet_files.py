@@ -25,7 +25,7 @@ _READ_BUFFER = 2**20
 
 
 def read_parquet(file: OpenFile) -> Iterator[FoundText]:
-    """The strings of the text column, in bounded batches, whatever the file claims to hold."""
+    """Iterate over the strings of the text column, in batches of bounded size."""
     rows_before = file.start.position
     column = file.text_column
     content = _content_of(file)
@@ -33,23 +33,28 @@ def read_parquet(file: OpenFile) -> Iterator[FoundText]:
     if not _has_texts(table, file):
         return
 
-    # A dictionary is kept as one: a long text that many rows name is in memory once.
+    # A dictionary column is kept as such, so that a long text which many rows refer to is in memory once.
     table = _open_parquet(content, read_dictionary=[column], metadata=table.metadata)
     row = 0
     for group in range(table.num_row_groups):
-        described = table.metadata.row_group(group)
-        if row + described.num_rows <= rows_before:
-            row += described.num_rows
+        # Where reading resumes, whole groups of rows are passed over, and then single rows.
+        group_metadata = table.metadata.row_group(group)
+        if row + group_metadata.num_rows <= rows_before:
+            row += group_metadata.num_rows
             continue
-        options: dict[str, Any] = {"batch_size": _batch_size(described), "row_groups": [group], "columns": [column]}
+        options: dict[str, Any] = {
+            "batch_size": _batch_size(group_metadata),
+            "row_groups": [group],
+            "columns": [column],
+        }
         for batch in table.iter_batches(**options):
             values = batch.column(0)
-            for place in range(len(values)):
+            for scalar in values:
                 row += 1
                 if row <= rows_before:
                     continue
                 where = f"{file.path}:{row}"
-                value = _decode(values[place], where, file.report)
+                value = _decode(scalar, where, file.report)
                 text = documents.text_value(value, where, column, file.report)
                 if text is not None:
                     yield FoundText(text, row, row)
@@ -82,7 +87,7 @@ def class_names(features: datasets.Features | None) -> dict[str, tuple[str, ...]
     """Return the class names of every `ClassLabel` column, and of every column of lists of them.
 
     Args:
-        features: Columns of a data set; `None` if they are not known before reading.
+        features: Columns of a data set; `None` where they are not known before the rows are read.
     """
     if not features:
         return {}
@@ -98,7 +103,7 @@ def class_names(features: datasets.Features | None) -> dict[str, tuple[str, ...]
 
 
 def _content_of(file: OpenFile) -> Any:
-    """Return the content of a file as parquet needs it: it is read from its end."""
+    """Return the content of a file as a stream that can seek, since parquet has its index at the end."""
     if not is_compressed(file.path):
         return file.stream
     # A compressed stream cannot seek, so it is unpacked into memory.
@@ -108,7 +113,11 @@ def _content_of(file: OpenFile) -> Any:
 
 
 def _open_parquet(content: Any, **options: Any) -> pq.ParquetFile:
-    """Open a parquet file; one that claims to unpack out of all proportion is refused before it does."""
+    """Open a parquet file.
+
+    Raises:
+        DamagedError: if a column would unpack to far more than its size. Its metadata say so before it is unpacked.
+    """
     import pyarrow.parquet as pq
 
     table = pq.ParquetFile(content, buffer_size=_READ_BUFFER, pre_buffer=False, **options)
@@ -125,7 +134,7 @@ def _column_chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData
 
 
 def _has_texts(table: pq.ParquetFile, file: OpenFile) -> bool:
-    """Whether a file has a text column; otherwise all its rows are counted as a problem, once."""
+    """Whether a file has a text column; without one, the number of its rows is reported as a problem."""
     column = file.text_column
     names = table.schema_arrow.names
     if column not in names:
@@ -137,6 +146,7 @@ def _has_texts(table: pq.ParquetFile, file: OpenFile) -> bool:
             return True
         problem = f"column '{column}' that is not text"
         where = f"{file.path}, {safe_name(column_type)}"
+    # Where reading resumes, the problem has been reported before.
     if file.start.position == 0:
         file.report.note(problem, where, max(table.metadata.num_rows, 1))
     return False
@@ -151,13 +161,13 @@ def _is_string(column_type: pa.DataType) -> bool:
 
 
 def _batch_size(group: pq.RowGroupMetaData) -> int:
-    """Return the rows of a batch, fewer where rows are large."""
+    """Return the number of rows of a batch: `_BATCH_ROWS`, or fewer where these would exceed `_BATCH_BYTES`."""
     row_bytes = group.total_byte_size // max(group.num_rows, 1)
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(row_bytes, 1)))
 
 
 def _decode(value: pa.Scalar, where: str, report: SourceReport) -> str | None:
-    """Decode one string; Arrow itself does not look at the bytes before they are asked for."""
+    """Return one string; None for null. Arrow itself does not check whether the bytes of a string are UTF-8."""
     from pyarrow import DictionaryScalar
 
     if isinstance(value, DictionaryScalar):

@@ -1,4 +1,4 @@
-"""Small text files that the user gives in place of a corpus, such as a list of sentences, read as a whole."""
+"""Small text files of the user, such as a list of sentences to compare, which are read as a whole."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ def read_texts(path: Path, most: int | None = None) -> list[str]:
 
     Args:
         path: The file.
-        most: Lines behind so many texts are not read.
+        most: Most texts to read; None reads all.
 
     Raises:
         CorpusError: if it cannot be read, or holds no text.

@@ -1,4 +1,7 @@
-"""The fields of tables, between commas or tabs, with or without quotation marks around them."""
+"""The fields of tables, between commas or tabs, with or without quotation marks around them.
+
+A field that is enclosed in quotation marks may hold the separator, newlines, and marks of its own, which are doubled.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from limbeck.errors import CorpusError
 QUOTED_TABLE = "table with quotation marks around fields, which are taken off"
 AMBIGUOUS_TABLE = "table with fields between quotation marks, which are taken for a part of the text"
 _LINES_THAT_SHOW_QUOTING = 1_000
-# A field and the tab or newline behind it: enclosed in marks, with those of its text doubled, or without any mark.
+# A field and the tab or newline behind it. The field is enclosed in marks (`"say ""hi"""`), or has no mark at all.
 _TAB_FIELD = re.compile(r"""(?:"(?P<enclosed>(?:[^"]|"")*+)"|[^\t\n"]*+)[\t\n]""")
 
 
@@ -55,18 +58,19 @@ def read_tab_fields(file: OpenFile) -> Iterator[TableRow]:
     lines = read_lines(file.stream, file.path, file.report)
     last_plain_line: list[FoundText] = []
     for line in lines:
-        # Up to the first mark both readings are the same.
+        # Lines in front of the first mark are split at tabs, whatever marks mean in this table.
         if '"' not in line.text:
             yield _split_at_tabs(line)
             last_plain_line = [line]
             continue
 
-        # The lines from there on show which one is right.
+        # From here on the meaning of marks matters. It is judged by the lines that follow.
         beginning = [line, *islice(lines, _LINES_THAT_SHOW_QUOTING)]
         quotes = file.layout.quotes
         if quotes is None:
             quotes = _quotes_of([*last_plain_line, *beginning])
             if quotes != "characters":
+                # The user is told how marks were understood, since both may have been possible.
                 note = QUOTED_TABLE if quotes == "fields" else AMBIGUOUS_TABLE
                 file.report.note(note, f"{file.path}:{line.line}")
 
@@ -122,14 +126,16 @@ def _quotes_of(lines: Sequence[FoundText]) -> Quotes | None:
 
 
 class _CsvLines:
-    """The lines of a table for `csv.reader`, which remember those of the row that is being read.
+    """The lines of a table for `csv.reader`; it remembers the lines of the row that the reader is at.
+
+    A row has several lines where an enclosed field holds newlines.
 
     Args:
         lines: The lines.
         file: The table.
 
     Attributes:
-        were_cut: Whether all lines were read and damage has ended them.
+        were_cut: Whether the lines have ended because the file is damaged.
     """
 
     def __init__(self, lines: Iterable[FoundText], file: OpenFile) -> None:
@@ -145,13 +151,13 @@ class _CsvLines:
         self.were_cut = opening.damage_of(self._file.stream) is not None
 
     def take_row(self) -> int:
-        """Return the number of the last line of the row, and begin with the next row."""
+        """Return the number of the row's last line, and forget its lines; the next row begins."""
         number = self._row[-1].line
         self._row = []
         return number
 
     def line_of_open_mark(self) -> int | None:
-        """Return the number of the line in which the row's unfinished field is opened; None of a row without marks."""
+        """Return the number of the line that opens the row's unfinished field; None where the row has no marks."""
         number = None
         is_within_field = False
         for line in self._row:
@@ -165,11 +171,11 @@ class _CsvLines:
 
 
 def _read_quoted(lines: Iterable[FoundText], delimiter: str, file: OpenFile) -> Iterator[TableRow]:
-    """Iterate over rows whose fields may be quoted, but not over one that ends with damage.
+    """Iterate over rows whose fields may be enclosed in quotation marks; a row that damage ends is left out.
 
     Args:
-        lines: The lines of the table that are left.
-        delimiter: What stands between fields.
+        lines: The lines of the table that have not been read.
+        delimiter: The character between fields.
         file: The table.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Tables as labelled rows: fields between commas or tabs, named by the first line or by the user."""
+"""Tables as labelled rows: fields between commas or tabs, with names from the first line or from the user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from limbeck.corpus.files.table_fields import TableRow, read_comma_fields, read_
 from limbeck.errors import CorpusError
 
 TABLES = (".csv", ".tsv", ".txt")
-"""Kinds of files whose first line has the names of the columns."""
+"""Suffixes of files whose first line has the names of the columns, unless the user gives them."""
 _WORDS_OF_A_TEXT = 4
 _SHOWN_CHARACTERS = 40
 
@@ -26,9 +26,9 @@ def read_tsv_rows(file: OpenFile) -> Iterator[PlacedRow]:
 
 
 def missing_header(row: PlacedRow) -> str | None:
-    """Return the beginning of an error, that the table of a row has no header; None if it seems to have one.
+    """Return the beginning of an error if the table of a row seems to have no header; None if it seems to have one.
 
-    The name of a column that is a whole text shows that the first line of the table is a row.
+    The first line is taken for a row where it would name a column with a whole text, of four words or more.
     """
     table, _, _ = row.where.rpartition(":")
     if PurePosixPath(table).suffix not in TABLES:
@@ -40,7 +40,7 @@ def missing_header(row: PlacedRow) -> str | None:
 
 
 def _name_fields(rows: Iterable[TableRow], file: OpenFile) -> Iterator[PlacedRow]:
-    """Name the fields after the header: the first row, unless the user gives the names."""
+    """Turn fields into rows with named columns. The names are the user's, or else the fields of the first row."""
     header = list(file.layout.header)
     for line, fields in rows:
         where = f"{file.path}:{line}"
@@ -50,7 +50,7 @@ def _name_fields(rows: Iterable[TableRow], file: OpenFile) -> Iterator[PlacedRow
             header = [name.strip() for name in fields]
             _check_header(header, file)
             continue
-        # Further fields are ignored where the user gives the names.
+        # A user who gives the names may leave out those of the last fields, which are ignored.
         has_too_many = len(fields) > len(header) and not file.layout.header
         if len(fields) < len(header) or has_too_many:
             file.report.note("row whose number of fields differs from the header's", where)
@@ -59,6 +59,7 @@ def _name_fields(rows: Iterable[TableRow], file: OpenFile) -> Iterator[PlacedRow
 
 
 def _check_header(header: list[str], file: OpenFile) -> None:
+    """Refuse a header that names two columns alike."""
     repeated = {name for name in header if name and header.count(name) > 1}
     if repeated:
         raise CorpusError(f"The header of '{file.path}' names the column '{min(repeated)}' twice: rename one.")

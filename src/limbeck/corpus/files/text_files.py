@@ -1,4 +1,7 @@
-"""Text files and pages of Markdown and reStructuredText as documents."""
+"""Text files, and pages of Markdown and reStructuredText, as documents.
+
+A text file has one of two layouts: blank lines between documents, or one document on each line.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,19 @@ from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.text import documents, prose
 from limbeck.corpus.text.cursor import FoundText
 
-# A text file whose first lines hold no blank one has one document a line: the other common layout.
+# A text file without a blank line among so many first lines has one document on each line.
 PROBED_LINES = 1000
 
 
 def read_text(file: OpenFile) -> Iterator[FoundText]:
-    """Documents separated by blank lines, or one a line where there is no blank line for long."""
+    """Iterate over documents between blank lines, or a document a line where the file begins without blank lines."""
     start = file.start
+    # The beginning of the file is read a second time to find its layout, unless the file is known to be short.
     one_a_line = not _is_known_to_be_short(file) and _is_one_a_line(file.path)
     if one_a_line and start.at_start:
         file.report.note("file without blank lines, read as one document per line", str(file.path))
 
+    # The document that is being read: its paragraphs, their characters, and the position behind its last line.
     paragraphs: list[str] = []
     characters = 0
     end = 0
@@ -46,7 +51,8 @@ def read_text(file: OpenFile) -> Iterator[FoundText]:
         if paragraph:
             paragraphs.append(paragraph)
             characters += len(paragraph) + 1
-        if paragraphs and (one_a_line or not paragraph):
+        ends_document = one_a_line or not paragraph
+        if paragraphs and ends_document:
             yield FoundText("\n".join(paragraphs), end, number)
             paragraphs = []
             characters = 0
@@ -55,7 +61,8 @@ def read_text(file: OpenFile) -> Iterator[FoundText]:
 
 
 def read_markup(file: OpenFile) -> Iterator[FoundText]:
-    """The prose of a Markdown or reStructuredText page, as one document."""
+    """Yield the prose of a Markdown or reStructuredText page, as one document."""
+    # A page is one document, so nothing is left of it at any later position.
     if file.start.position:
         return
     lines: list[str] = []
@@ -68,13 +75,14 @@ def read_markup(file: OpenFile) -> Iterator[FoundText]:
             file.report.note(problem, str(file.path))
             break
         lines.append(last.text)
-    if last.line:
+    is_empty = last.line == 0
+    if not is_empty:
         page = prose.extract_prose("\n".join(lines))
         yield last._replace(text="\n".join(page.paragraphs))
 
 
 def _is_known_to_be_short(file: OpenFile) -> bool:
-    """Whether the whole file is buffered, and has too few lines to tell its layout by."""
+    """Whether the whole file is in the buffer, and has fewer lines than are needed to find its layout."""
     if not file.start.at_start or not isinstance(file.stream, io.BufferedReader):
         return False
     buffered = file.stream.peek(opening.BUFFER_BYTES)
@@ -83,7 +91,7 @@ def _is_known_to_be_short(file: OpenFile) -> bool:
 
 
 def _is_one_a_line(path: FilePath) -> bool:
-    """Whether the beginning of a file is long and has no blank line."""
+    """Whether a file has no blank line among its first `PROBED_LINES` lines, or in its first `LONGEST_LINE` bytes."""
     unused_report = SourceReport()
     with open_file(path, unused_report) as stream:
         for text, end, number in read_lines(stream, path, unused_report, cut=True):

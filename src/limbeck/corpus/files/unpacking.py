@@ -1,7 +1,7 @@
 """`UnpackedFile`: the content of a compressed file (.gz, .xz, .zst).
 
-The content comes in blocks of the same sizes wherever reading begins. A block that damage is in is lost as a whole, so
-that a damaged file gives the same text however often it is read.
+The content is unpacked in blocks of a fixed size. A block with damage in it is lost as a whole, so that a damaged file
+gives the same text each time it is read.
 """
 
 import gzip
@@ -47,9 +47,9 @@ class UnpackedFile(io.RawIOBase):
 
 
 def _block_reader(packed: BinaryIO, compression: str) -> Callable[[], bytes]:
-    """Return a function that gives the next block of a file's content; an empty one at the end."""
+    """Return a function that returns the next block of a file's content, and an empty block at the end."""
     if compression == ".gz":
-        # `read1`, unlike `read`, gives what it has unpacked before it meets damage.
+        # `read1`, unlike `read`, returns what it has unpacked before it meets damage.
         return partial(gzip.GzipFile(fileobj=packed).read1, _BLOCK)
     if compression == ".xz":
         return partial(next, _xz_blocks(packed), b"")
@@ -60,11 +60,12 @@ def _block_reader(packed: BinaryIO, compression: str) -> Callable[[], bytes]:
 
 
 def _xz_blocks(packed: BinaryIO) -> Iterator[bytes]:
-    """Iterate over the content of an `.xz` file, of any number of streams with zeros between them.
+    """Iterate over the content of an `.xz` file, in blocks of `_BLOCK` bytes or fewer.
 
-    `lzma.LZMAFile` would take as much memory as the file asks for.
+    The format allows several compressed streams behind each other, with zero bytes between them. `lzma.LZMAFile` reads
+    it too, but takes as much memory as the file asks for.
     """
-    waiting = packed.read(_PACKED_AT_ONCE)
+    waiting = packed.read(_PACKED_AT_ONCE)  # Packed bytes that the decompressor has not received yet.
     while waiting:
         stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MOST_TO_UNPACK)
         while not stream.eof:
@@ -77,6 +78,7 @@ def _xz_blocks(packed: BinaryIO) -> Iterator[bytes]:
             if block:
                 yield block
 
+        # Behind the end of a stream another may begin.
         waiting = stream.unused_data.lstrip(b"\0")
         while not waiting:
             more = packed.read(_PACKED_AT_ONCE)

@@ -1,4 +1,4 @@
-"""How many labelled rows each class has, what is said of rare classes, and weights that make up for them."""
+"""Numbers of labelled rows by class, messages about rare classes, and the weights of classes in the loss."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 ClassWeights: TypeAlias = tuple[float, ...] | Literal["balanced"]
-"""A weight for each class, in the order of their numbers; or those that make all classes count alike."""
+"""A weight for each class, in the order of class numbers; or "balanced", weights that make all classes count alike."""
 
 RARE = 0.05
-"""Share of the rows below which a class is told to be rare; of more than ten classes, half of an equal share."""
+"""Share of the rows below which a class is called rare."""
 _RARE_OF_EQUAL_SHARE = 0.5
+"""The same as a part of an equal share, 1 / classes. With more than ten classes this bound is the lower one."""
 _CLASSES_SHOWN = 12
 _NAMES_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """How many rows each class has; of labelled words, how many words.
+    """The number of rows of each class; for tagged words, the number of words.
 
     Args:
-        names: Of the classes, in the order of their numbers.
-        counts: Rows of each.
-        total: All rows.
-        kind: The kind of their task, which has classes.
+        names: Names of the classes, in the order of class numbers.
+        counts: Number of rows of each class. A row that has several classes counts for each of them.
+        total: Number of all rows.
+        kind: The kind of the task, which has classes.
     """
 
     names: tuple[str, ...]
@@ -46,18 +47,18 @@ class ClassCounts:
 
     @property
     def has_one(self) -> bool:
-        """Whether the rows are all alike, so that there is nothing to tell apart."""
+        """Whether all rows have the same class or classes, so that there is nothing to learn from them."""
         return all(count in (0, self.total) for count in self.counts)
 
     def describe_one(self) -> str:
-        """Say what the rows have, where they are all alike."""
+        """Return a sentence that names the class or classes of all rows; for rows that are all alike."""
         shared_names = [name for name, count in zip(self.names, self.counts, strict=True) if count > 0]
         unit = "words" if self.kind.of_words else "rows"
         return f"All {self.total:,} {unit} have {_in_words(shared_names)}"
 
     def describe_rare(self) -> str | None:
-        """Say how many rows each class has, in one line, where one has few or none; None where all have enough."""
-        # Most words of a text are of no class, so that all classes of words are rare.
+        """Return a line with the number of rows of each class if a class is rare; None if none is."""
+        # Most words of a text are outside of any entity, so all other classes of words are rare by nature.
         if self.total == 0 or self.kind.of_words:
             return None
         smallest_share = min(self.counts) / self.total
@@ -80,7 +81,7 @@ class ClassCounts:
 
 
 def _in_words(names: Sequence[str]) -> str:
-    """Return the names of classes that all rows have, as a part of a sentence."""
+    """Return the names of the classes that all rows have, as the end of the sentence "All rows have …"."""
     if not names:
         return "no class"
     quoted_names = " and ".join(f"'{name}'" for name in names[:_NAMES_SHOWN])
@@ -90,9 +91,9 @@ def _in_words(names: Sequence[str]) -> str:
 
 
 def labels_of(rows: Dataset) -> NDArray[np.int64]:
-    """Return the labels of all rows of a data set, one after another, as `count_classes` takes them."""
+    """Return the labels of all rows of a data set in one flat array, as `count_classes` takes them."""
     column = rows.with_format("arrow")["labels"][:].combine_chunks()
-    if pa.types.is_list(column.type):  # A label for each token or each class.
+    if pa.types.is_list(column.type):  # A row has a label for each token, or a flag for each class.
         column = column.flatten()
     return column.to_numpy().astype(np.int64)
 
@@ -101,12 +102,13 @@ def count_classes(labels: ArrayLike, names: Sequence[str], kind: KindFacts) -> C
     """Count the rows of each class.
 
     Args:
-        labels: Numbers of classes, of every row or every token, -100 for none; or of every row 1 or 0 for each class.
-        names: Of the classes.
-        kind: The kind of their task, which has classes.
+        labels: The class number of each row or each token, -100 for a token without one. Where a row may have several
+            classes: the 1 or 0 of each class, row after row.
+        names: Names of the classes.
+        kind: The kind of the task, which has classes.
     """
     if kind.has_several:
-        flags = np.asarray(labels).reshape(-1, len(names))  # A row's flags stand one behind the other.
+        flags = np.asarray(labels).reshape(-1, len(names))  # [rows, classes]
         rows_by_class = flags.sum(axis=0).astype(int)
         total = len(flags)
     else:
@@ -117,16 +119,17 @@ def count_classes(labels: ArrayLike, names: Sequence[str], kind: KindFacts) -> C
 
 
 def read_weights(setting: Any, names: Sequence[str], where: str) -> ClassWeights:
-    """Return the weights of classes as settings give them, in the order of the classes.
+    """Return the weights of classes that a setting gives, in the order of the classes.
 
     Args:
-        setting: `"balanced"`, a weight for each class by name (1 for those that are not named), or a list of them.
-        names: Of the classes.
-        where: The setting, for messages.
+        setting: `"balanced"`, a mapping of class names to weights (1 for a class that it does not name), or a list with
+            a weight for each class.
+        names: Names of the classes.
+        where: Name of the setting, for messages.
 
     Raises:
-        RecipeError: where there are no classes; for an unknown class, another number of weights than classes, or a
-            weight that is not above 0.
+        RecipeError: if there are no classes, the setting names an unknown class or has another number of weights than
+            classes, or a weight is not above 0.
     """
     if not names:
         raise RecipeError(f"{where} weights classes, but these labels have none: leave it out.")
@@ -147,7 +150,11 @@ def read_weights(setting: Any, names: Sequence[str], where: str) -> ClassWeights
 
 
 def _weights_by_name(setting: Mapping[Any, Any], names: Sequence[str], where: str) -> list[Any]:
-    """Return the weight of each class, 1 for a class that is not named; refuse a name of no class."""
+    """Return the weight of each class, 1 for a class that the setting does not name.
+
+    Raises:
+        RecipeError: if the setting names something that is not a class.
+    """
     weight_of_class = {str(name): weight for name, weight in setting.items()}
     for name in weight_of_class:
         if name not in names:
@@ -164,16 +171,16 @@ def _is_weight(value: Any) -> bool:
 def balance(weights: ClassWeights, counts: ClassCounts) -> tuple[float, ...]:
     """Return the weight of each class, w_c.
 
-    Balanced weights of n rows in C classes, n_c of them in class c, are w_c = n / (C n_c), so that each class has the
-    same part of the loss, and the weights of all rows add up to n. Where a row may have several classes, a weight is
-    that of the rows with the class against those without: w_c = (n − n_c) / n_c.
+    Let n be the number of rows, C the number of classes, and n_c the number of rows in class c. Balanced weights are
+    w_c = n / (C n_c), so that each class has the same part of the loss, and the weights of all rows add up to n. Where
+    a row may have several classes, w_c weighs the rows with class c against those without it: w_c = (n − n_c) / n_c.
 
     Args:
         weights: As `read_weights` returns them.
-        counts: Of the rows to train on.
+        counts: Numbers of the rows to train on.
 
     Raises:
-        CorpusError: for balanced weights where a class has no row, or every row has it.
+        CorpusError: for balanced weights, if a class has no row, or if rows may have several classes and all have one.
 
     Source:
         `class_weight="balanced"` of scikit-learn, after King and Zeng, Logistic Regression in Rare Events Data (2001);

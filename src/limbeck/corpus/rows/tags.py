@@ -1,4 +1,8 @@
-"""Tags of words: the entities that they mark, as seqeval finds them, and where they contradict their own scheme."""
+"""Tags of words: the entities that they mark, and tags that contradict their own scheme.
+
+An *entity* is a name of several words, and a tag says which part of it a word is, and of which type the entity is: in
+"Ada Lovelace smiled" the tags `B-PER I-PER O` mark one entity of the type PER.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,10 +15,10 @@ from limbeck.errors import CorpusError
 OUTSIDE = "O"
 """The tag of a word in no entity."""
 
-# The part of an entity that a word is: its begin (B), its inside (I), its end (E), or all of it (S). The schemes IOB,
-# BIOES, BILOU and BMES agree on these but for the letters.
+# Letter of a tag → the part of an entity that the word is: its begin (B), its inside (I), its end (E), or all (S).
+# The schemes IOB, BIOES, BILOU and BMES have the same parts, and different letters for them.
 _PARTS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
-# The spellings of a set of tags, the most usual first: B-PER, B_PER, PER-B, PER_B, B.
+# The spellings of tags, the most usual first: B-PER, B_PER, PER-B, PER_B, B. All tags of a data set have the same.
 _PART = "(?P<part>[BIMELSUbimelsu])"
 _SPELLINGS = (
     re.compile(f"{_PART}-(?P<type>.*)"),
@@ -26,10 +30,11 @@ _SPELLINGS = (
 
 
 class TagParts(NamedTuple):
-    """What a tag says of its word.
+    """The two parts of a tag such as `B-PER`.
 
     Args:
-        part: The part of an entity that the word is: B, I, E, S, `OUTSIDE` for none, or empty for an unknown letter.
+        part: The part of an entity that the word is: B, I, E or S; `OUTSIDE` for a word in no entity, and empty for an
+            unknown letter.
         type: Type of the entity.
     """
 
@@ -38,10 +43,10 @@ class TagParts(NamedTuple):
 
 
 class Entity(NamedTuple):
-    """Some words of one type.
+    """Words of a sentence that are one entity.
 
     Attributes:
-        type: What follows the first hyphen of their tags.
+        type: Its type, the part of their tags behind the first hyphen.
         start: The first word, from 0.
         end: The word after the last.
     """
@@ -53,10 +58,10 @@ class Entity(NamedTuple):
 
 @cache
 def entity_tags(tags: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return tags of entities or chunks in their usual spelling (`O`, `B-PER`, `I-PER`); None of others.
+    """Return tags of entities in their usual spelling (`O`, `B-PER`, `I-PER`); None if the tags mark no entities.
 
-    The part may stand in front of the type or behind it, after a hyphen or an underscore, in either case; without types
-    (`B`, `I`, `O`) all entities have the type "entity". Tags of parts of speech mark no entities.
+    The part may stand in front of the type or behind it, with a hyphen or an underscore between them, in upper or lower
+    case. Without types (`B`, `I`, `O`) all entities have the type "entity". Parts of speech (`NOUN`) mark no entities.
 
     Args:
         tags: All tags of the data.
@@ -71,7 +76,11 @@ def entity_tags(tags: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 def odd_tags(tags: Sequence[str]) -> list[str]:
-    """Return the tags that keep others from being tags of entities, at most half of them; else none."""
+    """Return the few tags by which a set of tags does not mark entities, such as a misspelt one.
+
+    They are the tags that do not fit the spelling which most tags fit. If that is more than half of the tags, the set
+    was not meant to mark entities, and the result is empty, as it is where all tags fit.
+    """
     if entity_tags(tuple(tags)) is not None:
         return []
     odd = list(tags)
@@ -83,7 +92,7 @@ def odd_tags(tags: Sequence[str]) -> list[str]:
 
 
 def _usual_tag(tag: str, spelling: re.Pattern[str]) -> str | None:
-    """Return a tag as `B-PER`, by the spelling of its set; None where it is of another."""
+    """Return a tag as `B-PER`; None where it does not have the given spelling."""
     if tag.upper() == OUTSIDE:
         return OUTSIDE
     match = spelling.fullmatch(tag)
@@ -103,10 +112,10 @@ def _split_tag(tag: str) -> TagParts:
 
 
 def check_tags(tags: Sequence[str]) -> None:
-    """Refuse a set of tags of entities with one that names no type.
+    """Refuse tags of entities of which one has no type, such as `B-`.
 
     Raises:
-        CorpusError: naming it.
+        CorpusError: if a tag has no type.
     """
     usual_tags = entity_tags(tuple(tags)) or ()
     for tag, usual in zip(tags, usual_tags, strict=False):
@@ -117,12 +126,12 @@ def check_tags(tags: Sequence[str]) -> None:
 def find_entities(tags: Sequence[str]) -> list[Entity]:
     """Return the entities of a sentence, in order.
 
-    An entity goes on where a tag says so (I, E) and the tag before it is of the same type and does not end it (B, I).
-    Every other tag but O begins a new entity, also in an inconsistent sentence. conlleval and seqeval count entities in
-    the same way by default.
+    An entity goes on where the tag is I or E, and the tag before it is B or I with the same type. Every other tag but O
+    begins a new entity, even where that contradicts the scheme. conlleval and seqeval count entities in the same way by
+    default.
 
     Args:
-        tags: Of its words, as `entity_tags` spells them.
+        tags: Tags of the sentence's words, as `entity_tags` spells them.
     """
     entities: list[Entity] = []
     for word, (tag_before, tag) in enumerate(pairwise([OUTSIDE, *tags])):
@@ -143,14 +152,15 @@ def _goes_on(tag_before: str, tag: str) -> bool:
 
 
 def inconsistencies(tags: Sequence[str], known: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Find what a sentence's tags contradict: an entity that goes on without a begin, or has no end.
+    """Find tags of a sentence that contradict their scheme: an entity without a begin, or one without an end.
 
     Args:
-        tags: Of its words, as `entity_tags` spells them.
-        known: All tags of the data: where none is for the end of entities (E, L, S, U) none is missed.
+        tags: Tags of the sentence's words, as `entity_tags` spells them.
+        known: All tags of the data. If no tag stands for the end of an entity (E, S), the scheme marks no ends, and
+            entities without an end are no contradiction.
 
     Yields:
-        What is wrong, and the tags between which it is.
+        The problem, and the two neighbouring tags that show it.
     """
     has_ends = any(_split_tag(tag).part in ("E", "S") for tag in known)
     for tag_before, tag in pairwise([OUTSIDE, *tags, OUTSIDE]):

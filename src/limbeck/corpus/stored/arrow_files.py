@@ -22,7 +22,8 @@ from limbeck.corpus.text.documents import Document
 Item = TypeVar("Item")
 Keys: TypeAlias = Sequence[int] | NDArray[np.uint64]
 
-# Characters that end a file. A file is the work of one tokenising process at a time, and what a killed build repeats.
+# A file ends with so many characters. One process tokenises a file at a time, and a build that was killed repeats the
+# file that it was at.
 SHARD_CHARACTERS = 16_000_000
 ROW_SHARD_CHARACTERS = 4_000_000
 BATCH_ITEMS = 1000
@@ -39,10 +40,10 @@ def row_schema(label_type: pa.DataType) -> pa.Schema:
 
 
 class StoredBatch(NamedTuple):
-    """Documents or rows as they are written.
+    """Documents or rows in the form in which they are written.
 
     Args:
-        records: Their columns.
+        records: Their columns, see `DOCUMENT_SCHEMA` and `row_schema`.
         characters: Characters of their texts.
     """
 
@@ -51,7 +52,7 @@ class StoredBatch(NamedTuple):
 
 
 class RowBatch(NamedTuple):
-    """Labelled rows as they are read.
+    """Labelled rows that were read.
 
     Args:
         rows: The rows.
@@ -118,7 +119,7 @@ def documents_of(records: pa.RecordBatch) -> Iterator[Document]:
 
 
 def lowest_keys(folder: Path, most: int) -> NDArray[np.uint64]:
-    """Return the lowest keys of a folder's documents, sorted, at most so many."""
+    """Return the `most` lowest keys of a folder's documents, sorted; all keys where there are fewer."""
     lowest = np.empty(0, np.uint64)
     for path in document_files(folder):
         for batch in read_batches(path):
@@ -140,14 +141,14 @@ def rows_of(records: pa.RecordBatch) -> RowBatch:
     labels = records.column("label").to_pylist()
     rows = []
     for text, pair, label in zip(texts, pairs, labels, strict=True):
-        if isinstance(label, list):  # Arrow has no tuples, which labels of several numbers are.
+        if isinstance(label, list):  # A label of several numbers is a tuple, which Arrow does not have.
             label = tuple(label)
         rows.append(LabelledRow("", text, pair, label))
     return RowBatch(rows, records.column("key").to_numpy())
 
 
 def batch_of_documents(documents: Sequence[Document], keys: Keys) -> StoredBatch:
-    """Return documents and their keys as they are written."""
+    """Return documents and their keys in the form in which they are written."""
     columns: list[Any] = [
         [document.text for document in documents],
         [document.title for document in documents],
@@ -158,7 +159,7 @@ def batch_of_documents(documents: Sequence[Document], keys: Keys) -> StoredBatch
 
 
 def batch_of_rows(rows: Sequence[LabelledRow], keys: Keys, schema: pa.Schema) -> StoredBatch:
-    """Return labelled rows and the keys of their texts as they are written; `rows_of` reads them again."""
+    """Return labelled rows and the keys of their texts in the form in which they are written; see `rows_of`."""
     columns: list[Any] = [
         [row.text for row in rows],
         [row.pair for row in rows],
@@ -174,8 +175,9 @@ def write_documents(documents: Iterable[Document], folder: Path) -> Written:
     batches = _CountedBatches(
         batch_of_documents(batch, [document.key for document in batch]) for batch in _in_batches(documents)
     )
+    # The generator writes each file when the next one is asked for.
     for _ in write_shards(batches, folder, "documents", SHARD_CHARACTERS):
-        pass  # Each file is written as it is asked for.
+        pass
     return batches.counts()
 
 
@@ -186,26 +188,27 @@ def write_rows(rows: Iterable[LabelledRow], folder: Path, schema: pa.Schema) -> 
 
 
 def write_row_batches(row_batches: Iterable[RowBatch], folder: Path, schema: pa.Schema) -> Written:
-    """Write labelled rows with keys that they have already to the files of a folder."""
+    """Write labelled rows with given keys to the files of a folder."""
     batches = _CountedBatches(batch_of_rows(batch.rows, batch.keys, schema) for batch in row_batches)
+    # The generator writes each file when the next one is asked for.
     for _ in write_shards(batches, folder, "rows", ROW_SHARD_CHARACTERS):
-        pass  # Each file is written as it is asked for.
+        pass
     return batches.counts()
 
 
 def write_shards(
     batches: Iterator[StoredBatch], folder: Path, stem: str, shard_characters: int, first: int = 0
 ) -> Iterator[Path]:
-    """Write batches to `STEM-00000.arrow` and so on; yield each file when it is whole.
+    """Write batches to `STEM-00000.arrow` and so on; yield each file when it is complete.
 
-    A batch is not asked for before the file in front of it is given, so that what its source has read by then is what
-    the files hold.
+    When a file is yielded, no batch behind it has been taken from `batches`. So a caller may store the position of the
+    source then: it is the position behind the last text in the files.
 
     Args:
         batches: The batches, all with the same columns.
-        folder: Where the files go.
-        stem: Beginning of their names.
-        shard_characters: Characters that end a file.
+        folder: Folder of the files.
+        stem: First part of their names.
+        shard_characters: A file ends with the batch that reaches so many characters.
         first: Number of the first file.
     """
     for number in count(first):
@@ -225,7 +228,7 @@ def write_shards(
 
 
 class _CountedBatches(Iterator[StoredBatch]):
-    """Batches that are counted as they are taken.
+    """An iterator over batches that counts them as they are taken.
 
     Args:
         batches: The batches.

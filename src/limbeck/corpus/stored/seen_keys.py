@@ -1,4 +1,4 @@
-"""`seen_keys`: a set of the keys of texts that were read already, on disk since they may be many."""
+"""`seen_keys`: the set of the keys of all texts that were read, on disk since it may be large."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 AddKeys: TypeAlias = Callable[[Sequence[int]], list[bool]]
-"""Adds 64-bit keys to a set; returns of each whether it is new."""
+"""Adds 64-bit keys to a set; returns for each whether it is new."""
 _CACHE_KIBIBYTES = 4 * 1024
 _KEY_OFFSET = 2**63  # SQLite's whole numbers are signed.
 
@@ -39,7 +39,8 @@ def seen_keys(path: Path) -> Iterator[AddKeys]:
 
 
 def _add_keys(base: sqlite3.Connection, keys: Sequence[int]) -> list[bool]:
-    # The whole batch in one statement; it answers with those that were not there.
+    """Add keys to the table of a database; see `AddKeys`."""
+    # One statement adds the whole batch, and returns the keys that were not there.
     signed = json.dumps([key - _KEY_OFFSET for key in keys])
     rows = base.execute("insert or ignore into seen select value from json_each(?) returning key", (signed,))
     added = {key + _KEY_OFFSET for (key,) in rows}

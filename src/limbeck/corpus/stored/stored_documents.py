@@ -1,4 +1,8 @@
-"""Documents of sources, read once into the cache and shared by every tokenizer and length."""
+"""`store_documents`: the documents of sources, read once into the cache and shared by every tokenizer and length.
+
+A corpus may list a source more than once, for example with two prompts. The index of a source in the list is its
+*place*. A build that was killed continues from the state of its `SourceReader` behind the last finished file.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,7 @@ class ListedSource(NamedTuple):
     Args:
         name: Its name.
         source: The source.
-        times_before: How often the corpus lists it before this place, to read it in another way.
+        times_before: Number of earlier places of the same source, which read it with another prompt or other units.
     """
 
     name: str
@@ -51,8 +55,7 @@ def store_documents(
 ) -> tuple[Path, dict[str, Any]]:
     """Read all documents of some sources into a cached folder of Arrow files, unless it is there already.
 
-    A document whose text has appeared before is left out and counted. No file holds documents of two sources. A build
-    that was killed goes on behind its last finished file.
+    A document whose text has appeared before is left out and reported. Each file holds documents of one source.
 
     Args:
         settings: Sources, column of the text, and most documents to keep.
@@ -72,6 +75,7 @@ def store_documents(
         settings.max_documents,
         [listed.source.fingerprint() for listed in sources],
     ]
+    # Added only where a source is listed again, so that older cache folders keep their names.
     times_before = [listed.times_before for listed in sources]
     if any(times_before):
         identity.append(times_before)
@@ -80,7 +84,7 @@ def store_documents(
     def build(aside: Path) -> dict[str, Any]:
         reader = SourceReader(sources, settings.max_documents, _last_state(aside))
         with seen_keys(aside / "seen.sqlite") as add_keys:
-            # The keys of the files that a killed build has finished.
+            # Documents in the files that an earlier build has finished count as seen.
             for place, path in zip(reader.shards, document_files(aside), strict=False):
                 add_keys_of_source = _keys_apart(add_keys, sources[place].times_before)
                 for records in read_batches(path):
@@ -101,15 +105,15 @@ def store_documents(
 
 
 class SourceReader:
-    """Reads sources one after the other, in batches without repeats, from any batch on.
+    """Reads sources one after the other, in batches without repeated documents; it can resume behind any batch.
 
     Args:
         sources: The sources.
-        max_documents: Most documents to keep.
-        state: The result of `state` at the position to go on from; `None` begins.
+        max_documents: Most documents to keep; None keeps all.
+        state: The result of `state` at the position to resume from; `None` begins.
 
     Attributes:
-        shards: For each file that was written, the place of its source; whoever writes the files keeps it.
+        shards: For each file that was written, the place of its source. The caller writes the files and appends to it.
     """
 
     def __init__(
@@ -119,9 +123,10 @@ class SourceReader:
         self._max_documents = max_documents
         if state is None:
             state = {}
-        self._place: int = state.get("source", 0)  # Of the source that is being read.
+        self._place: int = state.get("source", 0)  # Place of the source that is being read.
         self._cursor = Cursor.from_json(state.get("cursor", Cursor().to_json()))
         self._documents_by_place: list[int] = state.get("read", [0] * len(sources))  # Repeats included.
+        # Documents that are kept, of all sources so far, and their characters.
         self._documents: int = state.get("documents", 0)
         self._characters: int = state.get("characters", 0)
         self._report_of_ended = SourceReport.from_dict(state.get("report", {}))
@@ -141,13 +146,15 @@ class SourceReader:
     def manifest(self) -> dict[str, Any]:
         """Return the counts of everything that was read, by source and in all."""
         documents_by_source: dict[str, int] = {}
-        # A name may be listed more than once.
+        # A source may be listed more than once.
         for listed, documents in zip(self._sources, self._documents_by_place, strict=True):
             documents_by_source[listed.name] = documents_by_source.get(listed.name, 0) + documents
         return {"sources": documents_by_source, **self._counts()}
 
     def sources(self) -> Iterator[int]:
-        """Iterate over the places of the sources that are left; read `batches` to their end for each.
+        """Iterate over the places of the sources that are left.
+
+        The caller must read `batches` to its end before it asks for the next place.
 
         Raises:
             CorpusError: if a source gives no document.
@@ -163,10 +170,10 @@ class SourceReader:
             self._report_of_source = SourceReport()
 
     def batches(self, add_keys: AddKeys, progress: Progress | None) -> Iterator[StoredBatch]:
-        """Iterate over the documents of the rest of the current source that are new.
+        """Iterate over the new documents of the current source, from where it was left.
 
         Args:
-            add_keys: Adds the keys of documents to those so far.
+            add_keys: Adds the keys of documents to those that were seen.
             progress: Called as reading advances.
 
         Raises:
@@ -189,7 +196,7 @@ class SourceReader:
             yield stored
 
     def _new_documents(self, batch: Sequence[Document], add_keys: AddKeys) -> dict[int, Document]:
-        """Return the documents of a batch that were not there before, by key, as many as may still be kept."""
+        """Return the documents of a batch that were not seen before, by key, up to `max_documents` in all."""
         document_by_key: dict[int, Document] = {}
         keys = [document.key for document in batch]
         for document, key, is_new in zip(batch, keys, add_keys(keys), strict=True):
@@ -235,13 +242,14 @@ def _last_state(folder: Path) -> dict[str, Any] | None:
 
 
 def _keys_apart(add_keys: AddKeys, times_before: int) -> AddKeys:
-    """Return a function that adds the keys of a source apart from those that it gave at its places before.
+    """Return a function that adds the keys of a source which may be listed a second time.
 
-    A source that is listed again is read in another way: its documents are no repeats of its own.
+    A source that is listed again is read in another way, so its documents do not count as repeats of those at its
+    earlier places. Its keys are changed with a salt, so that they differ.
 
     Args:
         add_keys: Adds keys of documents, 64 bits each.
-        times_before: How often the source was listed before.
+        times_before: Number of earlier places of the source.
     """
     if times_before == 0:
         return add_keys

@@ -1,4 +1,4 @@
-"""Labelled rows of sources, read once into the cache and shared by every tokenizer and length."""
+"""`store_rows`: the labelled rows of sources, read once into the cache and shared by every tokenizer and length."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def store_rows(
 
     Args:
         settings: Sources, columns and class names.
-        kind: The kind of their task.
+        kind: The kind of the task.
         cache_dir: Root of the cache.
         progress: Called as reading advances.
 
@@ -49,7 +49,7 @@ def store_rows(
 
     def build(aside: Path) -> dict[str, Any]:
         reader = _AllRows(sources)
-        # Closed at max_rows, so that the report of a source that was left in the middle is there.
+        # With `max_rows` a source may be left in the middle. Closing the generator then adds the report of that source.
         with closing(reader.read()) as all_rows:
             written = write_rows(islice(all_rows, settings.max_rows), aside, row_schema(kind.label_type))
         return {
@@ -124,7 +124,7 @@ class _RowsOfSource:
         reader: Reads the labelled rows of one row of the source.
         progress: Called as reading advances, or None.
         of_words: Whether a row is a sentence of words.
-        of_queries: Whether rows are documents of queries, which are read query by query.
+        of_queries: Whether a row is a document for a query. The rows of each query are then given together.
     """
 
     source: RowSource
@@ -134,13 +134,16 @@ class _RowsOfSource:
     of_queries: bool
 
     def fingerprint(self) -> Any:
-        """Return that of the source."""
+        """Return the fingerprint of the source."""
         return self.source.fingerprint()
 
     def read(self, report: SourceReport) -> Iterator[LabelledRow]:
         """Iterate over the labelled rows; the report receives rows that are skipped."""
         rows = self._rows(report)
-        yield from by_query(rows) if self.of_queries else rows
+        if self.of_queries:
+            yield from by_query(rows)
+        else:
+            yield from rows
 
     def _rows(self, report: SourceReport) -> Iterator[LabelledRow]:
         for row in self.source.rows(report, self.progress, of_words=self.of_words):
@@ -166,14 +169,14 @@ def _open_sources(settings: LabelledSettings, kind: RowKind, progress: Progress 
 
 
 def _identity(settings: LabelledSettings, kind: RowKind, sources: Sequence[_NamedRows]) -> list[Any]:
-    """Return what decides the stored rows, for the name of their folder.
+    """Return the values that decide the stored rows, for the name of their folder.
 
-    A value that only some corpora have is added for these alone, so that the names of all others stay as they were.
+    A value of a newer option is added only where the option is set, so that older cache folders keep their names.
     """
     choices: list[Any] = [settings.task, settings.named_columns, settings.labels, settings.max_rows]
     if kind.has_queries:
-        # Rows may lack the label; of several columns of documents the first holds the relevant ones.
+        # Rows of queries may have no label: with several columns of documents, the first has the relevant ones.
         choices += [settings.label_column, settings.document_columns]
     if settings.label_columns:
-        choices.append(settings.label_columns)  # Classes without names are numbered in their order.
+        choices.append(settings.label_columns)  # Their order decides the numbers of classes without names.
     return [ROW_FORMAT, choices, [source.rows.fingerprint() for source in sources]]

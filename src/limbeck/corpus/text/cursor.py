@@ -1,4 +1,7 @@
-"""`Cursor`: a position between two documents of a source, from which reading can go on."""
+"""`Cursor`: a position between two documents of a source, from which reading can resume.
+
+A *shard* is a part of a source that is read from its beginning to its end, such as a file.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ from typing import Any, NamedTuple
 
 
 class FoundText(NamedTuple):
-    """A text of a shard, or a line of it.
+    """A text of a shard, or a line of a file.
 
     Args:
-        text: As it stands there, a line without its newline.
-        position: Bytes of the unpacked content up to its end, newline included; rows; or the state of a Hub data set.
-        line: Lines up to there.
+        text: The text as it was read; a line comes without its newline.
+        position: Position behind it: bytes of the unpacked content, rows of a parquet file, or the state of a Hub data
+            set.
+        line: Number of its last line.
     """
 
     text: str
@@ -22,13 +26,14 @@ class FoundText(NamedTuple):
 
 @dataclass
 class Cursor:
-    """A position between two documents of a source; readers move it before they give a document.
+    """A position between two documents of a source. Readers move it behind a document before they give that.
 
     Args:
-        shard: Shards that were read to their end.
-        position: Position in the next one, as of `FoundText`. Falsy at the beginning.
-        line: Lines before it, for messages.
-        within: Documents taken of the text that follows, which is longer than a document may be.
+        shard: Number of shards that were read to their end.
+        position: Position in the next shard, as in `FoundText`. It is falsy at the beginning.
+        line: Number of lines in front of the position, for messages.
+        within: Number of documents that were given of the text at the position. It is above 0 within a text that is
+            too long for one document.
     """
 
     shard: int = 0
@@ -38,7 +43,7 @@ class Cursor:
 
     @property
     def at_start(self) -> bool:
-        """Whether nothing of the shard has been read."""
+        """Whether nothing of the current shard has been read."""
         return not self.position and not self.within
 
     def move(self, shard: int, position: Any = 0, line: int = 0, within: int = 0) -> None:

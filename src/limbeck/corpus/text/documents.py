@@ -53,11 +53,11 @@ def clean_text(text: str) -> str:
 
 
 def clean_and_count(text: str) -> tuple[str, int]:
-    """Return the cleaned text and the number of characters replaced, newlines and spaces not counted."""
+    """Return the cleaned text, see `clean_text`, and the number of its characters that were replaced."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     replaced = 0
-    if not text.isprintable():
+    if not text.isprintable():  # A fast check, which most texts pass.
         text, replaced = _UNWANTED.subn(_replacement, text)
     return text.strip(), replaced
 
@@ -65,11 +65,11 @@ def clean_and_count(text: str) -> tuple[str, int]:
 def cut_text(text: str, longest: int) -> Iterator[str]:
     """Iterate over parts of at most `longest` characters that make up `text`, cut before spaces where there are some.
 
-    No tokenizer in use joins a space to the word before it.
+    A cut before a space divides no token, since no tokenizer in use joins a space to the word in front of it.
     """
     start = 0
     while len(text) - start > longest:
-        # A space in the second half of a part is looked for; without one the part has its full length.
+        # The last space is looked for in the second half of the part; without one the part has its full length.
         end = text.rfind(" ", start + longest // 2, start + longest)
         if end < 0:
             end = start + longest
@@ -85,8 +85,8 @@ def next_batch(
 
     Args:
         items: The items.
-        most_items: Items that end the batch.
-        most_characters: Characters that end the batch, with the item that reaches them.
+        most_items: Most items of the batch.
+        most_characters: The batch ends with the item that reaches so many characters.
         characters_of: Counts the characters of an item.
     """
     batch: list[Item] = []
@@ -100,13 +100,16 @@ def next_batch(
 
 
 def split_documents(source_text: FoundText, where: str, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
-    """Iterate over the documents of one text: cleaned, cut if it is too long, the first `cursor.within` left out.
+    """Iterate over the documents of one text: the cleaned text, or its parts where it is too long for a document.
+
+    Where reading resumes within the text, the first `cursor.within` parts have been given before and are left out.
 
     Args:
-        source_text: The text, as it was read.
-        where: Where it stands, for messages.
-        cursor: Moved behind every document before it is given.
-        report: Receives repairs; muted until now if the text was begun before.
+        source_text: The text as it was read.
+        where: Its place, for messages.
+        cursor: It is moved behind every document before that is given.
+        report: Receives repairs. Where reading resumes, it is muted, since the repairs of this text have been reported
+            before; afterwards it never is.
     """
     was_begun = cursor.within > 0
     report.muted = report.muted and was_begun
@@ -124,8 +127,8 @@ def split_documents(source_text: FoundText, where: str, cursor: Cursor, report: 
         report.note(CUT_DOCUMENT, where)
     report.muted = False
 
-    done = cursor.within
-    for number, part in enumerate(parts[done:], start=done + 1):
+    given_parts = cursor.within
+    for number, part in enumerate(parts[given_parts:], start=given_parts + 1):
         is_last = number == len(parts)
         if is_last:
             cursor.move(cursor.shard, source_text.position, source_text.line)
@@ -146,6 +149,7 @@ def text_value(value: Any, where: str, column: str, report: SourceReport) -> str
 
 
 def _replacement(match: re.Match[str]) -> str:
+    """Return nothing for a byte order mark, U+FFFD for a surrogate, and a space for a control character."""
     character = match.group()
     if character == "\ufeff":
         return ""
