@@ -21,13 +21,13 @@ from torch import Tensor, library
 from limbeck.errors import KernelError
 from limbeck.kernels.precision import compute_dtype, refuse_second_derivative
 
-# Tokens on each side of a tile; short texts take less.
+# Most tokens on each side of a tile; short texts take fewer.
 TILE = 64
-# The same where heads are larger than `LEAST` and fill the registers.
+# The same for heads of more than `LEAST` coordinates, which would fill the registers.
 TILE_OF_LARGE_HEADS = 32
-# Coordinates of a head that are multiplied at a time: 64 in 16 bits, half of it in float32.
+# Most coordinates of a head that are multiplied at a time: 64 in 16 bits, half of that in float32.
 CHUNK = 64
-# A GPU's matrix units want 16 at least of everything.
+# A GPU's matrix units multiply matrices whose sides are 16 at least.
 LEAST = 16
 
 
@@ -41,10 +41,10 @@ class Tiles:
     """How the work is cut; sized so that it fits into the registers and the shared memory of GPUs from Turing on.
 
     Args:
-        tokens: On each side of a tile.
-        student: Coordinates of a student's head at a time.
-        teacher: The same of a teacher's head.
-        warps: That work on a tile.
+        tokens: Tokens on each side of a tile.
+        student: Coordinates of a student's head that are multiplied at a time.
+        teacher: Coordinates of a teacher's head that are multiplied at a time.
+        warps: Warps (groups of 32 threads) that work on a tile.
     """
 
     tokens: int
@@ -54,8 +54,14 @@ class Tiles:
 
 
 def plan_tiles(length: int, student_size: int, teacher_size: int, wide: bool) -> Tiles:
-    """Return tiles, all powers of two, for texts of `length` tokens and these head sizes; `wide` in float32."""
+    """Return the sizes of the tiles, all powers of two.
 
+    Args:
+        length: Tokens of a text.
+        student_size: Coordinates of a student's head.
+        teacher_size: Coordinates of a teacher's head.
+        wide: Some vectors are in float32, and take twice the room of 16 bits.
+    """
     has_small_heads = max(student_size, teacher_size) <= LEAST
     largest_tile = TILE if has_small_heads else TILE_OF_LARGE_HEADS
     largest_chunk = CHUNK // 2 if wide else CHUNK
@@ -77,23 +83,36 @@ def _power_of_two(number: int, *, most: int) -> int:
 
 
 def allocate(like: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Memory for a kernel to write, all of it."""
+    """Return uninitialised memory, of which a kernel writes every number."""
     return like.new_empty(shape, dtype=dtype)
 
 
 def on_device_of(x: Tensor) -> AbstractContextManager[object]:
-    """Start kernels on the device of `x`."""
+    """Return a context in which kernels start on the device of `x`; it does nothing for a CPU."""
     return torch.cuda.device(x.device) if x.is_cuda else nullcontext()
 
 
 class Launch:
-    """What both kernels take: the vectors, the mask, how they lie in memory and how the work is cut.
+    """The arguments that the forward and the gradient kernel share, and the division of their work into programs.
+
+    A relation compares *left* vectors, the rows of an L×L matrix, with *right* vectors, its columns.
 
     Args:
-        student: Left and right vectors `[B, L, width_S]`; None for right is left.
+        student: Left and right vectors of the student, `[B, L, width_S]`; with None the right ones are the left ones.
         teacher: The same of the teacher, `[B, L, width_T]`.
         valid: Real tokens, bool `[B, L]`; None means all.
         heads: Relation heads.
+
+    Attributes:
+        vectors: Student's left and right vectors, then the teacher's left and right vectors.
+        strides: For each of `vectors` the stride from sample to sample and the stride from token to token.
+        sizes: Coordinates of one head of the student, and of one head of the teacher.
+        factors: The number 1, which the kernels need at run time, and for each model the factor from a product of two
+            vectors to a base-2 logit.
+        tiles: The sizes of the tiles.
+        programs: Number of tiles of rows, over all samples and heads; each is the work of one program.
+        mask: The mask as bytes, `[B, L]`, or a placeholder without one.
+        constants: Compile-time constants and launch options of both kernels.
     """
 
     def __init__(
@@ -103,55 +122,81 @@ class Launch:
         valid: Tensor | None,
         heads: int,
     ) -> None:
-        # Left and right of the student, then of the teacher.
+        student_left, student_right = student
+        teacher_left, teacher_right = teacher
+        if student_right is None:
+            student_right = student_left
+        if teacher_right is None:
+            teacher_right = teacher_left
         self.vectors: list[Tensor] = []
-        for left, right in (student, teacher):
-            for vectors in (left, left if right is None else right):
-                # Neighbouring coordinates have to lie next to each other; other strides may be any.
-                self.vectors.append(vectors if vectors.stride(-1) == 1 else vectors.contiguous())
-        # Of samples and of tokens.
-        self.strides = [stride for vectors in self.vectors for stride in vectors.stride()[:2]]
-        # Coordinates of a head of the student and of the teacher.
-        self.sizes = (student[0].shape[-1] // heads, teacher[0].shape[-1] // heads)
-        # The kernels' 1, and the factors from a product of vectors to a base-2 logit.
+        self.strides: list[int] = []
+        for vectors in (student_left, student_right, teacher_left, teacher_right):
+            # The kernels take neighbouring coordinates to be neighbours in memory; the other two strides may be any.
+            if vectors.stride(-1) != 1:
+                vectors = vectors.contiguous()
+            sample_stride, token_stride, _ = vectors.stride()
+            self.vectors.append(vectors)
+            self.strides += [sample_stride, token_stride]
+
+        batch, length, student_width = student_left.shape
+        teacher_width = teacher_left.shape[-1]
+        self.sizes = (student_width // heads, teacher_width // heads)
+        # A logit is product / √size. Divided by ln 2 it is the exponent of 2 in place of e.
         self.factors = [1.0, *(1 / (math.log(2) * math.sqrt(size)) for size in self.sizes)]
-        batch, length, _ = student[0].shape
         wide = any(vectors.dtype == torch.float32 for vectors in self.vectors)
         self.tiles = plan_tiles(length, *self.sizes, wide=wide)
         self.programs = math.ceil(length / self.tiles.tokens) * batch * heads
-        # The mask in bytes; without one it is not read.
-        self.mask = student[0] if valid is None else valid.contiguous().view(torch.uint8)
+
+        if valid is None:
+            # A kernel's argument has to be some tensor. With MASKED = False no kernel reads this one.
+            self.mask = student_left
+            span = 1
+        else:
+            self.mask = valid.contiguous().view(torch.uint8)
+            # The kernels read a sample's whole mask at once, and Triton's ranges have the length of a power of two:
+            # the smallest one that is at least the number of tokens.
+            span = 1 << (length - 1).bit_length()
         self.constants = {
             "MASKED": valid is not None,
-            "SPAN": 1 if valid is None else 1 << (length - 1).bit_length(),
+            "SPAN": span,
             "STUDENT_SIZE": self.sizes[0],
             "TEACHER_SIZE": self.sizes[1],
             "STUDENT_CHUNK": self.tiles.student,
             "TEACHER_CHUNK": self.tiles.teacher,
-            # The interpreter multiplies bfloat16 as if it were whole numbers.
+            # The interpreter would multiply the bits of bfloat16 numbers as integers, so it multiplies in float32.
             "WIDEN": interpreting(),
             "num_warps": self.tiles.warps,
-            # Loads that are copied ahead are of four bytes each; many programs on a multiprocessor hide them as well.
+            # No loads ahead of their use: they would be copied four bytes at a time, and the many programs of a
+            # multiprocessor already hide the wait for memory.
             "num_stages": 1,
-            "enable_fp_fusion": False,  # Kernels say themselves where a product and a sum are joined.
+            # The compiler must not join products and sums, which would round differently: the kernels call `fma`.
+            "enable_fp_fusion": False,
         }
 
 
 def gradient_precision(vectors: Tensor) -> str:
     """Return how the float32 probabilities are multiplied with `vectors`.
 
-    Bfloat16 gets two products, of their leading 16 bits and of the rest, and float16 three in TF32 on NVIDIA's GPUs
-    from Ampere on. They have the result right to about 2⁻¹⁶ and 2⁻²¹, far below what rounding it to 16 bits costs, and
-    run on the matrix units. Float32 results get float32 products.
+    Returns:
+        The precision by its name in the gradient kernel:
+
+        - `"halves"`, for bfloat16: two products, of the leading 16 bits of the probabilities and of their rest. The
+          result is right to about 2⁻¹⁶.
+        - `"tf32x3"`, for float16 on NVIDIA's GPUs from Ampere (compute capability 8) on: three products in TF32. The
+          result is right to about 2⁻²¹.
+        - `"ieee"`, for everything else: float32 products.
+
+        The first two run on the matrix units, and their error is far below that of rounding the result to 16 bits.
     """
     if vectors.dtype == torch.bfloat16:
         return "halves"
     if vectors.dtype == torch.float32 or not vectors.is_cuda or torch.version.hip is not None:
         return "ieee"
-    return "tf32x3" if torch.cuda.get_device_capability(vectors.device)[0] >= 8 else "ieee"
+    capability, _ = torch.cuda.get_device_capability(vectors.device)
+    return "tf32x3" if capability >= 8 else "ieee"
 
 
-# Looking for it does not import it.
+# Finding the package does not import it, which would take seconds.
 INSTALLED = importlib.util.find_spec("triton") is not None
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -194,7 +239,9 @@ def relation_kl_triton(
     teacher_a, teacher_b = _prepare(teacher_a.detach(), teacher_b.detach())
     vectors: list[Tensor | None] = [student_a, student_b, teacher_a, teacher_b]
     if symmetric:
+        # None says that the right vectors are the left ones.
         vectors = [student_a, None, teacher_a, None]
+    # A graph or a transform needs the registered operation. Otherwise a plain autograd function starts much faster.
     if _is_watched(vectors):
         total, _, _ = torch.ops.limbeck.relation_kl_forward(*vectors, valid, heads, causal)
         return total
@@ -220,7 +267,10 @@ def triton_obstacle(device: str, dtype: torch.dtype) -> str | None:
 
 
 def _is_watched(vectors: Sequence[Tensor | None]) -> bool:
-    """Whether more than autograd follows what is computed: a graph, a mode, a transform or a kind of tensor."""
+    """Return whether more than autograd follows the computation.
+
+    That is `torch.compile`, a dispatch mode, a transform such as `torch.func.vmap`, or a subclass of tensor.
+    """
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
         return True
     if torch._C._are_functorch_transforms_active():
@@ -245,21 +295,40 @@ def _forward(
     heads: int,
     causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Total in nats, and the terms of each row's log-sum-exps, of the student and of the teacher; None: b is a."""
+    """Compute the loss, and the numbers of each row from which the backward pass makes its probabilities again.
+
+    Args:
+        student_a: Left vectors of the student, `[B, L, width_S]`.
+        student_b: Right vectors of the student; None if they are the left ones.
+        teacher_a: Left vectors of the teacher, `[B, L, width_T]`.
+        teacher_b: Right vectors of the teacher; None if they are the left ones.
+        valid: Real tokens, bool `[B, L]`; None means all.
+        heads: Relation heads.
+        causal: Row t sees the columns up to t only.
+
+    Returns:
+        The loss in nats, a scalar, and the terms of the log-sum-exps of the student's and of the teacher's rows,
+        float32 `[B, heads, 3, L]` each: a row's greatest product, the base-2 logarithm of its sum, and the column of
+        the greatest product.
+    """
     from limbeck.kernels.relation_triton_kernels import relation_forward_kernel
 
     batch, length, _ = student_a.shape
     divergence = allocate(student_a, (batch, heads, length), torch.float32)
-    terms = [allocate(student_a, (batch, heads, 3, length), torch.float32) for _ in range(2)]
+    student_terms = allocate(student_a, (batch, heads, 3, length), torch.float32)
+    teacher_terms = allocate(student_a, (batch, heads, 3, length), torch.float32)
+    # Triton cannot start a kernel of no programs.
     if divergence.numel():
         launch = Launch((student_a, student_b), (teacher_a, teacher_b), valid, heads)
         tokens = launch.tiles.tokens
         with on_device_of(student_a):
             relation_forward_kernel[(launch.programs,)](
-                *launch.vectors, launch.mask, divergence, *terms, length, heads, *launch.factors, *launch.strides,
+                *launch.vectors, launch.mask, divergence, student_terms, teacher_terms,
+                length, heads, *launch.factors, *launch.strides,
                 CAUSAL=causal, ROWS=tokens, COLUMNS=tokens, **launch.constants,
             )  # fmt: skip
-    return divergence.sum(dtype=torch.float64).float(), terms[0], terms[1]
+    loss = divergence.sum(dtype=torch.float64).float()
+    return loss, student_terms, teacher_terms
 
 
 _forward_op = library.custom_op(
@@ -293,18 +362,34 @@ def _gradient(
     as_columns: bool,
     causal: bool,
 ) -> Tensor:
-    """Gradient of `student_own`, which has met `student_other` as rows, as columns or, being both, as either."""
+    """Compute the gradient of one side of the student's vectors.
+
+    Args:
+        upstream: Gradient of the loss, a scalar.
+        student_own: The vectors to differentiate, `[B, L, width_S]`.
+        student_other: The vectors that they are compared with; None if these are the same ones.
+        teacher_own: The teacher's vectors of the same side as `student_own`, `[B, L, width_T]`.
+        teacher_other: The teacher's vectors of the other side; None if these are the same ones.
+        valid: Real tokens, bool `[B, L]`; None means all.
+        student_terms: Terms of the student's log-sum-exps, from `_forward`.
+        teacher_terms: Terms of the teacher's log-sum-exps, likewise.
+        as_rows: `student_own` are the rows of the relation.
+        as_columns: `student_own` are the columns of the relation. Where both sides are the same vectors, both flags are
+            set, and the two parts of the gradient are added up.
+        causal: Row t sees the columns up to t only.
+    """
     from limbeck.kernels.relation_triton_kernels import relation_gradient_kernel
 
     batch, length, width = student_own.shape
     heads = student_terms.shape[1]
-    # The interpreter cuts numbers off for bfloat16, where a GPU rounds them.
+    # To make bfloat16, a GPU rounds, but the interpreter cuts the low bits off. There the conversion waits for the end.
     dtype = torch.float32 if interpreting() else student_own.dtype
     gradient = allocate(student_own, (batch, length, width), dtype)
     if gradient.numel():
         launch = Launch((student_own, student_other), (teacher_own, teacher_other), valid, heads)
         tokens = launch.tiles.tokens
         size = launch.sizes[0]
+        # Each program computes one chunk of a head's coordinates.
         programs = launch.programs * math.ceil(size / launch.tiles.student)
         with on_device_of(student_own):
             relation_gradient_kernel[(programs,)](
@@ -331,30 +416,45 @@ def _(upstream: Tensor, student_own: Tensor, *_rest: Any) -> Tensor:
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    """Save what the backward pass makes the tiles from."""
-    *vectors, valid, _, causal = inputs
-    ctx.save_for_backward(*vectors, valid, *output[1:])
+    """Save the vectors, the mask and the terms of the log-sum-exps, from which the backward pass makes the tiles."""
+    *vectors, valid, _heads, causal = inputs
+    _loss, student_terms, teacher_terms = output
+    ctx.save_for_backward(*vectors, valid, student_terms, teacher_terms)
     ctx.causal = causal
 
 
 def _backward(ctx: Any, upstream: Tensor, make: Callable[..., Tensor]) -> tuple[Tensor | None, ...]:
-    """The gradients of all inputs, where `make` computes one."""
+    """Compute the gradients of all inputs of `_forward`.
+
+    Args:
+        ctx: Holds what `_keep` saved.
+        upstream: Gradient of the loss.
+        make: Computes the gradient of one side: `_gradient`, or the operation that is registered for it.
+    """
     refuse_second_derivative("relation_kl with backend 'triton'", "choose backend 'reference'")
-    student_a, student_b, teacher_a, teacher_b, valid, *log_sums = ctx.saved_tensors
+    student_a, student_b, teacher_a, teacher_b, valid, *terms = ctx.saved_tensors
     wants_a, wants_b = ctx.needs_input_grad[:2]
     grad_a = None
     grad_b = None
     if student_b is None:
-        grad_a = make(upstream, student_a, None, teacher_a, None, valid, *log_sums, True, True, ctx.causal)
+        # Both sides are the same vectors: rows and columns at once.
+        vectors = (student_a, None, teacher_a, None)
+        as_rows = True
+        as_columns = True
+        grad_a = make(upstream, *vectors, valid, *terms, as_rows, as_columns, ctx.causal)
     else:
-        # The flags are `as_rows` and `as_columns`; what `make` differentiates comes first of each model.
+        # `make` differentiates the first vectors that it gets, so the right side gets the two sides swapped.
         if wants_a:
             vectors = (student_a, student_b, teacher_a, teacher_b)
-            grad_a = make(upstream, *vectors, valid, *log_sums, True, False, ctx.causal)
+            as_rows = True
+            as_columns = False
+            grad_a = make(upstream, *vectors, valid, *terms, as_rows, as_columns, ctx.causal)
         if wants_b:
             swapped_vectors = (student_b, student_a, teacher_b, teacher_a)
-            grad_b = make(upstream, *swapped_vectors, valid, *log_sums, False, True, ctx.causal)
-    # The teacher's vectors, the mask, the heads and the flag have none.
+            as_rows = False
+            as_columns = True
+            grad_b = make(upstream, *swapped_vectors, valid, *terms, as_rows, as_columns, ctx.causal)
+    # The teacher's vectors (two), the mask, the number of heads and the causal flag have no gradient.
     return grad_a, grad_b, None, None, None, None, None
 
 

@@ -1,9 +1,10 @@
 """Soft and hard labels over a vocabulary from hidden vectors and output weights, a chunk of rows at a time.
 
 V is the number of classes, z are logits, p the teacher's probabilities and q the student's. A chunk's logits of student
-and teacher, `[rows, V]` each, are all that ever exists of `[tokens, V]`. While they are there the loss is summed up,
-the student's are turned into its gradient (q − p) in place, and what follows from that for hidden vectors, weight and
-bias is added up; the backward pass only scales it. On a CPU every thread works on other classes or rows.
+and teacher, `[rows, V]` each, are all that ever exists of `[tokens, V]`. While they are in memory, the loss of the
+chunk is added up, the student's logits are overwritten by their gradient (q − p), and the gradients that follow from it
+for hidden vectors, weight and bias are added up; the backward pass only scales these. On a CPU every thread works on
+other classes or rows.
 
 A DistilBERT step on 4,096 tokens and 30,522 words takes 0.39 times the memory of one whose logits are all made, and a
 step on 1,024 tokens and 250,002 words 0.53 times (benchmarks/results/vocabulary_steps.json).
@@ -42,13 +43,13 @@ FEW_LOGITS = 1 << 17
 
 
 def logits_at_once(device: torch.device) -> int:
-    """Return the logits of one model in a chunk: a batch of no more gains nothing by chunks."""
+    """Return the number of logits of one model in a chunk. A batch with no more of them gains nothing by chunks."""
     return CPU_CHUNK if device.type == "cpu" else DEVICE_CHUNK
 
 
 @dataclass(frozen=True)
 class Head:
-    """A model's last hidden vectors and what makes logits of them.
+    """A model's last hidden vectors, and the weight and bias that make logits of them: hidden · weightᵀ + bias.
 
     Args:
         hidden: `[rows, width]`.
@@ -64,8 +65,8 @@ class Head:
     def dtype(self) -> torch.dtype:
         """Number format of the matmuls: bfloat16 where hidden vectors and weight both are, never float16.
 
-        In float16 the gradient of most of 250,000 classes is below the least number, since no loss scale is known
-        yet when it is made.
+        In float16 the gradients of most of 250,000 classes would round to 0: they are computed in the forward pass,
+        where the factor that a loss scaler multiplies them by is not known yet.
         """
         if self.hidden.dtype == torch.bfloat16 and self.weight.dtype == torch.bfloat16:
             return torch.bfloat16
@@ -78,18 +79,18 @@ class Head:
 
 
 class _Chunk(NamedTuple):
-    """Some rows.
+    """Rows of the hidden vectors that are worked on together.
 
     Attributes:
-        rows: Their numbers, or a slice.
-        counted: Which of them count, bool; None where all do.
+        rows: Indices of the rows, or a slice.
+        counted: Which of these rows count in the loss, bool `[rows]`; None where all do.
     """
 
     rows: slice | Tensor
     counted: Tensor | None
 
     def take(self, hidden: Tensor) -> Tensor:
-        """Take the vectors of the rows, 0 where they do not count, whatever lay there."""
+        """Return the vectors of the rows, `[rows, width]`; 0 for rows that do not count, which may hold NaN."""
         vectors = hidden[self.rows]
         if self.counted is None:
             return vectors
@@ -97,7 +98,7 @@ class _Chunk(NamedTuple):
 
 
 class _HeadGrads(NamedTuple):
-    """Gradients of a head's tensors, zero at first; None where none is wanted."""
+    """Sums of the gradients of a head's tensors, to which each chunk adds; None where no gradient is wanted."""
 
     hidden: Tensor | None
     weight: Tensor | None
@@ -116,16 +117,17 @@ def soft_label_kl_chunked(
 ) -> Tensor:
     """T² Σ KL(softmax(z^T/T) ‖ softmax(z^S/T)) over valid rows, with z = hidden · weightᵀ + bias.
 
-    Beyond its arguments and their gradients it needs two chunks of logits. On a CPU rows that do not count are left
-    out; on other devices nothing is read back to the host. `torch.compile` leaves it as it is.
+    Beyond its arguments and their gradients it needs memory for two chunks of logits. On a CPU, rows that do not count
+    are left out. On other devices they are masked instead, since finding them would make the host wait for the device.
+    `torch.compile` does not compile it.
 
     Args:
         student: Carries gradient.
         teacher: Constant.
         temperature: T, above 0.
         valid: Rows that count, bool `[rows]`; None means all.
-        chunk: Logits of one model in work at a time, at least one row; None chooses by device.
-        on_host: Whether the rows that count may be listed; None: on a CPU only.
+        chunk: Most logits of one model at a time, though at least one row; None chooses by device.
+        on_host: Whether the indices of the rows that count are read to the host; None does so on a CPU only.
 
     Returns:
         A scalar in nats, float64 where an argument is float64 and float32 otherwise; it has a first derivative only.
@@ -139,15 +141,15 @@ def soft_label_kl_chunked(
     differentiate = _differentiates(student)
     scratch = Scratch()
 
-    def compare(chunk: _Chunk, scores: Tensor) -> Tensor:
+    def compare_in_place(rows: _Chunk, scores: Tensor) -> Tensor:
         targets = teacher_scores[: len(scores)]
-        _write_logits(teacher, chunk.take(teacher.hidden), temperature, targets)
-        return _compare(scores, targets, chunk.counted, differentiate, scratch)
+        _write_logits(teacher, rows.take(teacher.hidden), temperature, out=targets)
+        return _compare(scores, targets, rows.counted, differentiate, scratch)
 
     return _sum_chunks(
         student,
         _row_chunks(student.hidden, valid, size, on_host=on_host),
-        compare,
+        compare_in_place,
         dtype=dtype,
         size=size,
         temperature=temperature,
@@ -160,8 +162,8 @@ def soft_label_kl_chunked(
 def label_ce_chunked(student: Head, labels: Tensor, labelled: Tensor) -> Tensor:
     """−Σ log softmax(z_r)[label_r] over labelled rows, with z = hidden · weightᵀ + bias.
 
-    The rows are listed on the host, on every device: labels of masked words are few. Otherwise as
-    `soft_label_kl_chunked`.
+    The indices of the labelled rows are read to the host on every device, since labels of masked words are few and
+    all other rows need not be computed. Otherwise this is as `soft_label_kl_chunked`.
 
     Args:
         student: Carries gradient.
@@ -173,14 +175,14 @@ def label_ce_chunked(student: Head, labels: Tensor, labelled: Tensor) -> Tensor:
     differentiate = _differentiates(student)
     scratch = Scratch()
 
-    def compare(chunk: _Chunk, scores: Tensor) -> Tensor:
-        labels_of_rows = labels[chunk.rows, None].long()
+    def compare_in_place(rows: _Chunk, scores: Tensor) -> Tensor:
+        labels_of_rows = labels[rows.rows, None].long()
         return _compare_labels(scores, labels_of_rows, differentiate, scratch)
 
     return _sum_chunks(
         student,
         _row_chunks(student.hidden, labelled, size, on_host=True),
-        compare,
+        compare_in_place,
         dtype=dtype,
         size=size,
         temperature=1.0,
@@ -192,7 +194,7 @@ def label_ce_chunked(student: Head, labels: Tensor, labelled: Tensor) -> Tensor:
 def _sum_chunks(
     student: Head,
     chunks: Iterator[_Chunk],
-    compare: Callable[[_Chunk, Tensor], Tensor],
+    compare_in_place: Callable[[_Chunk, Tensor], Tensor],
     *,
     dtype: torch.dtype,
     size: int,
@@ -203,19 +205,21 @@ def _sum_chunks(
     """Return temperature² · Σ of a loss over chunks, with the gradients for the student's head.
 
     Args:
-        student: The head.
-        chunks: The rows.
-        compare: From a chunk and its logits / T, which it replaces by the gradient for them, to the chunk's loss.
-        dtype: Of the logits.
+        student: The student's head.
+        chunks: The rows, chunk by chunk.
+        compare_in_place: Takes a chunk and its logits / T, `[rows, V]`. Returns the chunk's loss and, where the head
+            wants gradients, overwrites the logits by their gradient q − p.
+        dtype: Dtype of the logits.
         size: Most rows of a chunk.
         temperature: T.
-        objective: The name that users know, for the refusal of a second derivative.
-        way_out: As in `refuse_second_derivative`.
+        objective: Name of the objective as users know it, for the refusal of a second derivative.
+        way_out: A way to get one, for the same message.
     """
     wanted = wanted_gradients(*student.tensors)
     device = student.hidden.device
     with torch.no_grad(), autocast_off(device):
-        # They stay in the compute dtype until the upstream gradient has scaled them: one rounding, not two.
+        # The sums are in the compute dtype. They are rounded to the tensors' dtype once, after the upstream gradient
+        # has scaled them.
         grad_of_tensors: list[Tensor | None] = []
         for tensor, is_wanted in zip(student.tensors, wanted, strict=True):
             grad = None
@@ -226,17 +230,17 @@ def _sum_chunks(
         grads = _HeadGrads(*grad_of_tensors)
 
         total = sum_accumulator(device)
-        # [size, V].
+        # [size, V]: the logits of every chunk in turn.
         buffer = _empty(size, len(student.weight), dtype, device)
         for chunk in chunks:
             vectors = chunk.take(student.hidden)
             scores = buffer[: len(vectors)]
-            _write_logits(student, vectors, temperature, scores)
-            total += compare(chunk, scores)
+            _write_logits(student, vectors, temperature, out=scores)
+            total += compare_in_place(chunk, scores)
             if any(wanted):
-                # The scores are q − p by now.
-                _add_gradients(student, vectors, scores, chunk, grads)
-    # ∂(T KL)/∂z = q − p: one factor T belongs to the loss with these gradients, the other to what follows.
+                difference = scores  # The comparison has overwritten them by q − p.
+                _add_gradients(student, vectors, difference, chunk, grads)
+    # ∂(T · KL)/∂z = q − p, so the gradients above are those of T · KL. Autograd multiplies both by the second T.
     joined = with_gradients(total * temperature, student.tensors, grads, objective, way_out)
     return (joined * temperature).to(dtype)
 
@@ -248,11 +252,11 @@ def _dtype_of(*heads: Head) -> torch.dtype:
 
 
 def _rows_of_a_chunk(head: Head, logits: int | None = None) -> int:
-    """Return the rows whose logits are made at a time, 1 or more.
+    """Return the number of rows of a chunk, 1 or more.
 
     Args:
-        head: The student's.
-        logits: In work at a time; None chooses by device.
+        head: The student's head.
+        logits: Most logits of a chunk; None chooses by device.
     """
     if logits is None:
         logits = logits_at_once(head.hidden.device)
@@ -265,19 +269,19 @@ def _differentiates(head: Head) -> bool:
 
 
 def _empty(rows: int, classes: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    # Inference mode does not reach other threads, which could not write to what is made in it.
+    # A tensor made in inference mode may only be written in inference mode, and other threads are not in it.
     with torch.inference_mode(False):
         return torch.empty(rows, classes, dtype=dtype, device=device)
 
 
 def _row_chunks(hidden: Tensor, valid: Tensor | None, size: int, *, on_host: bool) -> Iterator[_Chunk]:
-    """Yield rows in chunks.
+    """Yield the rows in chunks.
 
     Args:
         hidden: `[rows, width]`.
         valid: Rows that count, bool `[rows]`; None means all.
         size: Most rows of a chunk.
-        on_host: List the rows that count, and leave out the others; else they are masked.
+        on_host: Read the indices of the rows that count, and leave out the others; else chunks have a mask of them.
     """
     if valid is not None and on_host:
         for rows in valid.nonzero().flatten().split(size):
@@ -291,12 +295,15 @@ def _row_chunks(hidden: Tensor, valid: Tensor | None, size: int, *, on_host: boo
 
 
 def _class_blocks(head: Head, rows: int, dtype: torch.dtype) -> list[slice]:
-    """Divide the classes among threads, and as far as weights or logits have to be converted to another dtype.
+    """Divide the classes into blocks, whose logits are computed one after the other or by different threads.
+
+    There are several blocks where weights or logits have to be converted, since each conversion needs memory for a
+    copy, and on a CPU of several threads. Otherwise all classes are one block.
 
     Args:
-        head: Whose classes.
-        rows: Of the chunk.
-        dtype: Of the logits.
+        head: The head.
+        rows: Rows of the chunk.
+        dtype: Dtype of the logits.
     """
     classes, width = head.weight.shape
     on_cpu = head.weight.device.type == "cpu"
@@ -309,7 +316,7 @@ def _class_blocks(head: Head, rows: int, dtype: torch.dtype) -> list[slice]:
     if on_cpu and threads > 1 and rows * classes >= FEW_LOGITS:
         step = min(step, math.ceil(classes / (TASKS_PER_THREAD * threads)))
 
-    # Blocks of whole tiles on an accelerator, and what is left.
+    # On an accelerator, blocks are multiples of `DEVICE_CLASSES`; the last block has the classes that are left over.
     multiple = DEVICE_CLASSES if converts and not on_cpu else 1
     step = max(multiple, step // multiple * multiple)
     whole = classes // multiple * multiple
@@ -339,24 +346,38 @@ def _write_logits(head: Head, vectors: Tensor, temperature: float, out: Tensor) 
 
 
 def _compare(scores: Tensor, targets: Tensor, counted: Tensor | None, differentiate: bool, scratch: Scratch) -> Tensor:
-    """Sum KL(softmax(targets) ‖ softmax(scores)) over rows; `differentiate` replaces the scores by their gradient."""
+    """Sum KL(softmax(targets) ‖ softmax(scores)) over the rows that count.
+
+    Args:
+        scores: The student's logits / T, `[rows, V]`. With `differentiate` they are overwritten by q − p.
+        targets: The teacher's logits / T, `[rows, V]`.
+        counted: Rows that count, bool `[rows]`; None means all.
+        differentiate: Compute the gradient for the scores.
+        scratch: Memory for intermediate results.
+    """
 
     def compare(rows: slice) -> Tensor:
-        # [rows, V] each: log q of the student, log p and p of the teacher.
+        """Return the divergence of each row of a slice, `[rows]`."""
+        # Each is [rows, V] and is written in place, since new tensors of this size would have to be mapped each time.
         shape = scores[rows].shape
-        student = scratch.take("student", shape, scores, scores.dtype)
-        teacher = scratch.take("teacher", shape, scores, scores.dtype)
-        share = scratch.take("share", shape, scores, scores.dtype)
-        torch.log_softmax(scores[rows], -1, out=student)
-        torch.log_softmax(targets[rows], -1, out=teacher)
-        torch.exp(teacher, out=share)
-        # Σ p (log p − log q); 0 · (−inf − x) would be NaN for an excluded class.
-        divergence = teacher.sub_(student).mul_(share).masked_fill_(share == 0, 0.0).sum(-1)
+        log_q = scratch.take("student", shape, scores, scores.dtype)
+        log_p = scratch.take("teacher", shape, scores, scores.dtype)
+        p = scratch.take("share", shape, scores, scores.dtype)
+        torch.log_softmax(scores[rows], -1, out=log_q)
+        torch.log_softmax(targets[rows], -1, out=log_p)
+        torch.exp(log_p, out=p)
+
+        # Σ p (log p − log q), in the memory of log p. An excluded class has p = 0 and log p = −inf, whose product would
+        # be NaN; it adds nothing.
+        products = log_p.sub_(log_q).mul_(p).masked_fill_(p == 0, 0.0)
+        divergence = products.sum(-1)
         if counted is not None:
             divergence.masked_fill_(~counted[rows], 0.0)
+
         if differentiate:
-            # q − p.
-            torch.sub(student.exp_(), share, out=scores[rows])
+            # The gradient q − p takes the place of the scores.
+            q = log_q.exp_()
+            torch.sub(q, p, out=scores[rows])
             if counted is not None:
                 scores[rows].masked_fill_(~counted[rows, None], 0.0)
         return divergence
@@ -365,23 +386,36 @@ def _compare(scores: Tensor, targets: Tensor, counted: Tensor | None, differenti
 
 
 def _compare_labels(scores: Tensor, labels: Tensor, differentiate: bool, scratch: Scratch) -> Tensor:
-    """Sum −log softmax(scores) at the labels `[rows, 1]`; `differentiate` replaces the scores by their gradient."""
+    """Sum the cross-entropies −log softmax(scores) at the labels.
+
+    Args:
+        scores: The student's logits, `[rows, V]`. With `differentiate` they are overwritten by their gradient.
+        labels: Class of each row, int64 `[rows, 1]`.
+        differentiate: Compute the gradient for the scores.
+        scratch: Memory for intermediate results.
+    """
 
     def compare(rows: slice) -> Tensor:
-        student = scratch.take("student", scores[rows].shape, scores, scores.dtype)
-        torch.log_softmax(scores[rows], -1, out=student)
-        entropy = -student.gather(1, labels[rows])
+        """Return the cross-entropy of each row of a slice, `[rows, 1]`."""
+        log_q = scratch.take("student", scores[rows].shape, scores, scores.dtype)
+        torch.log_softmax(scores[rows], -1, out=log_q)
+        cross_entropy = -log_q.gather(1, labels[rows])
         if differentiate:
-            # q − one-hot.
-            torch.exp(student, out=scores[rows])
-            scores[rows].scatter_add_(1, labels[rows], torch.full_like(entropy, -1.0))
-        return entropy
+            # The gradient takes the place of the scores: q, less 1 at the label.
+            torch.exp(log_q, out=scores[rows])
+            scores[rows].scatter_add_(1, labels[rows], torch.full_like(cross_entropy, -1.0))
+        return cross_entropy
 
     return _sum_slices(scores, compare)
 
 
 def _sum_slices(scores: Tensor, compare: Callable[[slice], Tensor]) -> Tensor:
-    """Sum what `compare` gives for slices of the rows, as many logits at a time as stay in cache."""
+    """Sum the losses of all rows, slice by slice, each with as many logits as stay in cache.
+
+    Args:
+        scores: Logits, `[rows, V]`.
+        compare: Returns the losses of the rows of a slice.
+    """
     size = CPU_SLICE if scores.device.type == "cpu" else DEVICE_SLICE
     step = max(1, size // scores.shape[1])
     total = sum_accumulator(scores.device)
@@ -394,36 +428,44 @@ def _sum_slices(scores: Tensor, compare: Callable[[slice], Tensor]) -> Tensor:
 
 
 def _add_gradients(head: Head, vectors: Tensor, difference: Tensor, chunk: _Chunk, grads: _HeadGrads) -> None:
-    """Add what a chunk's q − p gives hidden vectors, weight and bias.
+    """Add a chunk's part of the gradients of hidden vectors, weight and bias.
+
+    With D = q − p, `[rows, V]`, they are D · weight for the hidden vectors, Dᵀ · hidden for the weight, and the sum of
+    D over the rows for the bias.
 
     Args:
-        head: The student's.
+        head: The student's head.
         vectors: Hidden vectors of the chunk, `[rows, width]`.
-        difference: q − p, `[rows, V]`.
+        difference: D, `[rows, V]`.
         chunk: The rows.
-        grads: Receive it.
+        grads: The sums, which are changed in place.
     """
     vectors = vectors.to(head.dtype)
 
     def add(block: slice) -> Tensor | None:
-        """Add to the gradients of some classes; return their part of that of the hidden vectors."""
+        """Add to the gradients of the weights and biases of some classes.
+
+        Returns:
+            The part of these classes in the gradient of the hidden vectors, `[rows, width]`; None if it is not wanted.
+        """
         part = difference[:, block]
         if grads.bias is not None:
             grads.bias[block] += part.sum(0)
-        # [rows, classes], as the matmuls take it.
-        part = part.to(head.dtype)
-        if grads.weight is not None and grads.weight.dtype == part.dtype:
-            grads.weight[block].addmm_(part.mT, vectors)
-        elif grads.weight is not None:
-            grads.weight[block] += part.mT @ vectors
+        factor = part.to(head.dtype)  # [rows, classes], in the dtype of the matmuls
+        if grads.weight is not None:
+            if grads.weight.dtype == factor.dtype:
+                # Adds without a temporary product.
+                grads.weight[block].addmm_(factor.mT, vectors)
+            else:
+                grads.weight[block] += factor.mT @ vectors
         if grads.hidden is None:
             return None
-        return part @ head.weight[block].to(head.dtype)
+        return factor @ head.weight[block].to(head.dtype)
 
     blocks = _class_blocks(head, len(vectors), difference.dtype)
     parts_of_hidden = run_tasks([partial(add, block) for block in blocks], vectors.device.type)
     if grads.hidden is not None:
-        # [rows, width].
+        # [rows, width]. Each row is in one chunk, so its gradient is written, not added.
         total = vectors.new_zeros(vectors.shape, dtype=grads.hidden.dtype)
         for part_of_hidden in parts_of_hidden:
             assert part_of_hidden is not None

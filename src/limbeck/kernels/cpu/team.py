@@ -1,7 +1,11 @@
 """The work of a kernel in C divided among threads: those that PyTorch's own operations run on.
 
-After an operation these threads look for the next one for a while, and a pool of others would share the cores with
-them: so attention over 64 sentences took 1.5 times as long, on two cores.
+PyTorch's threads belong to OpenMP. After an operation they stay awake for a while, looking for the next one. Threads of
+another pool would share the cores with them: with such a pool, attention over 64 sentences took 1.5 times as long on
+two cores.
+
+The work is a list of *parts*, each a range of things to compute. A thread that is free takes the next part, until none
+is left (`team.h`). *Scratch* is memory for the intermediate results of a thread.
 """
 
 import ctypes
@@ -16,16 +20,16 @@ from torch import Tensor
 
 from limbeck.kernels.workers import Scratch, run_tasks
 
-# A child process inherits no threads, and would wait forever for those of OpenMP.
+# Set in a child process that was forked. It inherits no threads, and would wait forever for those of OpenMP.
 _forked = threading.Event()
 os.register_at_fork(after_in_child=_forked.set)
 
 
 def divide_work(costs: Sequence[int], parts: int) -> Tensor:
-    """Divide a row of things into ranges that cost about the same.
+    """Divide a sequence of things into ranges of neighbours that cost about the same.
 
     Args:
-        costs: What each costs, 1 or more.
+        costs: Cost of each thing, 1 or more, in any unit.
         parts: The most ranges.
 
     Returns:
@@ -37,6 +41,7 @@ def divide_work(costs: Sequence[int], parts: int) -> Tensor:
     cost_so_far = 0
     for last, cost in enumerate(costs, 1):
         cost_so_far += cost
+        # The same as cost_so_far >= total / parts, in whole numbers.
         is_large_enough = cost_so_far * parts >= total
         if is_large_enough or last == len(costs):
             ranges.append((first, last))
@@ -51,7 +56,7 @@ def as_pairs(rows: Sequence[tuple[int, int]]) -> Tensor:
 
 
 class _Team(ctypes.Structure):
-    """`team` of the header."""
+    """The struct `team` of `team.h`, field by field; `taken` and `threads` are counters that start at 0."""
 
     _fields_ = (
         ("compute", ctypes.c_void_p),
@@ -66,11 +71,11 @@ class _Team(ctypes.Structure):
 
 
 class TeamKernel(NamedTuple):
-    """A function of a library whose source includes `team.h`.
+    """A function in C that computes one part of a kernel's work, from a library whose source includes `team.h`.
 
     Attributes:
-        compute: Its address.
-        join: What each thread runs.
+        compute: Address of the function.
+        join: The library's `join`, which every thread runs: it computes one part after the other until none is left.
     """
 
     compute: int
@@ -78,11 +83,12 @@ class TeamKernel(NamedTuple):
 
     @classmethod
     def read(cls, library: ctypes.CDLL, name: str) -> "TeamKernel":
-        """Take it from its library.
+        """Find the function in its library.
 
         Args:
             library: The library.
-            name: A function of (const void *of, int64_t first, int64_t last, float *scratch).
+            name: Name of the function, whose arguments are (const void *of, int64_t first, int64_t last,
+                float *scratch).
 
         Raises:
             AttributeError: if the library has none of that name, or no `join`.
@@ -96,13 +102,14 @@ class TeamKernel(NamedTuple):
         """Compute all parts, which must not touch each other's results, without Python's lock.
 
         Args:
-            arguments: Of the function.
-            parts: First and last (exclusive) of each, int64 `[parts, 2]`.
-            size: Numbers of scratch that a thread needs.
-            scratch: Where they are taken from.
+            arguments: Arguments of the function, which it gets as `of`.
+            parts: First and last (exclusive) of each part, int64 `[parts, 2]`.
+            size: Float32 numbers of scratch that a thread needs.
+            scratch: Gives that memory.
         """
         threads = torch.get_num_threads()
         count = parts.shape[0]
+        # More threads than parts may start, but only this many find a part to compute, and only these take scratch.
         busy_threads = min(threads, count)
         memory = scratch.take("team", (busy_threads * size,), parts, torch.float32)
         team = _Team(
@@ -114,13 +121,16 @@ class TeamKernel(NamedTuple):
             size=size,
         )
         if busy_threads < 2:
+            # This thread computes all parts.
             self.join(ctypes.byref(team))
             return
         start_threads = _openmp()
         if start_threads is None or _forked.is_set():
+            # OpenMP's threads cannot be used. The tasks are all alike, since each takes parts until none is left.
             run_tasks([partial(self.join, ctypes.byref(team))] * busy_threads)
             return
-        # As many as PyTorch has: GNU's library would end the others, and make them anew.
+        # Start as many threads as PyTorch does, even if there are fewer parts. When fewer are asked for, GNU's OpenMP
+        # ends the surplus ones, and PyTorch's next operation has to create them again.
         start_threads(_address(self.join), ctypes.byref(team), threads, 0)
 
 
@@ -130,9 +140,13 @@ def _address(function: Any) -> int:
 
 @lru_cache(maxsize=1)
 def _openmp() -> Callable[..., None] | None:
-    """Find the function by which compiled code starts OpenMP's threads: (function, data, threads, flags).
+    """Find the function by which compiled code starts OpenMP's threads.
 
-    It is GNU's; the libraries of Intel and LLVM have it too. Without one, threads of a pool take the parts.
+    It is GNU's `GOMP_parallel`, which the libraries of Intel and LLVM have too. Its arguments are the function that
+    each thread runs, the pointer that this gets, the number of threads, and flags.
+
+    Returns:
+        The function; None where this process has loaded none.
     """
     if not torch.backends.openmp.is_available():
         return None
