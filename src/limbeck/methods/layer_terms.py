@@ -1,7 +1,12 @@
 """Terms over layers that methods share: embeddings, hidden states and attention scores of mapped layers.
 
 A *layer mapping* says for each layer of the student which layers of the teacher it learns from; a pair of such layers
-makes a term.
+makes a term. Layers are counted from 1. A mapping is one of two sorts:
+
+- A *fixed* one names the teacher layers of each student layer before the training, such as `uniform` or a list.
+- The mappings `random` and `attention` are over all teacher layers. Each student layer has one term, which reads the
+  streams of all of them, and in training makes one target of these: a layer drawn at random, or a mean of all layers
+  weighted by their likeness to the student's.
 """
 
 from __future__ import annotations
@@ -20,12 +25,12 @@ from limbeck.methods.term import LearnedMap, Term, stream_keys
 from limbeck.methods.transforms import AttendedLayers, DrawnLayer, Transform
 from limbeck.models.streams import StreamKey
 
-# Mappings that read every teacher layer, and make one of them a target in training.
+# Names of the mappings over all teacher layers.
 _OF_ALL_LAYERS = ("random", "attention")
 
 
 class MappedOptions(MethodOptions):
-    """Base of the options of methods whose mapping may read all teacher layers: drawn at random, or by attention."""
+    """Base of the options of methods whose mapping may also be `random` or `attention`."""
 
     added = frozenset({"mapping_draw", "mapping_seed"})
 
@@ -52,36 +57,60 @@ def mapped_terms(
     intermediate: bool = False,
     learned: LearnedMap | None = None,
 ) -> list[Term]:
-    """Make one term for each pair of layers; with `random` and `attention` one for each student layer.
+    """Make one term for each pair of layers of a fixed mapping, or one for each student layer of another.
 
     Args:
         options: The mapping and, for `random`, when and with which seed it is drawn.
         pairing: The two models.
         name: First part of the terms' names.
-        objective: Name in the registry of objectives; of one stream.
+        objective: Name in the registry of objectives, of one that takes one stream of each model.
         stream: Name of the stream.
-        weight: Coefficient of each.
-        intermediate: Leave out the student's last layer; `random` then leaves out the teacher's too.
-        learned: The map of each term.
+        weight: Coefficient of each term.
+        intermediate: Teach intermediate layers alone: the student's last layer gets no term. With `random` the
+            teacher's last layer is not drawn either.
+        learned: The learned map of each term.
 
     Raises:
-        RecipeError: for a mapping that cannot be, or more student layers than can be drawn.
+        RecipeError: for a mapping that is not possible, or more student layers than teacher layers to draw from.
     """
-    if options.mapping not in _OF_ALL_LAYERS:
-        mapping = resolve_mapping(options.mapping, pairing, _OF_ALL_LAYERS)
-        if intermediate:
-            mapping = without_last(mapping, pairing.student.layers)
-        return layer_terms(
-            mapping, name=name, objective=objective, streams=[stream], weight=weight, learned_map=learned
+    if options.mapping in _OF_ALL_LAYERS:
+        return _terms_over_all_layers(
+            options,
+            pairing,
+            name=name,
+            objective=objective,
+            stream=stream,
+            weight=weight,
+            intermediate=intermediate,
+            learned=learned,
         )
+    mapping = resolve_mapping(options.mapping, pairing, _OF_ALL_LAYERS)
+    if intermediate:
+        mapping = without_last(mapping, pairing.student.layers)
+    return layer_terms(mapping, name=name, objective=objective, streams=[stream], weight=weight, learned_map=learned)
 
+
+def _terms_over_all_layers(
+    options: MappedOptions,
+    pairing: Pairing,
+    *,
+    name: str,
+    objective: str,
+    stream: str,
+    weight: float,
+    intermediate: bool,
+    learned: LearnedMap | None,
+) -> list[Term]:
+    """Make one term for each student layer, which reads all teacher layers; arguments as of `mapped_terms`."""
     is_drawn = options.mapping == "random"
     student_layers = pairing.student.layers
     teacher_layers = pairing.teacher_shape.layers
     if intermediate:
+        # Here layers are counted, not listed in a mapping: one layer fewer leaves the last one out.
         student_layers -= 1
-        if is_drawn:
-            teacher_layers -= 1
+    if intermediate and is_drawn:
+        # RAIL-KD draws from the teacher's intermediate layers. An attention may fall on the last one too.
+        teacher_layers -= 1
     if is_drawn and student_layers > teacher_layers:
         raise RecipeError(
             f"mapping 'random' draws a different teacher layer for each of {student_layers} student layers, but "
@@ -90,7 +119,7 @@ def mapped_terms(
 
     terms = []
     for layer in range(1, student_layers + 1):
-        transform: Transform = AttendedLayers()
+        transform: Transform
         if is_drawn:
             transform = DrawnLayer(
                 place=layer - 1,
@@ -98,6 +127,8 @@ def mapped_terms(
                 seed=options.mapping_seed,
                 each_epoch=options.mapping_draw == "epoch",
             )
+        else:
+            transform = AttendedLayers()
         term = Term(
             f"{name}_{layer}",
             objective,
@@ -114,14 +145,16 @@ def mapped_terms(
 def layer_terms(
     mapping: LayerMapping, *, name: str, objective: str, streams: Sequence[str], weight: float, **fields: Any
 ) -> list[Term]:
-    """Make one term for each pair of layers, `NAME_LAYER_TEACHER_LAYER`, on the same streams of both models.
+    """Make one term for each pair of layers of a mapping, on the same streams of both models.
+
+    The terms are named by both layers: `hidden_2_6` is the term `hidden` of student layer 2 and teacher layer 6.
 
     Args:
         mapping: Student layer to teacher layers.
         name: First part of the terms' names.
         objective: Name in the registry of objectives.
-        streams: Names of the streams, in the objective's order.
-        weight: Coefficient of each.
+        streams: Names of the streams, in the order in which the objective takes them.
+        weight: Coefficient of each term.
         **fields: Further fields of each `Term`.
     """
     terms = []
@@ -141,12 +174,13 @@ def layer_terms(
 
 def embedding_term(pairing: Pairing, *, weight: float) -> Term:
     """Make the `hidden_mse` between the embedding outputs, with a learned map."""
+    # The embedding's output counts as layer 0.
     key = stream_keys("embedding", layer=0)
     return Term("embedding", "hidden_mse", student=key, teacher=key, weight=weight, learned_map=learned_map(pairing))
 
 
 def hidden_terms(pairing: Pairing, mapping: LayerMapping, *, weight: float, one_map: bool = False) -> list[Term]:
-    """Make one `hidden_mse` for each pair of layers; each learns its map, or with `one_map` all learn one."""
+    """Make one `hidden_mse` for each pair of layers, each with a learned map of its own, or with `one_map` all with one."""
     return layer_terms(
         mapping,
         name="hidden",
@@ -163,7 +197,7 @@ def attention_score_terms(pairing: Pairing, mapping: LayerMapping, *, weight: fl
     Args:
         pairing: The two models.
         mapping: Student layer to teacher layers.
-        weight: Coefficient of each.
+        weight: Coefficient of each term.
         method: Name of the method, for the message.
 
     Raises:
@@ -185,11 +219,11 @@ def sentence_hidden_terms(
 ) -> list[Term]:
     """Make the `hidden_mse` of the last hidden states, and of layers below, for methods of sentence vectors.
 
-    Where widths differ each has its own learned map.
+    Where the widths of the models differ, each term has a learned map of its own.
 
     Args:
         pairing: The two models.
-        mapping: Student layer below the last to teacher layer; negative ones count from the end.
+        mapping: Student layer (below the last) to teacher layer; negative numbers count from the end.
         last_weight: Coefficient of the last hidden states.
         layer_weight: Coefficient of each pair of the mapping.
 
@@ -224,7 +258,14 @@ def sentence_hidden_terms(
 
 
 def learned_map(pairing: Pairing, stream: str = "hidden", *, shared: bool = False) -> LearnedMap:
-    """Describe the map between the two models' streams of a name; a shared one serves all terms on that stream."""
+    """Describe the map from the student's to the teacher's stream of a name.
+
+    Args:
+        pairing: The two models.
+        stream: Name of the stream.
+        shared: One map serves all terms on this stream; else each term has its own.
+    """
+    # Terms whose maps have the same name share one map.
     return LearnedMap(
         inputs=stream_width(pairing.student, stream),
         outputs=stream_width(pairing.teacher_shape, stream),

@@ -1,4 +1,9 @@
-"""MLKD-BERT: token relations and features first, then relations between samples and soft labels."""
+"""MLKD-BERT: token relations and features first, then relations between samples and soft labels.
+
+The method trains in two *stages*, each with terms and options of its own. *Relations* are the products between the
+vectors of a text's tokens, per *split*: the width of the vectors is divided into as many groups as there are splits. By
+default a split is an attention head of the student. *Features* are the vectors themselves, through a learned map.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +93,7 @@ class MlkdBertOptions(MethodOptions):
 
     @property
     def unread_options(self) -> frozenset[str]:
-        """Options of the other stage."""
+        """Options that only the other stage reads."""
         if self.joint:
             return frozenset()
         return _OPTIONS_OF_STAGE[self._other_stage]
@@ -99,6 +104,7 @@ class MlkdBertOptions(MethodOptions):
 
     @model_validator(mode="after")
     def _options_of_this_stage(self) -> MlkdBertOptions:
+        # `joint` is stage 1 with the terms of stage 2 added.
         if self.joint and self.stage == 2:
             raise ValueError("joint runs both stages in one: leave stage out")
         for name in type(self).model_fields:
@@ -110,12 +116,16 @@ class MlkdBertOptions(MethodOptions):
 
     @model_validator(mode="after")
     def _options_that_are_read(self) -> MlkdBertOptions:
+        """Refuse options that have no effect beside the others, as a user who sets them expects one."""
+        # A seed and a way of drawing are for heads that are drawn at random.
         self._refuse_unless_random("mha_mapping", "mha_seed", "mha_draw")
+        # Only relations are computed per split. Features are compared over the whole width, so no heads are merged.
         if self.mha_loss == "features" and self.mha_mapping != "concat-split":
             raise ValueError(
                 f"mha_mapping {self.mha_mapping!r} merges heads for relations, but mha_loss is 'features': leave "
                 "one of them out"
             )
+        # Only features have learned maps, so without any there is none to share.
         if self.one_map and "features" not in (self.mha_loss, self.ffn_loss):
             raise ValueError("one_map is for features, but mha_loss and ffn_loss are 'relation': leave it out")
         return self
@@ -144,7 +154,7 @@ def mlkd_bert(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
 def _stage_1(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     """Make the terms of the embeddings (eq. 1), the attention outputs (eq. 8) and the hidden states (eq. 11)."""
     mapping = resolve_mapping(options.mapping, pairing)
-    # One relation head over the whole width.
+    # Tokens are related over the whole width of the embeddings, as one head.
     embedding_keys = stream_keys("embedding", "embedding", layer=0)
     embedding = Term(
         "embedding",
@@ -184,15 +194,15 @@ def _output_terms(
         mapping: Student layer to teacher layers.
         stream: The output: `"context"`, that of the attention, or `"hidden"`.
         name: First part of the terms' names.
-        loss: The loss, one of these two.
-        weight: Coefficient of each.
+        loss: `"relation"` for eq. 8, `"features"` for eq. 11.
+        weight: Coefficient of each term.
     """
     if loss == "features":
         learned = learned_map(pairing, stream, shared=options.one_map)
         return layer_terms(
             mapping, name=name, objective="hidden_mse", streams=[stream], weight=weight, learned_map=learned
         )
-    # Without weight, splits need not fit.
+    # The caller drops terms of weight 0. They are not made at all, since their splits need not fit the models' widths.
     if weight == 0:
         return []
     splits = _splits(options, pairing)
@@ -225,7 +235,15 @@ def _check_splits(pairing: Pairing, stream: str, splits: int) -> None:
 
 
 def _with_merged_heads(terms: list[Term], options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
-    """Merge the teacher's heads to splits in relations of attention outputs, by average or by random choice.
+    """Give relations of attention outputs a merging of the teacher's heads, so that it has one for each split.
+
+    Neighbouring heads of the teacher form a group for each split. The group is averaged, or one head of it is drawn:
+    the same in every layer (`mha_draw: once`) or another one in each.
+
+    Args:
+        terms: The relation terms, one for each pair of layers.
+        options: The method's options.
+        pairing: The two models.
 
     Raises:
         RecipeError: for splits that do not divide the teacher's heads.
@@ -239,18 +257,27 @@ def _with_merged_heads(terms: list[Term], options: MlkdBertOptions, pairing: Pai
             f"mha_mapping '{options.mha_mapping}' gives every split the same number of the teacher's {heads} "
             f"heads, but mha_splits {splits} does not divide that; change mha_splits or use concat-split."
         )
-    random_numbers = random.Random(options.mha_seed)
     if options.mha_mapping == "average":
-        groups_of_terms = [HeadGroups(heads, splits)] * len(terms)
-    elif options.mha_draw == "once":
-        groups_of_terms = [_drawn_groups(heads, splits, random_numbers)] * len(terms)
-    else:
-        groups_of_terms = [_drawn_groups(heads, splits, random_numbers) for _ in terms]
-    return [replace(term, teacher_heads=groups) for term, groups in zip(terms, groups_of_terms, strict=True)]
+        averaged = HeadGroups(heads, splits)
+        return [replace(term, teacher_heads=averaged) for term in terms]
+    random_numbers = random.Random(options.mha_seed)
+    drawn = _draw_heads(heads, splits, random_numbers)
+    merged_terms = []
+    for number, term in enumerate(terms):
+        if number > 0 and options.mha_draw == "layer":
+            drawn = _draw_heads(heads, splits, random_numbers)
+        merged_terms.append(replace(term, teacher_heads=drawn))
+    return merged_terms
 
 
-def _drawn_groups(heads: int, splits: int, random_numbers: random.Random) -> HeadGroups:
-    """Draw the head that is kept of each group of neighbouring heads."""
+def _draw_heads(heads: int, splits: int, random_numbers: random.Random) -> HeadGroups:
+    """Draw the head that is kept of each group of neighbouring heads.
+
+    Args:
+        heads: The teacher's attention heads, a multiple of `splits`.
+        splits: Number of groups.
+        random_numbers: Source of the draw, which moves on.
+    """
     heads_of_group = heads // splits
     chosen = tuple(random_numbers.randrange(heads_of_group) for _ in range(splits))
     return HeadGroups(heads, splits, chosen)
@@ -275,6 +302,7 @@ def _stage_2(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
         raise RecipeError(
             f"sample_contrastive_weight needs one class per sample, but {pairing.task} has none; set it to 0."
         )
+    # A term that the task has not gets the weight 0 by default, and 1 otherwise.
     if relation_weight is None:
         relation_weight = 0.0 if pairing.of_tokens else 1.0
     if contrastive_weight is None:

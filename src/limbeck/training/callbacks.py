@@ -22,7 +22,12 @@ _COLUMNS = (
     "[progress.data.speed]{task.fields[rate]} tokens/s",
 )
 _WITHOUT_STEPS = ("eval_", "train_", "development_")
-"""Prefixes of the keys of a log that has no training steps behind it: of an evaluation, or of the end."""
+"""Prefixes of keys in a log that is not of training steps: of an evaluation, of the end, or of development rows."""
+
+
+def _count_steps(steps: int) -> float:
+    """Return the work of so many steps where every step takes about as long."""
+    return float(steps)
 
 
 class _Begin(NamedTuple):
@@ -46,11 +51,11 @@ class ProgressReporter(TrainerCallback):
         title: The stage's name.
         console: The console.
         heartbeat: The run's heartbeat; None for a training outside of a run.
-        **place: Further fields of the heartbeat: which of the run's stages it is.
+        **place: Further fields of the heartbeat, which say the number of the stage and how many there are.
 
     Attributes:
-        work_until: Returns the work that is done after so many steps, in any unit; the steps themselves, unless some
-            take longer than others.
+        work_until: Returns the work that is done after a number of steps, in any unit, for the time that is left. By
+            default work is counted in steps; a loader of rows of several lengths counts longer rows as more work.
     """
 
     def __init__(self, title: str, console: Console, heartbeat: Heartbeat | None = None, **place: int) -> None:
@@ -58,14 +63,14 @@ class ProgressReporter(TrainerCallback):
         self._console = console
         self._heartbeat = heartbeat or Heartbeat(None)
         self._place = place
-        self.work_until: Callable[[int], float] = float
+        self.work_until: Callable[[int], float] = _count_steps
         self._bars: progress_bars.Bars | None = None
         self._task: Any = None
         self._begin = _Begin(time=0.0, step=0)
         self._last_log: _Logged | None = None
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Open the bar, and begin the stage in the heartbeat."""
+        """Open the bar, and begin the stage in the heartbeat, in the main process alone."""
         self._begin = _Begin(time.monotonic(), state.global_step)
         self._last_log = None
         if not state.is_world_process_zero:
@@ -82,11 +87,12 @@ class ProgressReporter(TrainerCallback):
             **self._place,
             step=step,
             steps=state.max_steps,
-            checkpoint=step or None,
+            # A stage that begins at a later step than 0 was resumed from the checkpoint of that step.
+            checkpoint=step if step > 0 else None,
         )
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Move the bar, and beat."""
+        """Move the bar, and write the step and the time that is left into the heartbeat."""
         if self._bars is not None:
             self._bars.bars.update(self._task, completed=state.global_step)
             self._heartbeat.beat(step=state.global_step, seconds_left=round(self._seconds_left(state), 1))
@@ -94,8 +100,10 @@ class ProgressReporter(TrainerCallback):
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any) -> None:
         """Show loss and rate of the steps since the last log.
 
-        Tokens are counted on the device; the host reads them only for a log, and so does this.
+        Tokens are counted on the device. The trainer reads them to the host only when it logs, so the rate is known
+        only then.
         """
+        # Logs of an evaluation come here too, and have no training steps to show.
         has_steps = not any(key.startswith(_WITHOUT_STEPS) for key in logs)
         if self._bars is None or "tokens" not in logs or not has_steps:
             return
@@ -107,9 +115,11 @@ class ProgressReporter(TrainerCallback):
 
         loss = f"{logs['loss']:.4f}" if "loss" in logs else "…"
         if not rate:
+            # The first log has no rate yet.
             self._bars.bars.update(self._task, loss=loss, rate="…")
             return
         self._bars.bars.update(self._task, loss=loss, rate=f"{rate:,.0f}")
+        # Where there is no terminal, progress is a line for each log.
         step = f"{self._title}: step {state.global_step}/{state.max_steps}"
         time_left = ""
         if state.global_step < state.max_steps:
@@ -132,7 +142,7 @@ class ProgressReporter(TrainerCallback):
         return (tokens - last_log.tokens) / seconds
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Note the checkpoint."""
+        """Write the new checkpoint into the heartbeat."""
         if state.is_world_process_zero:
             self._heartbeat.beat(now=True, checkpoint=state.global_step, checkpoint_time=records.timestamp())
 
@@ -147,11 +157,12 @@ class ProgressReporter(TrainerCallback):
             self._bars = None
 
     def _seconds_left(self, state: TrainerState) -> float:
-        """Return the time for the rest of the stage at the mean pace of this process."""
-        work = self.work_until(state.global_step)
-        work_of_process = max(work - self.work_until(self._begin.step), 1)
+        """Return the time for the rest of the stage at the mean pace since this process began to train."""
+        work_done = self.work_until(state.global_step)
+        work_left = self.work_until(state.max_steps) - work_done
+        work_of_process = max(work_done - self.work_until(self._begin.step), 1)
         seconds_per_work = (time.monotonic() - self._begin.time) / work_of_process
-        return seconds_per_work * (self.work_until(state.max_steps) - work)
+        return seconds_per_work * work_left
 
 
 class LiveLog(TrainerCallback):
@@ -165,7 +176,8 @@ class LiveLog(TrainerCallback):
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOG
-        # Whether the file has all entries so far. An earlier process may have logged steps that are done again.
+        # Whether the file has all entries so far. At first it may hold entries of an earlier process, for steps after
+        # the checkpoint that this process resumed from; these steps are trained again.
         self._is_complete = False
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -177,12 +189,12 @@ class LiveLog(TrainerCallback):
         """Add the newest entry; at first write all entries anew."""
         if not state.is_world_process_zero:
             return
-        appends = self._is_complete
-        # Until the entry is written: after an error, such as a full disk, all is written anew.
+        can_append = self._is_complete
+        # It stays False if the write fails, as on a full disk. The next log then writes all entries anew.
         self._is_complete = False
-        # No run fails for want of a log that its checkpoints have too.
+        # A run does not fail because its log cannot be written: its checkpoints have the entries too.
         with suppress(OSError):
-            if appends:
+            if can_append:
                 with self._path.open("a", encoding="utf-8") as file:
                     file.write(log_lines(state.log_history[-1:]))
             else:

@@ -1,4 +1,8 @@
-"""Comparison of a run's saved student with its teacher, at the end of the run."""
+"""Comparison of a run's saved student with its teacher, at the end of the run.
+
+It has two parts: the *comparison* of sentence vectors, size and speed, and the *scores* of both models on tasks, for
+students with the head of a task. The figures of both go into the run's record.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -29,7 +33,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         report: Receives progress.
 
     Returns:
-        The figures, as the run's record has them.
+        The figures, by the names of the run's record.
     """
     plan = run.plan
     teacher = run.teachers.load()
@@ -54,6 +58,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     report_tasks = part_of(report, share_of_comparison, 1.0)
     development = measure_tasks(plan, run.tokenizer, run.student_folder, run.teachers.load, report_tasks)
     if not development:
+        # Neither tasks nor development rows: the held-out part of the training rows stands in for them.
         return comparison.to_dict() | _score_held_out_rows(run)
     comparison.seconds["development"] = round(time.perf_counter() - start, 3)
     return comparison.to_dict() | {"development": [figures.to_dict() for figures in development]}
@@ -66,14 +71,21 @@ def _side(run: Run, model: PreTrainedModel, vectors: str | SentenceHead, folder:
 
 
 def _amounts(run: Run) -> Amounts:
-    """Return the amounts of the comparison: the recipe's, else the defaults of `Amounts`."""
+    """Return the amounts of the comparison: the recipe's, else the defaults of `Amounts`.
+
+    An amount of 0 leaves its measurement out.
+    """
     spec = run.plan.recipe.evaluation
     default = Amounts()
     pairs = default.pairs if spec.pairs is None else spec.pairs
     retrieval_pairs = default.retrieval_pairs if spec.retrieval_pairs is None else spec.retrieval_pairs
+    batch_sizes = default.latency_batch_sizes if spec.batch_sizes is None else tuple(spec.batch_sizes)
+    latency_seconds = spec.latency_seconds if spec.speed else 0.0
 
-    # A student with the head of a task gives scores; its sentence vectors mean nothing.
-    if not spec.quality or run.plan.head not in (None, "masked_lm"):
+    # Quality is measured on sentence vectors. A student with the head of a task is trained to give the scores of that
+    # task, so its sentence vectors mean nothing.
+    has_task_head = run.plan.head not in (None, "masked_lm")
+    if has_task_head or not spec.quality:
         pairs = 0
         retrieval_pairs = 0
     # Retrieval finds documents by their titles, which labelled rows do not have.
@@ -83,9 +95,9 @@ def _amounts(run: Run) -> Amounts:
     return Amounts(
         pairs=pairs,
         retrieval_pairs=retrieval_pairs,
-        latency_batch_sizes=tuple(spec.batch_sizes or default.latency_batch_sizes),
+        latency_batch_sizes=batch_sizes,
         latency_length=spec.length,
-        latency_seconds=spec.latency_seconds if spec.speed else 0.0,
+        latency_seconds=latency_seconds,
     )
 
 
@@ -94,13 +106,20 @@ def _held_out_texts(run: Run) -> list[str | tuple[str, str]] | None:
     documents = _held_out_documents(run)
     if documents is None:
         return None
-    return [(document.title, document.body) if document.title else document.text for document in documents]
+    texts: list[str | tuple[str, str]] = []
+    for document in documents:
+        if document.title:
+            texts.append((document.title, document.body))
+        else:
+            texts.append(document.text)
+    return texts
 
 
 def _held_out_documents(run: Run) -> Sequence[Document] | None:
     """Return the documents that the first stage holds out; without stages, the held-out ones of the recipe's text."""
     if run.corpora:
         return run.corpora[0].held_out_documents()
+    # A recipe without stages trains nothing, but may name a text to compare the models on.
     settings = run.plan.text_alone
     if settings is None:
         return None
@@ -113,7 +132,8 @@ def _score_held_out_rows(run: Run) -> dict[str, Any]:
     """Score a student with the head of a task on held-out rows, beside its teacher if that has the head too.
 
     Returns:
-        The figures under `task`, or the reason why there are none; empty for a student without such a head.
+        The record's field `task` with the scores, or with the reason why there are none. Without such a head there is
+        nothing to score, and no field.
     """
     stage = last_stage_of_head(run.plan)
     if stage is None:

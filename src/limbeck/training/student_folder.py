@@ -1,16 +1,23 @@
-"""The folder of a student: an ordinary folder of transformers, written whole or not at all."""
+"""The folder of a student: an ordinary folder of transformers, written whole or not at all.
+
+A student of sentence vectors may keep one *map*: a linear layer that was learned in training, and that carries its
+pooled vectors into the space of its teacher. In the student's folder it is a module `Dense` of sentence-transformers.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from safetensors.torch import save_file
+from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.files import atomic_folder
 from limbeck.core.permissions import give_ordinary_mode
+from limbeck.methods.term import LearnedMap
 from limbeck.models import families, tokenizers
 from limbeck.models.quiet import quiet
 from limbeck.models.sentence_files import write_sentence_transformers_files
@@ -20,7 +27,24 @@ from limbeck.recipe.model_plans import StudentPlan
 from limbeck.training.learned_maps import Learned, kept_maps
 
 _MAP_FOLDER = "2_Dense"
-"""Place of a kept map in a folder of sentence-transformers: behind `0` the Transformer and `1_Pooling`."""
+"""Folder of the kept map inside the student's folder.
+
+sentence-transformers names the folder of a module by its index and its class. Module 0 is the Transformer, in the
+student's folder itself, and module 1 the pooling, so the map is module 2. `write_sentence_transformers_files` gives it
+the same name, and then finds its weights in their place.
+"""
+
+
+class _KeptMap(NamedTuple):
+    """A learned map that stays part of the student.
+
+    Attributes:
+        spec: Widths of the map, and whether it has a bias.
+        weights: Its `weight` and, if it has one, its `bias`.
+    """
+
+    spec: LearnedMap
+    weights: dict[str, Tensor]
 
 
 def save_student(
@@ -42,13 +66,17 @@ def save_student(
         plan: The student's plan. The dropout rates of its configuration are written, not those of the training.
         sentence: How sentence vectors are made, if the student makes any.
         learned: Maps of the stage that taught these vectors, one of which the student may keep.
-        widths: Widths below the whole that the vectors were trained to be cut to.
+        widths: Smaller widths that the vectors were trained to be cut to.
     """
     with atomic_folder(folder) as partial:
         if sentence is not None:
-            sentence = _with_kept_map(sentence, partial, learned)
+            kept_map = _kept_map(learned)
+            if kept_map is not None:
+                map_folder = partial / _MAP_FOLDER
+                _write_weights(kept_map, map_folder)
+                sentence = _with_map(sentence, kept_map.spec, map_folder)
             if widths:
-                # The whole width may be asked for too.
+                # The whole width is listed too, since users may ask for it.
                 whole_width = sentence.width(student.config.hidden_size)
                 setattr(student.config, TRAINED_WIDTHS, [whole_width, *widths])
         with _dropouts_of(plan.config, student), quiet():
@@ -72,42 +100,55 @@ def finished_head(sentence: SentencePooling, learned: Learned | None) -> Sentenc
     """Make the head that gives the sentence vectors of a student in memory, with the map that it keeps, if any.
 
     Args:
-        sentence: How they are made, but for that map.
+        sentence: How the sentence vectors are made, but for that map.
         learned: Maps of the stage that taught the student finished vectors; None if no stage did.
     """
+    kept_map = _kept_map(learned)
+    if kept_map is None:
+        return SentenceHead(sentence)
+    # A head reads the weights of its modules from files as it is made; afterwards the files are not needed.
     with TemporaryDirectory() as folder:
-        return SentenceHead(_with_kept_map(sentence, Path(folder), learned))
+        map_folder = Path(folder) / _MAP_FOLDER
+        _write_weights(kept_map, map_folder)
+        return SentenceHead(_with_map(sentence, kept_map.spec, map_folder))
 
 
-def _with_kept_map(sentence: SentencePooling, folder: Path, learned: Learned | None) -> SentencePooling:
-    """Write the map that a student keeps, as a module of sentence-transformers, and put it behind the pooling.
+def _kept_map(learned: Learned | None) -> _KeptMap | None:
+    """Return the map that a student keeps; None if it keeps none, or if no stage taught its sentence vectors."""
+    if learned is None:
+        return None
+    maps = kept_maps(learned.terms)
+    if not maps:
+        return None
+    # A student keeps one map at most, which several terms may share.
+    map_name = next(iter(maps))
+    spec = maps[map_name]
+    # A `DistillationModule` has its maps in the module dictionary `maps`.
+    weights = {"weight": learned.weights[f"maps.{map_name}.weight"]}
+    if spec.bias:
+        weights["bias"] = learned.weights[f"maps.{map_name}.bias"]
+    return _KeptMap(spec, weights)
+
+
+def _write_weights(kept_map: _KeptMap, folder: Path) -> None:
+    """Write the weights of a map to a new folder, as a module `Dense` of sentence-transformers has them."""
+    folder.mkdir()
+    weights = {f"linear.{name}": tensor.float().contiguous() for name, tensor in kept_map.weights.items()}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    give_ordinary_mode(folder.glob("*.safetensors"))
+
+
+def _with_map(sentence: SentencePooling, spec: LearnedMap, folder: Path) -> SentencePooling:
+    """Return a description of sentence vectors that has a map behind the pooling, in place of other modules.
 
     Args:
         sentence: How sentence vectors are made, but for the map.
-        folder: The student's folder.
-        learned: Maps of the stage that taught these vectors; None if no stage did.
-
-    Returns:
-        The same with the map in place of other modules; unchanged where no map is kept.
+        spec: Widths and bias of the map.
+        folder: The folder that holds its weights.
     """
-    if learned is None:
-        return sentence
-    maps = kept_maps(learned.terms)
-    if not maps:
-        return sentence
-    # A student keeps one map at most, which several terms may share.
-    map_name, spec = next(iter(maps.items()))
-    weights = {}
-    for name in ("weight", "bias") if spec.bias else ("weight",):
-        tensor = learned.weights[f"maps.{map_name}.{name}"]
-        weights[f"linear.{name}"] = tensor.float().contiguous()
-    place = folder / _MAP_FOLDER
-    place.mkdir()
-    save_file(weights, place / "model.safetensors", metadata={"format": "pt"})
-    give_ordinary_mode(place.glob("*.safetensors"))
     module = SentenceModule(
         "Dense",
-        folder=place,
+        folder=folder,
         in_width=spec.inputs,
         out_width=spec.outputs,
         bias=spec.bias,
@@ -118,7 +159,7 @@ def _with_kept_map(sentence: SentencePooling, folder: Path, learned: Learned | N
 
 @contextmanager
 def _dropouts_of(config: PreTrainedConfig, student: PreTrainedModel) -> Iterator[None]:
-    """Give a student's configuration the dropout rates of another one inside the block."""
+    """Give a student's configuration the dropout rates of another one inside the block, and its own after it."""
     names = families.family_of(config).fields.dropouts
     rates_of_training = {name: getattr(student.config, name) for name in names}
     try:

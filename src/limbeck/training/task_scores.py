@@ -1,4 +1,9 @@
-"""Scores of a run's student and its teacher on tasks, once the student is saved; both as they are, not fine-tuned."""
+"""Scores of a run's student and its teacher on tasks, once the student is saved; both as they are, not fine-tuned.
+
+A *task* has rows with labels in *splits*, such as `validation`, and a *head* is the part of a model that predicts such
+labels. The tasks are those that the recipe names under `evaluation.tasks`. If it names none, the models are scored on
+*development rows*: labelled rows of the last stage's own task that nothing is trained on.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,26 +55,36 @@ def measure_tasks(
     """
     stage = last_stage_of_head(plan)
     if stage is None:
+        # Without the head of a task the student has nothing to be scored by.
         return []
     tasks = _tasks_to_score(plan, stage)
     all_figures: list[records.DevelopmentFigures] = []
     for number, task in enumerate(tasks):
         report_task = progress.part_of(report, number / len(tasks), (number + 1) / len(tasks))
         try:
-            all_figures += _score_on_task(task.load(), stage, tokenizer, student, load_teacher, report_task)
+            figures_of_task = _score_on_task(task.load(), stage, tokenizer, student, load_teacher, report_task)
         except LimbeckError as error:
-            all_figures.append(records.DevelopmentFigures(task=task.name, unavailable=str(error)))
-
-    # Development rows are named by their stage; tasks that the recipe names speak for themselves.
-    are_development_rows = plan.recipe.evaluation.tasks is None
-    rows = stage.development
-    for figures in all_figures:
-        if figures.teacher:
-            figures.teacher_name = stage.teacher.title
-        if are_development_rows:
-            figures.stage = stage.spec.title
-            figures.split = "" if rows is None else rows.title
+            figures_of_task = [records.DevelopmentFigures(task=task.name, unavailable=str(error))]
+        all_figures += [_with_names(figures, plan, stage) for figures in figures_of_task]
     return all_figures
+
+
+def _with_names(figures: records.DevelopmentFigures, plan: RunPlan, stage: StagePlan) -> records.DevelopmentFigures:
+    """Return figures with the names by which a reader of the record knows the teacher and the rows.
+
+    Args:
+        figures: The scores on a split, or the reason why there are none.
+        plan: The run's plan.
+        stage: The stage whose teacher was scored, and whose development rows they are if the recipe names no tasks.
+    """
+    names: dict[str, str] = {}
+    if figures.teacher:
+        names["teacher_name"] = stage.teacher.title
+    if plan.recipe.evaluation.tasks is None:
+        # Rows of a task that the recipe names are known by the task. These are known by their stage and their file.
+        names["stage"] = stage.spec.title
+        names["split"] = "" if stage.development is None else stage.development.title
+    return figures.model_copy(update=names)
 
 
 def measures_tasks(plan: RunPlan) -> bool:
@@ -107,9 +122,18 @@ def _score_on_task(
     """Score the student, and the teacher if it has the task's head, on every scored split of a task.
 
     One model is in memory at a time.
+
+    Args:
+        data: The task's rows.
+        stage: The stage that taught the student's head.
+        tokenizer: The tokenizer of both models.
+        student: Folder of the saved student.
+        load_teacher: Loads the teacher.
+        report: Receives the progress.
     """
     assert isinstance(stage.corpus, LabelledSettings)
     prepared = prepare_rows(data, stage.corpus, tokenizer)
+    # The stage reads the head of its teacher if the teacher has one for this task.
     has_teacher = stage.teacher_head is not None
     student_share = 0.5 if has_teacher else 1.0
 
