@@ -180,7 +180,14 @@ def embedding_term(pairing: Pairing, *, weight: float) -> Term:
 
 
 def hidden_terms(pairing: Pairing, mapping: LayerMapping, *, weight: float, one_map: bool = False) -> list[Term]:
-    """Make one `hidden_mse` for each pair of layers, each with a learned map of its own, or with `one_map` all with one."""
+    """Make one `hidden_mse` for each pair of layers.
+
+    Args:
+        pairing: The two models.
+        mapping: Student layer to teacher layers.
+        weight: Coefficient of each term.
+        one_map: All terms share one learned map; else each has its own.
+    """
     return layer_terms(
         mapping,
         name="hidden",

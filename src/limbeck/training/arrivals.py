@@ -10,18 +10,21 @@ from torch import Tensor
 from limbeck.core.ranks import process_count
 
 Note = TypeVar("Note")
-# Several processes must all act at the same step, so they cannot go by what has arrived at each. Two steps later the
-# values are there, or the host is so far ahead of the device that it can wait.
 _DELAY = 2
+"""With several processes, the number of later sendings after which values are handed over.
+
+All processes must act on a value at the same step, so they cannot go by whether it has arrived, which differs between
+them. Two steps later it has nearly always arrived. If not, the host is so far ahead of the device that it can wait.
+"""
 
 
 class Sending(NamedTuple, Generic[Note]):
     """Values on their way to the host.
 
     Attributes:
-        values: On the host; their numbers are valid once they have arrived.
-        arrival: The end of their copy; None where there is nothing to wait for.
-        note: Belongs to them.
+        values: The tensor on the host; its numbers are valid once the copy has ended.
+        arrival: The end of the copy; None for values of a CPU, which need no wait.
+        note: The sender's note, which is handed over with the values.
     """
 
     values: Tensor
@@ -32,16 +35,17 @@ class Sending(NamedTuple, Generic[Note]):
 class Arrivals(Generic[Note]):
     """Hands values over in the order in which they were sent, each with a note.
 
-    On a CPU they are there at once. From a GPU they are handed over when they have arrived; with several processes
-    always two sendings later.
+    Values of a CPU are handed over at once. Those of a GPU are handed over when they have arrived or, with several
+    processes, after two more sendings.
     """
 
     def __init__(self) -> None:
         self._sent: deque[Sending[Note]] = deque()
 
     def send(self, values: Tensor, note: Note) -> None:
-        """Send values to the host."""
+        """Send values to the host, with a note for the receiver."""
         if not values.is_cuda:
+            # A copy, since the sender may change its tensor in place.
             self._sent.append(Sending(values.detach().clone(), None, note))
             return
         host = values.detach().to("cpu", non_blocking=True)
@@ -53,7 +57,7 @@ class Arrivals(Generic[Note]):
         """Yield the values that have arrived, each with its note.
 
         Args:
-            wait: Wait for all that was sent.
+            wait: Yield all values that were sent, waiting for those that have not arrived.
         """
         while self._sent and (wait or self._is_due()):
             sending = self._sent.popleft()

@@ -1,4 +1,7 @@
-"""`StudentCohort`: many students under one forward of their teacher, each learning as it would alone."""
+"""`StudentCohort`: many students under one forward of their teacher, each learning as it would alone.
+
+A *member* is one student with its terms and learned maps. An *active* one is still trained; others have been stopped.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -58,7 +61,8 @@ class StudentCohort(nn.Module):
         )
         self.active = list(range(len(students)))
         self.teaching = teaching
-        # Students of one vocabulary read the same rows, so one note serves all; one that was stopped shares it too.
+        # All students have one vocabulary and read the same batches, so one note of the rows that were read serves all,
+        # including students that are stopped later.
         self.read_rows = self.member(0).read_rows
         for index in self.active:
             self.member(index).read_rows = self.read_rows
@@ -83,10 +87,10 @@ class StudentCohort(nn.Module):
         """
         batch = read_batch(columns)
         device = batch.student["input_ids"].device
-        # All students are taught the same rows of logits, if any.
+        # If logits are taught, they are of the same tokens for every student.
         scored = self.member(self.active[0]).scored_tokens(batch)
         teacher = self.teaching.read(batch, scored)
-        # Every student draws its dropout from where it would draw alone.
+        # Every student draws its dropout from the place in the random stream where it would draw if it trained alone.
         start = RandomStreams(device)
         after_first: RandomStreams | None = None
         losses: dict[str, tuple[Tensor, Tensor]] = {}
@@ -95,7 +99,7 @@ class StudentCohort(nn.Module):
             start.restore()
             student = member.student_tap(**batch.student, scored=scored)
             terms = member.compute_terms(batch, student, teacher)
-            # The first student decides where the random streams of the next batch begin.
+            # The next batch begins where the first student's draws end, as it would if that student trained alone.
             if after_first is None:
                 after_first = RandomStreams(device)
             for name, pair in terms.items():
@@ -105,7 +109,7 @@ class StudentCohort(nn.Module):
         return losses
 
     def set_course(self, course: Course) -> None:
-        """Tell the terms of all students the progress of the training."""
+        """Set the progress of the training for all students; see `DistillationModule.set_course`."""
         for index in range(len(self.members)):
             self.member(index).set_course(course)
 
@@ -121,7 +125,7 @@ class StudentCohort(nn.Module):
 
 
 def split_term(name: str) -> tuple[int, str]:
-    """Return the student and the term that a name of `StudentCohort.terms` stands for."""
+    """Return the index of the student and the name of its term, from a name of `StudentCohort.terms`."""
     index, term = name.split("/", maxsplit=1)
     return int(index), term
 

@@ -26,13 +26,13 @@ They are tapped, and a forward stops at the deepest layer that is taught: to mea
 class CohortTrainer(DistillationTrainer):
     """Trains the students of a `StudentCohort` together; each follows the trajectory of a run alone.
 
-    The loss is the sum of the students' losses, so each gets its own gradient; the optimizer works number by number;
-    gradients are clipped by each student's own norm. A student that stops keeps the weights that it has, and costs
-    nothing more.
+    The students do not influence each other: the loss is the sum of their losses, so each gets its own gradient, the
+    optimizer updates every weight by itself, and gradients are clipped by the norm of each student. A student that
+    stops keeps the weights that it has, and costs nothing more.
 
     Args:
         model: The students.
-        cuts: After how many steps students are cut, and the function that chooses who goes on.
+        cuts: Number of steps to the cut that is due after them: the function that chooses which students go on.
         **arguments: Arguments of `DistillationTrainer`.
 
     Attributes:
@@ -40,7 +40,7 @@ class CohortTrainer(DistillationTrainer):
     """
 
     def __init__(self, model: StudentCohort, *, cuts: Mapping[int, Cut] | None = None, **arguments: Any) -> None:
-        # A cohort has the part of a module's surface that the loop uses: terms, reader, parameters.
+        # A cohort is no `DistillationModule`, but has all that the trainer uses of one, such as terms and parameters.
         super().__init__(model=model, **arguments)  # type: ignore[arg-type]
         self.cohort = model
         self.diverged = DivergedStudents()
@@ -55,8 +55,8 @@ class CohortTrainer(DistillationTrainer):
         """Sum the losses of the active students; see `DistillationTrainer.compute_loss`."""
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         if self.args.world_size > 1 and model.training:
-            # The reducer waits for every gradient that it was made for, also those of students that stopped. Their
-            # parameters join the loss with a gradient of 0, even where one is no number.
+            # The distributed wrapper waits for the gradient of every parameter, also of students that stopped. These
+            # parameters enter the loss times 0, so that they get a gradient of 0. NaN times 0 would be NaN.
             for parameter in self._stopped_parameters():
                 loss = loss + torch.nan_to_num(parameter.flatten()[0]) * 0
         return (loss, outputs) if return_outputs else loss
@@ -75,7 +75,7 @@ class CohortTrainer(DistillationTrainer):
         return norm
 
     def _clip(self, maximum: float) -> Tensor:
-        """Clip every student's gradients by its own norm; returns the largest norm."""
+        """Clip every active student's gradients by its own norm, in place; return the largest norm."""
         norms = []
         for index in self.cohort.active:
             parameters = self.cohort.member(index).parameters()
@@ -83,11 +83,12 @@ class CohortTrainer(DistillationTrainer):
         return torch.stack(norms).max()
 
     def _drop_diverged(self) -> None:
+        """Stop the active students that have diverged."""
         if self.diverged.indices:
             self._keep([index for index in self.cohort.active if index not in self.diverged.indices])
 
     def cut(self) -> None:
-        """Cut students behind an optimizer step, if a cut is due."""
+        """Cut students if a cut is due after this optimizer step."""
         choose = self._cuts.get(self.state.global_step)
         if choose is None or not self.cohort.active:
             return
@@ -98,7 +99,10 @@ class CohortTrainer(DistillationTrainer):
         self._keep(chosen)
 
     def _keep(self, indices: Collection[int]) -> None:
-        """Stop the active students that are not among these, and forget their sums and moments."""
+        """Keep these students active and stop the others.
+
+        The sums of the others' terms for the log, and the optimizer's moments of their weights, are dropped.
+        """
         self.cohort.active = [index for index in self.cohort.active if index in indices]
         sums: dict[str, Tensor] = {}
         for name, total in self._sums.items():
@@ -123,9 +127,9 @@ class CohortTrainer(DistillationTrainer):
 class DivergedStudents:
     """Watches the terms of all students, and notes the students with a term that is not finite.
 
-    It takes the place of the guard that stops a run: here one student's fault must not stop the others. Values stay
-    on the device and are read together, so that no step waits for them. All ranks read them at the same time, and a
-    fault in one rank counts for all.
+    It takes the place of `LossGuard`, which would stop the run: here one student's divergence must not stop the others.
+    Values stay on the device and are read together, so that no step waits for them. All ranks read them at the same
+    time, and a term that is not finite in one rank counts for all.
 
     Attributes:
         indices: The students that diverged.

@@ -22,7 +22,7 @@ from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.epochs import ends_epoch
 
 MOST_ROWS_BY_STEP = 1_000
-"""Most rows that a student is scored on by step, drawn once for all; at the end of a run all rows count."""
+"""Most rows that a student is scored on in training, the same ones each time; at the end of a run all are scored."""
 LOG_PREFIX = "development_"
 """Prefix of the metrics in the log."""
 
@@ -54,7 +54,7 @@ def prepare_rows(
         length=corpus.length,
         stride=stride,
         max_scored_rows=most,
-        # Unlabelled rows are only of use where the task has no labelled ones to score on.
+        # Rows without labels are read only where the task has no labelled rows to score on.
         predicting=not data.task.scored,
     )
 
@@ -97,22 +97,24 @@ class DevelopmentScores(TrainerCallback):
         if self.log is None or not state.is_world_process_zero or not self._is_due(state):
             return
         scores = {f"{LOG_PREFIX}{metric}": value for metric, value in self.scores().items()}
-        # Logging takes back a request to log, but the loss of this step still needs a line of its own.
+        # `log` resets `should_log`, as if the step had been logged, but the line with the step's loss is still to come.
         loss_is_due = control.should_log
         self.log(scores)
         control.should_log = loss_is_due
 
     def _is_due(self, state: TrainerState) -> bool:
+        """Return whether the student is scored after this step."""
         if state.global_step >= state.max_steps or ends_epoch(state.epoch or 0.0):
             return True
         return self._by_steps and state.global_step % max(int(state.eval_steps), 1) == 0
 
     def scores(self) -> dict[str, float]:
         """Return the student's scores with its present weights, by metric."""
+        # The copy has no taps, and is brought up to date each time.
         self._copy.to(self._student.device)
         self._copy.load_state_dict(self._student.state_dict())
         prepared = self._prepared
-        (split,) = prepared.task.scored
+        (split,) = prepared.task.scored  # Development rows have exactly one split.
         predictions = head_outputs.predict(self._copy, self._tokenizer, prepared, split, classes=self._classes)
         return score(prepared.task, split, prepared.rows[split], predictions)
 
@@ -132,10 +134,13 @@ def scores_by_step(
         student is sharded, or with `training.eval_strategy: no`.
     """
     rows = stage.development
+    if rows is None or not teaches_head(stage):
+        return None
     training = stage.spec.training
     strategy = str(training.get("eval_strategy", "steps"))
+    # The weights of a sharded student are spread over the processes, so that none of them could copy and score it.
     is_sharded = bool(training.get("fsdp"))
-    if rows is None or not teaches_head(stage) or is_sharded or strategy == "no":
+    if is_sharded or strategy == "no":
         return None
     assert isinstance(stage.corpus, LabelledSettings)
     prepared = prepare_rows(rows.load(), stage.corpus, tokenizer, most=MOST_ROWS_BY_STEP)

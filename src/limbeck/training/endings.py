@@ -1,4 +1,4 @@
-"""Ends of a run before its time: noted in its record, and told to the user in one line."""
+"""Runs that end early, by a signal or an error: noted in the run's record, and reported to the user in one line."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -36,7 +36,7 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
         with terminable():
             yield
     except KeyboardInterrupt as error:
-        # The signal may have come to this process alone.
+        # Of several processes a signal may reach only one, so the message says which.
         process = f"Process {ranks.process_index()}: " if ranks.process_index() > 0 else ""
         message = f"{process}Stopped; continue '{folder}' with --resume."
         stop = Preempted(message) if isinstance(error, Terminated) else Interrupted(message)
@@ -49,6 +49,7 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
         _note(record, "failed", error)
         raise
     except Exception as error:
+        # When another process of the run ends, the communication with it fails here.
         lost = ranks.lost_process(error)
         if lost is not None:
             _note(record, "failed", lost)
@@ -63,6 +64,6 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
 
 
 def _note(record: RunRecord, status: str, problem: Any) -> None:
-    """Write the record, unless the disk that failed the run fails this too."""
+    """Write how the run ended into its record, if the disk allows; a failing disk may be the reason of the end."""
     with suppress(OSError):
         record.set(status, problem=str(problem))

@@ -54,8 +54,10 @@ class HeldStage:
         if not 0 <= index < count:
             raise RecipeError(f"The plan has {count} stages, counted from 0, so there is no stage {index}.")
         stage_plan = plan.stages[index]
-        is_alone = stage_plan.teacher.stage is None and not stage_plan.measures_layers
-        if not is_alone:
+        # Nothing is trained or measured before a held stage, so neither a student of an earlier stage can teach it, nor
+        # can its layer mapping follow from a measurement of the teacher.
+        has_student_as_teacher = stage_plan.teacher.stage is not None
+        if has_student_as_teacher or stage_plan.measures_layers:
             raise RecipeError(
                 f"Stage '{stage_plan.spec.title}' needs what an earlier training or a measurement gives, so it cannot "
                 "be held alone; distil the recipe, or choose another stage."
@@ -133,7 +135,7 @@ class HeldStage:
     def batches(self) -> Iterator[dict[str, Any]]:
         """Iterate over the batches of an epoch as a run reads them, on the device of the module.
 
-        A stream has no end.
+        Batches of a stream have no end.
         """
         batches: Iterable[Mapping[str, Any]] = self.trainer.get_train_dataloader()
         for batch in batches:
@@ -143,7 +145,7 @@ class HeldStage:
         """Return the loss of a batch: the weighted sum of the means of its terms.
 
         Args:
-            batch: The columns of a batch, such as `batches` gives.
+            batch: The columns of a batch, as `batches` yields them.
         """
         self.module.to(self.trainer.args.device)
         outputs = self.module(**without_marks(batch))

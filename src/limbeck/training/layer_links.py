@@ -8,21 +8,26 @@ from limbeck.models.streams import StreamKey
 
 
 def describe_layers(terms: Iterable[Term]) -> list[LayerLink]:
-    """Describe for the record which layers of the student learn from which of the teacher; 0 is the embedding.
+    """Describe for the record which layers of the student learn from which of the teacher; layer 0 is the embedding.
 
     Args:
         terms: The terms of a stage.
 
     Returns:
-        A link for each pair of layers, with the names of its terms; terms over outputs alone have no layers.
+        A link for each set of student layers with the teacher layers that its terms compare them with, and the names of
+        these terms, in the order of the layers. Terms on outputs, such as soft labels, make no link.
     """
+    # By the layers of the student and those of the teacher. Most terms are on one layer each.
     links: dict[tuple[tuple[int, ...], tuple[int, ...]], LayerLink] = {}
     for term in terms:
         student = _layers_of(term.student)
         teacher = _layers_of(term.teacher)
         if not student or not teacher:
             continue
-        link = links.setdefault((student, teacher), LayerLink(student=list(student), teacher=list(teacher), terms=[]))
+        layers = (student, teacher)
+        if layers not in links:
+            links[layers] = LayerLink(student=list(student), teacher=list(teacher), terms=[])
+        link = links[layers]
         link.terms.append(term.name)
         if _aligns_vectors(term):
             link.vectors = True
@@ -30,17 +35,19 @@ def describe_layers(terms: Iterable[Term]) -> list[LayerLink]:
 
 
 def _layers_of(keys: Iterable[StreamKey]) -> tuple[int, ...]:
-    """Return the layers of streams, in order; logits are of the output, not of a layer."""
+    """Return the layers of streams, in order, each once; logits are the model's output, and of no layer."""
     return tuple(sorted({key.layer for key in keys if key.name != "logits"}))
 
 
 def _aligns_vectors(term: Term) -> bool:
-    """Return whether a term compares the sentence vectors that the student will make with the teacher's, text by text.
+    """Return whether a term makes the student's sentence vectors near the teacher's own, in one space.
 
-    Relations of the texts of a batch hold in any space, and a map that is not kept is between the spaces.
+    Only then can the vectors of both models be searched together. Two sorts of terms on sentence vectors do not do
+    this: terms that relate the texts of a batch, since relations hold in any space, and terms through a learned map
+    that the student does not keep, since the student's vectors then stay in a space of their own.
     """
     streams = {key.name for key in (*term.student, *term.teacher)}
     if not term.teacher or not streams <= {"pooled", "vector"}:
         return False
-    compares_in_place = term.learned_map is None or term.learned_map.kept
-    return compares_in_place and not term.batch_coupled
+    is_in_one_space = term.learned_map is None or term.learned_map.kept
+    return is_in_one_space and not term.batch_coupled

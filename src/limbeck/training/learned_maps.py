@@ -1,10 +1,11 @@
-"""The learned maps of a run, from the widths of the student to those of the teacher.
+"""The learned maps of a run: linear layers from the width of the student's vectors to that of the teacher's.
 
-They are linear and, unless a term asks for a bias, map zero to zero, as the papers' W.
+A term that compares vectors of different widths has a map (the W of the papers). Most maps are needed in training alone
+and belong to the run. A *kept* map becomes part of the student. Maps have no bias unless a term asks for it.
 
-They start as the identity, cut or filled with zeros where widths differ: a student that starts from its teacher's
-layers is then near it from the first step, where a random map would first have to be learned away. The papers do
-not say how theirs start. A map that the student keeps starts by least squares on its text (`start_maps`).
+A map starts as the identity, cut or filled with zeros where the widths differ. A student that starts from its teacher's
+layers is then near its teacher from the first step, while a random map would first have to be unlearned. The papers do
+not say how their maps start. A kept map starts by least squares on the text instead (`start_maps`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +33,7 @@ class Learned(NamedTuple):
 
 
 class HeadMaps(nn.Module):
-    """One map for every relation head: the projections of `direct_mse`, `[R, inputs, outputs]`.
+    """One map for every relation head, `[R, inputs, outputs]` in all: the projections of the objective `direct_mse`.
 
     Args:
         heads: Relation heads R.

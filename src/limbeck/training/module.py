@@ -1,4 +1,10 @@
-"""`DistillationModule`: one forward of teacher and student, and the terms between their streams."""
+"""`DistillationModule`: one forward of teacher and student, and the terms between their streams.
+
+A *stream* is a tensor that a model computes on the way, such as the hidden states of a layer, by a `StreamKey` of its
+name and layer. A *term* compares streams of both models by an *objective*, and gives a total and a count, which the
+trainer divides. *Logits* are scores over a vocabulary or over classes. Those over a vocabulary are large, so that they
+may be left *unmade*: the term then gets the hidden vectors and the output layer that would make them.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -45,7 +51,7 @@ class DistillationModule(nn.Module):
         student: The model that learns.
         teaching: Gives the teacher's streams; it may serve other students too.
         terms: The terms of the stage.
-        pooling: How the student's `pooled` and `vector` streams are made.
+        pooling: How the student's tokens become its `pooled` and `vector` streams.
 
     Raises:
         RecipeError: for terms that share a learned map by name and not by size.
@@ -76,7 +82,8 @@ class DistillationModule(nn.Module):
         self.maps_to_start = list(kept_maps(terms))
         self.layer_weights = make_layer_weights(terms)
 
-        # Where only masked tokens are taught, only they are scored: about a seventh of the work.
+        # Where all terms on logits are about labelled (masked) tokens, only these tokens are scored, which is about a
+        # seventh of the work.
         over_vocabulary = [term for term in terms if term.reads_logits]
         self._scores_labelled = bool(over_vocabulary) and all(term.rows == "label" for term in over_vocabulary)
         self._scores_tokens = _scores_with_embeddings(student, terms)
@@ -103,16 +110,16 @@ class DistillationModule(nn.Module):
         return self.compute_terms(batch, student, teacher)
 
     def set_course(self, course: Course) -> None:
-        """Tell the terms the progress of the training."""
+        """Set the progress of the training, by which some transforms of the teacher's streams change."""
         self.course = course
 
     def scored_tokens(self, batch: Batch) -> Tensor | None:
         """Return the tokens that are scored over the vocabulary, bool `[B, L]`; None for all."""
-        # The labelled ones, where no others are taught.
+        # Where only labelled tokens are taught, only these.
         if self._scores_labelled and batch.labels is not None:
             return batch.labels != IGNORED_LABEL
 
-        # On a CPU the real ones, where their logits would be left unmade: the batch then runs packed.
+        # On a CPU, a batch whose logits are left unmade runs packed: without padding. Only real tokens are scored then.
         attention_mask = batch.student["attention_mask"]
         may_pack = attention_mask.device.type == "cpu" and self.teaching.from_hidden
         if may_pack and self.student_tap.leaves_unmade(int(attention_mask.count_nonzero())):
@@ -128,11 +135,12 @@ class DistillationModule(nn.Module):
         with torch.autocast(device_type=attention_mask.device.type, enabled=False):
             for term in self.terms:
                 losses[term.name] = self._loss(term, batch, student, teacher, is_token)
+        # The weights follow the training batches alone; held-out rows must not move them.
         if self.layer_weights is not None and self.training:
             self.layer_weights.update([loss for loss in losses.values() if isinstance(loss, EmdTerm)])
         return {name: (loss.total, loss.count) for name, loss in losses.items()}
 
-    # The kernels are compiled code already; tracing them anew for every term only costs.
+    # `torch.compile` would trace the kernels again for every term, and gain nothing: they are compiled code already.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _loss(self, term: Term, batch: Batch, student: Streams, teacher: Streams, is_token: Tensor) -> LossTerm:
         """Compute a term: prepare its streams, and call its objective with the keywords that the objective has.
@@ -146,7 +154,7 @@ class DistillationModule(nn.Module):
         """
         objective = OBJECTIVES[term.objective]
         labels = batch.labels
-        # Where only labelled positions were scored, logits are rows of these positions alone.
+        # Where only labelled positions were scored, logits are rows of these positions alone, and so are labels.
         if labels is not None and self._scores_labelled and term.rows == "label":
             labels = labels[labels != IGNORED_LABEL]
         has_logits = all(key in student for key in term.student)
@@ -156,26 +164,28 @@ class DistillationModule(nn.Module):
         counted = self._mask_of(term, is_token, labels)
         rows = _packed_rows(term, student, teacher)
         if rows is not None:
-            # All rows are real tokens, so all count.
+            # Rows of a packed batch are real tokens, so all of them count and no mask is needed.
             student, teacher = rows
             counted = None
 
         learned = self.maps[term.map_name] if term.learned_map is not None else None
 
         def student_stream() -> Tensor:
-            # Only a transform of the teacher's streams asks for it.
+            # A function, since only a transform of the teacher's streams needs it, and it takes a learned map's time.
             stream = student[term.student[0]]
             return stream.detach() if learned is None else learned(stream.float())
 
         student_tensors = term.prepare_student(student, learned)
         teacher_tensors = term.prepare_teacher(teacher, student_stream, self.course)
-        # Held-out rows are not gathered: each process measures whole batches of its own.
+        # Objectives over all pairs of samples need the rows of all processes. Held-out rows are not gathered, since
+        # each process measures whole batches of its own.
         if objective.gathers_rows and self.training:
             student_tensors = [gather_rows(tensor) for tensor in student_tensors]
             teacher_tensors = [gather_rows(tensor) for tensor in teacher_tensors]
             if labels is not None and objective.takes_labels:
                 labels = gather_rows(labels)
 
+        # The keywords that an objective may take; `objective.arguments` picks those that this one has.
         offered: dict[str, Any] = {"valid": counted, "groups": batch.groups}
         if term.map_in_objective:
             offered |= map_arguments(learned)
@@ -189,14 +199,23 @@ class DistillationModule(nn.Module):
     def _loss_from_hidden(
         self, term: Term, student: Streams, teacher: Streams, is_token: Tensor, labels: Tensor | None
     ) -> LossTerm:
-        """Compute a term on logits that were left unmade, from hidden vectors and the weight of the output layer."""
+        """Compute a term on logits that were left unmade, from hidden vectors and the output layer.
+
+        Args:
+            term: The term.
+            student: The student's streams.
+            teacher: The teacher's streams.
+            is_token: Bool `[B, L]`, true for real tokens.
+            labels: Labels `[B, L]`, or of the labelled tokens alone where only these were scored; None without labels.
+        """
         objective = OBJECTIVES[term.objective]
         assert objective.from_hidden is not None
         tensors: list[Tensor] = []
         options = dict(term.options)
         for owner, streams, keys in (("student", student, term.student), ("teacher", teacher, term.teacher)):
-            # Hard labels have no streams of a teacher.
+            # A term on hard labels has no streams of a teacher.
             if keys:
+                # The vectors below the output layer, the output layer's weight, and its bias if it has one.
                 layer = keys[0].layer
                 tensors.append(streams[StreamKey("pre_logits", layer)])
                 tensors.append(streams[StreamKey("output_weight", layer)])
@@ -204,7 +223,8 @@ class DistillationModule(nn.Module):
 
         counted = self._mask_of(term, is_token, labels)
         hidden = tensors[0]
-        # In a packed batch hidden vectors are `[T, width]`, of the real tokens alone.
+        # In a packed batch hidden vectors are `[T, width]`, of the T real tokens alone. Labels and mask then have to
+        # lose their padding too. Where only labelled tokens were scored, they are of these tokens already.
         is_packed = hidden.dim() == 2 and not self._scores_labelled
         if is_packed and labels is not None:
             labels = labels[is_token]
@@ -216,15 +236,23 @@ class DistillationModule(nn.Module):
         return objective.from_hidden(*tensors, **options)
 
     def _mask_of(self, term: Term, is_token: Tensor, labels: Tensor | None) -> Tensor | None:
-        """Return the mask of rows that enter the loss: real tokens or labelled ones; None where all rows do."""
+        """Return the mask of the rows that enter the loss, bool `[B, L]`; None where all rows do.
+
+        Args:
+            term: The term.
+            is_token: Bool `[B, L]`, true for real tokens.
+            labels: Labels `[B, L]`; None without labels.
+        """
+        # Only objectives on rows of logits leave it to the term which rows count. All others count real tokens.
         if OBJECTIVES[term.objective].unit != "row" or term.rows == "token":
             return is_token
+        # One row a sample, or rows that are labelled tokens already.
         if term.rows == "sample" or self._scores_labelled:
             return None
         return is_token if labels is None else labels != IGNORED_LABEL
 
     def learned(self) -> Learned:
-        """Return copies of the learned maps and layer weights, all weights beside those of the student."""
+        """Return copies of all weights beside those of the student: learned maps and layer weights."""
         weights: dict[str, Tensor] = {}
         for name, tensor in self.state_dict().items():
             if not name.startswith(STUDENT_WEIGHTS):
@@ -232,20 +260,21 @@ class DistillationModule(nn.Module):
         return Learned(self.terms, weights)
 
     def take_learned(self, earlier: Learned) -> None:
-        """Go on with the learned maps and layer weights of an earlier stage, for the same student and teacher.
+        """Take over the learned maps and layer weights of an earlier stage, for the same student and teacher.
 
-        A term goes on where the earlier stage has one of the same name, objective, streams and map, whatever its
-        weight and options. The papers train one map over all their schedules (ELM eq. 7, section 5.2).
+        A term takes over those of an earlier term of the same name, objective, streams and map, whatever its weight and
+        options. The papers train one map over all their schedules (ELM eq. 7, section 5.2).
 
         Args:
             earlier: The result of `learned` on the module of that stage.
         """
-        term_before = {term.name: term for term in earlier.terms}
-        map_before = {term.map_name: term.learned_map for term in earlier.terms}
+        earlier_terms = {term.name: term for term in earlier.terms}
+        earlier_maps = {term.map_name: term.learned_map for term in earlier.terms}
         map_names: set[str] = set()
+        # Names of tensors in the state of a module.
         names: list[str] = []
         for term in self.terms:
-            before = term_before.get(term.name)
+            before = earlier_terms.get(term.name)
             if before is None or not _goes_on(before, term):
                 continue
             if term.learned_map is not None:
@@ -253,20 +282,22 @@ class DistillationModule(nn.Module):
             if OBJECTIVES[term.objective].takes_layers and term.cost_attention is not None:
                 names = ["layer_weights.student", "layer_weights.teacher"]
 
-        # A map that the student keeps is part of it, whatever is taught through it.
+        # A map that the student keeps is part of the student, so it goes on even if other terms use it now.
         for name, spec in kept_maps(self.terms).items():
-            if map_before.get(name) == spec:
+            if earlier_maps.get(name) == spec:
                 map_names.add(name)
+        # Maps that go on are not started again.
         self.maps_to_start = [name for name in self.maps_to_start if name not in map_names]
 
         for name in sorted(map_names):
             names += [f"maps.{name}.weight", f"maps.{name}.bias"]
+        # Not every map has a bias.
         tensors = {name: earlier.weights[name] for name in names if name in earlier.weights}
         self.load_state_dict(tensors, strict=False)
 
     @torch.no_grad()
     def start_maps(self, batches: Callable[[], Iterable[Mapping[str, Tensor]]]) -> None:
-        """Start the maps that the student keeps, see `KeptMapFit`, unless they go on from an earlier stage.
+        """Set the maps that the student keeps by least squares (`KeptMapFit`), unless they go on from an earlier stage.
 
         Args:
             batches: Reads the texts, as columns of batches on the device of the models.
@@ -311,17 +342,20 @@ class DistillationModule(nn.Module):
         rows_by_parameter: dict[str, str] = {}
         for kind, table in embedding_tables(self.student).items():
             rows = unread[kind]
-            # Where the table is the output layer too, every row has a gradient by its score.
+            # Where the table of word embeddings is the output layer too, every row is trained by the scores.
             if kind == "tokens" and self._scores_tokens:
                 rows = ""
-            # A frozen table is not trained at all.
+            # No row of a frozen table is trained.
             if not table.module.weight.requires_grad:
                 rows = write_ranges(np.ones(table.module.num_embeddings, dtype=np.bool_))
             rows_by_parameter[f"{table.name}.weight"] = rows
         return rows_by_parameter
 
     def close(self) -> None:
-        """Take the taps off, so that student and teacher are ordinary models again; blocks stay dropped."""
+        """Take off the taps that read the streams, so that student and teacher are ordinary models again.
+
+        A teacher's blocks above the highest layer that was read have been dropped, and stay so.
+        """
         self.student_tap.close()
         self.teaching.close()
 
@@ -345,7 +379,7 @@ def _maps_of(terms: Sequence[Term]) -> dict[str, LearnedMap]:
 
 
 def _scores_with_embeddings(student: PreTrainedModel, terms: Sequence[Term]) -> bool:
-    """Return whether the table of word embeddings is the output layer too, and terms read its scores."""
+    """Return whether the student's table of word embeddings is its output layer too, and terms read its scores."""
     if not any(key.name == "logits" for term in terms for key in term.student):
         return False
     output = student.get_output_embeddings()
@@ -353,9 +387,11 @@ def _scores_with_embeddings(student: PreTrainedModel, terms: Sequence[Term]) -> 
 
 
 def _packed_rows(term: Term, student: Streams, teacher: Streams) -> tuple[Streams, Streams] | None:
-    """Return both models' streams as rows of real tokens, `[1, T, width]`, for a term that compares token by token.
+    """Return both models' streams as rows of real tokens, for a term that compares token by token.
 
-    None where the batch did not run packed, or where the term needs `[B, L, width]`.
+    Returns:
+        Streams of the student and of the teacher, `[1, T, width]` each. None where the batch did not run packed, or
+        where the term needs `[B, L, width]`.
     """
     if not OBJECTIVES[term.objective].by_token or term.transform is not None:
         return None
@@ -368,5 +404,5 @@ def _packed_rows(term: Term, student: Streams, teacher: Streams) -> tuple[Stream
 
 
 def _goes_on(before: Term, term: Term) -> bool:
-    """Return whether a term of a later stage relates the same tensors of the two models."""
+    """Return whether a term of a later stage is the earlier one but for weight, options and cost attention."""
     return replace(before, weight=term.weight, options=term.options, cost_attention=term.cost_attention) == term

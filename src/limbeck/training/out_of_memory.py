@@ -1,4 +1,7 @@
-"""`BatchSplitter`: runs a batch that does not fit into memory in pieces, whose gradients add up to the same."""
+"""`BatchSplitter`: runs a batch that does not fit into memory in pieces, whose gradients add up to the same.
+
+A *step* of the optimizer has one or more *micro-batches*. A *piece* is some rows of a micro-batch.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -24,8 +27,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 class BatchSplitter:
     """Runs micro-batches whole until one does not fit, and from then on all of them in pieces that fit.
 
-    Losses are divided by the counts of the whole step, so pieces sum to the same loss and gradient. A step that runs
-    out of memory is begun again, since a backward pass that breaks off leaves part of its gradients behind.
+    Losses are divided by the counts of the whole step, so the losses and gradients of pieces add up to those of the
+    batch. A step that runs out of memory is begun again, since the backward pass that failed has already added part of
+    its gradients.
 
     Args:
         warn: Receives a line when pieces become smaller.
@@ -46,12 +50,12 @@ class BatchSplitter:
     def run(self, inputs: Batch, run: Callable[[Batch], Tensor], start_again: Callable[[], None]) -> Tensor:
         """Run a micro-batch; if it does not fit, begin the step again in smaller pieces.
 
-        The micro-batches of the step that ran before then run once more.
+        The earlier micro-batches of the step then run once more, since `start_again` drops their gradients.
 
         Args:
             inputs: The micro-batch.
             run: Runs forward and backward on a batch; returns its share of the step's loss.
-            start_again: Takes back what the step has done so far.
+            start_again: Undoes all that the step has done so far.
 
         Returns:
             The share of this micro-batch in the step's loss.
@@ -65,23 +69,24 @@ class BatchSplitter:
             try:
                 for batch in batches:
                     loss = torch.stack([run(piece) for piece in _pieces(batch, self.rows)]).sum()
-                # That of `inputs`, which is the last batch of its step so far.
+                # The loss of the last batch, which is `inputs`. Earlier ones have returned theirs before.
                 return loss
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
-            # Outside of the handler: the error holds on to the memory of the broken pass.
+            # This is outside of the handler, where the error would keep the tensors of the failed pass in memory.
             self._halve_pieces()
             start_again()
             clear_device_cache(garbage_collection=True)
             batches = self._step
 
     def _halve_pieces(self) -> None:
-        """Let pieces have half of the rows that did not fit, rounded up.
+        """Set the rows of a piece to half of the rows that did not fit, rounded up.
 
         Raises:
-            TrainingError: if that was a single row.
+            TrainingError: if a single row did not fit.
         """
+        # The most rows that have run at once: those of a batch, or of a piece.
         rows = max(len(batch["input_ids"]) for batch in self._step)
         if self.rows is not None:
             rows = min(self.rows, rows)
@@ -94,7 +99,12 @@ class BatchSplitter:
 
 
 def _pieces(batch: Batch, rows: int | None) -> Iterator[Batch]:
-    """Cut a batch into pieces of so many rows; a value that is no tensor goes into every piece."""
+    """Cut a batch into pieces.
+
+    Args:
+        batch: Tensors `[B, ...]` by name; a value that is no tensor goes into every piece.
+        rows: Most rows of a piece; None leaves the batch whole.
+    """
     row_count = len(batch["input_ids"])
     if rows is None or row_count <= rows:
         yield batch

@@ -1,7 +1,7 @@
 """`Proxy`: candidates of a search, trained side by side under one teacher, on a share of the text.
 
-A *candidate* is a variant of one recipe: of its layer mapping, teacher layer or shape. A short training of it stands
-for the whole one.
+A *candidate* is a variant of one recipe, with another layer mapping, teacher layer or shape of the student. A search
+compares candidates by a short training of each, which stands for a whole one. A *cut* drops candidates early.
 """
 
 import copy
@@ -47,7 +47,7 @@ class Trained:
     """A candidate after its training.
 
     Args:
-        student: Trained in place, in float32 and evaluation mode, an ordinary model; worthless if it diverged.
+        student: The student, in float32 and evaluation mode, an ordinary model; worthless if it diverged.
         held_out: Held-out value of every term of its last stage, and `loss`, their weighted sum; empty without
             held-out text, or if it diverged.
         steps: Steps that it trained; fewer than the others if it was cut.
@@ -74,9 +74,9 @@ class StageOutcome(NamedTuple):
 class Proxy:
     """Trains candidates of one recipe side by side, each as it would be trained alone.
 
-    Candidates differ in their terms (layer mapping, teacher layer) or in shape. The text is built and read
-    once, the teacher runs once a batch, and candidates of one shape start from one student. Under a launcher of several
-    processes the main one makes a proxy and the others `follow_proxy`; they share every batch.
+    Candidates differ in their terms (layer mapping, teacher layer) or in shape. The text is built and read once, the
+    teacher runs once a batch, and candidates of one shape start as copies of one student. Under a launcher of several
+    processes the main process makes a proxy, while the others call `follow_proxy`; they share every batch.
 
     Args:
         plan: The recipe that the candidates are variants of.
@@ -116,8 +116,8 @@ class Proxy:
 
         Args:
             plans: One for each candidate, of as many stages as the base recipe, on the same text.
-            cuts: After how many steps candidates are dropped, and the function that chooses who goes on; for recipes
-                of one stage.
+            cuts: Number of steps to the cut that is due after them: the function that chooses which candidates go on.
+                Only for recipes of one stage.
 
         Raises:
             RecipeError: for plans of another number of stages, and for cuts of a recipe of several.
@@ -134,12 +134,12 @@ class Proxy:
         return self.take_part(plans, cuts)
 
     def take_part(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
-        """Train candidates that the main process asked for; every process has its part in them."""
+        """Train candidates that the main process asked for; every process trains on its part of the batches."""
         with running_task():
             return on_all_ranks(lambda: self._train(plans, cuts))
 
     def _train(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
-        # Students start from the teacher and are filled up from it; neither changes it.
+        # Making and finishing a student reads the teacher and does not change it, so one loaded teacher serves all.
         load_once = cache(self.load_teacher)
         makers = [
             StudentMaker(
@@ -169,7 +169,7 @@ class Proxy:
             ]
 
     def _settled(self, stage: StagePlan, index: int) -> StagePlan:
-        """Complete a stage by measurements that it asks for: contributions of layers, weights of balanced classes."""
+        """Complete a stage by the measurements that it needs: for a layer mapping by contribution, for class weights."""
         if stage.measures_layers:
             teacher = self.load_teacher(dtype=teacher_dtype(stage))
             stage = stage.with_layer_cosines(measure_layer_cosines(teacher, self.corpora[index], self.tokenizer))
@@ -183,7 +183,7 @@ class Proxy:
         Args:
             stages: The stage of each candidate; all have the same teacher and text.
             students: The students.
-            learned: The learned maps of each from earlier stages, which go on.
+            learned: For each student the learned maps of its earlier stages, which this stage takes over.
         """
         for student in students:
             prepare_student(student, stages[0])
@@ -203,7 +203,7 @@ class Proxy:
     def _train_stage(
         self, index: int, stage: StagePlan, cohort: StudentCohort, cuts: Mapping[int, Cut]
     ) -> list[StageOutcome]:
-        """Train all students for a stage, and take the taps off.
+        """Train all students for a stage, and take off the taps that read their streams.
 
         Args:
             index: Number of the stage, from 0.
@@ -246,12 +246,12 @@ def follow_proxy(plan: RunPlan, *, share: float) -> None:
     proxies: list[Proxy] = []
 
     def carry_out(task: tuple[Sequence[RunPlan], Sequence[int]] | None) -> None:
-        # None makes a proxy, as in its constructor; else plans are trained, with cuts after some steps.
+        # None says that the main process makes a proxy. Otherwise it trains plans, with cuts after these steps.
         if task is None:
             proxies.append(Proxy(plan, share=share, console=Console(quiet=True)))
             return
         plans, steps_of_cuts = task
-        # Only the main process chooses who goes on.
+        # The main process chooses which candidates go on and sends its choice, so this function is never called.
         proxies[-1].take_part(plans, {step: lambda _: [] for step in steps_of_cuts})
 
     run_broadcast_tasks(carry_out)
@@ -275,11 +275,11 @@ def _make_students(makers: Sequence[StudentMaker]) -> list[PreTrainedModel]:
 
 
 def _read_outcomes(trainer: CohortTrainer, stage_records: Sequence[Stage]) -> list[StageOutcome]:
-    """Evaluate every student on held-out rows, including stopped ones; return one outcome each.
+    """Measure every student on held-out rows, also students that were cut; return the outcome of each.
 
     Args:
         trainer: The trainer, after the last step.
-        stage_records: A record of the stage for each student, completed here.
+        stage_records: A record of the stage for each student; its field `unread` is set here.
     """
     cohort = trainer.cohort
     cohort.read_rows.merge()
@@ -288,6 +288,7 @@ def _read_outcomes(trainer: CohortTrainer, stage_records: Sequence[Stage]) -> li
     for index in range(len(stage_records)):
         if not _is_finite(cohort.member(index).student):
             diverged.add(index)
+    # Only active students are measured, so those that were cut are active again.
     cohort.active = [index for index in range(len(stage_records)) if index not in diverged]
     metrics: dict[str, float] = {}
     if cohort.active and trainer.eval_dataset is not None:
@@ -349,7 +350,8 @@ def _reduce_to_share(corpus: AnyCorpus, share: float, seed: int) -> None:
     corpus.train = corpus.train.select(chosen)
     if corpus.mix is None:
         return
-    # The blocks of a source stand together, so that its bounds say how many of its blocks were chosen.
+    # The blocks of each source follow one another, and `chosen` is sorted. So the places of the sources' bounds in
+    # `chosen` say how many blocks of each source were chosen.
     bounds = np.cumsum([0, *corpus.manifest["source_rows"]])
     rows_left = np.diff(np.searchsorted(chosen, bounds)).tolist()
     if 0 in rows_left:

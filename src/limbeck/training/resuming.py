@@ -1,4 +1,8 @@
-"""Checks of a resumed run: its teachers and text must be those that it began with, wherever they lie now."""
+"""Checks of a resumed run: its teachers and text must be those that it began with, wherever they lie now.
+
+Both are known by hashes of their content, so that their files may have moved. The hashes of the beginning are in the
+run's record (*before*), and are compared with those of the plan that goes on (*now*).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +24,7 @@ class TeacherHashes:
 
     Args:
         recipe: The hash of the recipe's teacher; None in a record without it.
-        by_stage: The hashes of the teachers that stages name, by the stage's title.
+        by_stage: The hashes of the teachers that stages name themselves, by the stage's title.
     """
 
     recipe: str | None
@@ -41,14 +45,23 @@ class TeacherHashes:
         """
         by_stage: dict[str, str] = {}
         for stage in plan.stages:
-            if stage.spec.teacher is not None and stage.teacher.stage is None:
+            # A teacher that is the student of an earlier stage is made by the run itself, so its hash says nothing.
+            is_student_of_run = stage.teacher.stage is not None
+            if stage.spec.teacher is not None and not is_student_of_run:
                 title = stage.spec.title
                 by_stage[title] = _hash_of(stage.teacher, before.by_stage.get(title))
         return cls(_hash_of(plan.teacher_info, before.recipe), by_stage)
 
 
 def _hash_of(teacher: TeacherInfo, before: str | None) -> str:
-    """Hash a teacher, in the form of an earlier hash; a teaching in its place adds its identity."""
+    """Hash a teacher.
+
+    Args:
+        teacher: The teacher. Where another teaching, such as vectors in a file, takes the place of its model, the
+            identity of the teaching is part of the hash.
+        before: The hash with which the run was begun, whose form is kept so that both can be compared; None chooses
+            the present form.
+    """
     weights = fingerprint_beside(before, teacher.spec.model, teacher.spec.revision)
     identity = teacher.facts.identity
     return f"{weights} {identity}" if identity else weights
@@ -100,7 +113,7 @@ def check_same_text(
     """
     if before is None or now is None:
         return
-    # Records have a view for each stage and each length at which it reads its text.
+    # A view is the text of a stage at one of its lengths. Records list them in the order of the stages.
     views = [(stage, settings) for stage in plan.stages for settings in stage.corpora]
     for old, new, (stage, settings) in zip(before.views, now.views, views, strict=False):
         changed: str | None = None
@@ -108,7 +121,7 @@ def check_same_text(
             changed = _changed_text(old, new, stage, settings)
             way_out = f"put it back, give its place with --set {_key_of_text(plan, stage, settings)}"
         else:
-            # Records of earlier versions have a fingerprint alone, which depends on paths and dates too.
+            # Records of earlier versions have no hashes of content. Their fingerprint depends on paths and dates too.
             if old.fingerprint != new.fingerprint:
                 changed = "The text, or its path or date,"
             way_out = "put it back where it was, with its dates"
@@ -122,12 +135,20 @@ def check_same_text(
 def _changed_text(
     old: records.CorpusView, new: records.CorpusView, stage: StagePlan, settings: CorpusSettings | LabelledSettings
 ) -> str | None:
-    """Return the name of the first text whose hash differs; None where all are the same."""
+    """Return the name of the first text whose hash differs; None where all are the same.
+
+    Args:
+        old: The view of the run's record; `content` has a hash for each source, then one for the development rows if
+            there are any, then one for the tokenizer's output.
+        new: The view of the plan, likewise.
+        stage: The stage.
+        settings: The settings of the text at the view's length.
+    """
     names = [f"The text of the source '{source}'" for source in settings.places]
     if stage.development is not None:
         names.append(f"The text of the development rows '{stage.development.title}'")
     names.append("The tokenizer's output for the text")
-    # A hash beyond the names, or one that is missing, is a change too.
+    # Lists of different lengths are a change too: `zip_longest` gives None in place of what is missing.
     for name, old_hash, new_hash in zip_longest(names, old.content, new.content):
         if old_hash != new_hash:
             return name or "The text"
@@ -135,7 +156,8 @@ def _changed_text(
 
 
 def _key_of_text(plan: RunPlan, stage: StagePlan, settings: CorpusSettings | LabelledSettings) -> str:
-    """Return the key of the recipe for the place of a text, with a placeholder for its value."""
+    """Return the key of the recipe for the place of a text, such as `corpus.sources=[PLACE]`, for a message."""
+    # A stage reads the recipe's text unless it names a text itself.
     corpus = plan.recipe.corpus
     owner = ""
     if stage.spec.corpus is not None:

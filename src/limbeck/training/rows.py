@@ -1,4 +1,8 @@
-"""The rows that a stage trains on and is measured on, replaced and masked as it says."""
+"""The rows that a stage trains on and is measured on, with tokens replaced and masked as the recipe says.
+
+A *row* is one input of the student: a block of a text's tokens, or a labelled example. *Replaced* tokens are random
+words in place of the text's (augmentation). *Masked* tokens are hidden from the models, and become labels.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +23,27 @@ _HELD_OUT_ROWS = 512
 
 
 class StreamedRows(Dataset[dict[str, Any]]):
-    """The rows of a stream, made of its blocks; as a data set, a few rows of its beginning to see beforehand.
+    """The rows of a stream, which are made of its blocks as they are read.
+
+    A stream cannot be indexed. As a data set it has a few rows of its beginning alone, for those who need to see some
+    rows before the training.
 
     Args:
         corpus: The stream.
-        replacing: Replaces tokens of its beginning, and of any row; or None.
-        masking: Masks tokens likewise, or None.
+        replacing: Replaces tokens of these first rows, and of any row of the stream; None replaces none.
+        masking: Masks tokens likewise; None masks none.
     """
 
     def __init__(self, corpus: StreamedCorpus, replacing: ReplacedTokens | None, masking: MaskedTokens | None) -> None:
         self.corpus = corpus
         self._replacing = replacing
         self._masking = masking
-        self._beginning: Any = masking or replacing or corpus.train
+        # Masked rows are made of replaced ones, and these of the corpus, so the outermost is the finished data set.
+        self._beginning: Any = corpus.train
+        if replacing is not None:
+            self._beginning = replacing
+        if masking is not None:
+            self._beginning = masking
 
     def __len__(self) -> int:
         return len(self._beginning)
@@ -44,11 +56,14 @@ class StreamedRows(Dataset[dict[str, Any]]):
         row: dict[str, Any] = {"input_ids": block.ids, "length": len(block.ids), **block.columns}
         if self._replacing is not None:
             row = self._replacing.replace(row)
-        return row if self._masking is None else self._masking.mask(row, block.earlier_passes)
+        if self._masking is not None:
+            # Each pass over the text masks other tokens.
+            row = self._masking.mask(row, block.earlier_passes)
+        return row
 
 
 class RowsByLength(Dataset[dict[str, Any]]):
-    """The rows of a stage at several lengths, trained on one after the other; as a data set, the rows of the first.
+    """The rows of a stage at several lengths, trained on one after the other; as a data set, those of the first length.
 
     Args:
         parts: The rows of each length.
@@ -80,12 +95,15 @@ def training_rows(
     """Return the rows to train on.
 
     Args:
-        corpus: The corpus; of a stream the result is `StreamedRows`.
+        corpus: The corpus.
         tokenizer: Its tokenizer.
-        replace_tokens: Share of tokens replaced by random words.
-        mask_tokens: Share of tokens masked, of those that are left; they become the labels.
-        seed: Decides what is replaced and masked.
-        documents: Most documents of a query that are read together; None for rows that are read one by one.
+        replace_tokens: Share of tokens that are replaced by random words.
+        mask_tokens: Share of the other tokens that are masked.
+        seed: Decides which tokens are replaced and masked.
+        documents: For rankings, most documents of a query that are read together as one row; None for other rows.
+
+    Returns:
+        A data set of rows: `StreamedRows` of a stream, `GroupedRows` with `documents`.
     """
     rows: Any = corpus.train
     replacing: ReplacedTokens | None = None
@@ -109,7 +127,10 @@ def held_out_rows(
     seed: int,
     documents: int | None = None,
 ) -> Any:
-    """Return up to 512 held-out rows: never replaced, and always masked alike; arguments as of `training_rows`."""
+    """Return up to 512 held-out rows, with no token replaced and the same tokens masked each time.
+
+    Arguments are those of `training_rows`.
+    """
     count = min(_HELD_OUT_ROWS, len(corpus.held_out))
     rows = corpus.held_out.select(range(count))
     if documents is not None:

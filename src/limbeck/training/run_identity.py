@@ -1,4 +1,8 @@
-"""Identity of a run: the part of a recipe that decides its result, and that a resumed run must share."""
+"""Identity of a run: the part of a recipe that decides its result, and that a resumed run must share.
+
+A recipe may hold *objects* that a program gave it, such as a model in memory or rows. They are saved as inputs in the
+run's folder, and the recipe's document has their paths.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +19,10 @@ from limbeck.recipe.schema import NOT_COMPUTED
 from limbeck.recipe.training_fields import DEFAULTS
 
 _SIZES = ("per_device_train_batch_size", "gradient_accumulation_steps")
-"""Arguments whose product, times the processes, are the rows of a step; only these rows decide the result."""
+"""Arguments that, multiplied with each other and with the number of processes, give the rows of a step.
+
+Only the rows of a step decide the result, so these arguments may change as long as their product does not.
+"""
 _FREE = (
     "save_steps",
     "save_strategy",
@@ -27,10 +34,8 @@ _FREE = (
     "report_to",
 )
 """Arguments that may change in a resumed run: when to save, measure and log, and where to."""
-
-
 _EXAMPLES = 2
-"""Names of tensors in a message."""
+"""Most names of tensors in a message."""
 
 
 def check_same_recipe(folder: Path, saved: dict[str, Any], new: Mapping[str, Any]) -> None:
@@ -46,9 +51,11 @@ def check_same_recipe(folder: Path, saved: dict[str, Any], new: Mapping[str, Any
     """
     _check_same_objects(folder, saved, new)
     run = records.load(records.Run, folder)
+    # Records of earlier versions have no number of processes; those runs had one.
     saved_identity = _identity(saved, run.processes or 1)
     new_identity = _identity(new, ranks.process_count())
     if knows_content(run):
+        # Teachers and texts are then compared by their content, so that their files may have moved.
         saved_identity = _without_places(saved_identity)
         new_identity = _without_places(new_identity)
     difference = first_difference(saved_identity, new_identity)
@@ -63,14 +70,14 @@ def check_same_recipe(folder: Path, saved: dict[str, Any], new: Mapping[str, Any
 def _check_same_objects(folder: Path, saved: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     """Refuse objects (models, texts, rows) other than those that the run began with.
 
-    Objects were saved as inputs in the run's folder, under names that follow from their content. A refused one is
-    removed there.
+    Objects were saved under names that follow from their content, so other names are other objects. A refused object is
+    removed from the run's folder again.
     """
     difference = first_difference(_objects_of(saved), _objects_of(new))
     if difference is None:
         return
     place, old_name, new_name = difference
-    # A name in place of an object is compared with the other names of the recipe.
+    # Where one recipe has an object and the other a path or name, the comparison of the recipes refuses it.
     if not isinstance(old_name, str) or not isinstance(new_name, str):
         return
     inputs = folder / paths.INPUTS
@@ -84,7 +91,7 @@ def _check_same_objects(folder: Path, saved: Mapping[str, Any], new: Mapping[str
 
 
 def _objects_of(part: Any) -> Any:
-    """Return a part of a document with the names of its objects alone: every other value is None."""
+    """Return a copy of a part of a document in which objects are their names, and all other values are None."""
     if isinstance(part, Mapping):
         return {key: _objects_of(value) for key, value in part.items() if key not in NOT_COMPUTED}
     if isinstance(part, list):
@@ -96,9 +103,15 @@ def _objects_of(part: Any) -> Any:
 
 
 def _different_weights(old: Path, new: Path) -> str:
-    """Return the end of a sentence that names the weights in which two models differ.
+    """Return the end of a sentence that names the weights in which two saved models differ.
 
-    It is empty for texts, and for models that have other weights or none in common.
+    Args:
+        old: The folder or file of the object that the run began with.
+        new: The same of the object to go on with.
+
+    Returns:
+        The end of the sentence; empty for texts, for models with other names of weights, and for models of which all
+        weights differ.
     """
     different: list[str] = []
     count = 0
@@ -117,7 +130,7 @@ def _different_weights(old: Path, new: Path) -> str:
             different += [
                 name for name in names if not old_weights.get_tensor(name).equal(new_weights.get_tensor(name))
             ]
-    # Models of which every tensor differs are simply two models.
+    # Where every tensor differs, these are simply two models, and a list of tensors says nothing.
     if not different or len(different) == count:
         return ""
     examples = ", ".join(different[:_EXAMPLES])
@@ -140,7 +153,7 @@ def _identity(recipe: Mapping[str, Any], processes: int) -> dict[str, Any]:
     identity["stages"] = []
     for stage in recipe.get("stages") or []:
         deciding = dict(stage)
-        # A run that its guard stopped may need another guard to go on.
+        # A run that was stopped at a bad loss may need another guard to go on.
         deciding.pop("guard", None)
         deciding["training"] = _deciding(stage.get("training") or {}, processes)
         identity["stages"].append(deciding)
@@ -154,13 +167,17 @@ def knows_content(run: records.Run) -> bool:
 
 
 def _without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the places of teachers and texts, in stages too: their content is compared once it is read."""
+    """Return an identity without the places of teachers and texts, in stages too.
+
+    Their content is compared later, once it is read.
+    """
     identity = without_places(recipe)
     return {**identity, "stages": [without_places(stage) for stage in recipe["stages"]]}
 
 
 def _deciding(training: dict[str, Any], processes: int) -> dict[str, Any]:
     """Return the training arguments of a stage that decide its result, however many processes share its steps."""
+    # The product of the sizes and the processes; an argument that is left out has its default.
     rows_a_step = processes
     for name in _SIZES:
         rows_a_step *= training.get(name, DEFAULTS.get(name, 1))

@@ -13,7 +13,7 @@ from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.rows import AnyCorpus, RowsByLength, held_out_rows, training_rows
 
 _PROBE_ROWS = 2
-"""Rows of the batch that shows which parameters a gradient reaches."""
+"""Rows of the batch that `freeze_unreached` runs to see which parameters a gradient reaches."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class StageRows:
         train: Rows to train on, their tokens replaced and masked as the stage says.
         held_out: Held-out rows; may be empty.
         collator: Makes batches of them.
-        mix: Which rows an epoch has; None for every row once, and for rows of several lengths, which have their own.
+        mix: Draws the rows of an epoch from several sources. None for every row once, and for rows of several lengths,
+            which have a mix for each length.
     """
 
     train: Any
@@ -33,7 +34,7 @@ class StageRows:
     mix: RowMix | None
 
     def arguments(self) -> dict[str, Any]:
-        """Return them as arguments of a trainer, which measures where there are held-out rows."""
+        """Return the rows as keyword arguments of a trainer, which measures only if there are held-out rows."""
         held_out = self.held_out if len(self.held_out) > 0 else None
         return {"train_dataset": self.train, "eval_dataset": held_out, "data_collator": self.collator, "mix": self.mix}
 
@@ -60,12 +61,12 @@ def stage_rows(stage: StagePlan, corpus: AnyCorpus, tokenizer: PreTrainedTokeniz
         tokenizer: For the padding token and side.
         seed: Decides the rows' replaced and masked tokens.
     """
-    # Documents of a query are read together.
+    # Rankings compare the documents of a query, so these are read together.
     documents: int | None = None
     if isinstance(stage.corpus, LabelledSettings) and kind_of(stage.pairing.task).has_queries:
         documents = stage.corpus.documents_per_query
 
-    # The rows at each length of the stage's schedule; at its only length without one.
+    # A schedule trains on shorter rows first: the corpus has a view for each length. Without one it has a single view.
     rows_by_length = []
     for view in corpus.views:
         rows = training_rows(
@@ -79,9 +80,15 @@ def stage_rows(stage: StagePlan, corpus: AnyCorpus, tokenizer: PreTrainedTokeniz
         rows_by_length.append(rows)
     mixes = [view.row_mix(seed) for view in corpus.views]
     schedule = stage.spec.text.schedule
+    if schedule is None:
+        train = rows_by_length[0]
+        mix = mixes[0]
+    else:
+        train = RowsByLength(rows_by_length, mixes, schedule)
+        mix = None
     return StageRows(
-        train=rows_by_length[0] if schedule is None else RowsByLength(rows_by_length, mixes, schedule),
+        train=train,
         held_out=held_out_rows(corpus, tokenizer, mask_tokens=stage.mask_tokens, seed=seed, documents=documents),
         collator=PadCollator(tokenizer.pad_token_id, labels=label_kind(stage)),
-        mix=mixes[0] if schedule is None else None,
+        mix=mix,
     )
