@@ -1,8 +1,8 @@
 """Checkpoints of a stage: written aside and shown by one rename, found again by step, and removed when too many.
 
 A checkpoint is a folder `checkpoint-STEP` in the folder of its stage, sealed by a manifest (`limbeck.training.seals`).
-The *staging* folder beside the checkpoints is where a new one grows and an old one is taken apart. Whatever is killed
-half-way therefore leaves no part of a checkpoint under its name.
+A new checkpoint is written in the *staging* folder beside the checkpoints, and then renamed. An old one is renamed into
+it, and then removed. A process that is killed half-way therefore never leaves part of a checkpoint under its name.
 """
 
 import re
@@ -25,7 +25,8 @@ from limbeck.training.warn import Warn
 STAGING = ".saving"
 """Name of the staging folder."""
 _REPLACED = ".replaced"
-"""Suffix of a checkpoint in the staging folder whose place a new one of the same name takes."""
+"""Suffix of an old checkpoint in the staging folder, while a new one of the same name takes its place."""
+# The name of a checkpoint, such as `checkpoint-500`.
 _NAME = re.compile(r"^checkpoint-(\d+)$")
 
 
@@ -57,7 +58,7 @@ class Checkpoints:
         Raises:
             TrainingError: if it cannot be written; checkpoints that were saved before are intact.
         """
-        # Used as a decorator: each of the three parts below fails in one line.
+        # A context manager that is used as a decorator here: an error in one of the three parts below becomes one line.
         in_one_line = saving(f"The checkpoint of step {step}", self.folder)
 
         def show() -> None:
@@ -72,7 +73,7 @@ class Checkpoints:
             on_all_ranks(in_one_line(save))
             on_main_rank(in_one_line(show))
         except TrainingError:
-            # A full disk gets room again for the run's record.
+            # The part that was written is removed. A full disk then has room for the run's record.
             if self.arguments.should_save:
                 remove_leftovers(self.folder)
             raise
@@ -81,7 +82,7 @@ class Checkpoints:
 
 
 def prepare_staging(folder: Path) -> Path:
-    """Make an empty staging folder; the rest of a write that was killed goes.
+    """Make an empty staging folder; files of a write that was killed are removed.
 
     Args:
         folder: The stage's folder.
@@ -96,13 +97,14 @@ def publish(checkpoint: Path, folder: Path) -> Path:
     """Make a sealed checkpoint visible in a folder, in the place of one of the same name.
 
     Args:
-        checkpoint: The checkpoint, in a staging folder, which goes.
+        checkpoint: The checkpoint, in a staging folder, which is removed.
         folder: The stage's folder.
 
     Returns:
-        The place of the checkpoint now.
+        The new path of the checkpoint.
     """
     target = folder / checkpoint.name
+    # If the process is killed between these two renames, `remove_leftovers` brings the old checkpoint back.
     if target.exists() or target.is_symlink():
         target.rename(checkpoint.with_name(checkpoint.name + _REPLACED))
     checkpoint.rename(target)
@@ -112,7 +114,7 @@ def publish(checkpoint: Path, folder: Path) -> Path:
 
 
 def discard(checkpoint: Path) -> None:
-    """Remove a checkpoint so that a kill half-way leaves no part of it under its name."""
+    """Remove a checkpoint: it is moved into the staging folder first, so that no part of it is left under its name."""
     staging = checkpoint.parent / STAGING
     if not staging.is_dir():
         prepare_staging(checkpoint.parent)
@@ -153,14 +155,15 @@ def newest_checkpoint(folder: Path, warn: Warn) -> Path | None:
 
 
 def keep_newest(folder: Path, newest: int, limit: int | None) -> None:
-    """Remove the checkpoints that are too many.
+    """Remove the oldest checkpoints beyond a limit.
 
-    Those of later steps than the newest go too: they are damaged, since the run went on from an earlier one.
+    Checkpoints of later steps than the one just written are removed too: they were damaged, and the run went on from an
+    earlier one.
 
     Args:
         folder: The stage's folder.
         newest: Step of the checkpoint that was just written.
-        limit: Number to keep; None or 0 keeps all.
+        limit: Number of checkpoints to keep; None or 0 keeps all.
     """
     checkpoints = all_checkpoints(folder)
     paths_to_keep = [path for step, path in checkpoints if step <= newest]
@@ -172,7 +175,7 @@ def keep_newest(folder: Path, newest: int, limit: int | None) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the rest of killed writes from a stage's folder, and bring back a checkpoint that was being replaced."""
+    """Remove files of writes that were killed, and bring back a checkpoint that was about to be replaced."""
     for aside in (folder / STAGING).glob(f"*{_REPLACED}"):
         target = folder / aside.name.removesuffix(_REPLACED)
         if not target.exists():
@@ -183,7 +186,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Remove all checkpoints of a stage, the oldest first, and the rest of killed writes."""
+    """Remove all checkpoints of a stage, the oldest first, and files of writes that were killed."""
     for _, path in reversed(all_checkpoints(folder)):
         discard(path)
     remove_leftovers(folder)

@@ -37,6 +37,7 @@ def build_corpora(
     with CorpusProgress(console, listener) as progress:
         corpora = [build_corpus_of(stage, tokenizer, progress) for stage in plan.stages]
 
+    # Stages may share a corpus, which is summarised once.
     summarised: set[Path] = set()
     for index, (stage, corpus) in enumerate(zip(plan.stages, corpora, strict=True)):
         is_of_interest = index == 0 or isinstance(corpus, LabelledCorpus)
@@ -44,7 +45,7 @@ def build_corpora(
             summarised.add(corpus.path)
             _print_summary(stage, corpus, console)
 
-    # Stages on the same rows would repeat a line.
+    # Warn where some classes have few rows. Stages on the same rows have the same line, which is printed once.
     uneven: set[str] = set()
     for stage, corpus in zip(plan.stages, corpora, strict=True):
         line = describe_classes(stage, corpus)
@@ -71,7 +72,9 @@ def _print_summary(stage: StagePlan, corpus: AnyCorpus, console: Console) -> Non
 def _task_without_development(stage: StagePlan) -> str | None:
     """Return the title of a stage's task if training rows are held out, since the task has no development rows.
 
-    None for text, for rows that are no task's, and where the recipe asks for held-out rows itself.
+    Returns:
+        The title. None for text, for rows that do not belong to a task, for a task with development rows, and where the
+        recipe itself says how many rows are held out.
     """
     corpus = stage.corpus
     if not isinstance(corpus, LabelledSettings) or not isinstance(corpus.rows, TaskRows):
@@ -123,7 +126,7 @@ def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.Cor
                 mixed[stage.spec.title] = mix.describe(streamed=stage.corpus.streaming)
     return records.CorpusText(
         sources=list(dict.fromkeys(places)),  # Each once, in their order.
-        # The length of a stream is unknown, and its beginning is no measure of it.
+        # How much text a stream has is unknown; the corpus knows only its beginning.
         documents=None if is_streamed else first["documents"],
         held_out_documents=first["held_out_documents"],
         tokens=None if is_streamed else corpora[0].tokens,

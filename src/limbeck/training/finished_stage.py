@@ -18,6 +18,7 @@ from limbeck.training.trainer import WEIGHTS
 from limbeck.training.warn import Warn
 
 DONE = Stage.FILE
+"""File of a stage's folder that is written last of all: if it is there, the stage is finished."""
 
 
 def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> Stage | None:
@@ -55,14 +56,14 @@ def take_weights(student: PreTrainedModel, weights: Mapping[str, Tensor]) -> boo
     """Give a student its part of a stage's weights.
 
     Returns:
-        Whether they were all there, and no others.
+        Whether the weights are exactly those of the student: none is missing, and there are no others.
     """
     student_weights: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         if name.startswith(STUDENT_WEIGHTS):
             student_weights[name.removeprefix(STUDENT_WEIGHTS)] = tensor
     missing, unexpected = student.load_state_dict(student_weights, strict=False)
-    # Tied weights are stored once; anything else that is missing belongs to another student.
+    # Tied weights are stored once, under one of their names, so that the other names are missing.
     tied = set(getattr(student, "all_tied_weights_keys", None) or {})
     return not unexpected and set(missing) <= tied
 
@@ -77,6 +78,6 @@ def _finished_record(folder: Path, warn: Warn) -> Stage | None:
         warn(f"Stage '{folder.name}' was finished but is damaged, so it is trained again: {damage}.")
         (folder / DONE).unlink()
         return None
-    # A run that was killed at the end of the stage may not have come to this.
+    # A run that was killed at the end of the stage may not have removed them.
     checkpoints.remove_checkpoints(folder)
     return record

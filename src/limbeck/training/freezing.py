@@ -1,4 +1,4 @@
-"""Parameters that a stage gives no gradient, found by asking autograd."""
+"""Parameters of a student that no term of a stage reaches, found by a backward pass, and frozen."""
 
 from collections.abc import Mapping
 
@@ -11,11 +11,11 @@ from limbeck.training.module import DistillationModule
 def freeze_unreached(module: DistillationModule, batch: Mapping[str, Tensor]) -> list[str]:
     """Freeze the parameters that no term reaches.
 
-    A forward and a backward on a small batch tell exactly which they are, whatever the family: for example the
-    attention output and feed-forward layer of the last block when only its queries, keys and values are taught.
+    After a backward pass on a small batch they are the ones without a gradient, whatever the architecture. For example,
+    where only queries, keys and values of the last block are taught, its attention output and feed-forward layer.
 
     Args:
-        module: The module; parameters already frozen stay so. Its gradients are cleared.
+        module: The module; parameters that are frozen already stay so. Its gradients are cleared.
         batch: `input_ids` and `attention_mask` of a few rows.
 
     Returns:

@@ -1,4 +1,4 @@
-"""`Heartbeat`: a small file beside a run's record that shows that the run gets on, and how far it is."""
+"""`Heartbeat`: a small file beside a run's record that shows that the run makes progress, and how far it is."""
 
 import time
 from contextlib import suppress
@@ -11,10 +11,10 @@ from limbeck.core.paths import HEARTBEAT
 
 
 class Heartbeat:
-    """A run's sign of life: a small file beside `run.json`, written as the run gets on and by nothing else.
+    """A run's sign of life: a small file beside `run.json`, written only when the run makes progress.
 
-    The age of the file tells how long ago the run last got somewhere. A thread of its own would write on while the
-    loop hangs, so there is none. Whether the process lives is told by the lock of the folder.
+    The age of the file says how long ago the run last made progress. There is no thread that writes it, since it would
+    write on while the training hangs. Whether the process lives is known by the lock of the folder.
 
     Args:
         folder: The run's folder; None writes nothing, since only one of several processes writes.
@@ -38,10 +38,10 @@ class Heartbeat:
         self._write()
 
     def beat(self, *, now: bool = False, **fields: Any) -> None:
-        """Update the progress of the activity; written only if the last time is long enough ago.
+        """Update the progress of the activity; the file is written only if the last write is long enough ago.
 
         Args:
-            now: Write in any case.
+            now: Write the file in any case.
             **fields: Fields that changed.
         """
         self._fields.update(fields)
@@ -53,6 +53,6 @@ class Heartbeat:
         if self._folder is None:
             return
         text = records.text_of(records.plain({"time": records.timestamp(), **self._fields}))
-        # No run fails for want of a sign of life; it only looks older.
+        # A run does not fail because this file cannot be written; it only seems to have made no progress.
         with suppress(OSError):
             atomic_text(self._folder / HEARTBEAT, text, durable=False)

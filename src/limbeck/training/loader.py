@@ -1,7 +1,8 @@
 """`Loader`: the batches of a stage, of which every process reads its part.
 
 Rows come in three forms: rows in memory that are read in epochs, a *stream*, which has no end, and a *schedule*: rows
-of several lengths, each in epochs or a stream, one after the other.
+of several lengths, each in epochs or a stream, one after the other. A *mix* draws the rows of an epoch from several
+sources. The *position* of a stream is saved in checkpoints, so that a resumed run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -48,13 +49,15 @@ class Loader(TrainerCallback):
         arguments: The training arguments.
         collate: Makes batches of rows.
         drop_last: Whether an epoch ends with its last full batch.
-        mix: Which rows an epoch has; without it, every row once.
+        mix: Draws the rows of an epoch; None for every row once.
         whole_steps: Fill the last step of an epoch with empty micro-batches.
 
     Attributes:
-        sampler: The order of rows in memory; None until `training` is called, and for other rows.
-        stream: The loader of a stream; None likewise.
-        by_length: The loader of a schedule; None likewise.
+        sampler: The order of the rows, for rows in memory.
+        stream: The loader of the stream, for a stream.
+        by_length: The loader of the lengths, for a schedule.
+
+    `training` sets one of these three, by the form of the rows; the other two stay None.
     """
 
     def __init__(
@@ -101,13 +104,14 @@ class Loader(TrainerCallback):
                 micro_batches=arguments.gradient_accumulation_steps,
                 max_steps=arguments.max_steps,
             )
-            # A resumed loop would read and drop all batches up to its step; this loader begins at the step itself.
+            # By default a resumed training loop reads and drops all batches up to its step. This loader begins there by
+            # itself.
             arguments.ignore_data_skip = True
             arguments.max_steps = self.by_length.ends[-1]
             return self.by_length
 
         if isinstance(rows, StreamedRows):
-            # As above: this loader begins at the position that was saved.
+            # As above: the stream begins by itself at the position that was saved.
             arguments.ignore_data_skip = True
             self.stream = StreamLoader(
                 rows,
@@ -150,7 +154,8 @@ class Loader(TrainerCallback):
         states = [stream.state_dict() for stream in self._streams]
         if not states:
             return
-        # Without a schedule the file is that of the only stream, as in checkpoints from before schedules.
+        # A schedule has a list of positions, one for each length. Without one the file has the position of the only
+        # stream, as checkpoints of earlier versions have it.
         position = states if self.by_length else states[0]
         atomic_text(self._position_file(folder), json.dumps(position))
 
@@ -168,10 +173,10 @@ class Loader(TrainerCallback):
             stream.load_state_dict(state)
 
     def lengths_until(self, step: int) -> list[tuple[int, int]]:
-        """Return each length of a schedule with the steps at it, of so many in all; empty without a schedule.
+        """Return each length of a schedule with the steps that were trained at it; empty without a schedule.
 
         Args:
-            step: Optimizer steps that were taken.
+            step: Optimizer steps that were taken in all.
         """
         if self.by_length is None:
             return []
@@ -179,18 +184,32 @@ class Loader(TrainerCallback):
         return list(zip(lengths, self.by_length.done(step), strict=True))
 
     def index_of_length(self, step: int) -> int:
-        """Return the index of the length that the next step reads, after so many steps; 0 without a schedule."""
-        return 0 if self.by_length is None else bisect_right(self.by_length.ends, step)
+        """Return the index of the length that the next step reads; 0 without a schedule.
+
+        Args:
+            step: Optimizer steps that were taken.
+        """
+        if self.by_length is None:
+            return 0
+        # The number of lengths that have ended by then.
+        return bisect_right(self.by_length.ends, step)
 
     def epoch_of(self, step: int) -> int | None:
-        """Return the epoch of a schedule that the next step is in, after so many steps; see `LoaderByLength.epoch_of`.
+        """Return the epoch of a schedule that the next step is in; see `LoaderByLength.epoch_of`.
 
-        None without a schedule: the training loop then counts the epochs.
+        Args:
+            step: Optimizer steps that were taken.
+
+        Returns:
+            The epoch, from 0; None without a schedule, since the training loop then counts the epochs.
         """
         return None if self.by_length is None else self.by_length.epoch_of(step)
 
     def work_until(self, step: int) -> float:
-        """Return the work that is done after so many steps: in steps, or in steps times their lengths."""
+        """Return the work that is done after a number of steps, to estimate the time that is left.
+
+        The unit of work is a step or, for a schedule, a token of each row: longer rows take longer.
+        """
         if self.by_length is None:
             return step
         return sum(length * steps for length, steps in self.lengths_until(step))
@@ -198,10 +217,10 @@ class Loader(TrainerCallback):
     def on_epoch_begin(
         self, args: Any, state: TrainerState, control: TrainerControl, train_dataloader: Any = None, **kwargs: Any
     ) -> None:
-        """Tell the sampler, and rows that are masked anew every epoch, which epoch begins.
+        """Set the epoch of the sampler, and of rows that are masked anew every epoch.
 
-        The loop itself reaches no sampler that is sharded over ranks. A run resumed in the middle of an epoch has a
-        fraction here.
+        The loop itself does not reach a sampler that is inside of another one. In a run that is resumed in the middle
+        of an epoch, `state.epoch` is a fraction.
         """
         if self.by_length is not None:
             self.by_length.step = state.global_step
@@ -213,18 +232,21 @@ class Loader(TrainerCallback):
             rows.set_epoch(epoch)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Let the epoch of a stream or schedule be the part of the steps that are done, also in a resumed run."""
+        """Set the epoch of a stream or schedule to the share of all steps that is done, in a resumed run too."""
         if self.stream is not None or self.by_length is not None:
             state.epoch = state.global_step / state.max_steps
 
     def describe_drawn(self, corpus: Corpus, steps: int) -> records.Drawn | None:
-        """Return how many rows of each source were trained on, over all processes; None where they are not mixed.
+        """Describe for the record how many rows of each source were trained on, over all processes.
 
-        Of a stream also the skipped and repaired text; every lane counts its own.
+        For a stream the description has a report on skipped and repaired text too, summed over its lanes.
 
         Args:
             corpus: The corpus of the stage.
             steps: Optimizer steps that were taken.
+
+        Returns:
+            The description; None for rows in memory that no mix draws, since every row of every source is then read.
         """
         report: SourceReport | None = None
         if self._streams:
@@ -235,7 +257,7 @@ class Loader(TrainerCallback):
                 return None
             counts = drawn_counts
 
-        # Several sources may have one title.
+        # Sources of the same title are counted together.
         rows: dict[str, int] = {}
         for title, count in zip(corpus.titles, counts, strict=True):
             rows[title] = rows.get(title, 0) + count
@@ -259,7 +281,11 @@ class Loader(TrainerCallback):
         return counts, report
 
     def _drawn_of_mixes(self, steps: int) -> list[int] | None:
-        """Return how many rows of each source so many steps read, over all lengths; None without a mix."""
+        """Return the number of rows of each source that were read from memory, over all lengths; None without a mix.
+
+        Args:
+            steps: Optimizer steps that were taken.
+        """
         steps_by_loader = [(self, steps)]
         if self.by_length is not None:
             steps_by_loader = self.by_length.steps_by_loader(steps)
@@ -273,15 +299,20 @@ class Loader(TrainerCallback):
         return counts
 
     def _rows_of_epochs(self, steps: int) -> list[int]:
-        """Return the number of rows that so many steps read in each epoch, whose last step may have fewer rows."""
+        """Return the number of rows that were read in each epoch, of which the last one may not have ended.
+
+        Args:
+            steps: Optimizer steps that were taken.
+        """
         assert self.sampler is not None
         rows = len(self.sampler)
         if self.drop_last:
             rows -= rows % (self._arguments.train_batch_size * self._arguments.world_size)
+        # The last step of an epoch may have fewer rows.
         steps_of_epoch = math.ceil(rows / self.rows_a_step)
-        epochs, rest = divmod(steps, steps_of_epoch)
-        rows_of_last_epoch = min(rest * self.rows_a_step, rows)
-        return [*[rows] * epochs, rows_of_last_epoch]
+        whole_epochs, further_steps = divmod(steps, steps_of_epoch)
+        rows_of_last_epoch = min(further_steps * self.rows_a_step, rows)
+        return [*[rows] * whole_epochs, rows_of_last_epoch]
 
     @property
     def _streams(self) -> list[StreamLoader]:
@@ -298,7 +329,7 @@ class Loader(TrainerCallback):
             batch_sampler=batches,
             collate_fn=partial(_collate_or_fill, self._collate, rows),
             persistent_workers=self._arguments.dataloader_persistent_workers,
-            # A separate one, so that the workers' seeds are not drawn from the stream of dropout.
+            # A generator of its own, so that the workers' seeds are not drawn from the random stream of dropout.
             generator=torch.Generator(),
             worker_init_fn=begin or begin_worker,
             **self._options,
@@ -308,8 +339,9 @@ class Loader(TrainerCallback):
 class LoaderByLength:
     """Loads the rows of several lengths one after the other; the length changes between two optimizer steps.
 
-    An epoch of a length ends with a whole step. A stream goes on at the next length where its last window began. Masks
-    are drawn for the epochs of all lengths together, so that a block that is the same at both is masked anew.
+    An epoch of a length ends with a whole step. A stream goes on at the next length from the text at which its last
+    window began, since windows are cut to another length now. Epochs are numbered through all lengths for the masking,
+    so that a block that two lengths have in common is masked anew.
 
     Args:
         loaders: The loader of each length.
@@ -318,8 +350,8 @@ class LoaderByLength:
         max_steps: Steps of the training; 0 or less for as many as the epochs have.
 
     Attributes:
-        ends: Steps that are done when each length ends.
-        step: Steps that are done when an iteration begins.
+        ends: For each length the number of steps, from the beginning of the training, at which it ends.
+        step: Steps that are done when the next iteration over the loader begins.
 
     Raises:
         TrainingError: if a length would have no batch or no step.
@@ -342,22 +374,25 @@ class LoaderByLength:
             raise ranks.raised_on_all_ranks(TrainingError(str(error))) from None
 
     def done(self, step: int) -> list[int]:
-        """Return the steps that were taken at each length, of so many in all."""
+        """Return the steps that were taken at each length, after `step` steps in all."""
+        # A length has the steps from the end of the one before it to its own end.
         return [max(min(step, end) - begin, 0) for begin, end in pairwise([0, *self.ends])]
 
     def steps_by_loader(self, step: int) -> list[tuple[Loader, int]]:
-        """Return the loader of each length with the steps that were taken at it, of so many in all."""
+        """Return the loader of each length with the steps that were taken at it, after `step` steps in all."""
         return list(zip(self.loaders, self.done(step), strict=True))
 
     def epoch_of(self, step: int) -> int:
-        """Return the epoch, from 0, that the next step is in after so many; 0 of a stream.
+        """Return the epoch that the next step is in, from 0 and counted through all lengths; 0 for a stream.
 
-        The epochs of all lengths are counted together.
+        Args:
+            step: Steps that were taken in all.
         """
+        # Behind the last step this is still the last length.
         index = min(bisect_right(self.ends, step), len(self.ends) - 1)
         if self._epoch_steps[index] == 0:
             return 0
-        # Every length before has begun its last epoch, whether it ended it or not.
+        # All epochs of the lengths before count, also a last one that the length did not finish.
         steps_of_lengths = self.done(self.ends[-1])
         epochs = 0
         for earlier in range(index):
@@ -374,7 +409,13 @@ class LoaderByLength:
                 yield from self._read_epochs(index, steps_done[index], steps_of_lengths[index])
 
     def _read_stream(self, index: int, done: int, steps: int) -> Iterator[dict[str, torch.Tensor]]:
-        """Read the steps of a length from a stream, from one of them on."""
+        """Read the remaining steps of a length from a stream.
+
+        Args:
+            index: Index of the length.
+            done: Steps of this length that are done.
+            steps: Steps of this length in all.
+        """
         stream = self._loaded[index]
         if index > 0 and done == 0:
             stream.begin_behind(self._loaded[index - 1])
@@ -382,11 +423,12 @@ class LoaderByLength:
             yield from islice(stream, (steps - done) * self._micro_batches)
 
     def _read_epochs(self, index: int, done: int, steps: int) -> Iterator[dict[str, torch.Tensor]]:
-        """Read the steps of a length from rows in memory, from one of them on."""
+        """Read the remaining steps of a length from rows in memory; arguments as of `_read_stream`."""
         rows = self.rows.parts[index]
         loaded = self._loaded[index]
         sampler = self.loaders[index].sampler
         assert sampler is not None
+        # The steps of all lengths before.
         first_step = self.ends[index] - steps
         while done < steps:
             epoch, done_of_epoch = divmod(done, self._epoch_steps[index])
@@ -400,7 +442,11 @@ class LoaderByLength:
 
 
 def _collate_or_fill(collate: Collate, rows: Any, batch: Sequence[Any]) -> dict[str, Any]:
-    """Make a batch; an empty one is the first row, marked to count nothing, since processes step together."""
+    """Make a batch of rows.
+
+    An empty batch becomes a *filler*: the first row, marked so that it counts nothing. A process without rows needs it,
+    since all processes run the model together.
+    """
     if batch:
         return collate(batch)
     return {**collate([rows[0]]), FILLER: True}

@@ -1,6 +1,7 @@
 """`LossGuard`: judges the loss of every step, and skips or stops at a bad one, whose batch it saves.
 
-A step is *bad* if a term or the gradient is not finite, or if its loss is many times the median of the losses before.
+A step is *bad* if a term or the gradient is not finite, or if its loss is many times the median of the losses of the
+good steps before. The *verdict* of a step is a tensor with this judgement and the numbers that led to it.
 """
 
 import math
@@ -22,19 +23,19 @@ from limbeck.training.gathering import sum_over_ranks
 from limbeck.training.warn import Warn
 
 WINDOW = 64
-"""Good steps whose losses a new one is compared with."""
+"""Number of the last good steps whose median loss a new loss is compared with."""
 _ENOUGH = 16
-"""Good steps before losses are compared: of fewer, the median says little."""
+"""Number of good steps from which on losses are compared; the median of fewer says little."""
 FOLDER = "bad_batches"
-"""Folder of a stage with the batches of its bad steps."""
+"""Folder, in that of a stage, with the batches of its bad steps."""
 _MOST_BATCHES = 20
-"""Bad steps of each process whose batches are saved."""
+"""Most bad steps of each process whose batches are saved."""
 Batches = Sequence[Mapping[str, Any]]
 """The micro-batches of a step."""
 
 
 def save_bad_batch(folder: Path, step: int, batches: Sequence[Mapping[str, Any]], problem: str) -> Path | None:
-    """Save the micro-batches of a bad step, of the first twenty such steps.
+    """Save the micro-batches of a bad step, unless those of twenty bad steps are saved already.
 
     Args:
         folder: The stage's folder.
@@ -43,8 +44,8 @@ def save_bad_batch(folder: Path, step: int, batches: Sequence[Mapping[str, Any]]
         problem: The problem in words; it is in the file's metadata beside the step.
 
     Returns:
-        The file, of which each of several processes has one; None if there are enough, nothing to save, or the disk
-        does not take it: it must not hide the problem.
+        The file, of which each of several processes writes its own. None if enough are saved, if there is nothing to
+        save, or if the disk fails: an error here must not hide the bad loss.
     """
     tensors: dict[str, Tensor] = {}
     for index, batch in enumerate(batches):
@@ -59,7 +60,7 @@ def save_bad_batch(folder: Path, step: int, batches: Sequence[Mapping[str, Any]]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         files = list(target.parent.glob("step-*.safetensors"))
-        # A resumed run may come to a step again, whose file is then replaced.
+        # A resumed run may come to the same step again; its file is then replaced, even if there are enough.
         is_full = len(files) >= _MOST_BATCHES * process_count()
         if is_full and not target.exists():
             return None
@@ -92,9 +93,11 @@ class LossGuard:
     ) -> None:
         self.policy = policy
         self.skipped = 0
+        # Skipped steps since the last good one.
         self._in_a_row = 0
         self._names = [term.name for term in terms]
         self._weights = torch.tensor([term.weight for term in terms], dtype=torch.float64, device=device)
+        # Sums of the terms over the micro-batches of the present step.
         self._step_terms = torch.zeros_like(self._weights)
         # The losses of the last good steps, NaN where there were fewer, and the number of all good steps.
         self._losses = torch.full((WINDOW,), torch.nan, dtype=torch.float64, device=device)
@@ -112,11 +115,12 @@ class LossGuard:
         self._step_terms = torch.zeros_like(self._weights)
 
     def settle(self, step: int, norm: Tensor | None, batches: Batches) -> Tensor:
-        """Judge a step, all of its micro-batches being noted.
+        """Judge a step once all of its micro-batches have been noted, and act on earlier verdicts that have arrived.
 
         Args:
             step: The step, from 1.
-            norm: Norm of its gradient; None where a loss scale makes it infinite now and then.
+            norm: Norm of its gradient. None if it is not to be judged, since a loss scale makes it infinite now and
+                then.
             batches: Its micro-batches.
 
         Returns:
@@ -170,10 +174,10 @@ class LossGuard:
         bad = ~(terms.isfinite().all() & norm.isfinite())
         median = torch.full_like(loss, torch.nan)
         if factor is not None:
-            # Along a dimension: without one, PyTorch makes the host wait for the place of the median.
+            # Without a dimension, PyTorch's `nanmedian` would make the host wait for the device.
             median = torch.where(self._good >= _ENOUGH, self._losses.nanmedian(0).values, median)
             bad = bad | (loss > factor * median)
-            # A good loss takes the place of the oldest of the window.
+            # A good loss takes the place of the oldest one in the window, where steps take turns.
             is_oldest = torch.arange(WINDOW, device=loss.device) == self._good % WINDOW
             self._losses = torch.where(is_oldest & ~bad, loss, self._losses)
             self._good = self._good + (~bad).long()
@@ -216,7 +220,15 @@ class LossGuard:
         raise raised_on_all_ranks(TrainingError(line))
 
     def _describe(self, step: int, loss: float, median: float, norm: float, terms: Sequence[float]) -> str:
-        """Describe a bad step by its first number that is not finite, else by its loss; arguments as of a verdict."""
+        """Describe a bad step by its first number that is not finite, else by its loss.
+
+        Args:
+            step: The step, from 1.
+            loss: Its loss.
+            median: Median of the losses before it.
+            norm: Norm of its gradient.
+            terms: Its terms.
+        """
         for name, value in zip(self._names, terms, strict=True):
             if not math.isfinite(value):
                 return f"The loss term '{name}' became {value} at step {step}"

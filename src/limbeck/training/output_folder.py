@@ -63,12 +63,12 @@ def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator
 
 
 def _claim(recipe: Recipe, locks: ExitStack, *, resume: bool, overwrite: bool) -> Path:
-    """Claim the folder in the main process; its lock is put on the stack, which releases it when it is left."""
+    """Claim the folder in the main process, and put its lock on the stack, which releases the lock at its end."""
     folder = _check_folder(recipe.output, resume=resume, overwrite=overwrite)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     locks.enter_context(folder_lock(folder))
-    # Asked under the lock: another process may have begun a run there since the first look.
+    # Checked again under the lock: another process may have begun a run there since the first check.
     if _RUN.is_occupied(folder) and not resume and not overwrite:
         raise _not_empty(folder)
 
@@ -77,6 +77,7 @@ def _claim(recipe: Recipe, locks: ExitStack, *, resume: bool, overwrite: bool) -
             _remove_run(folder, recipe)
         is_continued = bool(claim(folder, _RUN, document_of(recipe)))
         if not is_continued:
+            # The files of a run that never trained.
             for name in (RUN_RECORD, HEARTBEAT):
                 (folder / name).unlink(missing_ok=True)
             keep_recipe(folder, recipe)
@@ -100,7 +101,7 @@ def check_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> None:
     if resume:
         check_same_recipe(folder, read_kept_recipe(folder), document_of(recipe))
         return
-    # The lock is taken first: if a run is still going on there, its error says so.
+    # Taking the lock fails if a run is still going on there, with an error that says so.
     with folder_lock(folder):
         raise _not_empty(folder)
 

@@ -169,7 +169,7 @@ class Proxy:
             ]
 
     def _settled(self, stage: StagePlan, index: int) -> StagePlan:
-        """Complete a stage by the measurements that it needs: for a layer mapping by contribution, for class weights."""
+        """Complete a stage by the measurements that it needs, for a layer mapping by contribution or class weights."""
         if stage.measures_layers:
             teacher = self.load_teacher(dtype=teacher_dtype(stage))
             stage = stage.with_layer_cosines(measure_layer_cosines(teacher, self.corpora[index], self.tokenizer))

@@ -31,7 +31,8 @@ class ReadRows:
     def __init__(self, student: PreTrainedModel) -> None:
         config = student.config
         self._padding = config.pad_token_id if family_of(config).padded_positions else None
-        # For each table a bool per row, and one more for padding to read, so that no shape depends on the batch.
+        # For each table a bool for every row, and a last one that stands for padding: positions of padding are noted
+        # there, so that they need not be cut out, and no shape depends on the batch.
         self._read: dict[str, torch.Tensor] = {}
         for kind, table in embedding_tables(student).items():
             self._read[kind] = torch.zeros(table.module.num_embeddings + 1, dtype=torch.bool)
@@ -62,7 +63,7 @@ class ReadRows:
             read.index_fill_(0, read_now, True)
 
     def merge(self) -> None:
-        """Join the notes of all processes; every process has to do it."""
+        """Join the notes of all processes; all must call this together."""
         self._read = {kind: sum_over_ranks(read.int()) > 0 for kind, read in self._read.items()}
 
     def unread(self) -> dict[str, str]:
@@ -88,10 +89,12 @@ class ReadRows:
 
 def write_ranges(rows: NDArray[np.bool_]) -> str:
     """Write the numbers of the rows that are true as ranges."""
-    # A range begins and ends where the mask changes; before the first row and behind the last one it is false.
-    edges = np.flatnonzero(np.diff(np.pad(rows, 1).astype(np.int8))).tolist()
+    # With a False added on both sides, the mask changes where a range begins and, one place behind it, where it ends.
+    changes = np.flatnonzero(np.diff(np.pad(rows, 1).astype(np.int8))).tolist()
+    starts = changes[::2]
+    ends = changes[1::2]
     ranges = []
-    for first, end in zip(edges[::2], edges[1::2], strict=True):
+    for first, end in zip(starts, ends, strict=True):
         last = end - 1
         ranges.append(str(first) if first == last else f"{first}-{last}")
     return ",".join(ranges)
@@ -111,7 +114,9 @@ def read_ranges(text: str, rows: int) -> NDArray[np.bool_]:
     if not text:
         return mask
     for part in text.split(","):
+        # `3-7`, or a single row such as `3`.
         first, dash, last = part.partition("-")
-        end = int(last) if dash else int(first)
-        mask[int(first) : end + 1] = True
+        if not dash:
+            last = first
+        mask[int(first) : int(last) + 1] = True
     return mask

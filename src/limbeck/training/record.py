@@ -1,4 +1,4 @@
-"""`RunRecord`: the record of a run, `run.json`, written whenever something has been settled."""
+"""`RunRecord`: the record of a run, `run.json`, written whenever a part of the run has a result."""
 
 import time
 from collections.abc import Iterator
@@ -27,8 +27,8 @@ class RunRecord:
         self._folder = folder
         self._writes = writes
         self._started = time.monotonic()
-        # The fields of an earlier process stay, but for its problem. A damaged record does not end its run: what is
-        # damaged is left out.
+        # Later values replace earlier ones: defaults, then the record that an earlier process left (whose damaged
+        # fields are left out), then the facts of this process. The problem that ended the earlier process is dropped.
         values: dict[str, Any] = {"created": records.timestamp(), "timings": {}, "stages": []}
         values |= records.load(records.Run, folder).to_dict()
         values.pop("problem", None)
@@ -36,7 +36,7 @@ class RunRecord:
         values |= {"versions": versions(), "git_commit": git_commit(), "hardware": hardware()}
         self.run = records.Run.read(values)
         self._seconds_before = self.run.timings.get("total", 0.0)
-        # A resumed run describes all stages again, by what each left in its folder.
+        # A resumed run describes all stages again, from the record that each left in its folder.
         self.run.stages = []
 
     def set(self, status: str, **fields: Any) -> None:
@@ -59,7 +59,7 @@ class RunRecord:
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
-        """Add the time of the block to a part of the run; times of a part that a resumed run repeats add up.
+        """Add the time of the block to a part of the run; the times of the processes of a resumed run add up.
 
         Args:
             part: Its name, such as `corpus` or `training`.

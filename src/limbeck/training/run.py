@@ -1,4 +1,9 @@
-"""A run: from a plan to a student's folder, stage by stage, resumable."""
+"""A run: from a plan to a student's folder, stage by stage, resumable.
+
+A *stage* trains a student by a method on a text. Most stages train the recipe's student. A stage may name a student of
+its own, which later stages can have as their teacher. A stage is *settled* once all that it leaves to a measurement,
+such as a layer mapping by contribution, has been measured.
+"""
 
 import json
 from collections.abc import Sequence
@@ -72,7 +77,7 @@ class Run:
         teachers: Loads the models that teach.
         corpora: The text of each stage, once it is built.
         student_folder: The folder that the student is saved in.
-        heartbeat: Shows that the run gets on.
+        heartbeat: Shows that the run makes progress.
     """
 
     def __init__(
@@ -94,7 +99,7 @@ class Run:
         self.corpora: list[AnyCorpus] = []
         self.tokenizer: PreTrainedTokenizerBase = ranks.on_all_ranks(partial(load_tokenizer_of, plan))
         self._warn = partial(warn, console)
-        # The stages that are finished, composed as they were trained.
+        # The finished stages, settled.
         self._trained: list[StagePlan] = []
 
     def train(self) -> PreTrainedModel:
@@ -109,7 +114,7 @@ class Run:
         self._warn_of_idle_devices()
         ranks.on_main_rank(partial(compare_once, plan.vector_teachers, self.record, self.console))
 
-        # The recipe of a resumed run is kept only once its teachers and text are known to be the same.
+        # A resumed run writes its recipe only after its teachers and text were found to be those that it began with.
         self.heartbeat.begin("corpus")
         with self.record.timed("corpus"):
             build = partial(build_corpora, plan, self.tokenizer, self.console, self._beat_corpus)
@@ -129,7 +134,7 @@ class Run:
                 finished.append(self._run_stage(index, stage, student))
             self.record.set("running", stages=[_without_lists(record) for record in finished])
 
-        # Stages with a separate student have saved it themselves.
+        # The records of the stages that trained the recipe's student. Stages with a student of their own have saved it.
         records_of_student: list[records.Stage] = []
         for record, stage in zip(finished, plan.stages, strict=True):
             if stage.student is None:
@@ -156,7 +161,7 @@ class Run:
 
     @property
     def _is_begun(self) -> bool:
-        """Whether an earlier process began to train here: until then teachers and text may change."""
+        """Whether an earlier process began to train in this folder; before that, teachers and text may change."""
         return (self.folder / paths.STAGES).is_dir()
 
     def _warn_of_idle_devices(self) -> None:
@@ -167,6 +172,7 @@ class Run:
             self._warn(f"  one of {device_count} devices is used; torchrun uses them all (docs/scaling.md)")
 
     def _beat_corpus(self, step: str, done: int, total: int | None) -> None:
+        """Write the progress of building a corpus into the heartbeat."""
         self.heartbeat.beat(step_of_corpus=step, done=done, total=total)
 
     def _describe_models(
@@ -200,7 +206,7 @@ class Run:
         Args:
             student: The plan of the recipe's student, or of a stage's.
             head: The head that it gets.
-            stages: The stages that train it: of a stage's student that stage alone.
+            stages: The stages that train it; the student of a stage is trained by that stage alone.
         """
         # The student of a stage starts from the teacher of that stage.
         source = self.plan.teacher_info
@@ -217,7 +223,7 @@ class Run:
         )
 
     def _reader_of_text(self, stage: StagePlan) -> ReadBatches | None:
-        """Return a reader of a stage's text for the start of its student; None of a stream."""
+        """Return a reader of a stage's text, for a start of its student that looks at some; None for a stream."""
         corpus = self.corpora[self._index_of(stage.spec.title)]
         if isinstance(corpus, StreamedCorpus):
             return None
@@ -244,15 +250,16 @@ class Run:
         record.student = records.Student(shape=str(stage.student.shape), initialisation=initialisation)
         folder = self._student_of(stage.spec.title)
         if not ranks.on_main_rank(folder.is_dir):
-            # Composed as it was trained, for the layers that its terms map.
-            stage_as_trained = self._trained[-1]
-            maker = self._maker(stage.student, stage.student_head, [stage_as_trained])
+            # Parameters that were not trained are filled from the teacher layers that the terms map. These are known
+            # only for the settled stage.
+            settled = self._trained[-1]
+            maker = self._maker(stage.student, stage.student_head, [settled])
             self._save(maker, student_of_stage, [record], folder)
         return record
 
     def _train_or_restore(self, index: int, stage: StagePlan, student: PreTrainedModel) -> records.Stage:
         """Train a student for a stage, or give it the weights of a finished stage; arguments as of `_run_stage`."""
-        # The layers that contribute most, and weights of classes, follow from the text.
+        # A layer mapping by contribution and the weights of classes follow from measurements of the text.
         folder = self._stage_folder(stage.spec.title)
         settled = stage
         if stage.measures_layers:
@@ -267,7 +274,7 @@ class Run:
         return record
 
     def _train_stage(self, index: int, stage: StagePlan, student: PreTrainedModel) -> records.Stage:
-        """Train a stage, going on with learned maps of earlier stages of the same student and teacher."""
+        """Train a stage, taking over the learned maps of earlier stages of the same student and teacher."""
         of_same_models = [
             before for before in self._trained if before.student is stage.student and before.teacher == stage.teacher
         ]
@@ -293,7 +300,11 @@ class Run:
         return training.run()
 
     def _measure_layers(self, stage: StagePlan, index: int, folder: Path) -> StagePlan:
-        """Compose a stage by the contributions of the teacher's layers; a resumed stage keeps its measurement."""
+        """Return a stage whose layer mapping follows from a measurement of the teacher's layers.
+
+        The measurement, one cosine for each layer, is kept in the stage's folder: a resumed run must have the same
+        mapping.
+        """
 
         def read_or_measure() -> tuple[float, ...]:
             file = folder / paths.LAYER_COSINES
@@ -333,9 +344,10 @@ class Run:
             sentence: SentencePooling | None = None
             learned: Learned | None = None
             widths: list[int] = []
-            # Students of stages serve as teachers alone, which need no sentence vectors.
+            # A student of a stage only serves as a teacher of later stages, which needs no files for sentence vectors.
             if is_student_of_recipe:
                 sentence = self.plan.student_sentence
+                # The stage that taught the student finished sentence vectors, perhaps through a map that it keeps.
                 aligned = self.plan.aligned_stage
                 if aligned is not None:
                     learned = learned_in(self._stage_folder(aligned.spec.title), aligned)
@@ -358,12 +370,16 @@ class Run:
         return self.folder / paths.STAGES / f"{self._index_of(title) + 1}-{title}"
 
     def _index_of(self, title: str) -> int:
+        """Return the index of a stage, from 0; titles are unique."""
         titles = [stage.spec.title for stage in self.plan.stages]
         return titles.index(title)
 
 
 def _without_lists(stage: records.Stage) -> records.Stage:
-    """Return a stage's record without its lists of rows, which may be long and stay in its own file."""
+    """Return a stage's record for the run's record: without the list of unread rows, which may be long.
+
+    The list stays in the stage's own file.
+    """
     fields = stage.to_dict()
     fields.pop("unread", None)
     return records.Stage.read(fields)
@@ -373,17 +389,21 @@ def _describe_stage(record: records.Stage, stage: StagePlan) -> None:
     """Add the facts of a stage's plan to its record: layers, teacher and citation."""
     record.layers = describe_layers(stage.terms)
 
-    # A teacher is named only where it is not the recipe's teacher model.
+    # The teacher is named unless it is the recipe's teacher model, which the run's record has already. A teaching is a
+    # source of vectors in the place of a model, such as a file.
     teacher = stage.teacher
     if teacher.teaching is not None:
         record.teacher = teacher.facts.title
     elif stage.spec.teacher is not None:
         record.teacher = teacher.title
-    if stage.spec.teacher is not None and teacher.stage is None:
+    # A teacher that is the student of an earlier stage has no further facts.
+    is_student_of_run = teacher.stage is not None
+    if stage.spec.teacher is not None and not is_student_of_run:
         record.teacher_facts = records.Teacher.read(teacher_facts(teacher.spec.model, teacher.spec.name))
 
     citation = METHODS[record.method].citation
     if citation is not None:
+        # Records leave some fields of a citation out.
         known = records.Citation.model_fields
         fields = {name: value for name, value in asdict(citation).items() if name in known}
         record.citation = records.Citation.read(fields)

@@ -1,4 +1,4 @@
-"""Teachers and texts that a run needs to go on elsewhere."""
+"""Teachers and texts that a run needs besides its folder, to be continued on another machine."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _KEYS_OF_PLACES = (("teacher", "model"), ("corpus", "sources"), ("corpus", "mix"
 
 @dataclass(frozen=True)
 class Need:
-    """A teacher or text that a run needs to go on elsewhere.
+    """A teacher or text that has to be on another machine before the run can be continued there.
 
     Args:
         what: `"teacher"` or `"text"`.
@@ -68,7 +68,11 @@ def _parts_of(recipe: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _places_in(value: Any) -> list[str]:
-    """Return the places of a key's value: a place, or a list of places and of mappings with one under `source`."""
+    """Return the places that the value of a key names.
+
+    Args:
+        value: A place, or a list of places and of mappings with a place under `source`; None where the key is missing.
+    """
     items = value if isinstance(value, list) else [value]
     places: list[str] = []
     for item in items:

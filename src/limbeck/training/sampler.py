@@ -17,16 +17,16 @@ from limbeck.corpus.batches.length_groups import group_by_length
 class LengthGroupedSampler(Sampler[int]):
     """Yields the indices of rows, batch by batch of similar length, in random order.
 
-    An epoch has every row once, or the rows that a mix draws.
+    An epoch has every row once, or the rows that a *mix* draws from several sources.
 
-    Unlike `transformers.trainer_pt_utils.LengthGroupedSampler` the order is a function of seed and epoch alone, so a
-    run resumed in its second epoch meets the rows that it would have met.
+    Unlike in `transformers.trainer_pt_utils.LengthGroupedSampler` the order is a function of seed and epoch alone, so a
+    run that is resumed in its second epoch reads the rows that it would have read.
 
     Args:
         lengths: Length of every row in tokens.
         batch_size: Rows that are padded together, over all ranks.
         seed: Seed of the order.
-        mix: Which rows an epoch has; without it, every row once.
+        mix: Draws the rows of an epoch; None for every row once.
     """
 
     def __init__(self, lengths: Sequence[int], batch_size: int, seed: int, mix: RowMix | None = None) -> None:
@@ -59,7 +59,8 @@ class LengthGroupedSampler(Sampler[int]):
             if count == len(self):
                 counts_of_epochs.append(self._mix.counts(epoch))
                 continue
-            # An epoch that has not ended. The empty array is for one that has no batches.
+            # In an epoch that has not ended, the first rows of its order were read. The empty array lets an epoch
+            # without batches be joined too.
             order = np.concatenate([*self._batches(epoch), np.empty(0, np.int64)])
             counts_of_epochs.append(self._mix.sources(order[:count]))
         counts: list[int] = np.sum(counts_of_epochs, axis=0).tolist()

@@ -1,6 +1,6 @@
 """Batches of row numbers, dealt out to the processes of a training.
 
-A *lane* is one of the processes that read the same rows side by side.
+A *lane* is one of the processes that read the same rows side by side: its index, and the number of processes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class SharedBatches(Sampler[list[int]]):
 
     Args:
         rows: Yields the rows of an epoch.
-        batch_size: Rows of a process.
-        lane: The process, of how many.
+        batch_size: Rows of a batch of one process.
+        lane: This process.
         drop_last: Leave out the last batch unless it is full.
         multiple: Add empty batches until their number is a multiple of this.
 
     Attributes:
-        skip: Batches to leave out at the beginning of an epoch.
+        skip: Batches to leave out at the beginning of an epoch, which an earlier process trained on.
     """
 
     def __init__(self, rows: Sampler[int], batch_size: int, lane: Lane, *, drop_last: bool, multiple: int = 1) -> None:
@@ -62,32 +62,34 @@ class SharedBatches(Sampler[list[int]]):
             is_full = len(batch) == self._rows_of_all
             if is_full or not self.drop_last:
                 batches += 1
-                # With n processes each takes every n-th row.
+                # Of n processes each takes every n-th row, beginning with its own index.
                 yield batch[self._lane.index :: self._lane.count]
         for _ in range(_missing(batches, self._multiple)):
             yield []
 
 
 def dealt_batches(rows: int, batch_size: int, lane: Lane) -> list[list[int]]:
-    """Deal whole batches out to the processes, one by one; the last ones may be empty, so that all have as many.
+    """Deal whole batches out to the processes, one by one.
 
-    Held-out rows are measured so: a term that couples the rows of a batch then has the value that one process gives it.
+    Held-out rows are measured in such batches. They are those of a single process, so that a term that couples the rows
+    of a batch has the same value with any number of processes.
 
     Args:
         rows: Number of rows.
         batch_size: Rows of a batch.
-        lane: The process, of how many.
+        lane: This process.
 
     Returns:
-        The batches of the process.
+        The batches of this process.
     """
     batches = list(_cut(range(rows), batch_size))
+    # Every process gets as many batches, the last of which may be empty.
     batches += [[]] * _missing(len(batches), lane.count)
     return batches[lane.index :: lane.count]
 
 
 def _missing(count: int, multiple: int) -> int:
-    """Return how many are missing to the next multiple of a number."""
+    """Return how much has to be added to a count to make it a multiple of a number."""
     return -count % multiple
 
 

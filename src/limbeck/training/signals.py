@@ -1,4 +1,8 @@
-"""Ctrl-C and SIGTERM: a stage in training saves a checkpoint and stops; outside of training a run stops at once."""
+"""Ctrl-C and SIGTERM: a stage in training saves a checkpoint and stops; outside of training a run stops at once.
+
+Launchers and schedulers send SIGTERM to end a process; Ctrl-C sends SIGINT. Of several processes, each or only one may
+receive the signal.
+"""
 
 import signal
 import sys
@@ -16,11 +20,14 @@ from limbeck.errors import Interrupted, Preempted
 from limbeck.training.arrivals import Arrivals
 
 _SECONDS_UNTIL_RESENT = 0.05
-"""Time for a finaliser to end; a signal that comes back too early is dropped and sent once more."""
+"""Time after which a dropped signal is sent again, so that the finaliser in which it was dropped has ended.
+
+If it has not, the signal is dropped and sent once more.
+"""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came while nothing was trained; like Ctrl-C it passes by handlers of ordinary errors."""
+    """SIGTERM came while nothing was trained. As a `KeyboardInterrupt` it is not caught by `except Exception`."""
 
 
 class InterruptSaver(TrainerCallback):
@@ -32,7 +39,7 @@ class InterruptSaver(TrainerCallback):
 
     def __init__(self) -> None:
         self._received: int | None = None
-        # With several processes: whether a count of them that has arrived here was above 0.
+        # With several processes: whether it is known here that any of them has received a signal.
         self._all_stop = False
         self._counts: Arrivals[None] = Arrivals()
         self._listening = ExitStack()
@@ -54,7 +61,7 @@ class InterruptSaver(TrainerCallback):
                 self._all_stop = True
 
     def agree(self) -> bool:
-        """Return whether a signal has come to any process; all processes have to ask together."""
+        """Return whether a signal has come to any process, and note it; all processes must call this together."""
         received = [number for number in gather(self._received) if number is not None]
         self._received = received[0] if received else None
         return self.interrupted
@@ -76,7 +83,10 @@ class InterruptSaver(TrainerCallback):
             control.should_training_stop = True
 
     def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Skip the work at an epoch's end where a stop broke the epoch off: the resumed run does it at the true end."""
+        """Cancel the work of an epoch's end if the stop came in the middle of the epoch.
+
+        The loop calls this after a stop too. The resumed run does this work at the true end of the epoch.
+        """
         is_whole = float(state.epoch or 0.0).is_integer()
         if self._is_due() and not is_whole:
             control.should_log = False
@@ -84,17 +94,18 @@ class InterruptSaver(TrainerCallback):
             control.should_save = False
 
     def close(self) -> None:
-        """Give the signals back to the handlers of before."""
+        """Restore the signal handlers from before the training."""
         self._listening.close()
 
     def _is_due(self) -> bool:
         """Return whether to stop after the present step."""
-        # Several processes go by the counts, which reach all of them at the same step.
+        # All processes must stop after the same step. They go by the counts, which all of them see at the same step.
         if process_count() > 1:
             return self._all_stop
         return self.interrupted
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        """Remember the first signal; stop at once at a second Ctrl-C."""
         if self.interrupted and number == signal.SIGINT:
             raise KeyboardInterrupt
         if self._received is None:
@@ -103,10 +114,10 @@ class InterruptSaver(TrainerCallback):
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Raise `Terminated` at SIGTERM inside the block, where this thread may listen, and lose no signal in a finaliser.
+    """Raise `Terminated` at SIGTERM inside the block, if this thread may handle signals.
 
-    Python drops an exception that is raised inside a `__del__`, also by the handler of a signal. A signal that was
-    dropped so is sent again.
+    Python drops an exception that is raised inside a `__del__`, also if the handler of a signal raises it. Such a
+    signal is sent again.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -118,7 +129,7 @@ def terminable() -> Iterator[None]:
 
 @contextmanager
 def _handled(handler: Callable[[int, FrameType | None], None], *signals: int) -> Iterator[None]:
-    """Handle signals inside the block; nothing changes in a thread that may not set handlers."""
+    """Handle signals inside the block. Only the main thread may set handlers; in others nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -134,6 +145,7 @@ def _handled(handler: Callable[[int, FrameType | None], None], *signals: int) ->
 @contextmanager
 def _dropped_signals_resent() -> Iterator[None]:
     """Send signals again whose exceptions were dropped inside the block."""
+    # Python calls this hook with an exception that it drops.
     previous_hook = sys.unraisablehook
     timers: list[threading.Timer] = []
 
@@ -152,7 +164,7 @@ def _dropped_signals_resent() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = previous_hook
-        # Behind the block nobody handles the signals.
+        # After the block nobody handles the signals, so none is sent any more.
         for timer in timers:
             timer.cancel()
             timer.join()

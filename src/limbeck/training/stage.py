@@ -1,4 +1,4 @@
-"""Running one stage of a run: a student, a method and a corpus go in, and the same student comes out trained."""
+"""Training of one stage of a run: it takes a student, the terms of a method and a corpus, and trains the student."""
 
 import copy
 import time
@@ -43,7 +43,7 @@ from limbeck.training.weights import save_weights, whole_weights
 
 _UNSHARDED = "training.fsdp shards over several GPUs, but this run has no GPU or a single process; leave it out."
 _ROWS_OF_PADDING = 20_000
-"""Rows by which the share of padding is estimated."""
+"""Most rows of each length from which the share of padding is estimated."""
 
 
 def prepare_student(student: PreTrainedModel, plan: StagePlan) -> None:
@@ -71,7 +71,8 @@ class StageTraining:
         earlier: Learned maps and layer weights of earlier stages of the same student and teacher.
 
     Raises:
-        RecipeError: for an engine other than the recipe's, or a guard that needs one process.
+        RecipeError: if the launcher shards the student otherwise than the recipe says, or for a guard that works in one
+            process alone.
     """
 
     def __init__(
@@ -105,7 +106,8 @@ class StageTraining:
         # Scores by step copy the student, so it must not have taps yet.
         scores = main_rank_first(partial(scores_by_step, plan, student, tokenizer))
 
-        # Sharding changes a model for good; the student itself has to be an ordinary one again afterwards.
+        # Sharding changes a model for good, so a copy is sharded. The student itself gets the trained weights at the
+        # end.
         learner = copy.deepcopy(student) if arguments.fsdp else student
         student_head, _ = plan.sentence_heads()
         self.module = DistillationModule(learner, teaching, plan.terms, pooling=student_head)
@@ -113,7 +115,8 @@ class StageTraining:
             self.module.take_learned(learned)
         self.untrained = freeze_unreached(self.module, rows.probe())
 
-        # Signals are listened for before the heartbeat says that the stage trains.
+        # Callbacks run in this order. The one that handles signals comes before the heartbeat that announces the
+        # training: a launcher that waits for it may send a signal at once.
         own_callbacks: list[TrainerCallback] = [self.interrupt, progress, LiveLog(folder)]
         if scores is not None:
             own_callbacks.append(scores)
@@ -127,7 +130,7 @@ class StageTraining:
             callbacks=[*own_callbacks, *callbacks],
         )
         _check_engine(self.trainer)
-        # Callbacks are made before the trainer, whose functions two of them call.
+        # Two callbacks call functions of the trainer, which is made after them.
         progress.work_until = self.trainer.loader.work_until
         if scores is not None:
             scores.log = self.trainer.log
@@ -160,7 +163,7 @@ class StageTraining:
         return record
 
     def newest_checkpoint(self) -> Path | None:
-        """Return the checkpoint to go on from, after removing the rest of killed writes."""
+        """Return the checkpoint to go on from, if any; files of a write that was killed are removed first."""
         checkpoints.remove_leftovers(self.folder)
         return checkpoints.newest_checkpoint(self.folder, self.warn)
 
@@ -184,7 +187,7 @@ class StageTraining:
             else:
                 warn_of_differences(checkpoint, training_facts(trainer.args), self.warn)
                 if checkpoints.is_last(checkpoint):
-                    # The loop itself would take one step more.
+                    # No step is left. The loop would take one more all the same, so it is not started.
                     trainer.restore(checkpoint)
                 else:
                     trainer.train(resume_from_checkpoint=str(checkpoint))
@@ -192,7 +195,8 @@ class StageTraining:
                 raise raised_on_all_ranks(self.stopped_at_step("the state is saved"))
             return trainer.evaluate() if trainer.eval_dataset is not None else {}
         except RuntimeError as error:
-            # A signal to the whole process group ends the workers of the data loader before the step is done.
+            # Ctrl-C reaches the workers of the data loader too. They end at once, and the step fails for want of its
+            # batch.
             is_stopped = self.interrupt.interrupted and "DataLoader worker" in str(error)
             if not is_stopped:
                 raise
@@ -258,26 +262,32 @@ class StageTraining:
         return lengths
 
     def _padding_share(self) -> float:
-        """Estimate the share of the positions that was padding, by the first rows of each length."""
+        """Estimate the share of all positions of the batches that was padding.
+
+        For each length the share is estimated by its first rows, and weighted by the tokens trained at that length.
+        """
         rows = self.trainer.train_dataset
         batch_size = self.trainer.args.train_batch_size
         tokens = 0.0
         positions = 0.0
         for view, tokens_of_length in zip(self.corpus.views, self.trainer.tokens_by_length.tolist(), strict=True):
             lengths = rows if isinstance(rows, GroupedRows) else view.train["length"][:_ROWS_OF_PADDING]
+            padding_share = grouped_padding_share(lengths, batch_size)
+            # tokens = positions · (1 − padding share)
             tokens += tokens_of_length
-            positions += tokens_of_length / (1 - grouped_padding_share(lengths, batch_size))
+            positions += tokens_of_length / (1 - padding_share)
         return 1 - tokens / positions if positions else 0.0
 
     def write(self, whole: Mapping[str, Tensor] | None, record: Stage) -> None:
-        """Write the results, `stage.json` after all else: its presence means that the stage is done.
+        """Write the results of the stage, and remove its checkpoints, which are not needed any more.
 
-        The checkpoints are of no use from then on.
+        `stage.json` is written after all other results, since its presence means that the stage is finished.
 
         Args:
             whole: The module's weights, if it is sharded.
             record: The stage's part of the run record.
         """
+        # The text is the subject of a message: "What stage 'a' leaves could not be written to …".
         with saving(f"What stage '{record.name}' leaves", self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic_text(self.folder / LOG, log_lines(self.trainer.state.log_history))
@@ -299,7 +309,7 @@ class StageTraining:
 
 
 def _check_arguments(plan: StagePlan, arguments: TrainingArguments) -> None:
-    """Refuse a guard and a sharding that the processes of this run cannot have."""
+    """Refuse a guard and a sharding that are not possible with the processes of this run."""
     if plan.spec.guard.on_out_of_memory == "split" and arguments.world_size > 1:
         raise RecipeError("guard.on_out_of_memory: split works in one process; leave it out with several.")
     if arguments.fsdp and arguments.parallel_mode is not ParallelMode.DISTRIBUTED:
@@ -307,7 +317,8 @@ def _check_arguments(plan: StagePlan, arguments: TrainingArguments) -> None:
 
 
 def _check_engine(trainer: DistillationTrainer) -> None:
-    """Refuse to shard otherwise than the recipe says: by what a launcher was configured for, or not at all."""
+    """Refuse a launcher that is configured to shard the student otherwise than the recipe says."""
+    # The recipe asks for sharding, and the engine does not shard.
     if trainer.args.fsdp and not trainer.is_fsdp_enabled:
         raise raised_on_all_ranks(RecipeError(_UNSHARDED))
     shards_unasked = trainer.is_fsdp_enabled and not trainer.args.fsdp

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 def skip_update(optimizer: Any, module: nn.Module, bad: Tensor, *, on_device: bool) -> None:
     """Let the optimizer's next step change nothing if the step is bad.
 
-    Fused optimizers take a flag, made for loss scaling, and pass over weights, moments and step counts where
-    it is set: no host has to know. The others pass over parameters without a gradient, and the host has to look.
+    A fused optimizer takes a flag on the device, made for loss scaling. If it is set, weights, moments and step counts
+    stay as they are, and the host need not know. Other optimizers skip parameters that have no gradient. For them the
+    host waits for the verdict and drops the gradients.
 
     Args:
         optimizer: The optimizer, or accelerate's around it.
@@ -37,10 +38,10 @@ def _unwrapped(optimizer: Any) -> Any:
 
 
 class RandomStreams:
-    """The places in the random streams that dropout draws from, to go back to.
+    """The states of the random generators that dropout draws from, as they were when this object was made.
 
     Args:
-        device: Device of the model; on a GPU its stream and the CPU's are noted.
+        device: Device of the model; for a GPU the states of both its generator and the CPU's are noted.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -49,14 +50,14 @@ class RandomStreams:
         self._gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
     def restore(self) -> None:
-        """Go back."""
+        """Set the generators back to these states."""
         torch.set_rng_state(self._cpu)
         if self._gpu is not None:
             torch.cuda.set_rng_state(self._gpu, self._device)
 
 
 class StepStart:
-    """Buffers and random streams at the start of a step; gradients are left to the optimizer.
+    """Buffers and random streams at the start of a step, to go back to if the step is skipped or run again.
 
     Args:
         buffers: Buffers of what is trained; those of floating point are remembered.

@@ -1,6 +1,7 @@
 """`StreamLoader`: the batches of a stream, and the position from which a resumed run goes on.
 
-A *lane* is one of the parts into which a stream is divided: each worker of each process reads one.
+A *lane* is one of the parts into which a stream is divided: each worker of each process reads one. The *state* of a
+lane says how far it has been read; it comes with every batch. The *position* of a process are the states of its lanes.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ class _Loaded(NamedTuple):
 class StreamLoader:
     """Loads the batches of a stream, and knows the position behind the last batch that was taken.
 
-    The batches of a process come from its lanes in turn. Batches that workers have made ahead do not count for the
-    position, which is that of the trainer.
+    The batches of a process come from its lanes in turn. Workers make batches ahead; these do not move the position
+    until the trainer takes them.
 
     Args:
         rows: The stream.
         collate: Makes a batch of rows.
-        lane: The process, of how many.
+        lane: The index of this process, and the number of processes.
         batch_size: Rows of a batch.
         seed: Decides the order.
         options: Options of `torch.utils.data.DataLoader`; without workers this process reads by itself.
 
     Attributes:
-        states: State of each lane behind its last batch that was taken, see `StreamBatches`.
+        states: For each lane, by index, its state behind the last batch that was taken; see `StreamBatches`.
     """
 
     rows: StreamedRows
@@ -59,22 +60,23 @@ class StreamLoader:
         self.states: dict[int, dict[str, Any]] = {}
         self._workers: int = self.options.get("num_workers", 0)
         self._layout = {"processes": self.lane.count, "workers": self._workers, "batch_size": self.batch_size}
+        # Batches that were taken, over all lanes of this process.
         self._taken = 0
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
-        # The first worker reads the lane whose turn it is.
+        # PyTorch takes the first batch from the first worker, so the lane whose turn it is has to be the first.
         lanes = self._lanes()
         turn = self._taken % len(lanes)
         loader: DataLoader[_Loaded] = DataLoader(
             _LaneBatches(self, lanes[turn:] + lanes[:turn]),
             batch_size=None,
             collate_fn=_as_it_is,
-            # With a separate generator, drawing the workers' seeds leaves the one of dropout where it is.
+            # A generator of its own, so that the workers' seeds are not drawn from the random stream of dropout.
             generator=torch.Generator(),
             worker_init_fn=begin_worker,
             **self.options,
         )
-        # The workers are started here.
+        # `iter` starts the worker processes.
         with process_pools.single_threaded_tokenizers(self._workers > 0):
             iterator = iter(loader)
         for loaded in iterator:
@@ -91,7 +93,12 @@ class StreamLoader:
         return list(range(first, first + count))
 
     def begin_behind(self, earlier: StreamLoader) -> None:
-        """Begin where the present window of another stream began: of the same sources, cut to another length."""
+        """Begin at the text where the present window of another stream began.
+
+        Args:
+            earlier: A stream of the same sources, whose windows are cut to another length.
+        """
+        # The fields of a source's state that say how far its text has been read. Counts begin anew.
         names_of_position = ("pass", "cursor", "fruitful")
         for lane, state in earlier.states.items():
             sources = [{name: source[name] for name in names_of_position} for source in state["sources"]]
@@ -150,7 +157,7 @@ class _LaneBatches(IterableDataset[_Loaded]):
         try:
             for blocks, state in batches:
                 yield _Loaded(index, loader.collate([loader.rows.make(block) for block in blocks]), state)
-        # An exception that passes from a worker to its process arrives as a traceback, not as its one line.
+        # An exception of a worker would arrive as a long traceback. The message is sent as data, and raised there.
         except CorpusError as error:
             yield _Loaded(index, {}, {}, str(error))
 

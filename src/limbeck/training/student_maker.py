@@ -1,4 +1,9 @@
-"""`StudentMaker`: a run's students, built, started from their teacher, and finished after training."""
+"""`StudentMaker`: a run's students, built, started from their teacher, and finished after training.
+
+The *start* of a student are the weights that it has before training, taken from its teacher, from a checkpoint or at
+random. A *head* is the part of a model that gives the scores of a task. *Finishing* a student gives values to
+parameters that no stage trained, and adds a pooler if its architecture has one.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +29,7 @@ from limbeck.training.untrained import (
 )
 
 LoadTeacher = Callable[..., PreTrainedModel]
-"""Loads the whole teacher; keywords as in `load_model`."""
+"""Loads the whole teacher, with all of its layers; keywords as in `load_model`."""
 ReadBatches: TypeAlias = Callable[[], Iterable[Mapping[str, Tensor]]]
 """Reads text in batches of a teacher's inputs, `[B, L]` each."""
 
@@ -44,12 +49,12 @@ def make_student(
         plan: The plan of the student.
         load_teacher: Loads the teacher that it starts from.
         seed: Decides what is random.
-        head: The head that it gets.
+        head: The head that the student gets; None for none.
         teacher_head: The head that its teacher is known to have, from which the student's starts where shapes allow.
-        read_batches: Reads text for starts that need some.
+        read_batches: Reads text, for starts that look at activations of the teacher.
 
     Returns:
-        The student, and its start for the record.
+        The student, and the description of its start for the record.
     """
     config = type(plan.config)(**plan.config.to_dict())
     if plan.spec.dropout is not None:
@@ -90,7 +95,8 @@ class StudentMaker:
     read_batches: ReadBatches | None = None
 
     def make(self) -> tuple[PreTrainedModel, Initialisation]:
-        """Build the student; its head starts from its teacher's where a stage reads that. See `make_student`."""
+        """Build the student and give it its start; see `make_student`."""
+        # The teacher is known to have a head if one of the stages reads its scores.
         heads_of_teacher = {stage.teacher_head for stage in self.stages if stage.teacher is self.source}
         return make_student(
             self.plan,
@@ -102,7 +108,10 @@ class StudentMaker:
         )
 
     def finish(self, student: PreTrainedModel, records: Sequence[Stage]) -> tuple[PreTrainedModel, Untrained]:
-        """Fill parameters that no stage trained (`untrained: random or teacher`) and list them.
+        """Give values to parameters that no stage trained, as `student.untrained` says, and list them.
+
+        With `teacher` they get the teacher's values where shapes allow; with `random` they keep the values of their
+        start.
 
         Args:
             student: The student, trained.
@@ -123,8 +132,8 @@ class StudentMaker:
             filled_names = fill_from_teacher(student, source, names, terms)
             filled_tables = fill_rows(student, source, rows, self._start_by_activations())
 
-        # No stage reads a pooler, so it is added last: the teacher's, where the student started from it or is filled
-        # from it.
+        # A pooler is a layer behind the first token that no stage trains, so it is added last. It is a copy of the
+        # teacher's if the student started from the teacher's layers, or is filled from the teacher.
         copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
         same_width = self.plan.shape.hidden == self.source.shape.hidden
         teacher = self.load_teacher(pooler=True) if copies_pooler and same_width else None
@@ -144,7 +153,7 @@ class StudentMaker:
         )
 
     def _start_by_activations(self) -> StartSettings | None:
-        """Return the settings of a start that cut the student by activations; None for other starts."""
+        """Return the settings of a start that chose the student's coordinates by activations; None for other starts."""
         start = self.plan.spec.initialise
         is_cut = start.layers != "random" and start.checkpoint is None
         if start.narrow_by == "activations" and is_cut:

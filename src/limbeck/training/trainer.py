@@ -1,4 +1,9 @@
-"""`DistillationTrainer`: transformers' loop, with the one place where losses are divided."""
+"""`DistillationTrainer`: transformers' loop, with the one place where losses are divided.
+
+A *step* of the optimizer is made of *micro-batches*, on each process (*rank*) its own. Every *term* of the loss gives a
+total and a count for a micro-batch. The count is proportional to a *unit* of the batch, such as its tokens or samples,
+and units are known before the forward pass. The *sums* are the terms of the steps since the last log.
+"""
 
 import json
 import logging
@@ -48,9 +53,9 @@ WEIGHTS = "model.safetensors"
 PROGRESS = "progress.json"
 """File of a checkpoint with the counts that a resumed run goes on with."""
 _START_ROWS = 2048
-"""Rows that learned maps are started on, where the text has as many."""
+"""Rows on which kept maps are started by least squares, if the text has as many."""
 _START_BATCH = 64
-"""Rows of a batch of these."""
+"""Rows of a batch of these rows."""
 _logger = logging.getLogger("limbeck")
 
 
@@ -61,20 +66,20 @@ class DistillationTrainer(Trainer):
     micro-batches and ranks: a batch of 8 and 8 batches of 1 give the same gradient. Counts follow from the batch
     alone, so the divisors are known before the first backward.
 
-    The loop is transformers'; its checkpoints are written by `Checkpoints`, its batches loaded by `Loader`, its steps
-    judged by `LossGuard`.
+    The loop is that of transformers. `Checkpoints` writes its checkpoints, `Loader` loads its batches, and `LossGuard`
+    judges its steps.
 
     Args:
         model: The module to train.
         policy: Options for bad losses and for batches that do not fit into memory; None for a recipe's defaults.
         interrupt: Turns signals into a stop; it has to be among the callbacks too.
-        mix: The rows that an epoch has; None for every row once.
+        mix: Draws the rows of an epoch from several sources; None for every row once.
         warn: Receives warnings.
         **arguments: Arguments of `transformers.Trainer`.
 
     Attributes:
         tokens_seen: Valid tokens of the whole stage, over all processes, as a scalar on the device.
-        tokens_by_length: The same at each length of a schedule; one number without a schedule.
+        tokens_by_length: The same for each length of a schedule of lengths; one number without a schedule.
     """
 
     # transformers 5 models take **kwargs, from which the Trainer would conclude that it may scale the loss itself.
@@ -94,7 +99,8 @@ class DistillationTrainer(Trainer):
         super().__init__(model=model, **arguments)
         self.remove_callback(PrinterCallback)  # Progress is reported by limbeck.
         self.interrupt = InterruptSaver() if interrupt is None else interrupt
-        # Each process draws other dropout for its other rows; weights and order are those of the main process.
+        # Each process has rows of its own and draws dropout of its own. Weights and the order of rows are the same in
+        # all.
         if self.args.process_index > 0:
             torch.manual_seed(self.args.seed + self.args.process_index)
         self.model_accepts_loss_kwargs = False
@@ -118,18 +124,18 @@ class DistillationTrainer(Trainer):
         lengths = len(self.train_dataset.parts) if isinstance(self.train_dataset, RowsByLength) else 1
         self.tokens_by_length = self.tokens_seen.new_zeros(lengths)
 
-        # Tokens and seconds of the checkpoint that the run was resumed from, and the time of its first batch since.
+        # Tokens and seconds up to the checkpoint that the run was resumed from, and the time of its first batch since.
         self._tokens_before = 0.0
         self._seconds_before = 0.0
         self._started: float | None = None
 
-        # The step that is being trained: its micro-batches, and what a skipped or repeated step goes back to.
+        # The step that is being trained: its micro-batches, and the state that a skipped or repeated step goes back to.
         self._batches: list[Any] = []
         self._start: StepStart | None = None
         self._sums_before: dict[str, Tensor] = {}
 
-        # Sums of each term over the steps since the last log, and the number of these steps. It is a tensor, since
-        # only the device knows at once which steps are skipped.
+        # Sums of each term over the steps since the last log, and the number of these steps without skipped ones. It is
+        # a tensor, since only the device knows at once which steps are skipped.
         self._sums: dict[str, Tensor] = {}
         self._steps_summed = torch.zeros((), dtype=torch.float64, device=self.args.device)
 
@@ -142,7 +148,7 @@ class DistillationTrainer(Trainer):
     def seconds(self) -> float:
         """Seconds since the stage's first batch, to the millisecond; a resumed stage goes on from its checkpoint.
 
-        What a stopped run did after its last checkpoint is done again, and counts once.
+        Steps that a stopped run did after its last checkpoint are done again; their time counts once.
         """
         seconds = self._seconds_before
         if self._started is not None:
@@ -175,7 +181,7 @@ class DistillationTrainer(Trainer):
 
     def _prepare_for_training(self, *arguments: Any, **options: Any) -> Any:
         with warnings.catch_warnings():
-            # The successor of that option is not among the arguments that transformers takes.
+            # transformers itself sets this option of accelerate, and has no argument for its successor.
             warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated", category=FutureWarning)
             return super()._prepare_for_training(*arguments, **options)
 
@@ -185,7 +191,8 @@ class DistillationTrainer(Trainer):
         """Fetch the micro-batches of one step, and count their units over all ranks.
 
         Returns:
-            The micro-batches on the device, and their units in the order of `UNITS`; no units behind the last batch.
+            The micro-batches on the device, and their units in the order of `UNITS`; None for units where there is no
+            batch left.
         """
         if self._started is None:
             self._started = time.monotonic()
@@ -196,12 +203,13 @@ class DistillationTrainer(Trainer):
         for batch in batches:
             self.module.read_rows.note(batch)
 
-        # The number of processes that a signal has come to is summed along, without a further communication.
+        # One communication sums the units and, as a last number, counts the processes that have received a signal.
         interrupted = float(self.interrupt.interrupted)
         summed = sum_over_ranks(F.pad(sum_units(batches), (0, 1), value=interrupted))
         units = summed[:-1]
+        interrupted_processes = summed[-1]
         if self.args.world_size > 1:
-            self.interrupt.note(summed[-1])
+            self.interrupt.note(interrupted_processes)
 
         tokens = units[UNITS.index("token")]
         self.tokens_seen += tokens
@@ -223,7 +231,12 @@ class DistillationTrainer(Trainer):
         return self._course(self.state.global_step - 1, last_epoch(self.state.epoch or 0.0))
 
     def _course(self, step: int, epoch: int) -> Course:
-        """Return the progress at a step; a schedule of lengths counts its epochs itself, by the step."""
+        """Return the progress of the training at a step.
+
+        Args:
+            step: The step; before the first one it counts as 0.
+            epoch: The epoch as the loop counts it; a schedule of lengths counts its epochs itself.
+        """
         step = max(step, 0)
         epoch_of_schedule = self.loader.epoch_of(step)
         if epoch_of_schedule is not None:
@@ -238,7 +251,8 @@ class DistillationTrainer(Trainer):
 
         splits = self.policy.on_out_of_memory == "split"
         skips = self.policy.on_bad_loss == "skip"
-        # Noted here and not as the batches are fetched: a resumed run restores its random streams only after that.
+        # The start of the step is noted at its first micro-batch. When the batches are fetched, a resumed run has not
+        # yet restored its random streams.
         if self._start is None and (splits or skips):
             self._start = StepStart(self.module.buffers(), self.args.device)
         loss = self.splitter.run(inputs, run, self._start_again) if splits else run(inputs)
@@ -248,7 +262,7 @@ class DistillationTrainer(Trainer):
         return loss
 
     def _start_again(self) -> None:
-        """Undo the part of the step that is done, so that it can be run once more."""
+        """Undo the part of the step that is done, so that the step can be run once more."""
         assert self._start is not None
         self.module.zero_grad(set_to_none=True)
         self._start.restore_buffers()
@@ -259,14 +273,16 @@ class DistillationTrainer(Trainer):
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         """Judge the step, and skip it if the policy says so.
 
-        Here its gradient is whole, and no weight has changed yet.
+        The loop calls this between the backward pass and the optimizer's step: the gradient is complete, and no weight
+        has changed yet.
         """
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        # A loss scale finds its size by overflowing now and then, and skips such steps itself.
+        # In float16 a loss scale finds its size by letting the gradient overflow now and then, and skips such steps
+        # itself. The norm is not judged then.
         judged: Tensor | None = None
         if self.accelerator.scaler is None:
             judged = torch.as_tensor(norm)
-        # That of sharded parameters lies in parts.
+        # The norm of sharded parameters is spread over the processes.
         if isinstance(judged, DTensor):
             judged = judged.full_tensor()
         bad = self.guard.settle(self.state.global_step + 1, judged, self._batches)
@@ -275,13 +291,16 @@ class DistillationTrainer(Trainer):
         return norm
 
     def _skip(self, bad: Tensor) -> None:
-        """Undo a bad step but for the step count, the schedule and the place in the data; a good one stays as it is.
+        """Make a bad step change no weights, buffers or sums; a good one stays as it is.
+
+        The step still counts: the learning rate and the place in the data go on.
 
         Args:
-            bad: Bool scalar on the device.
+            bad: Bool scalar on the device, true for a bad step. The host does not read it.
         """
         assert self._start is not None
-        # A loss scale and sharded parameters leave no room for the flag of a fused optimizer.
+        # A loss scale uses the flag of a fused optimizer itself, and an optimizer of sharded parameters does not take
+        # it.
         on_device = takes_flag(self.optimizer) and self.accelerator.scaler is None and not self.is_fsdp_enabled
         skip_update(self.optimizer, self.module, bad, on_device=on_device)
         self._start.restore_buffers(where=bad)
@@ -305,6 +324,7 @@ class DistillationTrainer(Trainer):
         """
         outputs: dict[str, tuple[Tensor, Tensor]] = model(**without_marks(inputs))
         units = count_units(inputs).to(self.args.device)
+        # An evaluation has no step, so that the batch is the whole.
         units_of_step = units
         rank_count = 1
         if num_items_in_batch is not None:
@@ -318,13 +338,15 @@ class DistillationTrainer(Trainer):
             total, count = outputs[term.name]
             share = total / count.clamp(min=1)
             if OBJECTIVES[term.objective].gathers_rows:
-                # Each rank computed the term of all ranks' rows, and its backward has summed their gradients.
+                # Each rank has computed the whole term, over the rows of all ranks. The backward pass of the gathering
+                # sums the gradients over the ranks.
                 loss = loss + term.weight * share
             else:
-                # count = constant x units, so mean x (units here / units of the step) is total / (count of the step).
+                # The count is c · units with a constant c of the term, so the share (total / count of the step) is
+                # (total / count) · (units / units of the step).
                 unit = UNITS.index(term.unit)
                 share = share * (units[unit] / units_of_step[unit].clamp(min=1)).to(share.dtype)
-                # The mean that the reducer takes of the ranks' gradients becomes their sum.
+                # The distributed wrapper takes the mean of the ranks' gradients; times the ranks it is their sum.
                 loss = loss + term.weight * share * rank_count
             shares[term.name] = share.detach()
         if self.model.training:
@@ -334,9 +356,10 @@ class DistillationTrainer(Trainer):
         return (loss, outputs) if return_outputs else loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add the mean of every term over the steps since the last log that were not skipped, and their loss.
+        """Add to a log the mean of every term over the steps since the last log, without skipped ones, and their loss.
 
-        The loop's own mean would lack the steps that a resumed run took before it was stopped.
+        The loop's own mean of the loss is replaced. In a resumed run it would lack the steps between the last log and
+        the checkpoint.
         """
         if "loss" in logs and self._sums:
             self.guard.check()
@@ -345,14 +368,16 @@ class DistillationTrainer(Trainer):
             self._sums = {}
             self._steps_summed = torch.zeros_like(self._steps_summed)
         logs |= {"tokens": float(self.tokens_seen), "seconds": self.seconds}
-        logs.pop("train_loss", None)  # The loop's, of the steps since it was last started.
+        # The loop's own mean over a training, which covers only the steps since the process was started.
+        logs.pop("train_loss", None)
         release_freed_memory()  # Batches of changing length fragment the heap over a long run.
         super().log(logs, start_time)
 
     def _mean_terms(self) -> dict[str, float]:
         """Return the mean of every term over the steps since the last log, as `loss_TERM`, and their weighted sum.
 
-        Empty where all of these steps were skipped.
+        Returns:
+            The means, with the key `loss` for the sum; empty if all of these steps were skipped.
         """
         sums = self._sums_over_ranks()
         steps = float(self._steps_summed)
@@ -363,7 +388,7 @@ class DistillationTrainer(Trainer):
         terms = {term.name: term for term in self.module.terms}
         for name, total in sums.items():
             term = terms[name]
-            # Every rank has the whole of a gathered term, so that the sum over ranks has it several times.
+            # Every rank has the whole of a gathered term, so the sum over ranks has it once for each rank.
             copies = self.args.world_size if OBJECTIVES[term.objective].gathers_rows else 1
             mean = total / steps / copies
             logs[f"loss_{name}"] = mean
@@ -371,7 +396,7 @@ class DistillationTrainer(Trainer):
         return {**logs, "loss": loss}
 
     def _sums_over_ranks(self) -> dict[str, float]:
-        """Return the sums of all terms over all ranks, by name in sorted order; every rank has to ask."""
+        """Return the sums of all terms over all ranks, by name in sorted order; all ranks must call this together."""
         names = sorted(self._sums)
         if not names:
             return {}
@@ -382,6 +407,7 @@ class DistillationTrainer(Trainer):
         self, dataloader: DataLoader[Any], *arguments: Any, metric_key_prefix: str = "eval", **options: Any
     ) -> EvalLoopOutput:
         """Measure every term on held-out blocks: totals and counts are summed, then divided once."""
+        # Before or after the training the loop has not wrapped the model for several processes.
         model = self.model_wrapped
         if not self.is_in_train:
             model = self.accelerator.prepare_model(self.model, evaluation_mode=True)
@@ -391,11 +417,11 @@ class DistillationTrainer(Trainer):
         rows = 0
         # For each term the sum of its totals and that of its counts, `[2]`.
         sums: dict[str, Tensor] = {}
-        # A data loader draws a seed: measuring must not change what is drawn in training.
+        # A data loader draws a seed for its workers. Measuring must not move the random streams of the training.
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for batch in dataloader:
                 inputs = self._prepare_inputs(send_batch(batch, self.args.device))
-                # Every process has to run the model, but a batch that fills up counts nothing.
+                # Processes run the model together, so that one without rows gets a filler batch, which counts nothing.
                 factor = 0 if FILLER in inputs else 1
                 rows += factor * inputs["input_ids"].shape[0]
                 for name, (total, count) in model(**without_marks(inputs)).items():
@@ -417,14 +443,15 @@ class DistillationTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Write a checkpoint aside, and make it visible when it is whole."""
-        # No checkpoint is kept for its metric. For a best step the processes would meet at a barrier, which one that
-        # failed never reaches; a best checkpoint would name the staging folder.
+        # The loop would keep the best checkpoint by a metric, which limbeck does not use. With a best step it waits for
+        # all processes at a barrier, for ever if one of them failed. The path of a best checkpoint would be wrong,
+        # since it would name the staging folder.
         self.state.best_global_step = None
         self.checkpoints.write(self.state.global_step, partial(super()._save_checkpoint, model, trial))
         self.state.best_model_checkpoint = None
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        """Leave out the second copy of sharded weights that the loop would write, with pickle."""
+        """Save optimizer and schedule; for a sharded module the loop would write a second copy of its weights too."""
         if not self.is_fsdp_enabled:
             super()._save_optimizer_and_scheduler(output_dir)
             return
@@ -460,7 +487,8 @@ class DistillationTrainer(Trainer):
         sums = self._sums_over_ranks()
         self.module.read_rows.merge()
         folder = Path(output_dir or self.args.output_dir)
-        # All ranks fail together here, since further files of the checkpoint are gathered from all of them.
+        # If the main process cannot write, all fail here together. Otherwise the others would wait for it at the next
+        # file of the checkpoint.
         on_main_rank(lambda: self._write(folder, whole, sums))
 
     def _write(self, folder: Path, whole: dict[str, Tensor] | None, sums: dict[str, float]) -> None:
@@ -498,7 +526,7 @@ class DistillationTrainer(Trainer):
         """Take the weights and the history of a checkpoint without training on."""
         self._load_from_checkpoint(str(checkpoint))
         self.state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-        # The loader has to be made, since the record of the stage describes the rows that it drew.
+        # Nothing is loaded, but the record of the stage describes the rows that this loader drew.
         self.get_train_dataloader()
         self.loader.load_position(checkpoint)
 
@@ -510,13 +538,14 @@ class DistillationTrainer(Trainer):
             progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
             self._tokens_before = float(progress["tokens_seen"])
             self.tokens_seen.fill_(self._tokens_before)
-            # Old checkpoints have no tokens by length, and no seconds.
+            # Checkpoints of earlier versions have no tokens by length, and no seconds.
             by_length = progress.get("tokens_by_length", [self._tokens_before])
             self.tokens_by_length.copy_(self.tokens_seen.new_tensor(by_length))
             self._seconds_before = float(progress.get("seconds", 0.0))
             self._started = None
             self._steps_summed.fill_(progress["steps_summed"])
-            # The saved sums cover all processes and will be reduced again, so only rank 0 restores them.
+            # The saved sums are over all processes, and will be summed over them again: only the main process takes
+            # them.
             factor = 1.0 if self.args.process_index == 0 else 0.0
             self._sums = {name: self.tokens_seen.new_tensor(factor * total) for name, total in progress["sums"].items()}
             self.module.read_rows.load(progress.get("unread"))

@@ -1,4 +1,7 @@
-"""Units of a batch, known before its first backward; the count of every term is proportional to one of them."""
+"""Units of a batch: its tokens, samples, labels, pairs and groups, counted before its forward pass.
+
+The count by which a term's total is divided is proportional to one of these units.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -24,9 +27,10 @@ def count_units(batch: Mapping[str, Any]) -> Tensor:
         Float64 `[5]` in the order of `UNITS`, on the batch's device: no host sync.
     """
     mask: Tensor = batch["attention_mask"]
+    # A filler batch is for a process without rows, and counts nothing.
     if FILLER in batch:
         return mask.new_zeros(len(UNITS), dtype=torch.float64)
-    # Numbers of the host are added to it, which needs no copy to the device.
+    # Adding a number of the host to a tensor of the device needs no copy, as making a tensor of it would.
     zero = mask.new_zeros((), dtype=torch.float64)
     labels = batch.get("labels")
     label_count = zero
@@ -42,6 +46,7 @@ def count_units(batch: Mapping[str, Any]) -> Tensor:
         "token": mask.sum(dtype=torch.float64),
         "sample": zero + mask.shape[0],
         "label": label_count,
+        # Each sample of n valid tokens has n² pairs.
         "pair": tokens_of_samples.square().sum(),
         "group": group_count,
     }

@@ -1,4 +1,9 @@
-"""Parameters and rows of tables that no stage trained, and the values that they get."""
+"""Parameters, and rows of embedding tables, that no stage trained, and the values that they get.
+
+A parameter is not trained if no term reaches it, as the last block's feed-forward layer where only queries, keys and
+values are taught, or if the recipe freezes it. A row of an embedding table is not trained if no batch read it. The
+*kind* of a table is `tokens`, `positions` or `segments`.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,12 +34,14 @@ def never_trained(records: Sequence[Stage]) -> tuple[list[str], list[str]]:
             recipe froze.
 
     Returns:
-        The parameters that no term reached in some stage, and those that were frozen in every stage; in order.
+        Two lists of parameters that no stage trained: those that at least one stage did not freeze but no term reached,
+        and those that every stage froze.
     """
     if not records:
         return [], []
     left_out: list[str] = []
     frozen: list[str] = []
+    # A parameter that no stage trained is in the lists of every stage, so those of the first have all of them.
     first = records[0]
     for name in (*first.frozen, *first.untrained):
         if all(name in record.frozen for record in records):
@@ -63,7 +70,7 @@ def never_read(records: Sequence[Stage], student: PreTrainedModel) -> dict[str, 
         name = f"{table.name}.weight"
         if name in left_out or name in frozen:
             continue
-        # A stage without ranges has read every row, or its record is from before there were ranges.
+        # A stage without ranges has read every row (or its record is of an earlier version), so no row is left.
         ranges_of_stages = [record.unread.get(name, "") for record in records]
         if not all(ranges_of_stages):
             continue
@@ -106,11 +113,14 @@ def fill_rows(
     filled = []
     with torch.no_grad():
         for kind, mask in rows.items():
+            # The row of a token is the same in both tables only if they have equally many rows.
             is_alike = kind in teacher_tables and len(teacher_tables[kind].module.weight) == len(mask)
             if not is_alike:
                 continue
             numbers = np.flatnonzero(mask)
             values = teacher_tables[kind].module.weight[numbers]
+            # A narrower student has its teacher's embeddings projected, [rows, teacher's width] · [.., student's
+            # width].
             if basis is not None:
                 values = values.double() @ basis
             weight = student_tables[kind].module.weight
@@ -128,8 +138,8 @@ def fill_from_teacher(
 
     Args:
         student: Changed in place.
-        teacher: The whole teacher, not a truncated one.
-        names: Parameters of the student.
+        teacher: The whole teacher, with all of its layers.
+        names: Names of parameters of the student.
         terms: The terms of all stages.
 
     Returns:
@@ -138,6 +148,7 @@ def fill_from_teacher(
     layers = _mapped_layers(terms)
     student_parameters = dict(student.named_parameters())
     teacher_parameters = dict(families.base_model(teacher).named_parameters())
+    # Matches the beginning of the name of a block's parameter, such as `encoder.layer.3`; group 2 is the number.
     block = re.compile(rf"^({re.escape(families.family_of(student.config).blocks)}\.)(\d+)(?=\.)")
     prefix = student.base_model_prefix + "."
 
@@ -149,7 +160,7 @@ def fill_from_teacher(
 
     filled = []
     for name in names:
-        # A student with a head has its Transformer one level down.
+        # In a student with a head, names begin with that of the Transformer inside, such as `bert.`.
         name_in_teacher = block.sub(with_teacher_block, name.removeprefix(prefix))
         source = teacher_parameters.get(name_in_teacher)
         parameter = student_parameters[name]
@@ -161,10 +172,10 @@ def fill_from_teacher(
 
 
 def _mapped_layers(terms: Iterable[Term]) -> dict[int, int]:
-    """Return the teacher layer that each student layer learns from; of several terms the last one decides."""
+    """Return the teacher layer that each student layer learns from; where terms differ, the last one decides."""
     layers: dict[int, int] = {}
     for term in terms:
-        # Terms over all layers of a model map none to another.
+        # A term that compares a student layer with all teacher layers maps it to none of them.
         if len(term.student) != len(term.teacher):
             continue
         for student_key, teacher_key in zip(term.student, term.teacher, strict=True):

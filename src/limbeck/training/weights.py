@@ -1,4 +1,8 @@
-"""The weights of a trained module: saved and loaded, also where it is sharded over processes."""
+"""The weights of a trained module: saved and loaded, also where it is sharded over processes.
+
+Parameters may have several names, as where the output layer is the table of word embeddings. Their weights are stored
+once, under the first name; the further names are *second names*.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,18 +17,18 @@ from limbeck.core.permissions import give_ordinary_mode
 
 
 def whole_weights(module: nn.Module) -> dict[str, Tensor] | None:
-    """Gather the state of a sharded module; every process has to ask, and gets all of it.
+    """Gather the state of a sharded module; all processes must call this together, and each gets all of it.
 
     Args:
         module: The module.
 
     Returns:
-        Its state, each tensor once: a name that shares its tensor with an earlier one is left out. None of a module
-        that is not sharded.
+        Its state without second names; None for a module that is not sharded.
     """
-    # Between a forward pass and a step its parameters may be whole all the same.
     if not isinstance(module, FSDPModule):
         return None
+    # After a forward pass parts may still have gathered their parameters. They are sharded again, as the function below
+    # expects.
     for part in module.modules():
         if isinstance(part, FSDPModule):
             part.reshard()
@@ -34,14 +38,15 @@ def whole_weights(module: nn.Module) -> dict[str, Tensor] | None:
 
 
 def save_weights(module: nn.Module, path: Path, whole: Mapping[str, Tensor] | None) -> None:
-    """Write a module's state as safetensors, weights that share memory once, under the first of their names.
+    """Write a module's state as safetensors, without second names.
 
-    safetensors lists the other names in an order that differs from process to process, and so would the file.
+    `safetensors.torch.save_model` would write the second names into the file too, in an order that differs from process
+    to process.
 
     Args:
         module: The module.
         path: The file.
-        whole: See `whole_weights`.
+        whole: The state of a sharded module, see `whole_weights`; None for a module that is not sharded.
     """
     if whole is None:
         second_names = _second_names(module)
@@ -51,7 +56,7 @@ def save_weights(module: nn.Module, path: Path, whole: Mapping[str, Tensor] | No
 
 
 def load_weights(module: nn.Module, path: Path) -> None:
-    """Read the file of `save_weights` into a module; of a sharded module every process has to do it.
+    """Read the file of `save_weights` into a module; for a sharded module all processes must do this together.
 
     Raises:
         RuntimeError: for weights of another module.
@@ -60,7 +65,7 @@ def load_weights(module: nn.Module, path: Path) -> None:
         load_model(module, str(path), strict=True)
         return
     weights: dict[str, Any] = dict(load_file(str(path)))
-    # Here a parameter has to be given under all of its names.
+    # `set_model_state_dict` needs a parameter under all of its names.
     for second_name, first_name in _second_names(module).items():
         if first_name in weights:
             weights[second_name] = weights[first_name]

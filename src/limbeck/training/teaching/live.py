@@ -1,4 +1,4 @@
-"""`LiveTeaching`: a frozen model, run on every batch up to the deepest layer that is read."""
+"""`LiveTeaching`: a frozen model that teaches, run on every batch up to the highest layer that a term reads."""
 
 from collections.abc import Iterable
 
@@ -23,18 +23,19 @@ from limbeck.models.teaching_facts import TeachingFacts
 class LiveTeaching(Teaching):
     """Reads a model's streams for one student, or for many at once.
 
-    It is no `nn.Module`: whoever holds it keeps the teacher out of parameters, state dict and gradient reducer.
+    It is no `nn.Module`, so that a module that holds it does not have the teacher among its parameters and state.
 
     Args:
-        teacher: The model that is read; frozen here, and cut above the deepest stream that is needed.
-        terms: The terms of all students that are served; a stream is computed once however many read it.
-        pooling: How its `pooled` and `vector` streams are made.
+        teacher: The model that is read; frozen here, and its blocks above the highest stream that is needed are
+            dropped.
+        terms: The terms of all students that are served; a stream is computed once, however many terms read it.
+        pooling: How the teacher's tokens become its `pooled` and `vector` streams.
         title: Its name in messages.
         sharded: Shard its layers over the processes, if there are several, when it is moved.
 
     Attributes:
-        from_hidden: Whether no term needs logits that are made, so that taps on these models may leave large ones
-            unmade.
+        from_hidden: Whether all terms on logits can be computed from hidden vectors and the output layer, so that large
+            logits need not be made.
     """
 
     def __init__(
@@ -67,28 +68,33 @@ class LiveTeaching(Teaching):
 
         Args:
             device: The device.
-            pack: On a CPU, lay its weights out for its products once; a compiler cannot see through that.
+            pack: On a CPU, lay the weights out once in the order in which matrix products read them. `torch.compile`
+                cannot trace such weights.
         """
         if self._sharded:
             _shard(self.teacher, torch.device(device))
             return
-        # Weights that were laid out for a CPU before cannot be moved as they are.
+        # Weights that an earlier call laid out for a CPU have to be ordinary ones to be moved.
         packed_linear.unpack_linear_maps(blocks(self.teacher))
         self.teacher.to(device)
         if pack and torch.device(device).type == "cpu":
             packed_linear.pack_linear_maps(blocks(self.teacher))
 
     def close(self) -> None:
-        """Take the tap off and unpack; blocks stay dropped."""
+        """Take off the tap that reads the streams, and unpack the weights; blocks stay dropped."""
         packed_linear.unpack_linear_maps(blocks(self.teacher))
         self.tap.close()
 
 
 def _shard(teacher: PreTrainedModel, device: torch.device) -> None:
-    """Shard every block separately, so that a forward that stops early leaves no wrapper half way."""
+    """Shard every block separately.
+
+    The forward pass stops after the highest block that is read, so no wrapper around the whole model would see its end.
+    """
+    # Several stages may share the teacher, which an earlier one has sharded.
     if isinstance(blocks(teacher)[0], FSDPModule):
         return
     mesh = init_device_mesh(device.type, (ranks.process_count(),))
     for block in blocks(teacher):
-        fully_shard(block, mesh=mesh, reshard_after_forward=True)  # Else a block would stay whole.
+        fully_shard(block, mesh=mesh, reshard_after_forward=True)  # By default a block would stay whole.
     teacher.to(device)
