@@ -1,9 +1,11 @@
 """Attention over packed samples on a CPU: no padding, dropout included, and no L×L matrix kept for the backward pass.
 
-PyTorch's fast CPU attention has no dropout: with it, scores, probabilities and masks of all heads are made in full,
-twice; and its backward pass in bfloat16 takes several times as long as in float32. Here every thread works on a few
-heads of one sample, or on short samples of like length, in memory that stays in cache, and the backward pass computes
-the probabilities anew.
+A *packed* batch has the tokens of all samples one after the other, without padding.
+
+PyTorch's fast CPU attention has no dropout. With dropout PyTorch makes scores, probabilities and masks of all heads in
+full, in the forward and in the backward pass. Its backward pass in bfloat16 takes several times as long as in float32.
+Here every thread works on a few heads of one sample, or on short samples of like length, in memory that stays in cache,
+and the backward pass computes the probabilities again.
 
     S = Q Kᵀ · scale,  P = softmax(S),  M = keep factors / (1 − p),  O = (P ∘ M) V
     dV = (P ∘ M)ᵀ dO,  D = rowsum(dO ∘ O),  dS = P ∘ ((dO Vᵀ) ∘ M − D),  dQ = dS K · scale,  dK = dSᵀ Q · scale
@@ -13,7 +15,8 @@ In shapes, A is the number of heads, T that of the tokens of all samples, and D 
 
 Source: the backward pass is that of FlashAttention (arXiv 2205.14135, appendix B.4).
 
-Without it and its form in C a whole step takes 1.3 to 1.5 times as long (benchmarks/results/kernel_steps.json).
+Without this file and its kernel in C a whole step takes 1.3 to 1.5 times as long
+(benchmarks/results/kernel_steps.json).
 """
 
 from abc import ABC, abstractmethod
@@ -34,16 +37,17 @@ from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second
 from limbeck.kernels.sample_groups import alike_samples
 from limbeck.kernels.workers import Scratch, run_tasks
 
-# Scores that a thread has in work; it holds three blocks of them.
+# Most scores of a block that a thread works on; it holds three tensors of this size.
 BLOCK = 1 << 19
 # Samples of at most this length are computed in groups of like length: alone, starting an operation costs more than it.
 GROUPED_TO = 32
-# Such a group may compute at most this many times the scores that its samples need.
+# All samples of a group are padded to the longest. At most this many times the scores that they need are computed.
 GROUP_ALLOWANCE = 1.5
-# Up to this length products of float32 are faster than PyTorch's fast attention in bfloat16, without a backward pass.
+# In the forward pass, float32 products are faster than PyTorch's fast attention in bfloat16 up to this length.
 SHORT = 24
 HALVES = (torch.bfloat16, torch.float16)
-# A few megabytes a thread, whose mapping would be a fifth of a backward pass over short samples.
+# A few megabytes for each thread, kept between calls: to map them anew would take a fifth of a backward pass over
+# short samples.
 _SCRATCH = Scratch()
 
 
@@ -79,7 +83,7 @@ def packed_attention(
         )
     share = dropped_share(dropout)
     if share == 1:
-        # Everything is dropped; the product keeps the result in the graph.
+        # Everything is dropped. The product with 0 keeps the result in the graph of autograd.
         return value.transpose(0, 1) * 0
     is_half = value.dtype in HALVES
     if share == 0 and not is_half:
@@ -122,7 +126,7 @@ class _PackedAttention(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: "_Plan | CompiledPlan") -> Tensor:
         heads, tokens, width = value.shape
         context = value.new_empty(tokens, heads, width)
-        with autocast_off(query.device):  # Other threads have none; one thread must not differ.
+        with autocast_off(query.device):  # Autocast is not on in other threads, and must not be on in this one alone.
             plan.work(query, key, value).attend(context)
         ctx.save_for_backward(query, key, value, context)
         ctx.plan = plan
@@ -134,7 +138,8 @@ class _PackedAttention(torch.autograd.Function):
             "Attention of packed samples on a CPU", "train in float32, with the student's dropout at 0"
         )
         query, key, value, context = ctx.saved_tensors
-        # [T, A, D], as the projections gave the operands, so that heads are joined again without a copy.
+        # [T, A, D], the layout in which the model's projections gave the operands, so that heads are joined again
+        # without a copy.
         grads = []
         for operand in (query, key, value):
             heads, tokens, width = operand.shape
@@ -151,10 +156,10 @@ class _Block(ABC):
     """Some heads of one sample, or of samples of like length, which are computed together.
 
     Args:
-        samples: How many.
-        length: Slots of each.
-        heads: Which heads.
-        number: Of the stream that its keep factors come from.
+        samples: Number of samples.
+        length: Slots for tokens of each sample; the last slots of a sample may be empty.
+        heads: The heads.
+        number: Number of the block, which chooses the random stream of its keep factors (the dropout mask).
     """
 
     samples: int
@@ -168,7 +173,7 @@ class _Block(ABC):
         return None
 
     def rows(self) -> Iterator[slice]:
-        """Query tokens that are done at once, within the sample."""
+        """Yield ranges of the query tokens of each sample, whose scores fit into a block."""
         scores_of_a_row = self.samples * self.length * (self.heads.stop - self.heads.start)
         step = max(1, BLOCK // scores_of_a_row)
         for first in range(0, self.length, step):
@@ -206,8 +211,8 @@ class _FilledSlots(NamedTuple):
     """The slots of a group that hold a token.
 
     Attributes:
-        numbers: Their numbers, 0 to samples · length.
-        tokens: Their tokens.
+        numbers: Indices of these slots, from 0 up to samples · length.
+        tokens: Index of the token in each of them.
     """
 
     numbers: Tensor
@@ -221,7 +226,7 @@ class _GroupBlock(_Block):
     Args:
         tokens: The token of each slot, `[samples · length]`; slots behind a sample's end repeat its last token.
         empty_slots: Slots that hold no token, bool `[samples, length]`; None where all hold one.
-        filled: The others; None where all are.
+        filled: The slots that hold one; None where all do.
     """
 
     tokens: Tensor
@@ -255,9 +260,9 @@ def _divide(lengths: tuple[int, ...], heads: int, *, grouped_to: int, block_scor
 
     Args:
         lengths: Tokens of each sample.
-        heads: Of each sample.
-        grouped_to: Tokens of the longest sample that goes into a group.
-        block_scores: Scores that a block has at most, where it is of several heads or samples.
+        heads: Attention heads.
+        grouped_to: Length up to which samples are grouped.
+        block_scores: Most scores of a block of several heads or samples.
     """
     blocks: list[_Block] = []
     token_slices = _token_slices(lengths)
@@ -285,12 +290,12 @@ def _group_block(starts: list[int], lengths: list[int], heads: int, *, number: i
     """Return the block of some samples.
 
     Args:
-        starts: First token of each.
-        lengths: Tokens of each, by falling length.
-        heads: Of each sample.
-        number: Of the block.
+        starts: First token of each sample.
+        lengths: Tokens of each sample, the longest first.
+        heads: Attention heads.
+        number: Number of the block.
     """
-    # [samples, 1] each, and [slots of a sample].
+    # [samples, 1] and [samples, 1], and [slots of a sample].
     starts_by_sample = torch.tensor(starts)[:, None]
     lengths_by_sample = torch.tensor(lengths)[:, None]
     slots = torch.arange(lengths[0])
@@ -315,13 +320,13 @@ def _group_block(starts: list[int], lengths: list[int], heads: int, *, number: i
 
 @dataclass(frozen=True)
 class _Plan:
-    """How attention is computed.
+    """A division of attention into blocks, with the numbers that it is computed by.
 
     Args:
-        blocks: Its parts.
+        blocks: The blocks, which threads compute in any order.
         scale: Factor of the scores.
-        dropout: Probability.
-        seed: Of the keep factors.
+        dropout: Probability that a probability is set to 0.
+        seed: Seed of the keep factors.
     """
 
     blocks: Sequence[_Block]
@@ -336,7 +341,7 @@ class _Plan:
         return KeepFactors(self.dropout, self.seed, block.number)
 
     def work(self, query: Tensor, key: Tensor, value: Tensor) -> "_Work":
-        """Bring operands, `[A, T, D]`, to the plan."""
+        """Return the work of this plan on its operands, `[A, T, D]` each."""
         return _Work(query, key, value, self)
 
 
@@ -365,7 +370,7 @@ class _Work:
         self.value = value.transpose(0, 1)
         self.plan = plan
         self.dtype = compute_dtype(query, key, value)
-        # The factor of probabilities that are kept.
+        # The factor 1 / (1 − p) of probabilities that are kept.
         self.keep_scale = 1 / (1 - dropped_share(plan.dropout))
         self.scratch = _SCRATCH
 
@@ -416,7 +421,7 @@ class _Work:
     def _differentiate(self, block: _Block, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
         """Write a block's part of the gradients; arguments as of `differentiate`."""
         units = self._take_operands(block)
-        # dO / (1 − p), [units, length, D]: this factor of M goes with the smallest operand.
+        # dO / (1 − p), [units, length, D]. The factor 1 / (1 − p) of M is applied here, to the smallest operand.
         scaled_upstream = self._take_units("upstream", block, upstream).mul_(self.keep_scale)
         if block.empty is not None:
             _by_sample(scaled_upstream, block).masked_fill_(block.empty[:, None, :, None], 0.0)
@@ -432,7 +437,7 @@ class _Work:
         for rows in block.rows():
             # P, [units, rows, length].
             probabilities = self._probabilities(units.q[:, rows], units.k, block)
-            # dS = P ∘ ((dO Vᵀ) ∘ M − D), and P ∘ M in place of P.
+            # dS = P ∘ ((dO Vᵀ) ∘ M − D). With dropout P is then overwritten by P ∘ M.
             score_grad = self._buffer("gradient", probabilities.shape)
             torch.bmm(scaled_upstream[:, rows], units.v.mT, out=score_grad)
             if keep is None:
@@ -442,7 +447,8 @@ class _Work:
                 score_grad.mul_(factors).sub_(row_sums[:, rows]).mul_(probabilities)
                 probabilities.mul_(factors)
             torch.bmm(score_grad, units.k, out=query_grad[:, rows])
-            # The first rows overwrite the buffers (0 ignores their content), further ones are added.
+            # Each range of rows adds to the gradients of all keys and values. With beta = 0 the first one overwrites
+            # what the buffers held before.
             beta = 0 if rows.start == 0 else 1
             value_grad.baddbmm_(probabilities.mT, scaled_upstream[:, rows], beta=beta)
             key_grad.baddbmm_(score_grad.mT, units.q[:, rows], beta=beta)
@@ -481,7 +487,7 @@ class _Work:
         return self._buffer(name, part.shape).copy_(part).flatten(0, 1)
 
     def _buffer(self, name: str, shape: Sequence[int]) -> Tensor:
-        """Return this thread's memory of a name, holding anything."""
+        """Return this thread's memory of a name, in a shape; its content is undefined."""
         return self.scratch.take(name, shape, self.query, self.dtype)
 
 

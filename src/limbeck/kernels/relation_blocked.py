@@ -1,8 +1,9 @@
-"""`relation_kl` in blocks that stay in cache, its gradient made while the forward pass has them there.
+"""`relation_kl` in blocks that stay in cache; the forward pass computes the gradient too, while a block is there.
 
-A *unit* is one head of one sample. A block holds `[units, rows, columns]` logits of the teacher and of the student. Its
-probabilities, divergence and gradient are computed before the next one is made, so the L×L matrices of all heads never
-exist together. On a CPU every thread works on other blocks.
+A *unit* is one head of one sample. A *group* are samples of like length, which are computed together. A *block* holds
+`[units, rows, columns]` logits of the teacher and of the student. Its probabilities, divergence and gradient are
+computed before the next block, so the L×L matrices of all heads never exist together. On a CPU every thread works on
+other blocks.
 
 Logits are kept in base 2, since exp2 is the fastest exponential that PyTorch has on a CPU, and the row maximum is
 subtracted for stability. With e = exp2(logits), s = Σ e per row and D = teacher logits − student logits:
@@ -64,8 +65,8 @@ def relation_kl_blocked(
 
     Memory is O(B · L · width) plus three blocks for each thread; the gradient of the student's vectors is made in
     the forward pass, from R^S − R^T per block, and scaled in the backward pass. On a CPU padding is packed away
-    first; on other devices nothing is read back to the host. `torch.compile` leaves it as it is. Vectors in bfloat16
-    on a CPU are computed by `compiled_relation` where it can.
+    first; on other devices nothing is read back to the host. `torch.compile` does not compile it. Vectors in bfloat16
+    on a CPU are computed by a kernel in C, `compiled_relation`, where there is one.
 
     Args:
         student_a: Left vectors of the student, `[B, L, width_S]`; carries gradient.
@@ -75,8 +76,8 @@ def relation_kl_blocked(
         heads: Relation heads; divides both widths.
         valid: Real tokens, bool `[B, L]`; None means all.
         causal: Row t sees the columns up to t only.
-        block: Logits in work at a time, without the compiled kernel; None chooses by device.
-        on_host: Whether lengths may be read, to pack padding away; None: on a CPU only.
+        block: Most logits at a time; also turns the kernel in C off. None chooses by device.
+        on_host: Whether lengths of the samples are read to the host, to pack padding away; None does so on a CPU only.
 
     Returns:
         A scalar in nats, float64 where an input is float64 and float32 otherwise; it has a first derivative only.
@@ -91,12 +92,14 @@ def relation_kl_blocked(
 
     wanted = wanted_gradients(*student.tensors)
     with torch.no_grad(), autocast_off(device):
-        # They stay in the compute dtype until the upstream gradient has scaled them: one rounding, not two.
+        # The gradients are in the compute dtype. They are rounded to the vectors' dtype once, after the upstream
+        # gradient has scaled them.
         grad_of_tensors: list[Tensor | None] = []
         for vectors, is_wanted in zip(student.tensors, wanted, strict=True):
             grad_of_tensors.append(vectors.new_zeros(vectors.shape, dtype=dtype) if is_wanted else None)
         grads = RelationGrads.of_tensors(grad_of_tensors)
 
+        # The kernel in C reads lengths, has no causal mask and chooses its own blocks.
         total = None
         may_compile = on_cpu and on_host and not causal and block is None
         if may_compile:
@@ -119,7 +122,13 @@ def relation_kl_blocked(
 
 
 def _head_parts(heads: int, groups: Sequence[Group], vectors: Tensor) -> list[range]:
-    """Divide the heads of a group so that all threads have tasks."""
+    """Divide the heads into ranges, so that there are a few tasks (a group and a range of heads) for each thread.
+
+    Args:
+        heads: Relation heads.
+        groups: The groups of samples.
+        vectors: Any of the vectors, for the device.
+    """
     threads = torch.get_num_threads()
     logits = heads * sum(group.samples * group.length**2 for group in groups)
     if vectors.device.type != "cpu" or threads == 1 or logits < FEW_LOGITS:
@@ -141,7 +150,7 @@ class Relation:
         heads: Relation heads; divides all widths.
         causal: Row t sees the columns up to t only.
         dtype: Compute dtype.
-        block: Logits that a task has in work at a time.
+        block: Most logits of a block.
         scratch: Memory to compute in.
     """
 
@@ -169,7 +178,7 @@ class _Operands:
 
     Args:
         name: The model, "student" or "teacher".
-        vectors: Its vectors, `[B, L, width]`.
+        vectors: The model's vectors, `[B, L, width]`.
         relation: The relation.
         group: The samples.
         head_part: The heads.
@@ -190,14 +199,16 @@ class _Operands:
         for index, tensor in enumerate(vectors.tensors):
             out = relation.scratch.take(f"{name} {index}", shape, tensor, relation.dtype)
             packed.append(pack(relation.cut(tensor, head_part), group, len(head_part), out))
+        # One tensor if b is a, else two.
         self.a = packed[0]
         self.b = packed[-1]
         self.scale = 1 / math.sqrt(head_size)
         self.rows = self.a
         self.columns = self.b
         if group.filled is not None:
-            # One more coordinate, 1 · MASKED in a column to leave out: a mask without a pass over the logits.
-            # [samples, length] -> [samples, heads, length, 1] -> [units, length, 1].
+            # One more coordinate masks the logits within the matmul: it is 1 in every row, and in a column MASKED_LOGIT
+            # if its token is padding and 0 otherwise, which is added to the product. [samples, length] -> [samples,
+            # heads, length, 1] -> [units, length, 1].
             sample_mask = self.a.new_zeros(group.filled.shape).masked_fill_(~group.filled, MASKED_LOGIT)
             head_mask = sample_mask[:, None, :, None].expand(-1, len(head_part), -1, 1)
             unit_mask = head_mask.reshape(-1, group.length, 1)
@@ -228,8 +239,8 @@ class RelationGroup:
         self.head_part = head_part
         self.student = _Operands("student", relation.student, relation, group, head_part)
         self.teacher = _Operands("teacher", relation.teacher, relation, group, head_part)
-        # [units, d, length]: a matmul is fast when it has few rows and many columns. Where a is b, one tensor collects
-        # both gradients.
+        # [units, d, length], since a matmul is fast when it has few rows and many columns. Where a is b, one tensor
+        # collects the gradients of both sides.
         self.unit_grad_a = self._take_unit_grad("gradient of a", relation.grads.a)
         self.unit_grad_b = self.unit_grad_a
         if not relation.student.is_symmetric:
@@ -249,9 +260,10 @@ class RelationGroup:
             Σ KL over samples, heads and valid rows, a scalar in nats.
         """
         units, length, _ = self.student.a.shape
+        # A block has all columns, as many rows as fit, and several units if a whole unit fits.
         row_step = _even_size(length, self.relation.block // length)
         unit_step = _even_size(units, self.relation.block // (row_step * length))
-        # [3, logits of a block]: teacher, student and spare.
+        # [3, logits of a block]: the teacher's logits, the student's, and a spare buffer.
         shape = (3, unit_step * row_step * length)
         buffers = self.relation.scratch.take("logits", shape, self.student.a, self.relation.dtype)
         total = sum_accumulator(buffers.device)
@@ -282,6 +294,7 @@ class RelationGroup:
             rows: Its rows.
             buffers: `[3, logits]`, to compute in.
         """
+        # With a causal mask no row of the block sees a column behind its last row.
         columns = slice(0, self.student.a.shape[1])
         if self.relation.causal:
             columns = slice(0, rows.stop)
@@ -291,7 +304,8 @@ class RelationGroup:
         self._write_logits(self.teacher, teacher, units, rows, columns)
         self._write_logits(self.student, student, units, rows, columns)
 
-        # Three buffers serve for all; each name is of the content of its buffer from there on.
+        # The operations below work in place, in three buffers. A new name stands for the new content of a buffer, so
+        # the earlier name must not be used after it.
         teacher_exp = torch.exp2(teacher, out=spare)
         difference = teacher.sub_(student)
         student_exp = student.exp2_()
@@ -302,7 +316,8 @@ class RelationGroup:
         mean_difference = difference.mul_(teacher_exp).sum(-1, keepdim=True).div_(teacher_sum)
         divergence = mean_difference.sub_(sum_ratio.log2())
         if self.unit_grad_a is not None or self.unit_grad_b is not None:
-            # −G · s_T = e_T − e_S · s_T / s_S in one pass; the factor that is missing goes to the small operands.
+            # G = e_S / s_S − e_T / s_T. One pass makes −G · s_T = e_T − e_S · s_T / s_S. The factor −1 / s_T, and the
+            # 1/√d of the vectors' gradients, are applied to the smaller matrices that come of it.
             gradient = torch.addcmul(teacher_exp, student_exp, sum_ratio, value=-1, out=teacher_exp)
             factor = -self.student.scale / teacher_sum
             self._add_gradient(gradient, factor, units, rows, columns)
@@ -322,8 +337,8 @@ class RelationGroup:
         """Add a block's gradient of the student's vectors.
 
         Args:
-            gradient: Gradient of the logits `[units, rows, columns]`, up to the factor.
-            factor: `[units, rows, 1]`.
+            gradient: Gradient of the logits, `[units, rows, columns]`, without the factor.
+            factor: Factor of each row, `[units, rows, 1]`.
             units: The units of the block.
             rows: Its rows.
             columns: Its columns.

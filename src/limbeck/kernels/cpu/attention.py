@@ -1,9 +1,9 @@
 """Attention of packed samples in bfloat16 by a kernel in C, compiled at first use where a C compiler is found.
 
-Over short samples attention in PyTorch is a long chain of short operations, and starting them costs more than they do.
-The kernel computes a head of a sample at a time, in memory that stays in cache: products of bfloat16 summed in float32,
-probabilities in float32 that are rounded before they meet values, as PyTorch's are. The backward pass computes them
-anew, with their sums, so that scores may be rounded differently in the two passes.
+Over short samples, attention in PyTorch is a long chain of short operations, which take less time than their starts.
+The kernel computes a head of a sample at a time, in memory that stays in cache. Products of bfloat16 are summed in
+float32. Probabilities are in float32 and rounded to bfloat16 before they are multiplied with values, as PyTorch's are.
+The backward pass computes probabilities and their sums again, so it need not round scores as the forward pass did.
 """
 
 import ctypes
@@ -25,23 +25,23 @@ from limbeck.kernels.workers import Scratch, run_tasks
 
 SOURCE = Path(__file__).with_suffix(".c")
 _ANY_LENGTH = 1 << 30
-# Tokens that would take as long as what of a sample does not depend on its length squared.
+# The time for a sample of n tokens is about n² + 160 n, in units of the time for one score.
 _TOKENS_OF_A_START = 160
-# Scores that a thread has in work.
+# Most scores that a thread works on at a time.
 BLOCK = 1 << 15
-# Tasks of a thread, so that none waits long for another.
+# Parts of the work for each thread, so that at the end none waits long for another.
 TASKS = 4
 _SCRATCH = Scratch()
 
 
 class _Operand(ctypes.Structure):
-    """`operand` of the source: the address of a tensor `[T, A, D]`, and its strides."""
+    """The struct `operand` of the source: the address of a tensor `[T, A, D]`, and its strides."""
 
     _fields_ = (("data", ctypes.c_void_p), ("token", ctypes.c_int64), ("head", ctypes.c_int64))
 
 
 class _Attention(ctypes.Structure):
-    """`attention` of the source."""
+    """The struct `attention` of the source, field by field."""
 
     _fields_ = (
         ("query", _Operand),
@@ -68,7 +68,8 @@ class Kernel(NamedTuple):
     Attributes:
         attend: Computes contexts of heads of some samples.
         differentiate: Computes gradients of heads of some samples.
-        forward_to: Tokens of the longest sample that goes forward by it without dropout.
+        forward_to: Length up to which samples without dropout are computed by `attend`; PyTorch's fast attention
+            computes longer ones faster.
     """
 
     attend: TeamKernel
@@ -89,20 +90,22 @@ def _read(library: ctypes.CDLL) -> Kernel:
 
 
 def _forward_to(library: ctypes.CDLL) -> int:
-    """Return from where on PyTorch's fast attention goes forward: where its products are faster than the library's.
-
-    Those of a library without instructions for bfloat16 are as slow as float32's, and oneDNN's with AMX many times as
-    fast as those of a compiler that does not know it.
-    """
+    """Return the length up to which the library's forward pass is faster than PyTorch's fast attention."""
+    # The library was compiled with AMX, the processor's instructions for matrices, as PyTorch's products are.
     if library.multiplies_tiles():
         return _ANY_LENGTH
+    # PyTorch has AMX, but the C compiler does not know it: PyTorch's products are many times as fast.
     if torch.cpu._is_amx_tile_supported():
         return 64
-    return _ANY_LENGTH if library.multiplies_pairs() else 160
+    # The library has instructions for bfloat16 vectors.
+    if library.multiplies_pairs():
+        return _ANY_LENGTH
+    # Without these, its products are as slow as those of float32.
+    return 160
 
 
 def _is_right(kernel: Kernel) -> bool:
-    """Whether the kernel computes attention and its gradients, by one sample."""
+    """Return whether the kernel computes attention and its gradients of one small sample as PyTorch does."""
     heads = 2
     tokens = 19
     scale = 0.4
@@ -113,7 +116,7 @@ def _is_right(kernel: Kernel) -> bool:
         expected_context = F.scaled_dot_product_attention(query, key, value, scale=scale)
         expected_grads = torch.autograd.grad(expected_context, (query, key, value), row)
 
-    # [T, A, D] each; what is not written stays NaN.
+    # [T, A, D] each. They begin as NaN, which stays where the kernel writes nothing.
     context = row.new_full((tokens, heads, 5), torch.nan)
     grads = [torch.full_like(context, torch.nan) for _ in expected_grads]
     division = _divide((tokens,), heads, kernel.forward_to, 1)
@@ -145,14 +148,17 @@ def compiled_plan(
 
 @dataclass(frozen=True)
 class _Division:
-    """Samples, the short ones first, and which of their heads, numbered sample by sample, a thread takes at once.
+    """The division of a batch's work among threads.
+
+    Samples are sorted by length, the shortest first. Their heads are numbered through, sample by sample. A thread takes
+    a range of these numbers at a time.
 
     Attributes:
-        samples: First token and length of each, int64 `[samples, 2]`.
-        longest: Length of the last.
-        short_count: How many are short enough to go forward by the kernel.
-        short_parts: Ranges of heads of the short ones, int64 `[ranges, 2]`.
-        all_parts: Ranges of heads of all.
+        samples: First token and length of each sample, int64 `[samples, 2]`.
+        longest: Length of the longest sample, which is the last.
+        short_count: Number of samples that are short enough for the kernel's forward pass, which are the first.
+        short_parts: Ranges of the heads of these, int64 `[ranges, 2]`.
+        all_parts: Ranges of the heads of all samples, int64 `[ranges, 2]`.
     """
 
     samples: Tensor
@@ -168,9 +174,9 @@ def _divide(lengths: tuple[int, ...], heads: int, forward_to: int, parts: int) -
 
     Args:
         lengths: Tokens of each sample.
-        heads: Of each sample.
-        forward_to: Tokens of the longest sample that counts as short.
-        parts: The most ranges of each division.
+        heads: Attention heads.
+        forward_to: Length up to which a sample counts as short.
+        parts: Most ranges of `short_parts`, and of `all_parts`.
     """
     starts = accumulate(lengths[:-1], initial=0)
     samples = sorted(zip(starts, lengths, strict=True), key=lambda sample: sample[1])
@@ -195,7 +201,7 @@ class CompiledPlan(NamedTuple):
         division: How the work is divided.
         scale: Factor of the scores.
         dropout: Probability that a probability is set to 0.
-        seed: Of the keep factors.
+        seed: Seed of the keep factors (the dropout mask).
     """
 
     kernel: Kernel
@@ -205,12 +211,12 @@ class CompiledPlan(NamedTuple):
     seed: int
 
     def work(self, query: Tensor, key: Tensor, value: Tensor) -> "CompiledWork":
-        """Bring operands, `[A, T, D]`, to the plan."""
+        """Return the work of this plan on its operands, `[A, T, D]` each."""
         return CompiledWork(query, key, value, self)
 
 
 class CompiledWork:
-    """Operands as the kernel is given them.
+    """The work of a plan on its operands, with the arguments that the kernel gets.
 
     Args:
         query: `[A, T, D]`.
@@ -220,13 +226,14 @@ class CompiledWork:
     """
 
     def __init__(self, query: Tensor, key: Tensor, value: Tensor, plan: CompiledPlan) -> None:
-        # [T, A, D]; these names keep the memory whose addresses the kernel is given.
+        # [T, A, D]. The kernel gets addresses alone, so these attributes keep the tensors alive.
         self.query = _dense(query.transpose(0, 1))
         self.key = _dense(key.transpose(0, 1))
         self.value = _dense(value.transpose(0, 1))
         self.plan = plan
         heads, _, depth = query.shape
-        # Sizes in numbers of scratch.
+        # Sizes of scratch, in float32 numbers: a row of scores, an operand of the longest sample, and a block of
+        # scores.
         self.padded = whole_vectors(plan.division.longest)
         self.operand_size = self.padded * whole_vectors(depth)
         self.block = max(BLOCK, TILE * self.padded)
@@ -249,13 +256,13 @@ class CompiledWork:
         division = self.plan.division
         parts = division.all_parts
         if dropped_share(self.plan.dropout) == 0:
-            # PyTorch's fast attention has no dropout, and is faster for long samples.
+            # PyTorch's fast attention, which has no dropout, is faster for long samples.
             tasks = []
             for start, length in division.samples[division.short_count :].tolist():
                 tasks.append(partial(self._attend_fast, context, slice(start, start + length)))
             run_tasks(tasks)
             parts = division.short_parts
-        # As the source says of its function.
+        # The scratch that `attend` of the source asks for.
         scratch_size = 3 * self.operand_size + self.padded + 2 * self.block
         self.plan.kernel.attend.run(self.arguments, parts, scratch_size, _SCRATCH)
 
@@ -274,7 +281,7 @@ class CompiledWork:
         self.arguments.query_grad = query_grad.data_ptr()
         self.arguments.key_grad = key_grad.data_ptr()
         self.arguments.value_grad = value_grad.data_ptr()
-        # As the source says of its function.
+        # The scratch that `differentiate` of the source asks for.
         scratch_size = 8 * self.operand_size + self.padded + 3 * self.block
         self.plan.kernel.differentiate.run(self.arguments, self.plan.division.all_parts, scratch_size, _SCRATCH)
 
@@ -289,7 +296,7 @@ class CompiledWork:
 
 
 def _dense(operand: Tensor) -> Tensor:
-    """Return an operand `[T, A, D]` whose last axis lies in one piece."""
+    """Return an operand `[T, A, D]` whose last axis is contiguous, a copy if it has to be."""
     return operand if operand.stride(-1) == 1 else operand.contiguous()
 
 

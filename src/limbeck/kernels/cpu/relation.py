@@ -1,10 +1,10 @@
 """`relation_kl` of vectors in bfloat16 by a kernel in C, compiled at first use where a C compiler is found.
 
-The logits of a relation head are products over 8 to 64 numbers: in PyTorch moving them through a dozen operations
-costs far more than the products. The kernel computes a head of a sample at a time, in float32 and in memory that stays
-in cache, value and gradient in one go; the formulas are those of `relation_blocked`, with exp in place of exp2. Value
-and gradient come of one product, so that no rounding can differ between them. Without it a whole step takes 1.2 to 1.4
-times as long (benchmarks/results/kernel_steps.json).
+The logits of a relation head are products over 8 to 64 numbers. In PyTorch it takes far longer to move them through a
+dozen operations than to compute the products. The kernel computes value and gradient of a head of a sample together, in
+float32 and in memory that stays in cache. The formulas are those of `relation_blocked`, with exp in place of exp2.
+Value and gradient use the same logits, so that no rounding can differ between them. Without the kernel a whole step
+takes 1.2 to 1.4 times as long (benchmarks/results/kernel_steps.json).
 """
 
 import ctypes
@@ -23,23 +23,23 @@ from limbeck.kernels.relation_vectors import RelationGrads, RelationVectors
 from limbeck.kernels.workers import Scratch
 
 SOURCE = Path(__file__).with_suffix(".c")
-# Wider heads are products above all, which PyTorch has faster.
+# Most numbers of a head. Wider heads spend most time in the products, which are faster in PyTorch.
 DEPTH_TO = 96
-# Logits that a thread has in work, of each model.
+# Most logits of each model that a thread works on at a time.
 BLOCK = 1 << 14
-# Tasks of a thread, so that none waits long for another.
+# Parts of the work for each thread, so that at the end none waits long for another.
 TASKS = 4
 _SCRATCH = Scratch()
 
 
 class _Stream(ctypes.Structure):
-    """`stream` of the source: the address of a tensor `[B, L, width]`, and its strides."""
+    """The struct `stream` of the source: the address of a tensor `[B, L, width]`, and its strides."""
 
     _fields_ = (("data", ctypes.c_void_p), ("sample", ctypes.c_int64), ("token", ctypes.c_int64))
 
 
 class _Relation(ctypes.Structure):
-    """`relation` of the source."""
+    """The struct `relation` of the source, field by field."""
 
     _fields_ = (
         ("student_a", _Stream),
@@ -64,17 +64,18 @@ class _Relation(ctypes.Structure):
 def compiled_relation(
     student: RelationVectors, teacher: RelationVectors, grads: RelationGrads, heads: int, valid: Tensor | None
 ) -> Tensor | None:
-    """Compute a relation by the kernel, and write its gradient; None where it cannot compute it.
+    """Compute a relation by the kernel, and write its gradient.
 
     Args:
         student: The student's vectors, `[B, L, width_S]`.
         teacher: The teacher's vectors, `[B, L, width_T]`.
-        grads: The gradients of the student's vectors, zero so far, float32.
+        grads: Receive the gradients of the student's vectors; zeros, float32.
         heads: Relation heads; divides all widths.
         valid: Real tokens, bool `[B, L]`; None means all.
 
     Returns:
-        Σ KL over samples, heads and valid rows, a scalar in nats, float64.
+        Σ KL over samples, heads and valid rows, a scalar in nats, float64; None for vectors that are not in bfloat16,
+        wide heads or an empty batch, and where there is no compiled kernel.
     """
     for vectors in (*student, *teacher):
         if vectors.dtype != torch.bfloat16 or vectors.shape[-1] > DEPTH_TO * heads:
@@ -98,7 +99,7 @@ def _read(library: ctypes.CDLL) -> TeamKernel:
 
 
 def _is_right(relate: TeamKernel) -> bool:
-    """Whether the kernel computes a relation and its gradients, by two samples."""
+    """Return whether the kernel computes a relation and its gradients of two small samples as the reference does."""
     # [vectors, samples, tokens, width].
     numbers = torch.arange(4 * 2 * 19 * 10).mul(0.37).sin().view(4, 2, 19, 10)
     student_a, student_b, teacher_a, teacher_b = (vectors.bfloat16() for vectors in numbers)
@@ -140,9 +141,10 @@ def _compute(
         places = torch.sort(~valid, dim=1, stable=True).indices
     division = _divide(lengths, heads, TASKS * torch.get_num_threads())
 
-    # These names keep the memory whose addresses the kernel is given.
+    # The kernel gets addresses alone, so these names keep the tensors alive.
     student = _dense_vectors(student)
     teacher = _dense_vectors(teacher)
+    # Three numbers for each head of each sample, see below.
     sums = torch.zeros(len(division.samples) * heads, 3, dtype=torch.float64)
     student_depth = student.a.shape[-1] // heads
     teacher_depth = teacher.a.shape[-1] // heads
@@ -166,25 +168,27 @@ def _compute(
         teacher_scale=1 / math.sqrt(teacher_depth),
         block=block,
     )
-    # Five operands of the student's, one of the teacher's, and two blocks of logits.
+    # The scratch that `relate` of the source asks for: five operands of the student's size, one of the teacher's, and
+    # two blocks of logits.
     student_size = padded * whole_vectors(student_depth)
     teacher_size = padded * whole_vectors(teacher_depth)
     scratch_size = 5 * student_size + teacher_size + 2 * block
     relate.run(arguments, division.parts, scratch_size, _SCRATCH)
-    # Of each head of each sample Σ p_T D, and the product of s_S / s_T as m · 2ⁿ.
+    # KL = Σ p_T · D + log(s_S / s_T) over the rows of a head, see `relation_blocked`. The kernel gives the first sum,
+    # and the product of all s_S / s_T as m · 2ⁿ, whose logarithm is log m + n log 2.
     weighted, factors, powers = sums.unbind(1)
     return (weighted + factors.log() + powers * math.log(2)).sum()
 
 
 def _dense_vectors(vectors: RelationVectors) -> RelationVectors:
-    """Return vectors whose last axis lies in one piece; those that are one tensor stay one."""
+    """Return vectors whose last axis is contiguous; where b is a, it stays the same tensor."""
     a = _dense(vectors.a)
     b = a if vectors.is_symmetric else _dense(vectors.b)
     return RelationVectors(a, b)
 
 
 def _dense(stream: Tensor) -> Tensor:
-    """Return a stream whose last axis lies in one piece."""
+    """Return a stream whose last axis is contiguous, a copy if it has to be."""
     return stream if stream.stride(-1) == 1 else stream.contiguous()
 
 
@@ -197,11 +201,13 @@ def _stream(tensor: Tensor) -> _Stream:
 
 
 class _Division(NamedTuple):
-    """Heads of samples, numbered sample by sample, and what of them a thread does at once.
+    """The division of a batch's work among threads.
+
+    The heads of all samples are numbered through, sample by sample. A thread takes a range of these numbers at a time.
 
     Attributes:
-        samples: Index and length of each that has tokens, int64 `[samples, 2]`.
-        longest: Length of the longest.
+        samples: Index and length of each sample that has tokens, int64 `[samples, 2]`.
+        longest: Length of the longest sample.
         parts: Ranges of heads, int64 `[ranges, 2]`.
     """
 
@@ -216,8 +222,8 @@ def _divide(lengths: tuple[int, ...], heads: int, parts: int) -> _Division:
 
     Args:
         lengths: Tokens of each sample.
-        heads: Of each sample.
-        parts: The most ranges.
+        heads: Relation heads.
+        parts: Most ranges.
     """
     samples = []
     # A head costs about the square of its sample's length.
