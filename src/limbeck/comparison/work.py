@@ -1,4 +1,8 @@
-"""`ComparisonWork`, the work of a comparison in its folder: distil what is missing, measure the students, summarise."""
+"""`ComparisonWork`, the work of a comparison in its folder: distil what is missing, measure the students, summarise.
+
+A comparison distils students by several methods from one teacher. A *cell* is one of its runs: a student, a method, a
+layer mapping and a seed. Each run has a folder, and the comparison has a *record*, a file with an entry for each cell.
+"""
 
 import gc
 import time
@@ -31,11 +35,11 @@ from limbeck.training.distil import WriteCards, distil
 from limbeck.training.teaching.models import load_teacher_model
 
 _TEACHER = "teacher"
-"""Folder of the teacher's figures in that of the comparison."""
+"""Name of the folder in the comparison's folder that holds the teacher's figures on held-out text."""
 
 
 def with_message(error: BaseException, message: str) -> Interrupted:
-    """Return a stop with another message; a stop by SIGTERM keeps its type, which has its own exit status."""
+    """Return an `Interrupted` with another message; a stop by SIGTERM keeps its type, which has its own exit status."""
     if isinstance(error, Interrupted):
         return type(error)(message)
     return Interrupted(message)
@@ -53,13 +57,14 @@ class ComparisonWork:
 
     Attributes:
         checked: The plan.
-        folder: Of the comparison.
-        corpus: Its text.
-        tokenizer: Of all models.
-        cells: Its runs, seed by seed.
-        record: The record, which is filled in, and written after every step.
-        console: Where progress goes.
-        write_cards: Writes the cards of each run; None writes none.
+        folder: The folder of the comparison.
+        corpus: The text that students are distilled on.
+        tokenizer: The tokenizer, the same for all models.
+        cells: The runs: all of the first seed, then all of the second, and so on.
+        record: The record of the comparison. Its entries have the order of `cells`; they are filled in as the work goes
+            on, and the record is written after every step.
+        console: The console for lines of progress.
+        write_cards: Writes the model card of each run; None writes no cards.
     """
 
     checked: CheckedPlan
@@ -88,11 +93,12 @@ class ComparisonWork:
         costs = self._measure_costs()
         failed = failed_fine_tunings + len(self.cells) - len(self._finished)
 
-        # Cells are planned seed by seed; the table has the seeds of a combination side by side.
+        # Cells are ordered by seed, but the table has the seeds of a combination (student and method) side by side. The
+        # cells of one combination stand at an equal distance from each other: one for each seed.
         combinations = len(self.checked.runs)
         ordered_cells: list[studies.ComparisonCell] = []
-        for first in range(combinations):
-            ordered_cells += self.record.cells[first::combinations]
+        for number in range(combinations):
+            ordered_cells += self.record.cells[number::combinations]
         self.record.summary = summarise_comparison(ordered_cells, self.record.teacher, evaluation, costs)
         self.record.costs = costs
         status = "failed" if failed else "finished"
@@ -100,7 +106,7 @@ class ComparisonWork:
         return failed
 
     def note_interruption(self) -> None:
-        """Write down how far it came."""
+        """Write the state of each run to the record after the work was interrupted."""
         for index, cell in enumerate(self.cells):
             entry = self.record.cells[index]
             if entry.status != "finished":
@@ -149,7 +155,8 @@ class ComparisonWork:
                 # A fault in one run must not take the others with it.
                 problem = describe_error(error)
                 print_plain(self.console, f"  failed: {problem}", "red")
-            # A trainer holds itself in circles; two runs' models would be in memory at once.
+            # A trainer is part of reference cycles, which only the garbage collector frees; without it the models of two
+            # runs would be in memory at once.
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
@@ -162,13 +169,14 @@ class ComparisonWork:
         distil(plan_checked(recipe), console=self.console, resume=True, write_cards=self.write_cards)
 
     def _describe(self, cell: Cell, problem: str | None = None) -> studies.ComparisonCell:
-        """Describe a run by the files in its folder.
+        """Return the comparison's entry of a run, by the files in the run's folder.
 
         Args:
             cell: The run.
-            problem: Why it failed in this call; None where it did not.
+            problem: The reason for which the run failed in this process; None where it did not fail or did not start.
         """
         run = cell.folder(self.folder)
+        # The record that the distillation itself wrote; an empty one where it was never started.
         record = records.load(records.Run, run)
         if _is_distilled(run):
             status = "finished"
@@ -176,8 +184,11 @@ class ComparisonWork:
             status = "failed"
         else:
             status = record.status or "missing"
+
+        # A run that failed in an earlier process has its reason in its own record.
         if problem is None and status == "failed":
             problem = record.problem
+        # The record of a run that was never started has no stages: the planned steps are shown.
         steps_taken = [int(stage.steps or 0) for stage in record.stages]
         return studies.ComparisonCell(
             **cell.combination.parts,
@@ -192,6 +203,7 @@ class ComparisonWork:
             steps=steps_taken or list(cell.steps),
             tokens=sum(stage.tokens or 0 for stage in record.stages),
             seconds=record.timings.get("total", 0.0),
+            # Measured later, once all runs are distilled.
             held_out=None,
             unavailable={},
             scores={},
@@ -226,7 +238,12 @@ class ComparisonWork:
         self._save("running")
 
     def _evaluate(self) -> tuple[studies.Evaluation | None, int]:
-        """Evaluate the students on the plan's tasks; return the summary, and the number of failed fine-tunings."""
+        """Evaluate the students on the plan's tasks.
+
+        Returns:
+            The summary, None where the plan has no tasks or no student is finished; and the number of cells of the
+            evaluation that failed.
+        """
         plan = self.checked.plan
         students = [Path(cell.model) for cell in self._finished]
         if not plan.evaluation.tasks or not students:
@@ -244,21 +261,25 @@ class ComparisonWork:
         return outcome.summary, outcome.failed
 
     def _measure_costs(self) -> studies.Costs | None:
-        """Measure the teacher and a student of each shape, unless that has been done.
+        """Measure the sizes and speeds of the teacher and of the students, unless that was done before.
 
-        Methods change weights only, so that one student stands for all of its shape. Speedups refer to the teacher.
+        Methods change the weights of a student and not its shape, so one run of each student is measured. Speedups
+        refer to the teacher.
 
         Returns:
-            With the students' titles in place of their folders; None where it was not asked for.
+            The costs, in which students have their titles rather than their folders; None where the plan measures no
+            speed or no student is finished.
         """
         spec = self.checked.plan.evaluation.speed
         teacher = self.checked.plan.teacher.model
+        # Title of a student to the folder of the model from its first finished run.
         folder_of_student: dict[str, str] = {}
         for cell in self._finished:
             folder_of_student.setdefault(cell.student, cell.model)
         if not spec.enabled or not folder_of_student:
             return None
 
+        # Everything that the figures depend on: equal measurements are not repeated.
         measurement = spec.model_dump(exclude={"enabled"})
         measurement["teacher"] = teacher
         measurement["students"] = {title: str(shape_of(load_config(path))) for title, path in folder_of_student.items()}
@@ -275,6 +296,7 @@ class ComparisonWork:
                 device=devices.choose_device(spec.device),
                 report=bar,
             )
+        # Tables show titles, while `measure_costs` knows students by their folders. The teacher keeps its name.
         costs = studies.Costs.read(measured)
         title_of_folder = {path: title for title, path in folder_of_student.items()}
         rows: list[studies.ModelSize | studies.Timing] = [*costs.models, *costs.timings]

@@ -47,8 +47,8 @@ def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -
 
     Args:
         documents: Plain text documents that neither model was trained on in this run.
-        count: Most pairs; fewer where the text has no more.
-        seed: Same seed and documents, same pairs.
+        count: Largest number of pairs; a short text gives fewer.
+        seed: Decides the choice: the same seed and documents give the same pairs.
 
     Returns:
         Pairs of distinct sentences, without repetition.
@@ -61,13 +61,13 @@ def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -
     order = [document for document, sentences in enumerate(sentences_of) if sentences]
     rng.shuffle(order)
 
-    # Each kind gets an equal part, rounded up. One document alone has no pairs of different documents.
-    kinds = 3 if len(order) > 1 else 2
-    part = math.ceil(count / kinds)
+    # Each kind gets an equal part, rounded up. A single document has no pairs of different documents.
+    possible_kinds = 3 if len(order) > 1 else 2
+    part = math.ceil(count / possible_kinds)
     neighbouring = _pairs_within(sentences_of, order, part, rng, NEIGHBOURING)
     same_document = _pairs_within(sentences_of, order, part, rng, SAME_DOCUMENT)
 
-    # Pairs of different documents fill the places that the other two kinds left.
+    # Short documents may give fewer pairs of the first two kinds than their part: different documents give the rest.
     missing = max(0, count - len(neighbouring) - len(same_document))
     different_documents = _pairs_between(sentences_of, order, missing, rng)
     pairs = (neighbouring + same_document + different_documents)[:count]
@@ -128,36 +128,41 @@ def _distinct_sentences(documents: Sequence[str]) -> list[list[str]]:
 def _pairs_within(
     sentences_of: Sequence[Sequence[str]], order: Sequence[int], most: int, rng: random.Random, kind: str
 ) -> list[SentencePair]:
-    """Choose pairs of sentences of one document.
+    """Choose pairs of sentences of one document; each sentence is the first of at most one pair.
 
-    Goes round the documents, one pair each time, so that a long document does not crowd out the others.
+    The documents take turns with one pair each, so that a long document does not crowd out the others.
 
     Args:
-        sentences_of: The sentences of each document.
-        order: Of the documents.
-        most: Most pairs.
+        sentences_of: The sentences of each document, by the document's index.
+        order: Indices of the documents, in the order of their turns.
+        most: Largest number of pairs.
         rng: Draws sentences.
-        kind: `NEIGHBOURING`, or `SAME_DOCUMENT` for sentences further apart.
+        kind: `NEIGHBOURING` for sentences with a distance of 1, or `SAME_DOCUMENT` for those with 2 or more.
     """
-    # For each document that has any, its first sentences of pairs that are not used yet, shuffled.
-    nearest = 1 if kind == NEIGHBOURING else 2
-    unused: dict[int, list[int]] = {}
+    are_neighbours = kind == NEIGHBOURING
+    least_distance = 1 if are_neighbours else 2
+
+    # Document to the indices, shuffled, of the sentences that can still be the first of a pair. The last sentences of a
+    # document cannot: no sentence follows at the least distance.
+    unused_firsts: dict[int, list[int]] = {}
     for document in order:
-        first_sentences = list(range(len(sentences_of[document]) - nearest))
+        first_sentences = list(range(len(sentences_of[document]) - least_distance))
         if first_sentences:
             rng.shuffle(first_sentences)
-            unused[document] = first_sentences
+            unused_firsts[document] = first_sentences
 
     pairs: list[SentencePair] = []
-    while unused and len(pairs) < most:
-        documents_of_round = list(unused)[: most - len(pairs)]
+    while unused_firsts and len(pairs) < most:
+        missing_pairs = most - len(pairs)
+        documents_of_round = list(unused_firsts)[:missing_pairs]
         for document in documents_of_round:
             sentences = sentences_of[document]
-            first = unused[document].pop()
-            if not unused[document]:
-                del unused[document]
-            last = first + 1 if kind == NEIGHBOURING else len(sentences) - 1
-            second = rng.randint(first + nearest, last)
+            first = unused_firsts[document].pop()
+            if not unused_firsts[document]:
+                del unused_firsts[document]
+            nearest = first + least_distance
+            farthest = nearest if are_neighbours else len(sentences) - 1
+            second = rng.randint(nearest, farthest)
             pairs.append(SentencePair(sentences[first], sentences[second], kind=kind, document=document))
     return pairs
 
@@ -165,12 +170,12 @@ def _pairs_within(
 def _pairs_between(
     sentences_of: Sequence[Sequence[str]], order: Sequence[int], most: int, rng: random.Random
 ) -> list[SentencePair]:
-    """Choose different pairs of sentences of two different documents.
+    """Choose pairs of sentences of two different documents; no pair comes twice.
 
     Args:
-        sentences_of: The sentences of each document.
-        order: The documents that have sentences.
-        most: Most pairs.
+        sentences_of: The sentences of each document, by the document's index.
+        order: Indices of the documents that have sentences.
+        most: Largest number of pairs.
         rng: Draws documents and sentences.
     """
     if len(order) < 2:

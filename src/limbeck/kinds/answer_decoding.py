@@ -1,4 +1,8 @@
-"""Answers of questions, from the scores of starts and ends of tokens."""
+"""Answers of questions, from a model's scores of each token as the start and as the end of the answer.
+
+A context that is longer than the model reads is cut into overlapping *windows*, each with the question before it. The
+first token of a window ([CLS]) stands for "no answer". *Null odds* are the score of no answer less that of the answer.
+"""
 
 from __future__ import annotations
 
@@ -30,32 +34,32 @@ def decode_answers(
 
     Args:
         windows: The windows that `AnswerWindows` has cut.
-        start_scores: Per window a score of each of its tokens, `[tokens]`; what stands after them (padding) is passed
-            over.
-        end_scores: Likewise.
+        start_scores: For each window, the score of each token as the start, `[tokens]`. Scores of padding at the end
+            are ignored.
+        end_scores: The same for ends.
         contexts: Row id to context.
-        n_best: Starts and ends that are paired. Where no pair of theirs counts, all are.
-        max_answer_tokens: Most tokens of an answer.
-        answerable_only: Every question has an answer: the null odds are then 0, which no threshold is below.
+        n_best: Number of starts, and of ends, that are paired. If none of their pairs counts, all tokens are paired.
+        max_answer_tokens: Largest number of tokens of an answer.
+        answerable_only: Whether every question has an answer; then all null odds are 0, and no answer is emptied.
 
     Returns:
         Row id to answer, in the order of the windows; empty with infinite null odds if the context has no token.
 
     Source: BERT (arXiv 1810.04805, sections 4.2 and 4.3).
     """
-    # Each by row id: the best answer of the windows so far, its score, and the lowest score of no answer.
+    # By row id: the best answer in the windows so far, its score, and the lowest score of "no answer".
     texts: dict[str, str] = {}
     scores: dict[str, float] = {}
     null_scores: dict[str, float] = {}
     for window, window_starts, window_ends in zip(windows, start_scores, end_scores, strict=True):
         starts = np.asarray(window_starts, dtype=np.float64)
         ends = np.asarray(window_ends, dtype=np.float64)
-        score, place = best_span(window, starts, ends, n_best=n_best, max_answer_tokens=max_answer_tokens)
+        score, characters = best_span(window, starts, ends, n_best=n_best, max_answer_tokens=max_answer_tokens)
         # A NaN of an earlier window stays, since nothing is greater: damaged outputs show in the result.
         if window.row not in scores or score > scores[window.row]:
             scores[window.row] = score
-            texts[window.row] = contexts[window.row][place].strip()
-        null_score = float(starts[0] + ends[0])
+            texts[window.row] = contexts[window.row][characters].strip()
+        null_score = float(starts[0] + ends[0])  # Of the window's first token.
         null_scores[window.row] = min(null_scores.get(window.row, math.inf), null_score)
 
     answers = {}
@@ -73,14 +77,17 @@ def best_span(
     n_best: int,
     max_answer_tokens: int,
 ) -> tuple[float, slice]:
-    """Return the score of a window's best answer, and its characters; minus infinity if no token can be one.
+    """Return the score of a window's best answer, and the slice of its characters in the context.
 
     Args:
         window: The window.
-        start_scores: Score of each token, `[tokens]`.
-        end_scores: Likewise.
-        n_best: Starts and ends that are paired; where no pair of theirs counts, all are.
-        max_answer_tokens: Most tokens of an answer.
+        start_scores: The score of each token as the start, `[tokens]`.
+        end_scores: The score of each token as the end, `[tokens]`.
+        n_best: Number of starts, and of ends, that are paired. If none of their pairs counts, all tokens are paired.
+        max_answer_tokens: Largest number of tokens of an answer.
+
+    Returns:
+        The sum of the start's and the end's scores; minus infinity with an empty slice if the window has no answer.
     """
     tokens_of_context = slice(window.first, window.first + len(window.offsets))
     starts = start_scores[tokens_of_context]
@@ -89,11 +96,13 @@ def best_span(
     end_characters = window.offsets[:, 1]
     # The best starts and ends first; all of them where no pair of the best ones counts.
     for count in (n_best, len(starts)):
-        # Every pair of a start (rows) and an end (columns), as places of tokens.
+        # Indices of tokens, so that every start meets every end: [starts, 1] and [1, ends] broadcast to [starts, ends].
         first = _best_places(starts, count)[:, None]
         last = _best_places(ends, count)[None, :]
-        is_pair = (first <= last) & (last - first < max_answer_tokens)
-        is_pair &= first_characters[first] < end_characters[last]  # Some tokenizers have tokens of no characters.
+        has_length = (first <= last) & (last - first < max_answer_tokens)
+        # Some tokenizers have tokens without characters, which would make an empty answer.
+        has_characters = first_characters[first] < end_characters[last]
+        is_pair = has_length & has_characters
         if is_pair.any():
             scores = np.where(is_pair, starts[first] + ends[last], -np.inf)
             row, column = np.unravel_index(scores.argmax(), scores.shape)

@@ -1,4 +1,9 @@
-"""Scores of answers to questions: exact match, F1, and the thresholds of SQuAD 2.0."""
+"""Scores of answers to questions: exact match, F1, and the thresholds of SQuAD 2.0.
+
+Where questions may have no answer, a prediction has *null odds*: the score of "no answer" less that of the best answer.
+An answer whose null odds are above a *threshold* is emptied, which means that the model says "no answer". The *gold
+answers* are those of the data set.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -45,9 +50,9 @@ class AnswerScores(NamedTuple):
 def score_answers(predictions: Mapping[str, AnswerPrediction], rows: Sequence[LabelledRow], task: Task) -> AnswerScores:
     """Score the texts of the predictions, whatever their null odds; a question without a prediction scores 0.
 
-    The rules are those that the task names; else MLQA's for rows in one of its languages other than English, and
-    SQuAD's for the rest. Of a question without an answer the gold answer is the empty text, which SQuAD 2.0 introduced;
-    its script also passes over gold answers of which nothing remains when they are normalised.
+    Answers are compared by the rules that the task names. By default these are MLQA's rules for rows in one of its
+    languages other than English, and SQuAD's rules for all other rows. A question without an answer has the empty text
+    as its gold answer, as in SQuAD 2.0.
 
     Args:
         predictions: Row id to answer.
@@ -62,7 +67,7 @@ def score_answers(predictions: Mapping[str, AnswerPrediction], rows: Sequence[La
     for number, row in enumerate(rows):
         if row.id not in predictions:
             continue
-        # The nearest gold answer counts, for each of the two by itself.
+        # A question may have several gold answers. The best one counts, for each of the two scores by itself.
         compare = _rules(task, row.language)
         text = predictions[row.id].text
         comparisons = [compare(text, gold) for gold in _gold(row, task)]
@@ -90,8 +95,13 @@ def _compare_mlqa(prediction: str, gold: str, language: str) -> tuple[bool, floa
 
 
 def _gold(row: LabelledRow, task: Task) -> Sequence[str]:
-    """Return the gold answers of a question; of one that has none, the empty text."""
+    """Return the gold answers of a question; the empty text where it has none.
+
+    Raises:
+        CorpusError: for a question without an answer in a task whose questions all have answers.
+    """
     if not task.answerable_only:
+        # As in SQuAD 2.0's script, gold answers of which nothing remains (such as "the") are skipped.
         return [answer for answer in row.answers if normalise_answer(answer)] or [""]
     if not row.answers:
         raise CorpusError(f"The question '{row.id}' of {task.title} has no gold answer, so its split cannot be scored.")
@@ -100,8 +110,8 @@ def _gold(row: LabelledRow, task: Task) -> Sequence[str]:
 
 THRESHOLD = 0.0
 """Null odds above it mean no answer, where no better threshold has been searched."""
-THRESHOLDS = "_threshold"
-"""End of the names of thresholds among the figures of answers."""
+THRESHOLD_SUFFIX = "_threshold"
+"""End of the names under which thresholds stand among scores, as in `best_f1_threshold` or `{class}_threshold`."""
 
 _NO_PREDICTION = AnswerPrediction("", -math.inf)
 
@@ -109,24 +119,26 @@ _NO_PREDICTION = AnswerPrediction("", -math.inf)
 def best_threshold(
     scores: NDArray[np.float64], odds: NDArray[np.float64], answerable: NDArray[np.bool_], empty: NDArray[np.bool_]
 ) -> Threshold:
-    """Return the threshold with the best mean score.
+    """Return the threshold of null odds with the best mean score.
 
-    Questions are answered one by one, the surest first: an answer to a question that has one adds its score, an
-    answer to one that has none takes 1 away. The threshold is 0 where answering nothing is the best.
+    A question whose null odds are above the threshold counts as "no answer", which scores 1 if it has none and 0 if it
+    has one. So the search begins with no answers at all, and then gives them one by one in ascending order of the null
+    odds: an answer to an answerable question adds its score, an answer to another question loses the 1. The threshold
+    is 0 where giving no answers is the best.
 
     Args:
-        scores: The scores of the answers that are never empty, `[rows]`.
+        scores: The score of each predicted text, whatever its null odds, `[rows]`.
         odds: Null odds, `[rows]`.
         answerable: Whether the question has an answer, `[rows]`.
-        empty: Whether the predicted text is empty even so, `[rows]`.
+        empty: Whether the predicted text is empty, which means "no answer" too and loses nothing, `[rows]`.
 
     Source: the search in SQuAD 2.0's evaluation script (arXiv 1806.03822).
     """
-    # What each answer adds to the sum of all scores, once it is given.
-    of_unanswerable = np.where(empty, 0.0, -1.0)
-    changes = np.where(answerable, scores, of_unanswerable)
+    # The change of the summed scores as each answer is given.
+    changes_if_unanswerable = np.where(empty, 0.0, -1.0)
+    changes = np.where(answerable, scores, changes_if_unanswerable)
 
-    # The sum where nothing is answered, and after each answer, the surest first.
+    # The summed scores without answers, and after each answer; the lowest null odds are the surest answer.
     sum_without_answers = float((~answerable).sum())
     surest_first = np.argsort(odds, kind="stable")
     sums = sum_without_answers + np.cumsum(changes[surest_first])
@@ -147,9 +159,9 @@ def answer_figures(
         task: Whether its questions may have no answer; an answer is then empty where its null odds are above 0.
 
     Returns:
-        `exact_match` and `f1_answer`; of such a task also `best_exact`, `best_f1` and their thresholds, and
-        `has_answer_exact`, `has_answer_f1`, `no_answer_exact`, `no_answer_f1`, the parts that have rows. All within 0
-        and 1, save the thresholds.
+        `exact_match` and `f1_answer`. Where questions may have no answer also `best_exact` and `best_f1` with their
+        thresholds, and `has_answer_exact`, `has_answer_f1`, `no_answer_exact`, `no_answer_f1` for the parts that have
+        rows. All are within 0 and 1, except the thresholds.
     """
     scores = score_answers(predictions, rows, task)
     if task.answerable_only:
@@ -168,7 +180,9 @@ def answer_figures(
     for name, values in (("exact", scores.exact), ("f1", scores.f1)):
         threshold = best_threshold(values, odds, answerable, empty)
         figures[f"best_{name}"] = threshold.score
-        figures[f"best_{name}{THRESHOLDS}"] = threshold.value
+        figures[f"best_{name}{THRESHOLD_SUFFIX}"] = threshold.value
+
+    # The same scores for the questions with and without an answer, by themselves.
     for part, is_in_part in (("has_answer", answerable), ("no_answer", ~answerable)):
         if is_in_part.any():
             figures[f"{part}_exact"] = float(exact[is_in_part].mean())

@@ -25,7 +25,14 @@ def accuracy(predicted: ArrayLike, labels: ArrayLike) -> float:
 
 
 def f1(predicted: ArrayLike, labels: ArrayLike, average: Literal["binary", "micro", "macro"]) -> float:
-    """F1 of the second of two classes, of all decisions together, or the mean over classes; 0 where it is undefined."""
+    """F1; 0 where it is undefined.
+
+    Args:
+        predicted: Classes, `[N]`, or 1 or 0 for each class, `[N, classes]`.
+        labels: The right ones, of the same shape.
+        average: `"binary"` is the F1 of the second of two classes, `"micro"` that of all decisions together, `"macro"`
+            the mean over classes.
+    """
     from sklearn.metrics import f1_score
 
     return float(f1_score(labels, predicted, average=average, zero_division=0.0))
@@ -83,12 +90,13 @@ def class_f1(hits: float, predicted: float, labelled: float) -> float:
 
 
 def confusion(labels: NDArray[Any], predicted: ArrayLike, classes: int) -> NDArray[np.int64]:
-    """Rows of each class by the class that they are given, `[classes, classes]`."""
+    """The confusion matrix, `[classes, classes]`: the count of each label (row) with each predicted class (column)."""
     counts = np.zeros((classes, classes), dtype=np.int64)
-    np.add.at(counts, (labels, np.asarray(predicted)), 1)  # Counts places that come more than once, too.
+    # `counts[...] += 1` would count a pair of label and prediction that comes several times only once.
+    np.add.at(counts, (labels, np.asarray(predicted)), 1)
     return counts
 
 
 def flat(values: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Values of all words of all rows, one after another."""
+    """The values of the words of all rows in one array: the lists of the rows are joined."""
     return np.array([value for row in values for value in row])

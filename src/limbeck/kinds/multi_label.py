@@ -1,4 +1,7 @@
-"""Classification with any number of classes a row, each a decision by itself."""
+"""Multi-label classification: a row has any number of the classes, and each class is a decision by itself.
+
+The label of a row has a *flag* for each class, 1 or 0.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -69,13 +72,13 @@ class MultiLabel(Kind):
     )
 
     def looks_ahead(self, source: RowSource) -> bool:
-        """Whether [0, 1] can be read as two classes, and as the second of two."""
+        """Whether lists such as [0, 1] are ambiguous: the numbers of two classes, or a flag for each of two classes."""
         columns = source.columns
         may_be_both = len(source.labels) <= MOST_AMBIGUOUS_CLASSES
         return source.labelled and may_be_both and columns.label_lists is None and not columns.label_columns
 
     def look_ahead(self, rows: Iterable[PlacedRow], source: RowSource) -> None:
-        """Find out what numbers in lists are: of the classes, or 1 and 0 for each class."""
+        """Decide by all rows how lists of numbers are read: as numbers of classes, or as a flag for each class."""
         values = (row.values.get(source.columns.label) for row in rows)
         source.numbers.lists = reading_of_lists(values, len(source.labels)) or source.numbers.lists
 

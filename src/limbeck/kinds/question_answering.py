@@ -106,7 +106,11 @@ class QuestionAnswering(Kind):
     def encode_for_scoring(
         self, encoder: Any, rows: Sequence[LabelledRow], report: SourceReport, first: int
     ) -> dict[str, Any]:
-        """Return the windows of all rows, with their row, and the characters of the context's tokens."""
+        """Return the windows of all rows as columns: tokens, the row's id, and what answers are decoded by.
+
+        `first` is the index of the context's first token in the window; `offsets` has the first and the end character
+        of each token of the context, flat.
+        """
         windows = encoder.cut([Question(row.id, row.pair or "", row.text) for row in rows], report)
         return {
             "input_ids": [window.input_ids for window in windows],
@@ -117,7 +121,7 @@ class QuestionAnswering(Kind):
         }
 
     def model_labels(self, batch: dict[str, Any]) -> None:
-        """Rename the ends of the answers."""
+        """Replace the labels, `[rows, 2]`, by the two arguments that question answering models take."""
         ends = batch.pop("labels")
         batch["start_positions"] = ends[:, 0]
         batch["end_positions"] = ends[:, 1]
@@ -126,7 +130,7 @@ class QuestionAnswering(Kind):
         self, outputs: Outputs, rows: Sequence[LabelledRow], task: Task, tokens: Callable[[], Any]
     ) -> Predictions:
         """Return the best answer of each question, by row id."""
-        # The places of tokens alone: the tokens themselves and the label do not matter here.
+        # Decoding needs only the characters that each token stands for, so the tokens and the label are left empty.
         windows = []
         for item in tokens().select_columns(list(self.scoring_types)).with_format(None):
             window = AnswerWindow(
@@ -163,7 +167,7 @@ class QuestionAnswering(Kind):
             return intervals.of_share(value, len(rows))
         answers = cast(Answers, predictions)
         f1 = score_answers(answers, rows, task).f1
-        # An emptied answer is right where its question has none.
+        # An answer with high null odds counts as "no answer", which is right where the question has none.
         if not task.answerable_only:
             is_emptied = np.array([row.id in answers and answers[row.id].null_odds > THRESHOLD for row in rows])
             has_no_answer = np.array([not row.answers for row in rows])
@@ -222,7 +226,15 @@ class QuestionAnswering(Kind):
 
 
 def _label(texts: Sequence[str], starts: Sequence[int]) -> Label | None:
-    """Return the characters of the first answer; None where the context does not hold it."""
+    """Return the first and the end character of the first answer in the context.
+
+    Args:
+        texts: The gold answers; empty for a question without an answer.
+        starts: The first character of each, or `NO_PLACE` for one that the context does not contain.
+
+    Returns:
+        The label; `NO_ANSWER` for a question without an answer, None for an answer without a place.
+    """
     if not texts:
         return NO_ANSWER
     if starts[0] == NO_PLACE:
@@ -231,7 +243,7 @@ def _label(texts: Sequence[str], starts: Sequence[int]) -> Label | None:
 
 
 def _text(answer: AnswerPrediction | None, task: Task) -> str:
-    """Return the text of an answer; "" where the model gives none."""
+    """Return the text of an answer; the empty text where the model gives none or its null odds are too high."""
     if answer is None:
         return ""
     is_emptied = answer.null_odds > THRESHOLD and not task.answerable_only

@@ -1,4 +1,8 @@
-"""Ranking: the documents of a query are read and scored one by one, by a cross-encoder."""
+"""Ranking: the documents of a query are put in order by a cross-encoder, which reads query and document together.
+
+A row of the data set has a query with several documents. It becomes a `LabelledRow` for each document, with the query
+as `text`, the document as `pair` and the document's relevance to the query as `label`.
+"""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -76,13 +80,13 @@ class Ranking(ValueKind):
         return by_query(rows)
 
     def draw(self, rows: Sequence[LabelledRow], most: int | None) -> Sequence[LabelledRow]:
-        """Return whole queries, drawn in turn as long as they have no more rows than asked for."""
+        """Return the rows of queries that are drawn at random; a query is drawn with all of its documents or none."""
         if most is None or len(rows) <= most:
             return rows
         queries = queries_of(rows)
         random.Random(DRAW).shuffle(queries)
 
-        # At least one query, even if it alone has more rows.
+        # One query is drawn in any case, even if it has more rows than asked for.
         chosen = queries[:1]
         count = len(rows[queries[0]])
         for query in queries[1:]:
@@ -91,7 +95,7 @@ class Ranking(ValueKind):
                 break
             chosen.append(query)
 
-        # In the order of the split.
+        # The rows keep the order that they have in the split.
         drawn: list[LabelledRow] = []
         for query in sorted(chosen, key=lambda query: query.start):
             drawn += rows[query]
@@ -119,25 +123,31 @@ class Document(NamedTuple):
 
 
 def read_documents(row: PlacedRow, columns: Sequence[str], label_column: str) -> list[Document]:
-    """Return a query's documents, with the relevance of each as far as the row says it.
+    """Return the documents of a query, each with its relevance where the row tells it.
+
+    A row tells the relevance of its documents in one of two ways, of which labels take precedence:
+
+    - by a column of labels: one number for each document;
+    - by several columns of documents: the first column holds the relevant documents (relevance 1), for example
+      `positive`, and the others hold irrelevant ones (relevance 0), for example `negative`.
 
     Args:
         row: The row of a ranking data set.
-        columns: Columns of the documents, each a text or a list of texts. Of several, the first holds the relevant
-            ones: their relevance is 1, that of all others 0.
-        label_column: Column of the relevance, a number or as many as documents; a row may lack it. It goes before what
-            columns say. A document with a relevance below 0 is not relevant, as trec_eval counts it.
+        columns: Names of the columns with documents; a value is a text or a list of texts.
+        label_column: Name of the column with labels, which a row may lack. A negative label counts as 0, as in
+            trec_eval.
 
     Raises:
-        CorpusError: if a document is no text, or the labels are not as many as documents.
+        CorpusError: if a document is not a text, or the number of labels is not that of the documents.
     """
+    has_column_of_relevant = len(columns) > 1
     documents: list[Document] = []
     for place, column in enumerate(columns):
         value: Any = row.values[column]
         if value is None:
             continue
         relevance = None
-        if len(columns) > 1:
+        if has_column_of_relevant:
             relevance = 1.0 if place == 0 else 0.0
         texts = value if isinstance(value, list | tuple) else [value]
         for text in texts:
@@ -147,15 +157,17 @@ def read_documents(row: PlacedRow, columns: Sequence[str], label_column: str) ->
                 )
             documents.append(Document(text, relevance))
 
-    # Labels of the row replace the relevance by columns.
-    label: Any = row.values.get(label_column)
-    if is_missing(label):
+    # Labels take precedence over the columns. A row with a single document may have its label without a list.
+    label_value: Any = row.values.get(label_column)
+    if is_missing(label_value):
         return documents
-    labels = list(label) if isinstance(label, list | tuple) else [label]
+    labels = list(label_value) if isinstance(label_value, list | tuple) else [label_value]
     if len(labels) != len(documents):
         raise CorpusError(
             f"{row.where} has {counted(len(documents), 'document')} and {counted(len(labels), 'label')} in its column "
             f"'{label_column}': give each document a label, in the same order."
         )
-    relevances = [max(0.0, parse_value(value, row.where)) for value in labels]
-    return [Document(document.text, label) for document, label in zip(documents, relevances, strict=True)]
+    labelled_documents = []
+    for document, label in zip(documents, labels, strict=True):
+        labelled_documents.append(Document(document.text, relevance=max(0.0, parse_value(label, row.where))))
+    return labelled_documents

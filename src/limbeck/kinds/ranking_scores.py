@@ -1,6 +1,8 @@
 """Scores of the ranked documents of queries: nDCG, reciprocal rank and recall. Every retrieval is scored by these.
 
 The *relevance* of a document to a query is a label of 0 or more; documents with a label above 0 are relevant.
+Documents are ranked by their scores, from the highest. Several documents with the same score are *tied*: they share a
+range of ranks, and their order in it is arbitrary.
 """
 
 from collections.abc import Sequence
@@ -13,9 +15,9 @@ from numpy.typing import NDArray
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 
 CUTOFF = 10
-"""Ranks that metrics look at."""
+"""The metrics with `_at_10` in their names count the documents of the ranks 1 to 10."""
 FURTHER_CUTOFF = 100
-"""Ranks that a further recall looks at."""
+"""The metric `recall_at_100` counts the documents of the ranks 1 to 100."""
 
 
 class QueryScores(NamedTuple):
@@ -40,37 +42,44 @@ NOTHING_RELEVANT = QueryScores(0.0, 0.0, 0.0, 0.0)
 
 
 def score_places(above: NDArray[np.int64], equal: NDArray[np.int64], gains: NDArray[np.float64]) -> QueryScores:
-    """Return the scores of one query, by the places of its relevant documents.
+    """Return the scores of one query, by the ranks of its relevant documents.
 
-    The gain of a document is its relevance, discounted by log2(1 + rank). Of documents with equal scores nDCG and
-    recall are the mean over their orders, and the reciprocal rank that of the worst.
+    nDCG@10 = sum over the documents at the ranks 1 to 10 of relevance / log2(1 + rank), divided by the same sum of the
+    best order. Documents with the same score are tied: nDCG and recall are means over all orders of tied documents, and
+    the reciprocal rank is that of the worst order, in which the relevant ones come last.
 
     Args:
-        above: The number of documents with a higher score than each relevant one, `[relevant]`, one or more.
-        equal: The number of documents with the same score, itself included, `[relevant]`.
-        gains: Relevance of each, above 0, `[relevant]`.
+        above: For each relevant document, the number of documents with a higher score; `[relevant]`, one or more. A
+            relevant document thus has one of the ranks above + 1 to above + equal.
+        equal: For each relevant document, the number of documents with the same score, itself included, `[relevant]`.
+        gains: Relevance of each relevant document, above 0, `[relevant]`.
 
-    Source: Järvelin and Kekäläinen 2002 for nDCG, with linear gains as trec_eval has them; the orders of equals as
-        McSherry and Najork 2008.
+    Source: Järvelin and Kekäläinen 2002 for nDCG, with the relevance itself as the gain, as in trec_eval; McSherry and
+        Najork 2008 for means over orders.
     """
-    # Discounts of the ranks 1 to 10, and their sums: the discounts of the ranks i to j add up to sums[j] - sums[i - 1].
+    # Sums of discounts: those of the ranks first to last add up to sums[last] - sums[first - 1].
     ranks = np.arange(1, CUTOFF + 1)
     discounts = 1 / np.log2(1 + ranks)
-    sums_of_discounts = np.concatenate([[0.0], np.cumsum(discounts)])
+    sums_of_discounts = np.concatenate([[0.0], np.cumsum(discounts)])  # [CUTOFF + 1], from 0 ranks to 10.
 
-    # A document stands at any of the ranks of its score alike: its discount is their mean. Ranks beyond 10 have none.
-    ranks_before = np.minimum(above, CUTOFF)
+    # A tied document has each of its ranks equally often, so its discount is their mean. Ranks beyond 10 count 0.
+    rank_before_first = np.minimum(above, CUTOFF)
     last_rank = np.minimum(above + equal, CUTOFF)
-    discounts_of_ranks = sums_of_discounts[last_rank] - sums_of_discounts[ranks_before]
-    gain = (gains * discounts_of_ranks / equal).sum()
+    summed_discounts = sums_of_discounts[last_rank] - sums_of_discounts[rank_before_first]
+    mean_discounts = summed_discounts / equal
+    gain = (gains * mean_discounts).sum()
+
+    # The best order has the most relevant documents first.
     highest_gains = np.sort(gains)[::-1][:CUTOFF]
     best_gain = (highest_gains * discounts[: len(highest_gains)]).sum()
     ndcg = gain / best_gain
 
-    # The first relevant document stands behind those of its score that are not relevant.
-    is_highest = above == above.min()
-    not_relevant = equal[is_highest][0] - is_highest.sum()
-    first_rank = int(above.min() + not_relevant + 1)
+    # Of the documents that are tied with the best relevant one, the irrelevant ones come before it in the worst order.
+    highest_above = above.min()
+    is_tied_with_best = above == highest_above
+    tied_documents = equal[is_tied_with_best][0]
+    irrelevant_ties = tied_documents - is_tied_with_best.sum()
+    first_rank = int(highest_above + irrelevant_ties + 1)
     reciprocal_rank = 1 / first_rank if first_rank <= CUTOFF else 0.0
 
     return QueryScores(
@@ -82,20 +91,26 @@ def score_places(above: NDArray[np.int64], equal: NDArray[np.int64], gains: NDAr
 
 
 def _recall(above: NDArray[np.int64], equal: NDArray[np.int64], cutoff: int) -> float:
-    """Return the share of the relevant documents within the first ranks, the mean over the orders of equal scores."""
-    # Of the ranks of a document's score, these are within the cutoff.
+    """Return the share of the relevant documents within the first ranks, as the mean over all orders of tied documents.
+
+    Args:
+        above: See `score_places`.
+        equal: See `score_places`.
+        cutoff: The last rank that counts.
+    """
+    # A document has the ranks above + 1 to above + equal equally often; this many of them are within the cutoff.
     ranks_within = np.clip(cutoff - above, 0, equal)
     return float((ranks_within / equal).mean())
 
 
 def score_query(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> QueryScores:
-    """Return the scores of one query's documents, see `score_places`.
+    """Return the scores of one query, by the scores that a model gives its documents; see `score_places`.
 
-    Without a relevant document (a label above 0) all are 0, with one document alone that is relevant 1.
+    Without a relevant document (a label above 0) all scores of the query are 0.
 
     Args:
-        scores: The scores of the documents, `[documents]`.
-        labels: Their relevance, 0 or more, `[documents]`.
+        scores: The model's scores of the documents, `[documents]`; higher ones come first.
+        labels: The relevance of the documents, 0 or more, `[documents]`.
     """
     is_relevant = labels > 0
     if not is_relevant.any():
@@ -107,7 +122,10 @@ def score_query(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> Que
 
 
 def queries_of(rows: Sequence[LabelledRow]) -> list[slice]:
-    """Return the places of each query's documents: consecutive rows of the same query."""
+    """Return a slice of the rows for each query: rows that follow each other and have the same query are its documents.
+
+    The `text` of a row is the query, its `pair` the document.
+    """
     starts = []
     for number, row in enumerate(rows):
         if number == 0 or row.text != rows[number - 1].text:

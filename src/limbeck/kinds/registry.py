@@ -1,4 +1,9 @@
-"""`KINDS`, the registry of kinds of tasks, and the decorator by which kinds are added."""
+"""`KINDS`, the registry of kinds of tasks, and the decorator by which kinds are added.
+
+A *kind* (classification, ranking, …) says how rows are read, trained on and scored. It has two parts: its class, a
+`Kind`, and its *facts* (`KindFacts`: what a label is, which head and metrics it has). The facts stand in a table of
+their own, `limbeck.core.kinds.KINDS`, which is read without importing torch.
+"""
 
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -16,7 +21,7 @@ K = TypeVar("K", bound=Kind)
 
 
 def _problem(kind: Kind) -> str | None:
-    """Return why a kind cannot be added, as the end of a sentence."""
+    """Return the reason for which a kind cannot be added, as the end of a sentence; None where it can."""
     if not kind.facts.metrics:
         return "it has no facts that name its metrics; give register_as_kind its facts"
     missing = [name for name in kind.facts.metrics if name not in kind.metrics]
@@ -41,14 +46,15 @@ KINDS: Registry[Kind] = Registry(
 
 
 def register_as_kind(*, facts: KindFacts | None = None, replace: bool = False) -> Callable[[type[K]], type[K]]:
-    """Return a decorator that adds a kind of task, and returns its class as it is.
+    """Return a class decorator that adds a kind of task to the registry, and returns the class unchanged.
 
     limbeck's own kinds are registered by it too.
 
     Args:
-        facts: The facts of a kind from outside the package; the package's stand in `limbeck.core.kinds.KINDS`.
-        replace: Take the place of a kind that was registered before, as when a notebook's cell runs again; the
-            package's own are never replaced.
+        facts: The facts of a kind from outside the package. limbeck's own kinds give none here, since theirs stand in
+            `limbeck.core.kinds.KINDS` already.
+        replace: Whether a kind of the same name from outside the package is replaced, as when a cell of a notebook is
+            run again. limbeck's own kinds are never replaced.
 
     Raises:
         PluginError: if the name is taken, or the kind lacks a metric that its facts name.
@@ -61,11 +67,13 @@ def register_as_kind(*, facts: KindFacts | None = None, replace: bool = False) -
 
     def register(kind_class: type[K]) -> type[K]:
         kind = kind_class()
+        # The facts come first: `_problem` compares them with the kind as it is added.
         if facts is not None:
             try:
                 facts_table.KINDS.add(kind.name, facts)
             except ValueError as error:
                 raise PluginError(f"The kind '{kind.name}' cannot be added: {error}.") from None
+        # `own` marks a kind that limbeck's code defines: its name stays taken.
         KINDS.add(kind.name, kind, replace=replace, own=is_own(kind_class))
         return kind_class
 

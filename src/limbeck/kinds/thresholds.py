@@ -1,4 +1,4 @@
-"""Thresholds of classes, where a row may have several."""
+"""Thresholds of classes, where a row may have several: a row is given each class whose probability reaches it."""
 
 from collections.abc import Sequence
 
@@ -54,17 +54,17 @@ def _best_threshold(probabilities: NDArray[np.float64], has_class: NDArray[np.bo
     half_way = (distinct[1:] + distinct[:-1]) / 2
     thresholds = np.sort(np.append(half_way, DECIDED))
 
-    # F1 of every threshold at once. Rows in ascending order of their probabilities: a threshold gives the class to all
-    # rows behind its place, and misses those before it that have the class.
+    # The F1 of all thresholds at once. With the rows in ascending order of their probabilities, a threshold splits them
+    # in two: rows below it are not given the class, the others are.
     order = np.argsort(probabilities, kind="stable")
-    rows_below = np.searchsorted(probabilities[order], thresholds)
+    rows_below = np.searchsorted(probabilities[order], thresholds)  # [thresholds]
     labelled = has_class.sum()
-    labelled_before = np.concatenate([[0], np.cumsum(has_class[order])])
-    hits = labelled - labelled_before[rows_below]
+    labelled_in_first_rows = np.concatenate([[0], np.cumsum(has_class[order])])  # [rows + 1], from 0 rows to all.
+    hits = labelled - labelled_in_first_rows[rows_below]
     predicted = len(probabilities) - rows_below
     f1 = 2 * hits / (predicted + labelled)
 
-    # Of thresholds with the same F1 the one nearest to 0.5.
+    # Several thresholds may have the best F1.
     best = thresholds[f1 == f1.max()]
     nearest = np.abs(best - DECIDED).argmin()
     return float(best[nearest])

@@ -1,4 +1,8 @@
-"""Classification of words: each word of a sentence has a class, such as a part of speech or the tag of an entity."""
+"""Classification of words: each word of a sentence has a class, such as a part of speech or the tag of an entity.
+
+The classes are called *tags*. Tags of entities follow a scheme such as BIO (`B-PER`, `I-PER`, `O`), by which tagged
+words form entities with a type. Tokenizers split words; the first token of a word stands for the word.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
@@ -32,6 +36,7 @@ from limbeck.kinds.usage import RUN_LOGITS, HeadUsage
 
 _SHOWN_CHARACTERS = 40
 _UNLABELLED = (-1, "-1", IGNORED_LABEL)
+"""Values that data sets have in the place of unknown tags."""
 
 
 def _gold(rows: Sequence[LabelledRow]) -> NDArray[np.int64]:
@@ -154,7 +159,7 @@ class TokenClassification(Kind):
     def class_figures(
         self, rows: Sequence[LabelledRow], predictions: Sequence[Predictions], task: Task
     ) -> ClassFigures | None:
-        """Return the F1 of each type of entity; of tags that mark none, of each tag, with the confusion."""
+        """Return the F1 of each type of entity; where tags mark no entities, that of each tag and their confusion."""
         if entity_tags(task.labels) is None:
             tags_of_models = [class_scores.flat(cast(Any, tags)) for tags in predictions]
             return figures_of_classes(_gold(rows), tags_of_models, task.labels)
@@ -162,7 +167,7 @@ class TokenClassification(Kind):
         counts_of_models = [count_entities(cast(Any, tags), rows, task) for tags in predictions]
         by_label = []
         for entity_type in sorted(set().union(*counts_of_models)):
-            # A model that neither predicts a type nor meets it in the rows has no counts of it.
+            # A type that only one of the models predicts, and no row has, is missing from the other model's counts.
             counts = [of_types.get(entity_type, EntityCounts(0, 0, 0)) for of_types in counts_of_models]
             f1_of_models = [of_model.figures()["f1_entity"] for of_model in counts]
             gold = max(of_model.gold for of_model in counts)
@@ -249,17 +254,17 @@ def decode_tags(
     scores: Sequence[ArrayLike],
     missing: int,
 ) -> list[list[int]]:
-    """Return the class of each word: the best of its first token's.
+    """Return the class of each word of each row: the class with the highest score at the word's first token.
 
     Args:
-        rows: Sentences.
-        windows: For each window the number of its row, and for each of its tokens the word that it is the first of, or
-            `NO_WORD`.
-        scores: Per window a score of each class for each of its tokens, `[tokens, classes]`; what stands after them
-            (padding) is skipped.
+        rows: The sentences.
+        windows: For each window, the index of its row, and for each of its tokens the index of the word that begins
+            with this token, or `NO_WORD` for a token that begins none.
+        scores: For each window, the scores of the classes at its tokens, `[tokens, classes]`; scores of padding at the
+            end are ignored.
         missing: The class of words without a token.
     """
-    # A class for each word of each row, until its window is met.
+    # Every word starts with the class for words without a token, such as those that were cut off.
     classes = []
     for row in rows:
         word_count = row.text.count(WORD_GAP) + 1

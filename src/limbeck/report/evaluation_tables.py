@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from limbeck.core import studies
 from limbeck.core.blocks import NOTHING, AnyCell, Cell, Layout, Table, counted, interval, mean
 from limbeck.core.kinds import kind_of
-from limbeck.kinds.answer_scores import THRESHOLDS
+from limbeck.kinds.answer_scores import THRESHOLD_SUFFIX
 from limbeck.report.names import metric_name
 from limbeck.report.scores import (
     interval_note,
@@ -92,7 +92,7 @@ def metrics_table(summary: studies.Evaluation) -> Table:
 
 def digits_of(metric: str, column: studies.Column) -> int:
     """Return the number of decimals of a metric: three of a threshold that is a probability, one of the rest."""
-    is_probability = metric.endswith(THRESHOLDS) and kind_of(column.kind).has_several
+    is_probability = metric.endswith(THRESHOLD_SUFFIX) and kind_of(column.kind).has_several
     return 3 if is_probability else 1
 
 
@@ -104,7 +104,7 @@ def units_of_thresholds(summary: studies.Evaluation) -> str:
         unit = "probabilities" if kind_of(column.kind).has_several else "score differences"
         for model in summary.models:
             figure = model.columns.get(column.key)
-            has_threshold = figure is not None and any(metric.endswith(THRESHOLDS) for metric in figure.metrics)
+            has_threshold = figure is not None and any(metric.endswith(THRESHOLD_SUFFIX) for metric in figure.metrics)
             if has_threshold and unit not in units:
                 units.append(unit)
     if not units:

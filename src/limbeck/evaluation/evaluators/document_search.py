@@ -13,20 +13,22 @@ from limbeck.errors import CorpusError
 from limbeck.kinds.ranking_scores import RETRIEVAL_METRICS, score_places
 
 _PRODUCTS_AT_ONCE = 2**24
-"""Inner products of queries and documents that are in memory."""
+"""Most inner products of queries and documents that are in memory at a time."""
 
 
 @dataclass(frozen=True)
 class Search:
     """Queries and the documents that they look for.
 
-    Queries and documents are known by their numbers, the places in the lists of their texts.
+    A query or document is referred to by its number, which is its index among the texts.
 
     Attributes:
-        queries: Texts of the queries, one for each id; each once where they have none.
-        documents: Texts of the documents, likewise.
-        relevance: For each query the relevance of its documents by their number, all above 0.
-        own_documents: Query to the document that is its own text, which is not among what it finds.
+        queries: Texts of the distinct queries: those with different ids, or different texts where rows have no ids.
+        documents: Texts of the distinct documents, likewise.
+        relevance: For each query, number of a document to its relevance; irrelevant documents are left out, so that all
+            values are above 0.
+        own_documents: Number of a query to the number of the document that has the same text and id. A query must not
+            find itself, so this document is excluded from its results.
     """
 
     queries: tuple[str, ...]
@@ -77,26 +79,30 @@ class Search:
         return cls(tuple(queries), tuple(documents), tuple(relevance_of_query.values()), own_documents)
 
     def score(self, queries: Tensor, documents: Tensor) -> dict[str, float]:
-        """Return the means over queries of the scores of `score_places`, by inner products.
+        """Return the metrics of the retrieval by name, each the mean over queries.
+
+        Documents are ranked by the inner products of their vectors with the query's.
 
         Args:
-            queries: Their vectors, of length one for cosines, `[queries, width]`.
-            documents: Those of the documents, `[documents, width]`.
+            queries: Vectors of the queries, `[queries, width]`; of length one where cosines are wanted.
+            documents: Vectors of the documents, `[documents, width]`.
         """
-        # A query without relevant documents scores 0.
+        # A query without relevant documents keeps its zeros.
         scores = np.zeros((len(self.queries), len(RETRIEVAL_METRICS)))
         queries_at_once = max(1, _PRODUCTS_AT_ONCE // len(documents))
         for numbers in torch.arange(len(queries)).split(queries_at_once):
-            products: NDArray[np.float32] = (queries[numbers] @ documents.T).numpy()
-            for number, row in zip(numbers.tolist(), products, strict=True):
+            products: NDArray[np.float32] = (queries[numbers] @ documents.T).numpy()  # [queries at once, documents]
+            for number, products_of_query in zip(numbers.tolist(), products, strict=True):
                 if number in self.own_documents:
-                    row[self.own_documents[number]] = -np.inf
+                    products_of_query[self.own_documents[number]] = -np.inf
                 relevance = self.relevance[number]
                 if relevance:
-                    relevant_products = row[list(relevance), None]
-                    above = (row > relevant_products).sum(1)
-                    equal = (row == relevant_products).sum(1)
-                    scores[number] = score_places(above, equal, np.array(list(relevance.values())))
+                    # [relevant, 1] is compared with all products, [documents].
+                    relevant_products = products_of_query[list(relevance), None]
+                    above = (products_of_query > relevant_products).sum(1)
+                    equal = (products_of_query == relevant_products).sum(1)
+                    gains = np.array(list(relevance.values()))
+                    scores[number] = score_places(above, equal, gains)
         return dict(zip(RETRIEVAL_METRICS, scores.mean(0).tolist(), strict=True))
 
 
@@ -106,9 +112,9 @@ def _own_documents(
     relevance_of_query: Mapping[str, Mapping[int, float]],
     number_of_document: Mapping[str, int],
 ) -> dict[int, int]:
-    """Return the documents that are their query's own text, by the number of the query.
+    """Return the number of a query to the number of the document that is its own text.
 
-    Some collections ask with documents of their own (ArguAna), which have the id of the query.
+    In some collections (ArguAna) the queries are documents of the collection, with the same ids.
 
     Args:
         queries: Their texts.

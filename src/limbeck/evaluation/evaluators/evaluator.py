@@ -104,11 +104,11 @@ class PlannedCells:
 
 @dataclass(frozen=True)
 class ReadyCell:
-    """A cell with what its evaluator prepared for it.
+    """A cell that is ready to run: with what its evaluator prepared for it.
 
     Attributes:
         cell: The cell.
-        prepared: What `Evaluator.prepare` returned.
+        prepared: What `Evaluator.prepare` returned: a `PreparedTask` for limbeck's own evaluators.
         keep: Function of a model and its tokenizer that saves the weights, and returns their hash; None where they are
             not kept.
     """

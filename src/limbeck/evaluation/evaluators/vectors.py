@@ -1,4 +1,10 @@
-"""The evaluator of sentence vectors: cosines of pairs, and queries that look for documents; nothing is trained."""
+"""The evaluator of sentence vectors, which scores embedding models without training them.
+
+A task has either *pairs* of texts, whose cosines are compared with labels, or *queries* that look for documents (a
+retrieval). Beside the score of its whole vectors a model has further scores, its *variants*: of vectors cut to fewer
+components, and of *asymmetric* retrievals, in which the teacher reads the documents. `limbeck.evaluation.plan.variants`
+says more.
+"""
 
 import time
 from collections.abc import Sequence
@@ -34,14 +40,14 @@ from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config
 
 AGREEMENT = "agreement"
-"""Name of the correlation with the teacher's cosines among the figures of a model."""
+"""Name of a score of students: Spearman's correlation of their cosines with their teacher's."""
 _SIMILARITIES = (None, "cosine", "dot")
-"""Similarities that a model's folder may name, and that are used; None where it names none."""
+"""Similarities that are followed where a model's folder names them; None stands for a folder that names none."""
 
 
 @register_as_evaluator()
 class ByVectors(Evaluator):
-    """Scores models by their sentence vectors as they are; a cell a model and task."""
+    """Scores models by their sentence vectors; there is one cell for each model and task."""
 
     name = VECTORS
 
@@ -81,7 +87,7 @@ class ByVectors(Evaluator):
             interval_of_metric = intervals_of(scores[split], prepared.task, prepared.rows[split], ())
             if interval_of_metric:
                 intervals[split] = interval_of_metric
-        # Further scores have names of their own, and the rows of their split.
+        # Splits of variants (`test@256`) have the same rows as their split, which is counted once.
         rows = {"train": 0}
         for split in scores:
             if split in prepared.rows:
@@ -110,20 +116,24 @@ def _plan_point(
     title = task.task.title
     settings = task.settings
     has_queries = KINDS[task.task.kind].has_queries
+    # One model reads queries and documents, except in a router's folder, which has a model for each.
     places = dict.fromkeys((model.queries, model.documents))
     readers = [vectors_of(place, settings.pooling) for place in places]
-    width = readers[0].width(model.shape.hidden)
-    similarity = readers[-1].similarity
+    reader_of_queries = readers[0]
+    reader_of_documents = readers[-1]
+    width = reader_of_queries.width(model.shape.hidden)
+    similarity = reader_of_documents.similarity
     notes = []
     if has_queries and similarity not in _SIMILARITIES:
         notes.append(f"{title}: scored by the cosine, although the folder of '{model.name}' says {similarity}")
 
-    # Queries may look through the documents of a teacher that makes vectors of the same width.
+    # An asymmetric retrieval compares vectors of two models, so these need the same width.
     is_asymmetric = False
     if request.teacher is not None:
         teacher = models[0]
         teacher_reader = vectors_of(teacher.documents, settings.pooling)
         if model is not teacher:
+            # The teacher reads the same texts for the agreement, so its prompts count as well.
             readers.append(teacher_reader)
         if has_queries:
             teacher_width = teacher_reader.width(shape_of(load_config(teacher.documents)).hidden)
@@ -140,7 +150,8 @@ def _plan_point(
             prompts += [reader.prompt(role) for role in ROLES]
         else:
             prompts.append(reader.prompt(None))
-    # Earlier versions had no prompts: without any, a cell is the same as theirs.
+    # Where all prompts are empty, the point has none: so its cell has the same identity as in earlier versions, which
+    # knew no prompts.
     if not any(prompts):
         prompts = []
     point = SimilarityPoint(
@@ -157,7 +168,7 @@ def _plan_point(
 
 
 def _note_on_asymmetry(title: str, model: PlannedModel, teacher: PlannedModel, width: int, teacher_width: int) -> str:
-    """Return the note on scores of a model's queries with its teacher's documents."""
+    """Return the note on the asymmetric scores of a model, or on the reason for which it has none."""
     if width == teacher_width:
         return f"{title}, asymmetric: queries of each model, and documents of '{teacher.name}'"
     return (
@@ -172,10 +183,11 @@ def _further_widths(
     """Return the widths that a model's vectors are cut to, and a note on those that they cannot be cut to.
 
     Args:
-        task: Its settings may name the widths; else they are those that any of the models was trained for.
+        task: Its settings may name the widths; otherwise all models are cut to the widths that any of them was trained
+            for, so that they can be compared.
         model: The model.
         models: All models.
-        width: Of its vectors.
+        width: Number of components of the model's whole vectors, which only a smaller width cuts.
     """
     chosen_widths = task.settings.widths
     if chosen_widths is None:
@@ -195,14 +207,18 @@ def _further_widths(
 def score_vectors(cell: Cell, prepared: PreparedTask) -> dict[str, dict[str, float]]:
     """Score a model on a task of sentence vectors.
 
+    A *variant* is a way to score the vectors: whole, cut to fewer components, or asymmetric, which means that the
+    teacher's vectors of the documents stand in for the model's.
+
     Args:
         cell: The cell.
         prepared: The rows of its task.
 
     Returns:
-        Metric to value, by split and, of a variant, by split and variant; see `SimilarityPoint.variants`. Of a model
-        with a teacher also `agreement`: Spearman's correlation of its cosines with those of the teacher's whole
-        vectors, of a retrieval over an even part of all queries and documents.
+        Metric to value, by split for whole vectors, and by `{split}{variant}` (`test@256@teacher`) for other variants.
+        A model that is compared with a teacher also has the metric `agreement`: Spearman's correlation of the cosines
+        of its vectors with those of the teacher's whole vectors, over the pairs, or over an even sample of all queries
+        and documents.
 
     Raises:
         CorpusError: for rows of one text, or a single document.
@@ -215,6 +231,7 @@ def score_vectors(cell: Cell, prepared: PreparedTask) -> dict[str, dict[str, flo
     for split in task.scored:
         rows = prepared.rows[split]
         where = f"{task.title} {split}"
+        # `first` and `second` are the texts of pairs, or the queries and the documents of a retrieval.
         search: Search | None = None
         roles = None
         if has_queries:
@@ -223,19 +240,24 @@ def score_vectors(cell: Cell, prepared: PreparedTask) -> dict[str, dict[str, flo
             first, second = search.queries, search.documents
         else:
             first, second = _texts_of_pairs(rows, where)
-        reading = TextReading(roles=roles, length=point.length, pooling=point.pooling, normalize=not point.dot)
+
+        # Vectors of length one have cosines as their inner products; models that compare by "dot" keep their lengths.
+        normalize = not point.dot
+        reading = TextReading(roles=roles, length=point.length, pooling=point.pooling, normalize=normalize)
         student = read_texts(cell.model, first, second, reading)
+        # The teacher is one of the evaluated models; in its own cell there is nothing to compare it with.
         teacher = None
         if point.teacher is not None and point.teacher != cell.model:
             teacher = read_texts(point.teacher, first, second, reading)
 
         for variant in point.variants:
-            vectors = _vectors_of_variant(variant, student, teacher, normalize=not point.dot)
+            vectors = _vectors_of_variant(variant, student, teacher, normalize=normalize)
             if search is None:
                 figures = score(task, split, rows, vectors.cosines().tolist())
             else:
                 all_figures = search.score(vectors.first, vectors.second)
                 figures = {metric: all_figures[metric] for metric in task.metrics}
+            # Asymmetric vectors are partly the teacher's, so their agreement with it would say nothing of the student.
             if teacher is not None and not variant.asymmetric:
                 figures[AGREEMENT] = _agreement(vectors, teacher, has_queries=has_queries)
             scores[f"{split}{variant}"] = figures
@@ -256,7 +278,14 @@ def _texts_of_pairs(rows: Sequence[Any], where: str) -> tuple[tuple[str, ...], t
 def _vectors_of_variant(
     variant: Variant, student: VectorPairs, teacher: VectorPairs | None, *, normalize: bool
 ) -> VectorPairs:
-    """Return the vectors that a variant scores: cut to its width, and of asymmetric ones the teacher's documents."""
+    """Return the vectors that a variant scores, cut to its width.
+
+    Args:
+        variant: The variant.
+        student: Vectors of the model that is scored.
+        teacher: Vectors of its teacher, for asymmetric variants; None where the scored model is the teacher itself.
+        normalize: Whether cut vectors are scaled to length one.
+    """
     documents = student.second
     if variant.asymmetric and teacher is not None:
         documents = teacher.second
@@ -264,12 +293,13 @@ def _vectors_of_variant(
 
 
 def _agreement(student: VectorPairs, teacher: VectorPairs, *, has_queries: bool) -> float:
-    """Return Spearman's correlation of the cosines of two models.
+    """Return Spearman's correlation of the cosines of two models, -1 to 1.
 
     Args:
-        student: Vectors of the student.
-        teacher: Vectors of the same texts.
-        has_queries: Compare all pairs of queries and documents, evenly thinned, rather than pairs of rows.
+        student: The student's vectors of texts.
+        teacher: The teacher's vectors of the same texts.
+        has_queries: Whether each query is compared with each document (of an even sample of both, where there are many)
+            rather than each first text with its second one.
     """
     if has_queries:
         return spearman_agreement(student.all_cosines().numpy(), teacher.all_cosines().numpy())

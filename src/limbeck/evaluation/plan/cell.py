@@ -1,4 +1,9 @@
-"""`Cell`, the unit of an evaluation: a model, a task, a grid point and a seed."""
+"""`Cell`, the unit of an evaluation: a model, a task, a grid point and a seed.
+
+A *grid point* is one combination of settings, such as one learning rate with one number of epochs. A cell goes through
+three classes: `Cell` says what is to be evaluated, `PlannedCell` adds the identities by which results are found again,
+and `limbeck.evaluation.evaluators.evaluator.ReadyCell` is a cell with the tokens that it needs to run.
+"""
 
 from dataclasses import dataclass
 
@@ -23,11 +28,11 @@ class Cell:
 
     @property
     def is_trained(self) -> bool:
-        """Whether it has weights, which only a training gives it."""
+        """Whether the cell is a fine-tuning; only then it has weights of its own that can be kept."""
         return isinstance(self.point, TrainingPoint)
 
     def describe(self) -> str:
-        """Return it in a few words, for progress."""
+        """Return the cell in a few words, for lines of progress."""
         if not isinstance(self.point, TrainingPoint):
             return f"{self.model}, {self.task}"
         epochs = f"{self.point.epochs:g} epoch"
@@ -38,12 +43,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell and its identities, see `limbeck.evaluation.plan.identity`.
+    """A cell and its identities, which are hashes; see `limbeck.evaluation.plan.identity`.
 
     Attributes:
         cell: The cell.
-        id: Its identity.
-        training: Identity of its fine-tuning, which cells of other tasks may share; its own where nothing is trained.
+        id: The cell's identity: two cells with the same identity have the same result.
+        training: Identity of the cell's fine-tuning, which cells of other tasks may share. Where nothing is trained, it
+            is the same as `id`.
     """
 
     cell: Cell

@@ -1,4 +1,8 @@
-"""`Planner`, which makes of a request its tasks with the cells of all models; no tokens are made."""
+"""`Planner`, which turns a request for an evaluation into tasks with their cells; no tokens are made yet.
+
+A *cell* is one model on one task, at one grid point (a combination of settings) and with one seed. It has two
+*identities*, hashes of all that its result and its fine-tuning depend on: a finished cell is found again by them.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -27,9 +31,9 @@ class PlannedTask:
     """A task with the cells of all models.
 
     Attributes:
-        evaluated: The task, as its evaluator plans it.
-        cells: Of all models, in order.
-        notes: On its rows, and on scores that models cannot have.
+        evaluated: The task with its settings, and a hash of its rows.
+        cells: The cells of all models, in the order of the models.
+        notes: Notes on the rows, and on scores that models cannot have, for the user to read.
     """
 
     evaluated: EvaluatedTask
@@ -58,7 +62,11 @@ class PlannedTask:
 
     @property
     def columns(self) -> list[Column]:
-        """Its columns, those of further scores of sentence vectors last."""
+        """The columns that tables have for it, those of variants last.
+
+        A variant is a further way to score sentence vectors: cut to fewer components, or with the teacher's vectors of
+        the documents (asymmetric).
+        """
         variants: set[Variant] = set()
         for planned in self.cells:
             point = planned.cell.point
@@ -66,10 +74,12 @@ class PlannedTask:
                 continue
             is_teacher = point.teacher == planned.cell.model
             # The first variant is the score of whole vectors, which has the columns of the task.
-            for variant in point.variants[1:]:
-                # A teacher's own documents are no further ones.
-                if not (variant.asymmetric and is_teacher):
-                    variants.add(variant)
+            further_variants = point.variants[1:]
+            for variant in further_variants:
+                # The teacher's own cell reads its documents anyway: its asymmetric scores are its ordinary ones.
+                if variant.asymmetric and is_teacher:
+                    continue
+                variants.add(variant)
         columns = task_columns(self.task)
         return [*columns, *variant_columns(columns, sorted(variants, key=Variant.place))]
 
@@ -80,7 +90,7 @@ class PlannedTask:
 
     @property
     def runs(self) -> int:
-        """Runs of every grid point."""
+        """Number of runs that each grid point has, one for each seed."""
         return len({planned.cell.seed for planned in self.cells})
 
     def cells_of(self, model: str) -> list[PlannedCell]:
@@ -107,7 +117,7 @@ class Planner:
         self.names = request.task_names()
         self.protocol = request.protocol
         self._request = request
-        # Settings are refused before anything is downloaded.
+        # Wrong settings are refused before anything is downloaded.
         for name in self.names:
             request.settings(facts_of(name))
         # Files may have changed since an earlier evaluation of this process.
@@ -117,9 +127,9 @@ class Planner:
         """Refuse models that do not fit the tasks.
 
         Raises:
-            ModelError: for a model without the head of a task, or one of another size or of other classes; of sentence
-                vectors for one that makes none, and for a router where there are no queries.
-            RecipeError: for a class that is renamed, and that no model has.
+            ModelError: for a model whose head does not fit a task, for a model without sentence vectors on a task that
+                compares them, and for a router (two models, for queries and for documents) on a task without queries.
+            RecipeError: for a class that is renamed although no model has it.
         """
         for model, name in itertools.product(models, self.names):
             evaluator_of(name, self._request).check(facts_of(name), model, self._request)
@@ -154,8 +164,11 @@ class Planner:
         notes = list(task.notes)
         for model in models:
             planned = evaluator.cells(task, model, models, self._request)
+            # A request that names a teacher puts it before all other models, see `EvaluationRequest.all_models`.
             cells += [_identified(cell, task, model, teacher=models[0]) for cell in planned.cells]
             notes += planned.notes
+
+        # Models have many notes in common; each is shown once.
         return PlannedTask(task, tuple(cells), tuple(dict.fromkeys(notes)))
 
 
@@ -164,15 +177,17 @@ def _identified(cell: Cell, task: EvaluatedTask, model: PlannedModel, *, teacher
 
     Args:
         cell: The cell.
-        task: Its task.
-        model: Its model.
-        teacher: The first model, which is the teacher where the settings of the cell name one.
+        task: The task of the cell.
+        model: The model of the cell.
+        teacher: The first of all models. It is the teacher if the settings of the cell name one; else it has no effect.
     """
+    # Scores of sentence vectors may be compared with those of a teacher, whose weights then count too.
     teacher_fingerprint = None
     if isinstance(cell.point, SimilarityPoint) and cell.point.teacher is not None:
         teacher_fingerprint = teacher.fingerprint
     cell_id = identity(cell, model=model.fingerprint, data=task.data, teacher=teacher_fingerprint)
     training_id = training_identity(cell, model=model.fingerprint, training_set=task.training_set)
+    # Cells without a fine-tuning share nothing with others: each is run by itself.
     return PlannedCell(cell, id=cell_id, training=training_id or cell_id)
 
 

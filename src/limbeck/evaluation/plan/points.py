@@ -83,7 +83,10 @@ class SimilarityPoint:
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """The scores of a split: first of whole vectors of the model alone, under the split's name."""
+        """All scores of a split: each width, asymmetric too where that is possible.
+
+        The first variant is the score of the model's own whole vectors, which has the name of the split.
+        """
         variants = []
         for width in (None, *self.widths):
             variants.append(Variant(width, asymmetric=False))

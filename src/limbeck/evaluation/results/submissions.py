@@ -1,4 +1,7 @@
-"""Submissions: the files of predictions that leaderboards take."""
+"""Submissions: files with the predictions of unlabelled splits, in the formats that leaderboards ask for.
+
+A benchmark such as GLUE keeps the labels of its test splits to itself, and scores the file that one uploads.
+"""
 
 import json
 import math
@@ -10,7 +13,7 @@ from pathlib import Path
 from limbeck.core.studies import EvaluationCell
 from limbeck.evaluation.results.choices import best_run
 from limbeck.evaluation.results.predictions import read_predictions
-from limbeck.kinds.answer_scores import THRESHOLDS
+from limbeck.kinds.answer_scores import THRESHOLD_SUFFIX
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import AnswerPrediction, Predictions, Task
 
@@ -19,26 +22,32 @@ SUBMISSIONS = "submissions"
 
 
 def write_submissions(folder: Path, model: str, task: Task, cells: Sequence[EvaluationCell], metric: str) -> list[Path]:
-    """Write the leaderboard files of a model on a task, by the best run of its chosen grid point.
+    """Write the leaderboard files of a model on a task, with the predictions of one of its runs.
+
+    Several runs may have the chosen settings, one for each seed. The files are those of the run with the best score on
+    the labelled split by which settings are chosen (the select split).
 
     Args:
-        folder: Of the evaluation.
-        model: As the user named it; its files have their own folder.
+        folder: The folder of the evaluation, in which the run's predictions were saved.
+        model: The model, as the user named it; its files go to a folder of their own.
         task: The task.
-        cells: The finished runs of the chosen point.
-        metric: By which the best is chosen on the select split.
+        cells: The finished runs with the chosen settings.
+        metric: The metric of the score that decides.
 
     Returns:
-        The files; none where nothing was predicted.
+        The paths of the files; an empty list where no run has predictions.
 
     Raises:
         OutputError: if the saved predictions are missing or damaged.
     """
-    predicted = [cell for cell in cells if cell.predictions]
-    if not predicted:
+    # A cell names the file of its predictions only if the task has splits for leaderboards.
+    cells_with_predictions = [cell for cell in cells if cell.predictions]
+    if not cells_with_predictions:
         return []
-    best = best_run(predicted, metric)
+    best = best_run(cells_with_predictions, metric)
+    # Where a row may have several classes, its probabilities become classes by the thresholds that the run chose.
     task_with_thresholds = replace(task, thresholds=_thresholds_of(best, task))
+    # "org/model" becomes "org-model": a folder has no slashes in its name, nor anything else that some disk refuses.
     folder_name = re.sub(r"[^\w.-]+", "-", model).strip("-.") or "model"
     folder_of_model = folder / SUBMISSIONS / folder_name
     files = []
@@ -49,11 +58,11 @@ def write_submissions(folder: Path, model: str, task: Task, cells: Sequence[Eval
 
 
 def _thresholds_of(cell: EvaluationCell, task: Task) -> tuple[float, ...]:
-    """Return the thresholds that a cell chose; empty where it chose none."""
+    """Return the threshold that a cell chose for each class, in the order of the classes; empty where it chose none."""
     if cell.thresholds is not None:
         return tuple(cell.thresholds)
-    # Rows of earlier versions have them among the scores alone.
-    names = [f"{label}{THRESHOLDS}" for label in task.labels]
+    # Results of earlier versions have no field for them: there they stand among the scores, as `{class}_threshold`.
+    names = [f"{label}{THRESHOLD_SUFFIX}" for label in task.labels]
     for scores in cell.scores.values():
         if all(name in scores for name in names):
             return tuple(float(scores[name] or 0) for name in names)
@@ -61,23 +70,25 @@ def _thresholds_of(cell: EvaluationCell, task: Task) -> tuple[float, ...]:
 
 
 def write_submission(task: Task, split: str, predictions: Predictions, folder: Path, *, threshold: float = 0.0) -> Path:
-    """Write the predictions of a split, in the file that the task names for it.
+    """Write the predictions of a split to a file that a leaderboard takes.
 
-    A `.tsv` has the header `index`, `prediction` and a row per prediction, as GLUE's leaderboard takes it: class names
-    or numbers (several between `|`), or values, within the leaderboard's bounds. A `.json` of classes has an object a
-    line with the number of the row and the class name, in the order of the test file, as CLUE's takes it. A `.json` of
-    answers is one object of id to text, as SQuAD's script reads it. A split for which the task names no file goes to
-    `{task}-{split}.tsv` with class names or values, or to `{task}-{split}.json` with answers.
+    The task may name the file. Otherwise it is `{task}-{split}.json` for answers and `{task}-{split}.tsv` for the rest.
+
+    - GLUE takes a `.tsv` with the header `index`, `prediction` and a line for each row: the names or numbers of its
+      classes (with `|` between several), or its value.
+    - CLUE takes a `.json` with an object on each line: the number of the row and the name of its class.
+    - SQuAD takes a `.json` with one object of row id to the text of the answer.
 
     Args:
-        task: Whose split it is.
-        split: Its name.
-        predictions: For every row of the split, in order; answers by row id.
-        folder: Made if it is not there.
-        threshold: An answer whose null odds are above it is written as empty, where questions may have none.
+        task: The task of the split.
+        split: Name of the split.
+        predictions: The predictions of all rows of the split, in order; for questions, row id to answer.
+        folder: Folder of the file; it is made if it is not there.
+        threshold: Where questions may have no answer, answers whose null odds are above the threshold are written as
+            empty texts. The null odds are the score of "no answer" less that of the best answer.
 
     Returns:
-        The file.
+        The path of the file.
 
     Source: GLUE's page on submissions (gluebenchmark.com/faq); CLUE's notes on submissions of 4 September 2021, which
     name files `<task>_predict.json` and say that of a line only the label is read; OCNLI's file name is that of the
@@ -91,7 +102,7 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
         path = folder / f"{task.name}-{split}.{suffix}"
 
     if isinstance(predictions, Mapping):
-        # Where every question has an answer, none is left empty.
+        # Where every question has an answer, no odds are high enough to empty one.
         most_null_odds = math.inf if task.answerable_only else threshold
         text = _written_answers(predictions, most_null_odds)
     else:
@@ -112,12 +123,12 @@ def _written_answers(predictions: Mapping[str, AnswerPrediction], threshold: flo
 
 
 def _json_lines(values: Sequence[str]) -> str:
-    """Return an object a line, with the number of the row and its class."""
+    """Return the text of CLUE's files: on each line an object with the number of a row and its class."""
     lines = [json.dumps({"id": number, "label": value}, ensure_ascii=False) for number, value in enumerate(values)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _table(values: Sequence[str]) -> str:
-    """Return a table with the number of each row and its prediction."""
+    """Return the text of GLUE's files: a table with the number of each row and its prediction."""
     rows = [f"{number}\t{value}\n" for number, value in enumerate(values)]
     return "index\tprediction\n" + "".join(rows)

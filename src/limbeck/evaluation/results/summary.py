@@ -14,7 +14,7 @@ from limbeck.evaluation.results.averages import averages_of, retention_of
 from limbeck.evaluation.results.choices import Cells, Choice, Choices
 from limbeck.evaluation.results.notes import failure_notes, gather_notes
 from limbeck.evaluation.results.published_rows import published_scores
-from limbeck.kinds.answer_scores import THRESHOLDS
+from limbeck.kinds.answer_scores import THRESHOLD_SUFFIX
 
 _PERCENT = 100
 _COMPUTED_NOTE = "† is not printed in the paper: computed from its figures, over the columns of the measured average."
@@ -140,7 +140,7 @@ def _metrics(choice: Choice, column: Column) -> dict[str, studies.Figure]:
         names += choice.cells[0].scores[split]
     figures = {}
     for name in dict.fromkeys(names):
-        scale = 1 if name.endswith(THRESHOLDS) else _PERCENT
+        scale = 1 if name.endswith(THRESHOLD_SUFFIX) else _PERCENT
         means = [_mean_over_splits(cell, column.splits, name) for cell in choice.cells]
         runs = [scale * mean for mean in means if mean is not None]
         # A metric that a run lacks has no figure.

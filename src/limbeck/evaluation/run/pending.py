@@ -1,4 +1,9 @@
-"""`PendingTask`: the cells of a task that are still to run, with the tokens of its rows."""
+"""`PendingTask`: the cells of a task that are still to run, with the tokens of its rows.
+
+A *cell* is one model on one task, at one grid point, with one seed. Here it is met as a `PlannedCell`, a cell with its
+identities, and as a `ReadyCell`, a cell with what its evaluator prepared for it. limbeck's own evaluators prepare a
+`PreparedTask` (rows and tokens); an evaluator from outside the package may prepare any object, or nothing.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,20 +20,23 @@ from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.tasks.splits import TRAIN
 
 _TRAINING_COST = 3
-"""Cost of a token that is trained on, beside one that is scored: a forward pass, and a backward pass of two."""
+"""Cost of a token that is trained on, in forward passes: the backward pass costs as much as two of them."""
 _COST_WITHOUT_TOKENS = 1.0
+"""Cost of cells whose tokens cannot be counted; a small constant that keeps every cost above 0."""
 
 
 @dataclass(frozen=True)
 class PendingTask:
-    """A task whose cells are still to run, with the tokens of its rows.
+    """The cells of a task that are still to run, with the tokens of its rows.
 
     Attributes:
-        planned: The task.
-        evaluator: Its evaluator.
-        cells: Those that are still to run.
-        prepared: By tokenizer fingerprint, what the evaluator prepared.
-        notes: On the task, its rows and tokens; of finished cells those that they had.
+        planned: The task with all of its cells, finished ones too.
+        evaluator: The evaluator of the task.
+        cells: The cells that are still to run.
+        prepared: What the evaluator prepared, by the fingerprint of the tokenizer: models with the same tokenizer share
+            it.
+        notes: Notes on the task, its rows and its tokens, for the user to read. Where no tokens were made, because all
+            cells of a model are finished, they are the notes that its cells were saved with.
     """
 
     planned: PlannedTask
@@ -39,7 +47,8 @@ class PendingTask:
 
     @property
     def select(self) -> str | None:
-        """The split that grid points are chosen on: the task's, else the first that is scored."""
+        """The split whose scores choose the grid point: the task's select split, else the first that is scored."""
+        # A prepared task knows which splits have rows, whatever its tokenizer.
         for prepared in self.prepared.values():
             if isinstance(prepared, PreparedTask):
                 return select_split(prepared)
@@ -56,9 +65,9 @@ def prepare_pending(
     """Return the cells of a task that are still to run, with their tokens.
 
     Args:
-        planned: The task.
+        planned: The task with all of its cells.
         models: All models.
-        finished: By identity, the cells that need not run again; their notes are the task's still.
+        finished: The saved rows of the cells that need not run again, by identity.
         request: The request.
 
     Raises:
@@ -71,20 +80,23 @@ def prepare_pending(
     for model in models:
         cells = planned.cells_of(model.name)
         pending_cells = [cell for cell in cells if cell.id not in finished]
-        # Models with the same tokenizer share their tokens.
+        # Models with the same tokenizer share their tokens. Any cell stands for all, since all of a task have the same
+        # rows, cut to the same length.
         if pending_cells and model.tokenizer not in prepared_by_tokenizer:
             prepared_by_tokenizer[model.tokenizer] = evaluator.prepare(
                 planned.evaluated, pending_cells[0].cell, model, request
             )
 
-        # Notes on tokens: those that were just made, else those that finished cells had.
         prepared = prepared_by_tokenizer.get(model.tokenizer)
         if isinstance(prepared, PreparedTask):
             notes += prepared.notes
         elif prepared is None:
+            # No tokens were made in this process: finished cells have the notes on theirs.
             for cell in cells:
                 if cell.id in finished:
                     notes += finished[cell.id].notes
+
+    # Models have many notes in common; each is shown once.
     return PendingTask(
         planned,
         evaluator,
@@ -95,25 +107,29 @@ def prepare_pending(
 
 
 def work_of(cells: Collection[ReadyCell], models: Mapping[str, PlannedModel]) -> float:
-    """Estimate the cost of cells with one training, for the time that is left.
+    """Estimate the cost of cells that share a training, by which the progress of all cells is weighted.
 
-    The unit is arbitrary: tokens as they are, without padding, x Transformer parameters.
+    cost = parameters of the Transformer layers x (3 x trained tokens + scored tokens), in arbitrary units; padding is
+    not counted.
 
     Args:
-        cells: At least one.
-        models: By name.
+        cells: One or more cells with the same model, grid point and seed.
+        models: All models, by name.
     """
+    # Model, point and rows to train on are the same for all cells: the first one stands for them.
     first = next(iter(cells))
     if not isinstance(first.prepared, PreparedTask):
+        # An evaluator from outside the package prepares something else, whose tokens nobody can count.
         return _COST_WITHOUT_TOKENS
     point = first.cell.point
     shape = models[first.cell.model].shape
-    # Four square maps of the attention, and two of the feed-forward network.
+    # The attention has four square matrices (query, key, value, output), the feed-forward network two of hidden x ffn.
     parameters = shape.layers * shape.hidden * (4 * shape.hidden + 2 * shape.ffn)
 
+    # Where texts are read without a file of tokens, every row is taken to be as long as the point allows.
+    length = getattr(point, "length", 0)
     scored_tokens = 0
     for ready in cells:
-        length = getattr(point, "length", 0)
         scored_tokens += sum(ready.prepared.count_tokens(split, length) for split in ready.prepared.rows)
     trained_tokens = 0.0
     if isinstance(point, TrainingPoint):

@@ -7,7 +7,7 @@ from pathlib import Path
 from limbeck.core.paths import RESULTS
 from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import OutputError
-from limbeck.kinds.answer_scores import THRESHOLDS
+from limbeck.kinds.answer_scores import THRESHOLD_SUFFIX
 
 
 class ResultsFile:
@@ -68,7 +68,7 @@ def _parse(line: bytes) -> EvaluationCell:
     for scores in cell.scores.values():
         for name, value in scores.items():
             # A threshold may have any size, but no metric is above 1.
-            if name.endswith(THRESHOLDS) or value is None:
+            if name.endswith(THRESHOLD_SUFFIX) or value is None:
                 continue
             if not abs(value) <= 1:  # NaN is refused too.
                 return EvaluationCell()
