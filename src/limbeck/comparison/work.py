@@ -155,8 +155,8 @@ class ComparisonWork:
                 # A fault in one run must not take the others with it.
                 problem = describe_error(error)
                 print_plain(self.console, f"  failed: {problem}", "red")
-            # A trainer is part of reference cycles, which only the garbage collector frees; without it the models of two
-            # runs would be in memory at once.
+            # A trainer is part of reference cycles, which only the garbage collector frees; without it, the models of
+            # two runs would be in memory at once.
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()

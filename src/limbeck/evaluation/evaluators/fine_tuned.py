@@ -120,7 +120,7 @@ class Trained:
         rows = {"train": prepared.train_rows}
         for split in result.scores:
             rows[split] = len(prepared.rows[split])
-        # Weights are kept before the next cell gives the model other ones.
+        # The weights are saved now, since the next cell may put those of another epoch into the model.
         weights = None
         if ready.keep is not None:
             weights = ready.keep(self.tuner.model, self.tuner.tokenizer)
@@ -137,7 +137,7 @@ class Trained:
         )
 
     def _score_splits(self, cell: Cell, prepared: PreparedTask) -> CellResult:
-        """Predict the splits of a task by the model as it is, and score those that are labelled."""
+        """Predict all splits of a task with the model's present weights, and score the labelled ones."""
         task = prepared.task
         select = select_split(prepared)
         splits = list(task.scored)
@@ -145,7 +145,8 @@ class Trained:
             splits.append(select)
         predictions = {split: self.tuner.predict(prepared, split) for split in splits}
 
-        # Thresholds are never used on the rows that they were chosen on.
+        # Thresholds of classes may be chosen on the select split. That split itself is scored without them, since they
+        # would flatter the rows that they were chosen on.
         thresholds: tuple[float, ...] = task.thresholds
         if _training_point(cell).choose_thresholds and select is not None:
             thresholds = choose_thresholds(cast(Any, predictions[select]), prepared.rows[select])
@@ -165,8 +166,8 @@ def train_once(cells: Sequence[ReadyCell], report: Share) -> Trained:
     """Fine-tune a model once, for all cells that it is then scored for.
 
     Args:
-        cells: At least one; all of the same training, see `training_identity`. They differ in the scored
-            rows and in the epoch they keep.
+        cells: One or more cells with the same training, see `training_identity`. They differ in the rows that are
+            scored, and in the epoch whose weights are kept.
         report: Receives the progress.
 
     Raises:
@@ -174,6 +175,7 @@ def train_once(cells: Sequence[ReadyCell], report: Share) -> Trained:
             is out of memory.
     """
     started = time.monotonic()
+    # Model, settings, seed and rows to train on are the same for all cells: the first one stands for them.
     cell = cells[0].cell
     prepared: PreparedTask = cells[0].prepared
     point = _training_point(cell)

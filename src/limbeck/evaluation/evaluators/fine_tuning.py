@@ -1,4 +1,7 @@
-"""`FineTuner`, a fine-tuning by `transformers.Trainer`, with the weights of a plain script of the same settings."""
+"""`FineTuner`, a fine-tuning by `transformers.Trainer`.
+
+It ends with the same weights as a plain script that seeds, loads the model and trains with the same settings.
+"""
 
 import math
 import tempfile
@@ -27,7 +30,7 @@ from limbeck.models import heads, loading
 from limbeck.models.cross_encoders import cross_encoder_settings
 
 _IDENTITY = "torch.nn.modules.linear.Identity"
-"""The function of no effect, as sentence-transformers names it in a configuration."""
+"""The activation that changes nothing, as a configuration of sentence-transformers names it."""
 _TRAINING_SHARE = 0.95
 """Share of a cell's progress that is training; the rest is scoring."""
 
@@ -38,10 +41,10 @@ def copy_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 class BestEpoch(TrainerCallback):
-    """Scores the model after every epoch and keeps a copy of its best weights; of equals, the first.
+    """Scores the model after every epoch and keeps a copy of its best weights; of equal epochs, the first.
 
-    Scoring draws no random numbers that training would have drawn, so the weights of every epoch are those of a
-    training that is never scored.
+    Scoring leaves the random state of the training as it was, so the weights of every epoch are the same as without
+    scoring.
 
     Args:
         score: Scores the model as it is; higher is better.
@@ -63,7 +66,8 @@ class BestEpoch(TrainerCallback):
         model = kwargs["model"]
         with torch.random.fork_rng():
             value = self._score()
-        # A correlation of constant predictions is NaN: no better than anything, but better than no weights at all.
+        # A score may be NaN (a correlation of constant predictions), which is greater than nothing: then the first
+        # epoch's weights are kept until an epoch has a score.
         is_first = not self._weights
         if value > self._best or is_first:
             self._best = value if math.isfinite(value) else -math.inf
@@ -157,7 +161,7 @@ def training_keywords(point: TrainingPoint, seed: int) -> dict[str, Any]:
         "learning_rate": point.learning_rate,
         "num_train_epochs": point.epochs,
         "per_device_train_batch_size": point.batch_size,
-        # Below 1 it is a share of the steps.
+        # `transformers` takes a number below 1 as a share of the steps.
         "warmup_steps": point.warmup,
         "lr_scheduler_type": point.schedule,
         "weight_decay": point.weight_decay,
@@ -182,7 +186,7 @@ def training_arguments(point: TrainingPoint, seed: int) -> TrainingArguments:
     is_accelerated = has_accelerator()
     return TrainingArguments(
         **training_keywords(point, seed),
-        # The loop wants a folder that is there; nothing is written.
+        # The Trainer needs an existing folder, although nothing is written to it.
         output_dir=tempfile.gettempdir(),
         per_device_eval_batch_size=head_outputs.EVALUATION_BATCH,
         use_cpu=not is_accelerated,
@@ -255,7 +259,10 @@ class FineTuner:
             self._last_weights = copy_weights(self._trainer.model)
 
     def settle(self, best: BestEpoch | None) -> None:
-        """Give the model the weights of one of its best epochs, or its last ones.
+        """Put the weights that are to be scored into the model.
+
+        Args:
+            best: The callback that kept the weights of its best epoch; None takes the weights after the last epoch.
 
         Raises:
             TrainingError: if a weight is not finite.

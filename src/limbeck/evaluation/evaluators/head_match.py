@@ -77,17 +77,18 @@ def match_head(
     *,
     way_out: str | None = None,
 ) -> HeadMatch:
-    """Match the head of a model with a task; nothing is assumed of classes that have names.
+    """Find out which output of a model's head is which class of a task.
 
-    The task's names in any order, upper and lower case and spaces and hyphens apart, say which output is which class.
-    Outputs without names (`LABEL_0`, `LABEL_1` …, or `0`, `1` …) are taken in the task's order, which a note says.
+    Outputs are matched with classes by their names, in any order; upper and lower case, and spaces, hyphens and
+    underscores make no difference. Outputs without real names (`LABEL_0`, `LABEL_1` …, or `0`, `1` …) are taken in the
+    order of the task's classes, which a note tells the user. Other names are refused.
 
     Args:
         name: The model, as the user named it.
         config: Its configuration.
         task: The task.
         renamed: Names of classes in the configuration to the task's names of them.
-        way_out: How classes of other names are named, for the message; by default by an option.
+        way_out: The end of the error for other names, which says how to map them; by default by an option.
 
     Raises:
         ModelError: if it was saved without such a head, or its outputs are not as many as the task's classes, or are
@@ -98,7 +99,7 @@ def match_head(
     needed_outputs = facts.output_count(len(task.labels))
     has_needed_outputs = needed_outputs in (None, config.num_labels)
     is_other_head = kind_of(heads.head_of(config)).head != facts.head
-    # A head of the right class but another size is told below, with its classes.
+    # If the head is of the right class and only its size is wrong, the error below is better: it lists the classes.
     if has_needed_outputs or is_other_head:
         heads.check_has_head(name, config, task.kind)
     if not has_needed_outputs:
@@ -132,7 +133,7 @@ def _match_classes(
     in_order = tuple(range(len(classes)))
     names = [renamed.get(class_name, class_name) for class_name in classes]
 
-    # Equal spellings first: two classes may differ in their case alone.
+    # Exact spellings are tried first, since two classes may differ only in upper and lower case.
     for spelling in (str, _folded):
         places = _places_of(task.labels, names, spelling)
         if places == in_order:

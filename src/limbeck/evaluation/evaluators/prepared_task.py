@@ -1,4 +1,8 @@
-"""`PreparedTask`, a task with the rows that are drawn of each split, and their tokens."""
+"""`PreparedTask`, a task with the rows that are drawn of each split, and their tokens.
+
+Tokens are kept in the cache as files, one for each split. A split may be limited to a number of rows, which are then
+*drawn* at random, always the same ones.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,10 +50,13 @@ class PreparedTask:
     notes: tuple[str, ...] = ()
 
     def tokens(self, split: str) -> Path:
-        """Return the file of a split's tokens; of those to train on, for `"train"`."""
+        """Return the file of a split's tokens; the split `"train"` has the tokens to train on.
+
+        The files of a folder are numbered in the order of its splits, as `_encode_splits` writes them.
+        """
         if split == TRAIN:
             folder = self.train_folder
-            number = 0
+            number = 0  # It is the only split in its folder.
         else:
             folder = self.folder
             number = list(self.rows).index(split)
@@ -57,7 +64,7 @@ class PreparedTask:
         return folder / _file_name(number)
 
     def count_tokens(self, split: str, length: int = 0) -> int:
-        """Return the tokens of a split's rows or windows; where only texts are kept, `length` a row."""
+        """Return the number of tokens of a split; without files of tokens, `length` is the estimate for each row."""
         if self.folder is None:
             return length * len(self.rows[split])
         return _count_tokens(self.tokens(split))
@@ -195,7 +202,19 @@ def select_split(prepared: PreparedTask) -> str | None:
 def _encode_splits(
     splits: Mapping[str, Sequence[LabelledRow]], task: Task, tokenizer: Any, folder: Path, length: int, stride: int
 ) -> Iterator[str]:
-    """Write a file for each split unless they are there, and yield the notes on them."""
+    """Write a file of tokens for each split, unless an earlier process has written them.
+
+    Args:
+        splits: Rows by split; files are numbered in this order.
+        task: The task.
+        tokenizer: The tokenizer.
+        folder: Folder of the files, in the cache.
+        length: Most tokens of a row or window.
+        stride: Tokens that neighbouring windows share.
+
+    Yields:
+        Notes on rows that were cut or left out. They are saved with the files, so a later process has them too.
+    """
 
     def build(aside: Path) -> dict[str, Any]:
         """Write the files into a folder, and return what was cut or left out of each split."""

@@ -1,4 +1,7 @@
-"""Sentence vectors of models as their folders make them; of a router's folder by its two models."""
+"""Sentence vectors of models, made as a model's folder describes: by its pooling, modules and prompts.
+
+A *router* is a folder of sentence-transformers with two models, one that reads queries and one that reads documents.
+"""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +26,7 @@ _MOST_COMPARED = 1000
 
 
 def readers_of(name: str) -> tuple[str, str]:
-    """Return the models that read queries and documents: of a router's folder its two, else twice the model itself.
+    """Return the model that reads queries and the one that reads documents; except for routers, both are `name`.
 
     Raises:
         ModelError: for a router whose models are no whole folders.
@@ -44,7 +47,7 @@ def vectors_of(name: str, pooling: str | None) -> SentencePooling:
 
     Args:
         name: A folder, `package:NAME` or a Hub name.
-        pooling: In place of what the folder says; None leaves it to that.
+        pooling: Pooling that replaces the folder's, as the user set it; None follows the folder.
 
     Raises:
         ModelError: for a model that was fine-tuned for something else, whose folder says nothing of vectors; for
@@ -114,7 +117,7 @@ class VectorPairs(NamedTuple):
         return (self.first * self.second).sum(-1)
 
     def all_cosines(self) -> Tensor:
-        """Return the cosines of all first vectors with all second ones, flat; of long lists of an even part."""
+        """Return the cosines of all first vectors with all second ones, flat; long lists are thinned to at most 1,000."""
         return (_thinned(self.first) @ _thinned(self.second).T).flatten()
 
 
@@ -139,11 +142,11 @@ def read_texts(name: str, first: Sequence[str], second: Sequence[str], reading: 
     return _read_texts(name, fingerprint_of(name), tuple(first), tuple(second), reading)
 
 
-@lru_cache(maxsize=2)  # A model's own, and the teacher's, with which those of all models are compared.
+@lru_cache(maxsize=2)  # One entry for the scored model, and one for the teacher that all models are compared with.
 def _read_texts(
     name: str, weights: str, first: tuple[str, ...], second: tuple[str, ...], reading: TextReading
 ) -> VectorPairs:
-    """Read texts; the hash of the `weights` is part of the key, since the folder may hold others by then."""
+    """Read texts; `weights` is not read, but part of the cache's key, since a folder may get other weights."""
     queries, documents = readers_of(name)
     if queries == documents:
         return _read_by_one_model(name, first, second, reading)

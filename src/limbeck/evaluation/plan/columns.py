@@ -1,4 +1,7 @@
-"""Columns of tables: of a task's splits, and of further scores of sentence vectors."""
+"""Columns of tables: those of a task's splits, and those of the variants of sentence vectors.
+
+Names of splits have parts: in `test.de.en` the *stem* is `test`, and the languages follow after dots.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -7,15 +10,15 @@ from limbeck.evaluation.plan.variants import Variant
 from limbeck.kinds.task import Task
 
 _SUFFIXES = {"matched": "m", "mismatched": "mm"}
-"""Last word of a split of MNLI to the end of its column, as papers have it."""
+"""Last word in the name of a split of MNLI to the end of the column's name, as in MNLI-m and MNLI-mm in papers."""
 
 
 def task_columns(task: Task) -> list[Column]:
     """Return the columns of a task, the main one first.
 
-    Splits in several languages, such as `test.de` and `test.en`, share a column of their mean, and have one each.
+    Splits with the same stem in several languages, such as `test.de` and `test.en`, have one column for their mean, and
+    a detail column each.
     """
-    # The stem of a split is its name without its languages.
     splits_by_stem: dict[str, list[str]] = {}
     for split in task.scored:
         stem, _, _ = split.partition(".")
@@ -55,13 +58,18 @@ def _key_and_title(task: Task, stem: str, *, is_first: bool) -> tuple[str, str]:
 
 
 def _languages(split: str) -> str:
-    """Return the languages of a split: one where context and question agree."""
+    """Return the languages in the name of a split, each once: `en` for `test.en.en`, `de-en` for `test.de.en`."""
     languages = split.split(".")[1:]
     return "-".join(dict.fromkeys(languages))
 
 
 def variant_columns(columns: Sequence[Column], variants: Iterable[Variant]) -> Iterator[Column]:
-    """Iterate over the columns of further scores, see `limbeck.evaluation.plan.points.SimilarityPoint`."""
+    """Iterate over the columns of variants: all of the task's columns for each way to score sentence vectors.
+
+    Args:
+        columns: The columns of the task.
+        variants: The variants, without that of whole vectors; see `limbeck.evaluation.plan.variants`.
+    """
     for variant in variants:
         for column in columns:
             changes = {

@@ -16,14 +16,14 @@ from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import TaskData
 
 _SCORING_SETTINGS = ("best_epoch_by", "max_scored_rows", "choose_thresholds")
-"""Settings of a training point that no weight depends on."""
+"""Settings of a training point that decide what is scored, and not how weights are trained."""
 _DIGEST_BYTES = 12
 
 
 def identity(cell: Cell, *, model: str, data: str, teacher: str | None = None) -> str:
     """Return the identity of a cell: a hash of its model, its rows, its settings and its seed.
 
-    Where the model or the data lie, and the versions of the packages, are no part of it.
+    The folders of model and data and the versions of packages are not part of it.
 
     Args:
         cell: The cell.
@@ -33,7 +33,7 @@ def identity(cell: Cell, *, model: str, data: str, teacher: str | None = None) -
     """
     point = settings_of(cell.point)
     if teacher is not None:
-        # The point names the teacher, which may lie elsewhere by now.
+        # The point has the teacher's name, often a path; the fingerprint stays the same when the folder is moved.
         point["teacher"] = teacher
     return fingerprint({"model": model, "data": data, "point": point, "seed": cell.seed})
 
@@ -41,9 +41,9 @@ def identity(cell: Cell, *, model: str, data: str, teacher: str | None = None) -
 def training_identity(cell: Cell, *, model: str, training_set: str) -> str | None:
     """Return the identity of a cell's fine-tuning: a hash of everything that its weights depend on.
 
-    That is the model, the rows to train on, the settings save those of scoring, and the seed. Cells of several tasks
-    that have the same share one fine-tuning. Which epoch of it is kept may differ between them: no epoch's weights
-    depend on that.
+    These are the model, the rows to train on, the settings except those of scoring, and the seed. Cells with the same
+    identity of the fine-tuning share it, also cells of several tasks. They may be scored by the weights of different
+    epochs, which are all weights of the same fine-tuning.
 
     Args:
         cell: The cell.
@@ -73,8 +73,7 @@ def data_fingerprint(data: TaskData) -> str:
 def training_set_fingerprint(data: TaskData) -> str:
     """Return a hash of the rows that a task is trained on, with the kind of its head and its classes.
 
-    Tasks that are trained on the same rows of another task (AX and XNLI on MNLI's, MLQA and XQuAD on SQuAD's) have the
-    same.
+    It is the same for tasks that are trained on the same rows: AX and XNLI on MNLI's, MLQA and XQuAD on SQuAD's.
     """
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     digest.update(json.dumps([data.task.kind, data.task.labels]).encode())

@@ -26,11 +26,11 @@ class PlannedModel:
         fingerprint: Hash of its weights and tokenizer.
         tokenizer: Fingerprint of its tokenizer.
         shape: Its shape.
-        on_task: Whether rows of students that were distilled on each task stand beside it: the run that made it
-            distilled on labelled rows, or it is scored as it is.
-        queries: Where the model is that reads queries, of a router's folder one of its two; else the model itself.
-        documents: The same of documents.
-        widths: Numbers of components to which its vectors may be cut, as it was trained for; from its configuration.
+        on_task: Whether it can be compared with published students that were distilled on each task. This is so for
+            students that limbeck distilled on labelled rows, and for models that are scored as they are.
+        queries: The model that reads queries: the model itself, or one of the two models in a router's folder.
+        documents: The model that reads documents, likewise.
+        widths: Numbers of components that its vectors were trained to be cut to, from its configuration.
     """
 
     name: str
@@ -44,7 +44,7 @@ class PlannedModel:
 
     @property
     def published_as(self) -> tuple[str, int]:
-        """Its shape and vocabulary, as published rows are matched by."""
+        """Layers x width and the size of the vocabulary, by which rows of papers' tables are found for it."""
         return f"{self.shape.layers}x{self.shape.hidden}", self.shape.vocabulary
 
     def check_is_one(self, task: Task) -> None:
@@ -61,11 +61,11 @@ class PlannedModel:
 
 
 def plan_models(names: Sequence[str], *, as_is: bool = False) -> list[PlannedModel]:
-    """Look at every model, before any work is done.
+    """Read what is needed of every model to plan an evaluation: hashes, configuration and where it came from.
 
     Args:
-        names: As the user named them.
-        as_is: Whether they are scored as they are.
+        names: The models, as the user named them.
+        as_is: Whether models are scored as they are, without fine-tuning.
 
     Raises:
         RecipeError: if a model is named twice.
@@ -78,7 +78,7 @@ def plan_models(names: Sequence[str], *, as_is: bool = False) -> list[PlannedMod
 
 
 def _plan_model(name: str, *, as_is: bool) -> PlannedModel:
-    """Look at one model, see `plan_models`."""
+    """Read what is needed of one model, see `plan_models`."""
     queries, documents = readers_of(name)
     config = load_config(queries)
     return PlannedModel(

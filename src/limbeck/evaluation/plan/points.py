@@ -138,7 +138,10 @@ _DEFAULTS_OF_LATER_SETTINGS: Mapping[str, Any] = {
     "dot": False,
     "predict": False,
 }
-"""Settings that came after a release, with their defaults: at these they leave identities as they were."""
+"""Settings that were added after a release, with their defaults.
+
+At its default such a setting is left out of identities, so that cells keep the identities of earlier versions.
+"""
 
 
 def settings_of(point: Point) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class EvaluationRequest:
         Raises:
             RecipeError: for a setting that does not exist or cannot have its value.
         """
-        # A task file is asked for by its path; overrides name the task in it.
+        # A task file is requested by its path, but overrides have the name of the task that the file describes.
         task_names = []
         for name in self.task_names():
             if evaluator_named(name):
@@ -100,10 +100,10 @@ class EvaluationRequest:
         return [self.teacher, *(name for name in self.models if name != self.teacher)]
 
     def titles(self, names: Sequence[str] = ()) -> dict[str, str]:
-        """Return the name of every model in tables: the one that the user gives, else the last part of its own.
+        """Return the name of every model in tables: the user's name for it, else the last part of its own name.
 
         Args:
-            names: Of the user, in the order of the models, that of the teacher last.
+            names: The user's names, in the order of the models; the teacher's is the last.
 
         Raises:
             RecipeError: for more names than models, or a name that is empty or another's too.
@@ -115,7 +115,8 @@ class EvaluationRequest:
         models_in_order = list(dict.fromkeys(models_in_order))
         _check_count(names, models_in_order)
 
-        # There may be fewer names than models; a short name that several models have is none.
+        # There may be fewer names than models. Without a name, a model is called by the last part of its own name,
+        # unless several models have the same last part: they keep their whole names.
         chosen = {model: name.strip() for model, name in zip(models_in_order, names, strict=False)}
         short_names = Counter(paths.short_model_name(model) for model in models)
         titles = {}
@@ -211,7 +212,7 @@ def _check_number(option: str, number: int, most: int) -> None:
 
 
 def fine_tuned_task(request: EvaluationRequest) -> Task:
-    """Return the one task that a model is fine-tuned on and kept for, of a request that is checked.
+    """Check a request to fine-tune and keep a model, and return the one task that it is fine-tuned on.
 
     Raises:
         RecipeError: if there are several tasks, or nothing is trained on it; and for all that an evaluation refuses.

@@ -1,4 +1,8 @@
-"""Choices: the grid point that stands for a model on a task, by its runs' scores on the select split."""
+"""Choices: the grid point whose scores stand for a model on a task.
+
+A *grid point* is a combination of settings, such as a learning rate with a number of epochs; it has a *run* (a cell)
+for each seed. The point is chosen by its runs' scores on the task's *select split*, usually the development rows.
+"""
 
 import json
 import statistics
@@ -21,10 +25,10 @@ class Choice:
     """The grid point that stands for a model on a task.
 
     Attributes:
-        cells: Its finished runs, by seed; at least one.
-        best: That with the highest score on the select split.
-        wanted: Number of runs there should be.
-        points: Number of points with a finished run.
+        cells: The finished runs of the point, in the order of their seeds; at least one.
+        best: The run with the highest score on the select split.
+        wanted: Number of runs that the point should have.
+        points: Number of grid points with a finished run, among which it was chosen.
     """
 
     cells: Sequence[EvaluationCell]
@@ -56,15 +60,15 @@ def choose_all(cells: Cells, tasks: Sequence[PlannedTask], models: Sequence[Plan
 
 
 def choose(cells: Sequence[EvaluationCell], task: Task, settings: FineTuning, runs: int) -> Choice:
-    """Choose the grid point whose runs have the highest mean on the select split, or the one best run.
+    """Choose the grid point whose runs have the highest mean on the select split, or the single best run.
 
-    Points that lack runs are skipped while another has all of its runs. Of equals, the first in the grid's order.
+    Only the points with the most finished runs are compared. Of equal points the first in the grid's order is chosen.
 
     Args:
         cells: Finished cells of one model on the task, in the order of the plan; at least one.
         task: The task.
-        settings: Whether the mean over seeds decides, and which metric.
-        runs: Number that each point should have.
+        settings: The task's settings: `pick` is `"best"` for the single best run, and `metric` decides.
+        runs: Number of runs that each point should have.
     """
     metric = settings.metric or task.metrics[0]
     points = points_of(cells)
@@ -100,11 +104,15 @@ def best_run(cells: Sequence[EvaluationCell], metric: str) -> EvaluationCell:
 
 
 def select_score(cell: EvaluationCell, metric: str) -> float:
-    """Return the score that a cell is chosen by: its metric on the select split; 0 where it scored nothing."""
+    """Return the score by which a cell is chosen: the metric on the select split.
+
+    The first split stands in for an unknown select split, and a split's first (main) metric for a metric that it lacks.
+    Without any scores it is 0.
+    """
     if not cell.scores:
         return 0.0
-    # Cells of an unknown select split are judged by their first split, and those without the metric by their first.
-    scores = cell.scores.get(cell.select or "") or next(iter(cell.scores.values()))
+    first_split = next(iter(cell.scores))
+    scores = cell.scores.get(cell.select or "") or cell.scores[first_split]
     value = scores[metric] if metric in scores else next(iter(scores.values()))
-    # A score that is not a number is below all others.
+    # Records have None for NaN, which is below all other scores.
     return -1.0 if value is None else value

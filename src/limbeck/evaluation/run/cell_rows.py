@@ -20,12 +20,12 @@ _OPTIONAL_FIELDS = ("weights", "thresholds", "intervals", "only_answer")
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where cells run.
+    """The software and hardware that cells run with.
 
     Attributes:
-        versions: Of the packages.
-        commit: Of limbeck's source.
-        device: The device.
+        versions: Versions of the packages that decide results, by name.
+        commit: Git commit of limbeck's source; None where it is not in a repository.
+        device: Name of the device.
     """
 
     versions: dict[str, Any]
@@ -34,7 +34,7 @@ class Provenance:
 
     @classmethod
     def here(cls) -> "Provenance":
-        """Return that of this process."""
+        """Return the provenance of results of this process."""
         return cls(machine.versions(), machine.git_commit(), machine.hardware()["device"])
 
 
@@ -49,17 +49,17 @@ def row_of(
     provenance: Provenance,
     folder: Path,
 ) -> EvaluationCell:
-    """Return the row of a cell, and write its predictions.
+    """Return the row of a cell for `results.jsonl`, and write the cell's predictions to a file of their own.
 
     Args:
-        training: That it was run with.
-        cell_id: Its identity.
-        outcome: Its result, or the reason for which it has none.
-        task: Its task.
-        model: Its model.
+        training: The training that the cell was run with.
+        cell_id: Identity of the cell.
+        outcome: The result of the cell, or the reason for which it has none.
+        task: The task of the cell.
+        model: The model of the cell.
         preset: Name of the protocol.
-        provenance: Where it ran.
-        folder: Of the evaluation.
+        provenance: The software and hardware that the cell was run with.
+        folder: The folder of the evaluation.
 
     Raises:
         OutputError: if predictions cannot be written.
@@ -71,6 +71,7 @@ def row_of(
     else:
         status = FINISHED
         values = _values_of(outcome)
+        # The row has the name of the file in the place of the predictions.
         values["predictions"] = save_predictions(folder, cell_id, outcome.predictions)
         values["notes"] = list(task.notes)
     if isinstance(cell.point, TrainingPoint):

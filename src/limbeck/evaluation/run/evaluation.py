@@ -1,8 +1,13 @@
-"""`run_evaluation`: every cell once, on disk as soon as it is finished; the tables and leaderboard files at the end.
+"""`run_evaluation`: run every cell of an evaluation once, then make the tables and the files for leaderboards.
 
-The flow: a request becomes tasks, and these the cells of all models (`plan.planner`). Cells that `results.jsonl` has
-are left out. Of the others tokens are made (`pending`), and those with the same training are one `SharedTraining`, run
-in this process or in several (`trainings`). `results.summary` makes the tables.
+A *cell* is one model on one task, at one grid point and with one seed; its *identity* is a hash of all that its result
+depends on. The steps:
+
+1. `plan.planner` turns the request into tasks with their cells.
+2. Cells with a finished row in `results.jsonl` are not run again; for the others tokens are made (`pending`).
+3. Cells with the same fine-tuning become one `SharedTraining`, run in this process or in several (`trainings`). Each
+   cell's row is written as soon as the cell is done.
+4. `results.choices` chooses a grid point for each model and task, and `results.summary` makes the tables.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +38,7 @@ from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.evaluation.run.trainings import Message, ShareDone, SharedTraining, run_trainings
 
 _PLANNING = 0.05
-"""Share of the progress that loading and encoding the tasks is given; nobody knows how long it takes."""
+"""Share of the progress bar for loading and encoding the tasks, a guess."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +60,15 @@ class EvaluationOutcome:
 
 @dataclass(frozen=True)
 class _Finished:
-    """A grid that is done as far as it can be.
+    """The state after all cells have run, some of which may have failed.
 
     Attributes:
-        tasks: The plan.
-        cells: The latest row of each of its cells, by identity.
-        choices: The chosen grid points.
-        places: By identity the folders of the weights that are to be kept; None where they could not be.
-        notes: On each task, by its name.
+        tasks: The tasks with their planned cells.
+        cells: The latest row of each cell, by identity.
+        choices: The chosen grid point for each model and task.
+        places: Folder of the weights of each cell whose weights were to be kept, by identity; None where they could not
+            be kept.
+        notes: Notes on each task, by its name.
     """
 
     tasks: Sequence[PlannedTask]
@@ -93,7 +99,7 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
     folder = prepare_folder(request.output, preset=request.preset, overrides=overrides, as_is=request.as_is)
     with ExitStack() as stack:
         if request.keep_weights is not None:
-            # Another process would take candidates for the best away.
+            # A second process in the same folder would delete weights that may still be the best here.
             stack.enter_context(folder_lock.folder_lock(folder))
         done = _run_grid(request, planner, folder, models, report)
 
@@ -112,13 +118,13 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
 def _run_grid(
     request: EvaluationRequest, planner: Planner, folder: Path, models: Sequence[PlannedModel], report: Report
 ) -> _Finished:
-    """Plan all tasks, and run the cells that are not finished, or whose weights are to be kept and are not there."""
+    """Plan all tasks, and run the cells that are not finished, or whose weights are wanted and missing."""
     tasks = []
     for index, name in enumerate(planner.names):
         report(_PLANNING * index / len(planner.names), f"reading {name}", Count(index, "tasks"))
         tasks.append(planner.plan(name, models))
 
-    # Finished cells whose weights are wanted and gone are pending from the start.
+    # A finished cell whose weights are wanted and missing has to be trained again, so it counts as unfinished.
     keep = request.keep_weights
     results = ResultsFile(folder)
     cells = _rows_of(results, tasks)
@@ -155,7 +161,7 @@ def _planned_ids(tasks: Sequence[PlannedTask]) -> set[str]:
 
 
 def _rows_of(results: ResultsFile, tasks: Sequence[PlannedTask]) -> dict[str, EvaluationCell]:
-    """Return the latest row of each planned cell, by identity; a finished one stands for later failures too."""
+    """Return the latest row of each planned cell, by identity; a finished row takes precedence over later failures."""
     latest = {cell.id: cell for cell in results.read()}
     latest.update(results.finished())
     planned = _planned_ids(tasks)
@@ -169,14 +175,14 @@ def _without_weights(
     models: Sequence[PlannedModel],
     finished: Mapping[str, EvaluationCell],
 ) -> list[str]:
-    """Return the identities of finished cells whose weights are or may be wanted, and are not there.
+    """Return the identities of finished cells whose weights are wanted, or may be in the end, and are missing.
 
     Args:
-        keep: Of which cells weights are kept: `"best"` or `"all"`.
-        folder: Of the evaluation.
-        tasks: The plan.
+        keep: `"best"` or `"all"`, see `limbeck.evaluation.run.kept_weights`.
+        folder: The folder of the evaluation.
+        tasks: The tasks with their planned cells.
         models: All models.
-        finished: Finished cells, by identity.
+        finished: Rows of the finished cells, by identity.
     """
     wanted: list[str] = []
     for task in tasks:
@@ -250,13 +256,14 @@ def _run_pending(
 def _trainings_of(
     tasks: Sequence[PendingTask], models: Mapping[str, PlannedModel], keep_in: Path | None
 ) -> list[SharedTraining]:
-    """Return the trainings of pending cells; cells of several tasks may share one.
+    """Return the trainings of pending cells, in the order of their first cells; cells of several tasks may share one.
 
     Args:
-        tasks: With their pending cells.
-        models: By name.
-        keep_in: Folder in which the weights of each cell are kept by its identity; None keeps none.
+        tasks: The tasks with their pending cells.
+        models: All models, by name.
+        keep_in: Folder that gets a subfolder of weights for each cell, named by its identity; None keeps no weights.
     """
+    # By the identity of the training: its cells by their own identity, and the name of its evaluator.
     cells_of_training: dict[str, dict[str, ReadyCell]] = {}
     evaluator_of_training: dict[str, str] = {}
     for task in tasks:
@@ -265,7 +272,7 @@ def _trainings_of(
             if keep_in is not None:
                 save = partial(kept_weights.save_weights, keep_in / planned.id)
             prepared = task.prepared[models[planned.cell.model].tokenizer]
-            # Two names of one model have cells of the same identity: they are run once.
+            # Two names for the same model give cells with the same identity, which are run once.
             cells = cells_of_training.setdefault(planned.training, {})
             cells.setdefault(planned.id, ReadyCell(planned.cell, prepared, save))
             evaluator_of_training[planned.training] = task.evaluator.name
@@ -281,14 +288,21 @@ def _trainings_of(
 
 
 def _drop_beaten(folder: Path, finished: Mapping[str, EvaluationCell], model: str, task: PlannedTask) -> None:
-    """Remove the kept weights of cells that can no longer be the best of their model and task."""
+    """Remove the kept weights of cells that can no longer become the best of their model and task.
+
+    Args:
+        folder: The folder of the evaluation.
+        finished: Rows of all finished cells, by identity.
+        model: Name of the model.
+        task: The task.
+    """
     finished_cells = _finished_cells(task, model, finished)
     candidates = kept_weights.candidates(finished_cells, task)
     kept_weights.remove_weights(folder, {cell.id for cell in finished_cells} - candidates)
 
 
 def _name_places(folder: Path, summary: studies.Evaluation, done: _Finished) -> None:
-    """Name the folders of kept weights in the summary."""
+    """Write the folders of kept weights into the summary, which is changed in place."""
     chosen_points = {model.name: model.chosen for model in summary.models}
     task_of = {task.name: task.task for task in done.tasks}
     for (model, name), choice in done.choices.items():

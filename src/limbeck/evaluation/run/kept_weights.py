@@ -1,4 +1,10 @@
-"""Weights of cells that are kept: whose they are, in which folder, known by their hash, and how much room they need."""
+"""The weights of fine-tuned models that an evaluation keeps on disk: which ones, where, and how much room they need.
+
+A *cell* is one model on one task, at one grid point (a combination of settings) and with one seed; each cell that is
+trained has weights. `"all"` keeps the weights of every cell, `"best"` for each model and task only those of the best
+seed of the grid point that is chosen in the end. Weights lie in a folder with the cell's identity as its name; the
+cell's row in the results has their hash, so that weights that were changed later are not taken for the cell's.
+"""
 
 import shutil
 from collections.abc import Callable, Collection, Sequence
@@ -25,9 +31,9 @@ def save_weights(folder: Path, model: PreTrainedModel, tokenizer: Any) -> str:
     """Write a fine-tuned model as an ordinary model folder, whole or not at all.
 
     Args:
-        folder: The folder; one that is there is replaced.
+        folder: The folder of the model; an existing one is replaced.
         model: The model.
-        tokenizer: Its tokenizer; left as it is.
+        tokenizer: The tokenizer of the model.
 
     Returns:
         The hash of its weights, configuration and tokenizer, see `limbeck.models.fingerprint.model_fingerprint`.
@@ -49,9 +55,10 @@ def find_weights(folder: Path, cell: EvaluationCell) -> Path | None:
     """Return the model folder of a cell's kept weights; None where they are gone, or not as they were saved.
 
     Args:
-        folder: Of the evaluation.
-        cell: A finished cell of it.
+        folder: The folder of the evaluation.
+        cell: A finished cell of the evaluation.
     """
+    # `place_model` moves the weights of one cell to the folder `FINE_TUNED`.
     for place in (folder / FINE_TUNED, folder / KEPT_WEIGHTS / cell.id):
         if _has_weights_of(place, cell):
             return place
@@ -77,13 +84,12 @@ def trained_ids(tasks: Sequence[PlannedTask]) -> set[str]:
 
 
 def wanted_cells(keep: str | None, tasks: Sequence[PlannedTask], cells: Cells, choices: Choices) -> set[str]:
-    """Return the identities of the finished cells whose weights are to be there at the end.
+    """Return the identities of the finished cells whose weights are to be kept at the end.
 
     Args:
-        keep: `"all"` of every cell that is trained; `"best"` of each model and task the best seed of the chosen grid
-            point; None of none.
-        tasks: The plan.
-        cells: The latest row of every planned cell.
+        keep: `"all"`, `"best"` or None; see the top of this file.
+        tasks: The tasks with their planned cells.
+        cells: The latest row of every planned cell, by identity.
         choices: The chosen grid points.
     """
     if keep is None:
@@ -95,18 +101,19 @@ def wanted_cells(keep: str | None, tasks: Sequence[PlannedTask], cells: Cells, c
 
 
 def candidates(finished: Sequence[EvaluationCell], task: PlannedTask) -> set[str]:
-    """Return the cells of one model and task that may still turn out to be the best one.
+    """Return the identities of the cells of one model and task that may still turn out to be the best.
 
-    Those are the best run of the point that is chosen so far, and of every point whose runs are not all finished. Cells
-    are run point by point, so that they are as many as there are workers, and two more.
+    These are the best run of the grid point that is chosen so far, and the best run of every point that still lacks
+    runs. Cells run point by point, so few points lack runs at a time: there are at most `workers + 2` candidates.
 
     Args:
-        finished: The finished ones, in the order of the plan.
-        task: Decides how the best is chosen, and how many runs a point has.
+        finished: The finished cells of the model on the task, in the order of the plan.
+        task: The task, which decides how the best is chosen and how many runs a point has.
     """
     if not finished:
         return set()
     identities = {choose(finished, task.task, task.settings, task.runs).best.id}
+    # With this setting the best single run is chosen, whatever the other runs of its point are like.
     if task.settings.pick == "best":
         return identities
     for point in points_of(finished):
@@ -122,13 +129,18 @@ def remove_weights(folder: Path, identities: Collection[str]) -> None:
 
 
 def place_model(folder: Path, cell: EvaluationCell, finish: Callable[[Path], object]) -> Path:
-    """Move the kept weights of a cell to the evaluation's one model, whole or not at all.
+    """Move the kept weights of a cell to the folder of the evaluation's one model, whole or not at all.
+
+    `limbeck finetune` is an evaluation with one model as its product, in the folder `FINE_TUNED`.
 
     Args:
-        folder: Of the evaluation.
-        cell: Its weights are there, see `find_weights`.
-        finish: Writes further files, such as a card, into the model's folder before it is in its place; called too
-            where the model is in its place already.
+        folder: The folder of the evaluation.
+        cell: The cell, whose weights are kept; see `find_weights`.
+        finish: Function of the model's folder that writes further files into it, such as a card. It is called before
+            the folder is moved, and also where there is nothing to move.
+
+    Returns:
+        The folder of the model.
 
     Raises:
         OutputError: if it cannot be written.
@@ -139,6 +151,7 @@ def place_model(folder: Path, cell: EvaluationCell, finish: Callable[[Path], obj
     finish(weights)
     place = folder / FINE_TUNED
     if weights == place:
+        # An earlier call has moved them.
         return place
 
     with folders.writing(folder):
@@ -170,8 +183,8 @@ def check_room(
         folder: Of the evaluation.
         models: All models.
         tasks: The plan.
-        finished: Identities of the cells that are not run.
-        workers: Trainings at once, of which each has a candidate for the best.
+        finished: Identities of the finished cells, which are not run again.
+        workers: Number of trainings that run at the same time.
 
     Raises:
         OutputError: with what is needed and what is there.
@@ -183,7 +196,7 @@ def check_room(
             trained = [planned.id for planned in task.cells_of(model.name) if planned.cell.is_trained]
             if keep == "best":
                 unfinished = [identity for identity in trained if identity not in finished]
-                # Beside a candidate of each worker stand the best so far, and the one that is just written.
+                # At most one candidate for each worker, the best so far, and the weights that are just being written.
                 needed_bytes += model_bytes * min(len(unfinished), workers + 2)
             else:
                 unsaved = [identity for identity in trained if not (folder / KEPT_WEIGHTS / identity).is_dir()]

@@ -1,4 +1,4 @@
-"""The output folder of an evaluation: made, or taken up again by an evaluation with the same preset and settings."""
+"""The output folder of an evaluation, which a later evaluation can continue if it has the same preset and settings."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,19 +15,19 @@ _OPTIONS = {"preset": "--preset", "set": "--set"}
 
 
 def prepare_folder(folder: Path, *, preset: str, overrides: list[str], as_is: bool = False) -> Path:
-    """Make or take up the folder of an evaluation. Models, tasks and seeds may be added to it.
+    """Make the folder of an evaluation, or continue an evaluation that is in it.
 
-    The first cell binds it to its preset and settings, and to fine-tuning or models as they are; a request that was
-    refused before does not.
+    A later evaluation in the same folder may have further models, tasks and seeds. Once the folder has results, it must
+    have the same preset and settings, and fine-tune models or score them as they are like the first.
 
     Args:
         folder: The folder.
         preset: Name of the protocol.
-        overrides: Settings in place of those of the protocol.
-        as_is: Whether models are scored as they are.
+        overrides: Settings that replace the protocol's, `setting=value` each.
+        as_is: Whether models are scored as they are, without fine-tuning.
 
     Returns:
-        The folder.
+        The folder, with `~` replaced by the home directory.
 
     Raises:
         OutputError: if it is a file, holds something else or an evaluation by other settings, or cannot be written.
@@ -44,16 +44,17 @@ def prepare_folder(folder: Path, *, preset: str, overrides: list[str], as_is: bo
 
 
 def _check_same(folder: Path, saved: dict[str, Any], requested: Mapping[str, Any]) -> None:
-    """Refuse other settings than those of the cells that are in a folder.
+    """Refuse a request with other settings than those of the results in a folder.
 
     Args:
-        folder: Of the evaluation.
-        saved: The request that is saved in it.
+        folder: The folder of the evaluation.
+        saved: The request that is saved in the folder.
         requested: The new request.
 
     Raises:
         OutputError: naming the setting.
     """
+    # Without results, nothing would be mixed: an earlier request may have been refused for its settings.
     if not ResultsFile(folder).read():
         return
     was_as_is = bool(saved.get("as_is"))
@@ -73,6 +74,6 @@ def _check_same(folder: Path, saved: dict[str, Any], requested: Mapping[str, Any
 
 
 def _in_words(value: Any) -> str:
-    """Return the value of an option, or the values of one that is given many times; `nothing` of an empty one."""
+    """Return the value of an option as on the command line: lists are joined, and an empty value is "nothing"."""
     values = value if isinstance(value, list) else [value]
     return " ".join(map(str, values)) or "nothing"

@@ -1,4 +1,8 @@
-"""`GridProgress`: the progress of trainings by their work, since some take many times as long as others."""
+"""`GridProgress`: the progress of all trainings of an evaluation.
+
+A *training* is a fine-tuning with the cells that it is scored for. Some take many times as long as others, so each
+counts by its *work*, an estimate of its cost: share that is done = sum of (work x share of the training) / sum of works.
+"""
 
 from collections.abc import Sequence
 
@@ -32,14 +36,20 @@ class GridProgress:
         self._report_share(training, share, f"cell {self.ended + 1} of {self.count}: {training.describe()}")
 
     def finish_cell(self, training: SharedTraining) -> None:
-        """Count a cell, and report its training if it was the last one."""
+        """Count a cell as done; if it is the last of its training, report the training as done."""
         self.ended += 1
         self._unscored_cells[training.id] -= 1
         if self._unscored_cells[training.id] == 0:
             self._report_share(training, 1.0, f"{self.ended} of {self.count} cells done")
 
     def _report_share(self, training: SharedTraining, share: float, line: str) -> None:
-        """Note the share of a training, and report that of all."""
+        """Note the share of a training that is done, and report the share of all trainings.
+
+        Args:
+            training: The training.
+            share: The share that is done, 0 to 1.
+            line: The line of progress, in words.
+        """
         self._share_of_training[training.id] = share
         work_done = 0.0
         for any_training in self._trainings:

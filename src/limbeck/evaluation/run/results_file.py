@@ -1,4 +1,8 @@
-"""The file of an evaluation's cells: every one that ever ran in its folder, a line each."""
+"""`ResultsFile`: `results.jsonl`, to which an evaluation appends a line for each cell that has run.
+
+A *cell* is one model on one task, at one grid point and with one seed. A cell that failed and was run again has several
+lines. The process may be killed while it writes, so the last line may be incomplete.
+"""
 
 import json
 import os
@@ -47,7 +51,7 @@ class ResultsFile:
         line = json.dumps(cell.to_dict(), ensure_ascii=False, allow_nan=False).encode()
         try:
             with self._path.open("a+b") as file:
-                # A line that an earlier process left unfinished must not swallow this one.
+                # If a killed process left its last line without an end, the row must not continue that line.
                 if file.tell() > 0:
                     file.seek(-1, os.SEEK_END)
                     if file.read(1) != b"\n":
@@ -60,7 +64,7 @@ class ResultsFile:
 
 
 def _parse(line: bytes) -> EvaluationCell:
-    """Return the row of a line; an empty one of a line that is damaged or changed by hand."""
+    """Return the row of a line; an empty row without an `id` for a line that is incomplete or was changed by hand."""
     try:
         cell = EvaluationCell.read(json.loads(line), RESULTS)
     except (ValueError, RecursionError):

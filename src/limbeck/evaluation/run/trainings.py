@@ -1,4 +1,9 @@
-"""Cells with the same training, run together, in this process or in several."""
+"""`SharedTraining`: cells that are scored by the same fine-tuning, run together, in this process or in several.
+
+A *cell* is one model on one task, at one grid point and with one seed. A model that is trained on MNLI, for example,
+is scored on MNLI, AX and XNLI: three cells with one training. Workers send *messages* to the main process, which alone
+writes results.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +21,10 @@ class SharedTraining:
     """A fine-tuning and the cells that it is scored for, or one cell where nothing is trained.
 
     Attributes:
-        id: Identity of the training, or of the one cell.
+        id: Identity of the training, or of the one cell where nothing is trained.
         evaluator: Name of the evaluator.
-        cells: By identity; of one model, grid point and seed.
-        work: Its cost, compared with that of others.
+        cells: The cells by their identities; all have the same model, grid point and seed.
+        work: Estimated cost, in the arbitrary units of `limbeck.evaluation.run.pending.work_of`.
     """
 
     id: str
@@ -28,7 +33,7 @@ class SharedTraining:
     work: float
 
     def describe(self) -> str:
-        """Return it in a few words, for progress."""
+        """Return the training in a few words, for lines of progress."""
         first, *others = [ready.cell for ready in self.cells.values()]
         if not others:
             return first.describe()
@@ -37,7 +42,7 @@ class SharedTraining:
 
 @dataclass(frozen=True)
 class Failure:
-    """The reason for which a cell gave nothing, in one line."""
+    """The outcome of a cell that failed: the reason, in one line."""
 
     problem: str
 
@@ -64,25 +69,28 @@ Message = ShareDone | CellDone
 def run_trainings(
     trainings: Sequence[SharedTraining], *, workers: int, received: Callable[[SharedTraining, Message], None]
 ) -> None:
-    """Run trainings and score their cells, in this process or in several, each with its share of cores and its GPU.
+    """Run trainings and score their cells, in this process or in several.
 
-    A Trainer that sees several GPUs would spread its batch over them, so on such a machine even a single worker has a
-    separate process. A failed training ends its own cells only, and a failed cell itself only.
+    Each worker process has its share of the cores and its own GPU. A Trainer that sees several GPUs would spread its
+    batch over them, so on such a machine even a single worker gets a process of its own. A failed training affects only
+    its own cells, a failed cell only itself.
 
     Args:
-        trainings: In this order.
-        workers: Processes; 1 runs them in this one.
-        received: Is called with every message of a training, as soon as it is there.
+        trainings: The trainings, in the order in which they are started.
+        workers: Number of processes; 1 runs the trainings in this process, unless there are several GPUs.
+        received: Function that is called in this process with each training's messages, as they arrive. Every cell gets
+            exactly one `CellDone`.
     """
     if workers == 1 and torch.cuda.device_count() <= 1:
         for training in trainings:
             run_training(training, partial(received, training))
         return
 
-    # A process may be killed before it has sent all of its cells.
+    # A worker may be killed before it has sent all of its cells; these are counted here, and then reported as failed.
     missing_cells = {training.id: set(training.cells) for training in trainings}
 
     def pass_on(training: SharedTraining, message: Message) -> None:
+        """Pass a message on, and note which cells are still missing."""
         if isinstance(message, CellDone):
             missing_cells[training.id].discard(message.cell_id)
         received(training, message)
@@ -110,7 +118,7 @@ def run_training(training: SharedTraining, send: Callable[[Message], None]) -> N
 
     report(0.0)
     evaluator = EVALUATORS[training.evaluator]
-    # A fault in one training or cell must not take the night's other cells with it.
+    # An error in one training or cell must not stop the others, which may run all night.
     try:
         trained = evaluator.train(list(training.cells.values()), report)
     except Exception as error:
