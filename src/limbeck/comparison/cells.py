@@ -20,7 +20,7 @@ from limbeck.recipe.training_arguments import build_arguments
 _RUNS = "runs"
 """Folder of the runs in that of the comparison."""
 _ID_CHARACTERS = 10
-"""Of an identity in the name of a folder."""
+"""Number of characters of a cell's identity that are in the name of its folder."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,13 @@ class Combination:
         return {"student": self.student.title, "method": self.variant.method, "mapping": self.variant.mapping}
 
     def recipe(self, plan: ComparisonPlan, seed: int, steps: Sequence[int] | None = None) -> dict[str, Any]:
-        """Return the recipe of a run; runs differ in nothing but student, method and seed.
+        """Return the recipe of a run; the runs of a comparison differ only in student, method and seed.
 
         Args:
-            plan: What is the same for all.
-            seed: Of the run.
-            steps: Of each stage; None for one step, to check what does not depend on it.
+            plan: The plan of the comparison.
+            seed: The seed of the run.
+            steps: Number of steps of each stage. None makes a recipe with one step for each stage, which serves to
+                check a plan before its numbers of steps are known.
         """
         if steps is None:
             steps = [1] * len(self.variant.stages)
@@ -77,11 +78,12 @@ class Cell:
 
     Attributes:
         combination: Student and method.
-        shape: The student's.
-        seed: Of start, data order and dropout.
-        steps: Of each stage.
-        recipe: What `limbeck.distill` is given, without the folder.
-        began: Parts of the recipe as the comparison began with them, where they name other places by now.
+        shape: Shape of the student.
+        seed: Seed of the student's start, the order of the data and dropout.
+        steps: Number of steps of each stage.
+        recipe: The recipe that `limbeck.distill` is given, without the output folder.
+        began: Parts of the recipe (teacher, corpus) as they were when the comparison began, if their folders have been
+            moved since. They take precedence over `recipe` in the identity, so that finished runs are found again.
     """
 
     combination: Combination
@@ -93,7 +95,7 @@ class Cell:
 
     @property
     def id(self) -> str:
-        """Hash of everything that is computed: neither titles nor places are part of it."""
+        """Hash of the parts of the recipe that decide the result; titles and folders are left out."""
         recipe = {**self.recipe, **self.began}
         computed = {key: value for key, value in recipe.items() if key not in NOT_COMPUTED}
         return hashing.fingerprint(computed)
@@ -108,7 +110,7 @@ class Cell:
         shape = self.recipe["student"]["shape"]
         size = shape if isinstance(shape, str) else f"{shape['layers']}x{shape['hidden']}"
         methods = dict.fromkeys(stage["method"]["name"] for stage in self.recipe["stages"])
-        # A method without stages leaves the student as it starts.
+        # A method without stages trains nothing: its student stays as it starts.
         joined_methods = "+".join(methods) or "start"
         name = re.sub(r"[^\w+.-]+", "-", f"{size}-{joined_methods}-seed{self.seed}")
         return comparison / _RUNS / f"{name}-{self.id[:_ID_CHARACTERS]}"
@@ -127,14 +129,14 @@ def rows_per_step(training: Mapping[str, Any]) -> int:
 def steps_of_stages(
     tokens: int, shares: Sequence[float], trainings: Sequence[Mapping[str, Any]], tokens_per_row: float
 ) -> tuple[int, ...]:
-    """Share a budget among the stages of a method.
+    """Return the steps of each stage of a method, so that all methods read the same number of tokens.
 
-    Stage k ends where (share_1 + … + share_k) x tokens have been read, to the nearest step, so that roundings do not
-    add up: all methods read the same number of tokens to half a step.
+    Stage k ends at the step nearest to (share_1 + … + share_k) x tokens. As each stage makes up for the rounding of
+    those before it, a method reads the budget to within half a step.
 
     Args:
-        tokens: The budget, real tokens.
-        shares: Of each stage; they add up to 1.
+        tokens: The budget: number of tokens without padding that the whole method reads.
+        shares: Share of the budget of each stage; they add up to 1.
         trainings: The training arguments of each stage.
         tokens_per_row: Mean length of the corpus' rows in tokens.
 
@@ -145,7 +147,7 @@ def steps_of_stages(
         RecipeError: if a stage's share is less than half a step.
     """
     steps: list[int] = []
-    # Of this stage and those before it: the tokens that whole steps read, and those that the shares ask for.
+    # Both up to the end of the present stage: the tokens that its whole steps read, and those that its share asks for.
     tokens_read = 0.0
     tokens_due = 0.0
     for share, training in zip(shares, trainings, strict=True):

@@ -1,4 +1,8 @@
-"""`check_plan`, the check of a comparison's plan before any of its runs: every student with every method."""
+"""`check_plan`, the check of a comparison's plan before any of its runs.
+
+A *combination* is a student with a *variant*, which is a method with one layer mapping. Some combinations are
+impossible, since not every method fits every shape; the plan says whether these are refused or left out.
+"""
 
 import itertools
 import re
@@ -17,7 +21,7 @@ from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.training_arguments import check_training
 
 _STAGE_PLACE = re.compile(r"^(stages\.\d+(\.\w+)*: )+")
-"""The place in a recipe before an error: a plan has no such place."""
+"""The beginning of an error that names a place in a recipe, such as `stages.0.method: `; a plan has no such place."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class CheckedPlan:
     Attributes:
         plan: The plan.
         runs: The possible combinations, each with the plan of its runs.
-        impossible: Those that are left out, with the reason in one line.
+        impossible: The combinations that are left out, each with the reason in one line.
     """
 
     plan: ComparisonPlan
@@ -41,7 +45,7 @@ class CheckedPlan:
 
     @property
     def with_text(self) -> RunPlan:
-        """The first run that reads text: all read the same."""
+        """The first run that reads text; all runs with stages read the same text."""
         return next(run for _, run in self.runs if run.stages)
 
     @property
@@ -69,7 +73,7 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
         RecipeError: for combinations that cannot be, each with its reason, unless the plan leaves them out; also if
             none is left, or two are the same.
     """
-    # Mistakes that no choice of methods would mend.
+    # Mistakes that concern all combinations come first.
     _check_training(plan)
     devices.choose_device(plan.evaluation.speed.device)
     plan_teacher(plan.teacher)
@@ -78,7 +82,7 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
         with at_place(f"students.{index}"):
             _check_lengths(plan, plan_run(load_recipe(without_stages)))
 
-    # Each student with each variant of each method; one seed stands for all.
+    # Whether a combination is possible does not depend on the seed, so the first one is used.
     variants: list[Variant] = []
     for method in plan.methods:
         variants += method.variants()
@@ -130,9 +134,9 @@ def _impossible_error(impossible: Sequence[_Impossible], possible: int, *, skipp
     """Return the error for combinations that cannot be, those with the same reason together.
 
     Args:
-        impossible: The combinations.
-        possible: The number of the others.
-        skipping: Whether the plan leaves impossible ones out, so that no other way is left than another plan.
+        impossible: The impossible combinations.
+        possible: The number of possible combinations.
+        skipping: Whether the plan leaves impossible combinations out already, so that only another plan helps.
     """
     titles_by_reason: dict[str, list[str]] = {}
     for entry in impossible:
@@ -148,7 +152,7 @@ def _impossible_error(impossible: Sequence[_Impossible], possible: int, *, skipp
 
 
 def _refuse_same_runs(combinations: Sequence[Combination], plan: ComparisonPlan) -> None:
-    """Refuse two names for one run: it would be trained once and counted twice."""
+    """Refuse two combinations with the same recipe: the run would be trained once and counted twice."""
     first_by_content: dict[str, Combination] = {}
     for combination in combinations:
         recipe = combination.recipe(plan, 0)

@@ -40,7 +40,7 @@ def check_fixed(folder: Path, saved: Mapping[str, Any], requested: Mapping[str, 
     before = {name: fixed[name] for name in common_names}
     now = {name: requested[name] for name in common_names}
     if fixed_at_first(saved):
-        # Models and text are known by their content, so their folders may have moved.
+        # The record has hashes of teacher and text, so paths, which may have changed, need not be compared.
         before = without_places(before)
         now = without_places(now)
     difference = folders.first_difference(before, now)
@@ -70,7 +70,10 @@ def known_teacher(saved: Mapping[str, Any]) -> str | None:
 
 
 def fixed_at_first(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Return teacher and corpus as a comparison that knows them by their content began with them; else nothing."""
+    """Return teacher and corpus of a comparison's record, with the paths that the comparison began with.
+
+    It is empty for records of earlier versions, which lack the hashes of teacher and text.
+    """
     fixed = saved.get("fixed")
     if not isinstance(fixed, dict):
         return {}

@@ -1,6 +1,7 @@
-"""`HeldOutText`: measures of students beside their teacher on held-out text, without labels and alike for all methods.
+"""`HeldOutText`: measures of students beside their teacher on held-out text, which need no labels.
 
-The measures are those of `limbeck.comparison.held_out_measures`.
+A corpus may *hold out* some of its documents: no run trains on them. The *blocks* are their tokens in rows of equal
+length. `limbeck.comparison.held_out_measures` lists the measures.
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ _TRAINING_COLUMNS = (PROMPT, TEACHER_IDS)
 
 
 def check_held_out(corpus: Corpus, spec: HeldOutSpec) -> None:
-    """Refuse text of which nothing could be held out, before anything is distilled.
+    """Refuse a corpus that is too small to hold anything out, before anything is distilled.
 
     Args:
-        corpus: The corpus; one that was to hold nothing out is let pass, and its figures are missing with a reason.
+        corpus: The corpus. If its settings say that nothing is held out, it is not refused: then the tables lack the
+            figures, with the reason.
         spec: Whether held-out text is to be measured.
 
     Raises:
@@ -61,8 +63,8 @@ class HeldOutText:
     """Measures models of one comparison on its held-out text.
 
     Args:
-        teacher: The teacher, whole, in eval mode, on the device that measures.
-        tokenizer: The tokenizer of all.
+        teacher: The teacher with all of its layers, in eval mode, on the device that measures.
+        tokenizer: The tokenizer of all models.
         corpus: The corpus, with its held-out blocks and documents.
         spec: What to measure, and on how much.
         pooling: What makes the teacher's sentence vectors, and those of students whose files say nothing.
@@ -78,7 +80,7 @@ class HeldOutText:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What decides the figures besides the model: equal settings make figures comparable."""
+        """Everything that the figures depend on besides the model: figures with equal settings are comparable."""
         settings = self.spec.model_dump(exclude={"enabled"})
         settings["pooling"] = describe_pooling(self.pooling)
         settings["relation_heads"] = common_relation_heads(shape_of(self.teacher.config), self.students)
@@ -86,14 +88,15 @@ class HeldOutText:
         return settings
 
     def measure_once(self, folder: Path, load: Callable[[], PreTrainedModel] | None = None) -> HeldOutFigures:
-        """Measure a run's student, unless its folder has the figures by the same settings.
+        """Measure a model, unless its folder has figures with the same settings; new figures are saved there.
 
         Args:
-            folder: The run's folder, with the student's below it, and room for the figures.
-            load: Loads the model, a second copy if it is the teacher; by default the run's student.
+            folder: The folder of a run, which has the student in a subfolder; or the folder of the teacher's figures.
+            load: Function that loads the model, in place of the run's student. For the teacher it has to load a second
+                copy, since the measured model is not `self.teacher`.
         """
         saved = records.load(HeldOutFigures, folder)
-        # Older versions knew the text by its folder in the cache.
+        # Figures of earlier versions name the text by its folder in the cache rather than by its content.
         earlier_settings = {**self.settings, "text": self.corpus.path.name}
         if not saved.is_empty and saved.settings in (self.settings, earlier_settings):
             return saved
@@ -120,7 +123,7 @@ class HeldOutText:
         unavailable: dict[str, str] = {}
         with _noting_failure(unavailable, "agreement"):
             figures["agreement"] = self._pair_agreement.of_student(model, pooling)
-        # Labelled rows have no summaries.
+        # The retrieval needs documents with summaries and bodies, which labelled rows are not.
         if not isinstance(self.corpus, LabelledCorpus):
             with _noting_failure(unavailable, "retrieval"):
                 figures["retrieval"] = self._retrieval(model, pooling)
@@ -187,11 +190,11 @@ def _noting_failure(unavailable: dict[str, str], name: str) -> Iterator[None]:
 
 
 def pooling_of_student(folder: Path, pooling: str | SentenceHead) -> str | SentenceHead:
-    """Return how a student makes sentence vectors: as its files say, else as the other models, where that fits it.
+    """Return how a student makes sentence vectors: as its files describe, else as the teacher does.
 
     Args:
-        folder: The student's.
-        pooling: Of the other models.
+        folder: The folder of the student.
+        pooling: How the teacher makes them: the name of a pooling, or a pooling with further modules.
     """
     described = sentence_pooling(folder)
     if described is not None:
@@ -201,7 +204,7 @@ def pooling_of_student(folder: Path, pooling: str | SentenceHead) -> str | Sente
     student_width = shape_of(load_config(folder)).hidden
     if pooling.sentence.fits(student_width):
         return pooling
-    # Modules of another width cannot be applied; the pooling alone can.
+    # The teacher's modules take vectors of another width, so the student uses only its pooling.
     return pooling.sentence.pooling
 
 
@@ -211,10 +214,10 @@ def held_out_batches(
     """Return the first held-out blocks in batches, in the order of the sources.
 
     Args:
-        corpus: With held-out text.
-        tokenizer: Of all models.
-        blocks: At most so many.
-        fewest: At least so many batches, where there are as many blocks.
+        corpus: A corpus with held-out text.
+        tokenizer: The tokenizer of all models.
+        blocks: Largest number of blocks.
+        fewest: Smallest number of batches, if there are enough blocks: a regression needs three parts of the text.
 
     Returns:
         `input_ids` and `attention_mask`, `[B, L]`, of each batch.

@@ -26,7 +26,10 @@ _RELATIONS = ("query", "key", "value")
 
 
 def common_relation_heads(teacher: Shape, students: Sequence[Shape]) -> int:
-    """Return the relation heads of all students: MiniLMv2's number, or the nearest below that divides every width."""
+    """Return the number of relation heads by which all students are compared.
+
+    It is MiniLMv2's number, or the largest below it that divides the width of every model's queries, keys and values.
+    """
     widths: set[int] = set()
     for shape in (teacher, *students):
         widths.update(layer_mapping.stream_width(shape, name) for name in _RELATIONS)
@@ -51,11 +54,11 @@ class LastLayers:
     """Compares layers of students with their teacher's, the last or mapped ones, on text that none of them trains on.
 
     Args:
-        teacher: Whole, in eval mode, where students are compared.
-        batches: `input_ids`, `attention_mask` and what else the models take, `[B, L]`.
-        students: The shapes of all students, which are compared by the same relation heads.
-        keep_teacher: Read the teacher's relations once and keep them, on the CPU; its hidden states are not compared
-            then.
+        teacher: The teacher with all of its layers, in eval mode, on the device on which students are compared.
+        batches: Inputs of the models: `input_ids`, `attention_mask` and others, `[B, L]` each.
+        students: The shapes of all students, which are compared with the same number of relation heads.
+        keep_teacher: Whether the teacher's queries, keys and values are read once and kept on the CPU. It saves reading
+            the teacher for every student; the hidden states are then not compared.
     """
 
     def __init__(
@@ -84,32 +87,35 @@ class LastLayers:
     def compare(self, student: PreTrainedModel) -> LayerFigures:
         """Compare a student in eval mode, on the teacher's device.
 
-        The linear map is a ridge regression on the first two thirds of the batches, measured on the last; fewer than
-        three batches have none. Its penalty does best on the second third when fitted on the first: a few thousand
-        tokens are little for as many features.
+        For `explained`, the linear map is a ridge regression in three steps: for each penalty a map is fitted on the
+        first third of the batches, the penalty with the smallest error on the second third is chosen, and its map,
+        fitted on both thirds, is measured on the last third. Fewer than three batches have no such figure.
         """
         return self._compare(self._read_last(student))
 
     @cached_property
     def uniform(self) -> float:
-        """The divergence of relations that look at all tokens alike, as those of zeros do; where they are kept."""
+        """The divergence of uniform relations, in which all tokens are equally similar; a scale for other divergences.
+
+        Streams of zeros have such relations. It needs `keep_teacher`.
+        """
         zeros = (_zeros_like(streams) for streams in self._teacher_streams)
         return self._compare(zeros).divergence
 
     def hidden_states_loss(self, student: PreTrainedModel, mapping: Mapping[int, Sequence[int]]) -> float:
-        """Return L_HS = sum over i and j in phi(i) of MSE(H_i^S W_i^j, H_j^T), means being over tokens and widths.
+        """Return L_HS = sum over i and j in phi(i) of MSE(H_i^S W_i^j, H_j^T), the mean over tokens and widths.
 
-        The maps W have no offset, as printed. They are not those of a training, since a method may learn none: each
-        is the ridge regression of `compare`, on the first two thirds of the batches, and the loss is of the last. The
-        sum has a term for each pair of layers, so a deeper student has more of them.
+        H_i^S are the hidden states of student layer i, H_j^T those of teacher layer j. The maps W are not those that a
+        method has trained, since not every method trains any: each is fitted here by the ridge regression of `compare`,
+        without an offset as in the paper, and the loss is that of the last third of the batches. There is a term for
+        each pair of layers, so deeper students have larger sums.
 
         Args:
-            student: In eval mode, on the teacher's device.
-            mapping: phi, the teacher's layers by student layer, both counted from 1.
+            student: The student in eval mode, on the teacher's device.
+            mapping: phi: student layer to the teacher layers that it learns from, both counted from 1.
 
         Source:
-            Comparative study (arXiv 2310.08797) section 3, equation 6. The nearest figure without a unit is the share
-            of the variance that `compare` returns.
+            Comparative study (arXiv 2310.08797) section 3, equation 6.
         """
         assert self._teacher is not None, "kept streams are of the last layer alone"
         student_keys = {layer: StreamKey("hidden", layer) for layer in mapping}
@@ -126,7 +132,8 @@ class LastLayers:
         ):
             valid = self._valid_tokens(batch)
             for layer, teacher_layers in mapping.items():
-                # Side by side: the maps of one student layer are the columns of one regression.
+                # A student layer may learn from several teacher layers. Their hidden states are put side by side,
+                # [tokens, layers x width], so that one regression fits all maps of the student layer.
                 targets = [teacher_streams[teacher_keys[teacher_layer]][valid] for teacher_layer in teacher_layers]
                 thirds[layer].add(student_streams[student_keys[layer]][valid], torch.cat(targets, dim=-1))
         return sum(third.error(offset=False) for third in thirds.values()) / self._width
@@ -186,8 +193,10 @@ def _zeros_like(streams: Mapping[str, Tensor]) -> dict[str, Tensor]:
 class _Thirds:
     """Rows of batches in three thirds: to fit a regression, to choose its penalty, and to measure it.
 
+    Only sums over the rows of each third are kept, see `Moments`.
+
     Args:
-        batches: Number of batches.
+        batches: Number of batches that will be added.
     """
 
     def __init__(self, batches: int) -> None:
@@ -210,7 +219,7 @@ class _Thirds:
         return len(self._moments) == 3
 
     def error(self, *, offset: bool = True) -> float:
-        """Return the squared error of a row of the last third, see `regression_error`."""
+        """Return the mean over rows of the last third of the squared error, summed over the targets' width."""
         return regression_error(self._moments[0], self._moments[1], self._moments[2], offset=offset)
 
     @property

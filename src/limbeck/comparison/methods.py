@@ -1,4 +1,9 @@
-"""`MethodEntry`, a method of a comparison, and the variants of it that its layer mappings make."""
+"""`MethodEntry`, an entry of a comparison's list of methods, and the variants that it stands for.
+
+An entry may list several *layer mappings* (which student layers learn from which teacher layers) or teacher layers; it
+stands for a *variant*, and a row of the table, for each of them. A method consists of *stages*, trained one after the
+other.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,7 @@ from limbeck.recipe.method_recipe import stages_of
 from limbeck.recipe.stages import StageSpec
 
 Stage = dict[str, Any]
-"""A stage as a recipe has it, without the steps, which the budget decides."""
+"""A stage as it stands in a recipe, without the number of steps, which the budget decides."""
 _COMMON = ("teacher", "student", "corpus", "text")
 """Keys of a stage that are the same for all runs of a comparison."""
 _AXES = {"mapping": "mappings", "teacher_layer": "teacher_layers"}
@@ -53,12 +58,12 @@ class MethodEntry(Strict):
     Attributes:
         name: A method's name; `limbeck methods` lists them.
         title: What the tables call it; default: its name.
-        options: Options of the method, for each of its stages that has them.
-        stages: Instead of name: the stages themselves, as in a recipe; none keeps the student's start.
+        options: Options of the method; each is set in all of its stages that have it.
+        stages: Instead of name: the stages themselves, as in a recipe; an empty list trains nothing.
         mappings: Layer mappings, one row of the table each.
         teacher_layers: Teacher layers to learn from, one row of the table each.
         shares: How the stages share the budget, in proportion; default: equally.
-        training: Training arguments of this method alone, over the common ones.
+        training: Training arguments of this method alone, which take precedence over the common ones.
     """
 
     name: str | None = None
@@ -136,7 +141,7 @@ class MethodEntry(Strict):
         named_stages = []
         for number, stage in enumerate(stages, start=1):
             named_stage = dict(stage)
-            # What a stage says itself wins.
+            # The arguments of a stage take precedence over those of the method.
             named_stage["training"] = {**self.training, **stage.get("training", {})}
             if len(stages) > 1:
                 named_stage.setdefault("name", f"stage-{number}")
@@ -181,7 +186,8 @@ def _with_option(stages: Sequence[Stage], option: str, value: Any, *, place: str
                 changed_stage = {**stage, "method": method}
                 is_taken = True
             except ValidationError as error:
-                # A stage may know an option of another one and refuse it, as MLKD-BERT's second stage does.
+                # A stage may have an option that only another stage of the method can use, and refuse to have it set,
+                # as MLKD-BERT's second stage does. This is an error only if all stages refuse it.
                 problems.append(explain(error).removeprefix("recipe: "))
         changed_stages.append(changed_stage)
     if not is_taken:
@@ -190,7 +196,10 @@ def _with_option(stages: Sequence[Stage], option: str, value: Any, *, place: str
 
 
 def _unknown_option(stages: Sequence[Stage], option: str, place: str) -> ValueError:
-    """Return the error for an option that no stage has; of one that a comparison varies, with those that it has."""
+    """Return the error for an option that no stage has.
+
+    For a list that a comparison varies (`mappings`, `teacher_layers`), it names the lists that the stages take.
+    """
     known: set[str] = set()
     for stage in stages:
         known.update(_options(stage))
@@ -208,7 +217,7 @@ def _options(stage: Stage) -> Collection[str]:
 
 
 def mapping_title(stages: Sequence[Mapping[str, Any]]) -> str:
-    """Return the layer mapping or teacher layer of the first stage that has one, as tables show it; "" without."""
+    """Return the layer mapping or teacher layer of the first stage that has one, as tables show it; else ""."""
     for stage in stages:
         _, options = read_method(stage["method"])
         # Which options there are depends on the method.

@@ -12,14 +12,16 @@ from limbeck.models.sentence_heads import SentenceHead
 
 
 class PairAgreement:
-    """Spearman's correlation of students' similarities of sentence pairs with their teacher's, which are taken once.
+    """Spearman's correlation of students' similarities of sentence pairs with their teacher's.
+
+    The teacher's similarities are computed once, when the object is made.
 
     Args:
-        teacher: Where students are compared.
-        tokenizer: Of all models.
-        corpus: Whose blocks are as long as the longest text.
+        teacher: The teacher, on the device on which students are compared.
+        tokenizer: The tokenizer of all models.
+        corpus: The corpus; texts are cut to the length of its blocks.
         pairs: The sentence pairs.
-        pooling: How sentence vectors are pooled.
+        pooling: How the teacher makes sentence vectors.
     """
 
     def __init__(

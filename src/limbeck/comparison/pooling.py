@@ -14,8 +14,8 @@ NO_SCORES = studies.Scores(columns={}, averages=studies.Averages(average=None, w
 def pool_scores(models: Sequence[studies.Scores]) -> studies.Scores:
     """Pool the scores of students that differ in the seed of their distillation.
 
-    A student's figure is its mean over fine-tunings. Of several students the mean is over these, and the deviation too;
-    of one it is over its fine-tunings.
+    A student's figure is its mean over the seeds of its fine-tuning. Mean and deviation of the pooled figure are over
+    the students; a single student keeps its own, over its fine-tunings.
 
     Args:
         models: The scores of each student; none where no student was evaluated.
@@ -66,8 +66,8 @@ def _pooled_retention(models: Sequence[studies.Scores]) -> dict[str, float]:
     """
     pooled = {}
     for key, retentions in values_by_key(model.retention for model in models).items():
-        lacks_one = any(key in model.columns and key not in model.retention for model in models)
-        if not lacks_one:
+        has_student_without = any(key in model.columns and key not in model.retention for model in models)
+        if not has_student_without:
             pooled[key] = studies.Figure.of_runs(retentions).mean
     return pooled
 

@@ -15,8 +15,9 @@ class Rank(NamedTuple):
     """The place of a row among those of its student.
 
     Attributes:
-        number: 1, and one more for each row that is better beyond chance; None of a row that is not ranked.
-        is_best_mapping: Whether its mapping beats another one of its method, and none beats it.
+        number: 1, plus one for each row that is better beyond chance; None for a row that is not ranked.
+        is_best_mapping: Whether its layer mapping is better, beyond chance, than another of the same method, and none
+            is better than it.
     """
 
     number: int | None = None
@@ -28,12 +29,15 @@ def choose_main_figure(
 ) -> studies.MainFigure | None:
     """Choose the figure that ranks the rows.
 
-    It is the average without CoLA as in the comparative study's table 3, else the average (of which tasks: those of
-    the row with the most), else the first task, else the first held-out measure; None where no row has any of them.
+    The first of these figures that a row has is chosen: the average without CoLA (as in the comparative study's table
+    3), the average, the first task, the first held-out measure. An average is over the tasks of the row that has most.
 
     Args:
-        rows: Of methods with a finished run.
-        columns: Of the tasks.
+        rows: The rows of methods with a finished run.
+        columns: The columns of the tasks.
+
+    Returns:
+        The figure; None where no row has any of them.
     """
     for name, title in _AVERAGES.items():
         averages = [row.averages.by_name[name] for row in rows]
@@ -74,15 +78,17 @@ def main_figure_of(row: studies.ComparedScores, main: studies.MainFigure | None)
 
 
 def ranks_of(rows: Sequence[studies.ComparedRow], main: studies.MainFigure | None) -> list[Rank]:
-    """Return the rank of each row of a student, by the figures of their seeds.
+    """Return the rank of each row of a student.
 
-    Without several seeds nothing tells a difference from chance, and nothing is ranked.
+    A row is better than another only if the figures of their seeds differ beyond chance, see `is_greater`. With a
+    single seed nothing can be told from chance, so nothing is ranked.
 
     Args:
-        rows: The rows, with their main figures.
-        main: What these are.
+        rows: The rows of one student, with their main figures.
+        main: The figure that ranks them, see `choose_main_figure`.
     """
-    # The figure of each seed by row number, turned so that more is better.
+    # Number of a row to the figure of each of its seeds, with a sign that makes higher figures better. Rows with fewer
+    # than two finished runs, or without the figure of a seed, are not ranked.
     sign = -1 if main is not None and main.best == "lowest" else 1
     figures_of_row: dict[int, dict[int, float]] = {}
     for number, row in enumerate(rows):

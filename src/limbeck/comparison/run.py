@@ -64,17 +64,19 @@ def run_comparison(
         corpus = build_corpora(checked.with_text, tokenizer, console)[0]
     held_out.check_held_out(corpus, plan.evaluation.held_out)
 
-    # New runs are compared with those of the folder, so models and text have to be the same.
+    # New runs are compared with those that are in the folder already, so teacher and text have to be the same. `fixed`
+    # is what all runs share; `began` has teacher and corpus with the paths that the comparison began with.
     fixed["teacher_weights"] = fingerprint_beside(known_teacher(saved), plan.teacher.model)
     fixed["content"] = corpus.identity
     began = fixed_at_first(saved)
     if began:
         check_fixed(folder, saved, fixed)
     else:
-        # A comparison that does not know its text by content may know it by its folder in the cache.
+        # The records of earlier versions do not have the content of the text, but may have its folder in the cache.
         check_fixed(folder, saved, {**fixed, "text": corpus.path.name})
 
-    # Runs are known by the places that the comparison began with, which stay in its record.
+    # Paths are part of the identity of runs: those that the comparison began with stay in its record, even if teacher
+    # or corpus have been moved since.
     record = _record(checked, corpus, saved, {**fixed, **began})
     cells = plan_cells(checked, corpus, began)
     work = ComparisonWork(
@@ -97,7 +99,7 @@ def run_comparison(
 
 
 def _fixed(plan: ComparisonPlan) -> dict[str, Any]:
-    """Return what all runs of a folder share, as plain values."""
+    """Return the parts of a plan that all runs of a folder share, as plain values."""
     fixed = plan.model_dump(mode="json", include={"teacher", "corpus", "budget", "training"})
     if plan.evaluation.tasks:
         fixed["evaluation"] = plan.evaluation.model_dump(mode="json", include={"preset", "settings"})
@@ -112,8 +114,8 @@ def _record(
     Args:
         checked: The plan.
         corpus: Its text.
-        saved: The record that is in the folder, of which its first date and what it knew more are kept.
-        fixed: What all runs share.
+        saved: The record that is in the folder; its date, and further values of `fixed`, are kept.
+        fixed: The values that all runs share, by name.
     """
     plan = checked.plan
     earlier = studies.Comparison.read(saved)
@@ -137,7 +139,7 @@ def _record(
 
 
 def plan_cells(checked: CheckedPlan, corpus: Corpus, began: Mapping[str, Any]) -> list[Cell]:
-    """Return all runs, seed by seed, so that a first table of all methods is there early.
+    """Return all runs: all combinations of the first seed first, so that a table of all methods is there early.
 
     Args:
         checked: The plan.

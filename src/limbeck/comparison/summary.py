@@ -21,20 +21,21 @@ def summarise_comparison(
     """Make the tables' content: a block for each student, with a row for each method and mapping.
 
     Args:
-        cells: Those of a combination one after the other.
-        teacher: Its name, shape and held-out figures.
-        evaluation: Of the teacher and all students; None where no task was evaluated.
-        costs: Of the teacher, and of each student by its title.
+        cells: The entries of all runs; those of the same student, method and mapping follow each other.
+        teacher: Name, shape and held-out figures of the teacher.
+        evaluation: Scores of the teacher and all students on tasks; None where no task was evaluated.
+        costs: Sizes and speeds of the teacher and of each student, by its title.
     """
     evaluation = evaluation or studies.Evaluation()
     scores_of_model: dict[str, studies.Scores] = {model.name: model for model in evaluation.models}
     rows = _rows(cells, scores_of_model)
     if teacher.name not in scores_of_model:
-        # Without the teacher, retention is beside the first student, which means nothing here.
+        # The evaluation measures retention against its first model. Without the teacher that is a student, against
+        # which it means nothing.
         for row in rows:
             row.retention = {}
 
-    # Ranks are among the rows of one student.
+    # All rows are ranked by the same figure, but each student's rows among themselves.
     main = choose_main_figure([row for row in rows if row.finished], evaluation.columns)
     for row in rows:
         row.main = main_figure_of(row, main)
@@ -131,7 +132,7 @@ def _student_block(
 ) -> studies.StudentBlock:
     """Return the rows of one student, with published rows of the same size."""
     shape = rows[0].shape
-    # `6x384` of `bert 6x384, 12 heads`.
+    # The shape is a text such as `bert 6x384, 12 heads`, of which published rows have only `6x384`.
     size = shape.split(",")[0].split()[-1]
     published = [row for row in evaluation.published if row.shape == size]
     return studies.StudentBlock(

@@ -117,7 +117,7 @@ class VectorPairs(NamedTuple):
         return (self.first * self.second).sum(-1)
 
     def all_cosines(self) -> Tensor:
-        """Return the cosines of all first vectors with all second ones, flat; long lists are thinned to at most 1,000."""
+        """Return the cosines of all first vectors with all second ones, flat; long lists are thinned evenly."""
         return (_thinned(self.first) @ _thinned(self.second).T).flatten()
 
 

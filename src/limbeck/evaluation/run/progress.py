@@ -1,7 +1,8 @@
 """`GridProgress`: the progress of all trainings of an evaluation.
 
 A *training* is a fine-tuning with the cells that it is scored for. Some take many times as long as others, so each
-counts by its *work*, an estimate of its cost: share that is done = sum of (work x share of the training) / sum of works.
+counts by its *work*, an estimate of its cost. The share that is done is the sum of work x share over all trainings,
+divided by the sum of their works.
 """
 
 from collections.abc import Sequence
