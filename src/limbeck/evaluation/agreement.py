@@ -42,8 +42,8 @@ def measure_agreement(
 ) -> Agreement:
     """Return the Spearman agreement over `pairs` with its interval and its parts.
 
-    The interval is a percentile bootstrap that resamples documents, not pairs: the pairs of one document are
-    alike. Fewer than `FEWEST_DOCUMENTS` documents give none: resampling one document always gives the same pairs.
+    The interval is a percentile bootstrap that resamples documents rather than pairs, since the pairs of one document
+    are alike. With fewer than `FEWEST_DOCUMENTS` documents there is none: they would give nearly the same resamples.
 
     Args:
         pairs: As `build_pairs` gives them.
@@ -117,6 +117,7 @@ def furthest_pairs(
     distances = np.abs(student_places - teacher_places)
     examples = []
     for number in np.argsort(-distances, kind="stable")[:_EXAMPLES].tolist():
+        # The order is descending: from here on, student and teacher put all pairs in the same places.
         is_apart = distances[number] > 0
         if not is_apart:
             break
@@ -135,7 +136,7 @@ def furthest_pairs(
 
 
 def _places(similarities: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of pairs below each, 0 to 1; of equals all have the mean."""
+    """Return, for each pair, the share of pairs with lower similarities, 0 to 1; equal pairs share their mean."""
     # It takes a third of a second to import, which a run need not wait for.
     from scipy.stats import rankdata
 

@@ -29,7 +29,7 @@ _TEACHER_AGREEMENT = (0.1, 0.3)
 _STUDENT_RETRIEVAL = (0.3, 0.4)
 _TEACHER_RETRIEVAL = (0.4, 0.6)
 _LATENCY = (0.6, 1.0)
-"""Parts of the progress; the teacher's are the larger ones, since it is larger."""
+"""The begin and end of each measure's part of the progress bar; the teacher is larger and takes longer."""
 
 Text = str | tuple[str, str]
 """A held-out text, plain or as (title, body) where the corpus knows its title."""
@@ -119,8 +119,10 @@ def compare_models(
         texts: Texts that the student was not trained on; None of a run without text, which has neither agreement nor
             retrieval.
         amounts: How much is measured.
-        asymmetric: Measure too how the student's summaries find the teacher's bodies, where widths are equal.
-        widths: Measure the same of vectors cut to these; a model's width and more are skipped.
+        asymmetric: Whether the retrieval is also measured with the student's vectors of summaries and the teacher's of
+            bodies, which needs vectors of the same width.
+        widths: Numbers of components that vectors are cut to for further figures; a width that is not smaller than that
+            of both models is skipped.
         seed: Of the choice of pairs, the resampling and the token ids.
         report: Receives the progress of all.
 
@@ -201,7 +203,7 @@ def _settings(
 
 @contextmanager
 def _measuring(evaluation: records.RunEvaluation, name: str) -> Iterator[None]:
-    """Note the seconds of a measure, and the reason where it cannot be had."""
+    """Note the seconds that a measure takes, and the reason if it fails with one of our errors, which is not raised."""
     start = time.perf_counter()
     try:
         yield
@@ -224,13 +226,13 @@ def _measure_agreement(
     """Fill in the agreement of the student's similarities with those of the teacher's whole vectors.
 
     Args:
-        evaluation: Receives the figures of whole vectors.
-        cuts: Receives those of cut vectors, by width.
+        evaluation: Receives the figures of whole vectors, in place.
+        cuts: Receives the figures of cut vectors by width, in place.
         teacher: The teacher.
         student: The student.
         texts: Held-out texts.
-        count: Sentence pairs.
-        widths: That the student's vectors are cut to.
+        count: Number of sentence pairs.
+        widths: Numbers of components that the student's vectors are cut to.
         report: Receives the progress.
     """
     seed = evaluation.settings.seed or 0
@@ -261,17 +263,17 @@ def _measure_retrieval(
     *,
     asymmetric: bool,
 ) -> None:
-    """Fill in how well each model's summaries find their bodies, and the student's the teacher's bodies.
+    """Fill in how well the summaries of documents find their bodies, by each model's vectors.
 
     Args:
-        evaluation: Receives the figures of whole vectors.
-        cuts: Receives those of cut vectors, by width.
+        evaluation: Receives the figures of whole vectors, in place.
+        cuts: Receives the figures of cut vectors by width, in place.
         teacher: The teacher.
         student: The student.
         pairs: Summaries and bodies.
-        widths: That vectors are cut to.
+        widths: Numbers of components that vectors are cut to.
         report: Receives the progress.
-        asymmetric: Whether the student's summaries look through the teacher's bodies too.
+        asymmetric: Whether the student's vectors of summaries also search the teacher's vectors of bodies.
     """
     student_vectors = student.encode(pairs, progress.part_of(report, *_STUDENT_RETRIEVAL), retrieval.ROLES)
     teacher_vectors = teacher.encode(pairs, progress.part_of(report, *_TEACHER_RETRIEVAL), retrieval.ROLES)

@@ -151,9 +151,9 @@ def measure_latency(
 
 
 class _BlockClock:
-    """Times the Transformer part of a pass.
+    """Times the Transformer part of a pass, from the first entry into a block to the last exit from one.
 
-    ALBERT calls the same block many times: the first entry and the last exit of any block are what counts.
+    ALBERT calls the same block many times, so all entries and exits are marked, and the first and last mark count.
 
     Args:
         device: Where the model runs.
@@ -161,7 +161,7 @@ class _BlockClock:
 
     def __init__(self, device: torch.device) -> None:
         self._on_gpu = device.type == "cuda"
-        # Seconds, or events of the GPU, which no pass waits for.
+        # Points in time: seconds of the clock, or events of the GPU, since the CPU does not wait for the GPU's work.
         self._marks: list[Any] = []
 
     @contextmanager

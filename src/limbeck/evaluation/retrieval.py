@@ -35,15 +35,15 @@ def build_retrieval_pairs(
 ) -> list[tuple[str, str]]:
     """Choose (summary, body) pairs from held-out documents.
 
-    A document's first paragraph is its summary when it is one sentence of a usable length; the text behind it is
-    the body. Each other paragraph of two sentences or more gives its first sentence and its rest. One pair a
-    document is taken before any second one. Dropped: a body that contains its summary, and any summary or
-    body that was there before.
+    If a document begins with a paragraph of one sentence of a usable length, this is the summary, and the text after it
+    is the body. Otherwise each paragraph of two or more sentences gives a pair: its first sentence and the rest. Every
+    document gives its first pair before any gives a second one. A pair is dropped if the body contains the summary, or
+    if either text was in an earlier pair.
 
     Args:
         documents: Plain texts, or (title, body) pairs where the corpus knows its titles.
-        count: Most pairs.
-        seed: Same seed and documents, same pairs.
+        count: Largest number of pairs.
+        seed: Decides the order of the documents: the same seed and documents give the same pairs.
 
     Returns:
         The pairs, with distinct summaries and distinct bodies.
@@ -99,7 +99,7 @@ def _usable(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     for summary, body in pairs:
         if not shortest <= len(summary) <= longest or len(body) < FEWEST_BODY_CHARACTERS:
             continue
-        # With spaces around, only whole words are found.
+        # The spaces around both texts make sure that only whole words match.
         words = normalised(summary)
         if words and f" {words} " not in f" {normalised(body)} ":
             yield summary, body
@@ -133,27 +133,30 @@ def score_matches(queries: Tensor, documents: Tensor) -> Retrieval:
 
 
 def ranks_of_matches(scores: Tensor) -> Tensor:
-    """Return the rank (1 is best) of each query's match: `scores[i, j]` is query i with body j, match i = j.
+    """Return the rank of each query's match, 1 for the best, `[queries]`.
 
-    Ties are counted against the model: a candidate that scores the same as the match ranks before it, so a
-    model that gives every text the same vector gets the last rank, not the first. A NaN gets the last rank
-    too.
+    Ties are counted against the model: a body with the same score as the match ranks before it, so a model that gives
+    every text the same vector gets the last rank rather than the first. If a score is NaN, the body ranks before the
+    match too.
+
+    Args:
+        scores: The score of query i with body j at `[i, j]`; the match of query i is body i.
     """
-    matches = scores.diagonal().unsqueeze(1)
-    # Not `>=`, which a NaN is neither.
-    ranks_before_or_equal = ~(scores < matches)
-    return ranks_before_or_equal.sum(1)
+    matches = scores.diagonal().unsqueeze(1)  # [queries, 1]
+    # `scores >= matches` would be false for NaN. The match counts itself, so that ranks begin with 1.
+    is_before_or_match = ~(scores < matches)
+    return is_before_or_match.sum(1)
 
 
 def retrieval_scores(ranks: Tensor) -> Retrieval:
-    """Return the figures of a list of ranks, one a query, each out of `len(ranks)` candidates.
+    """Return the figures of a list of ranks, one for each query, each among `len(ranks)` candidates.
 
-    They are those of `score_places`, with one relevant document a query.
+    They are the scores of `score_places` with one relevant document for each query, whose ties are in its rank already.
     """
     places = ranks.numpy().astype(np.int64)
-    alone = np.ones(1, np.int64)
+    untied = np.ones(1, np.int64)
     gain = np.ones(1)
-    scores = [score_places(above=np.array([rank - 1]), equal=alone, gains=gain) for rank in places]
+    scores = [score_places(above=np.array([rank - 1]), equal=untied, gains=gain) for rank in places]
     reciprocal_ranks = np.array([score.mrr_at_10 for score in scores])
     ndcgs = np.array([score.ndcg_at_10 for score in scores])
     recalls = np.array([score.recall_at_10 for score in scores])

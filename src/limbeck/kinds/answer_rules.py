@@ -1,4 +1,8 @@
-"""Rules by which answers are compared: those of the scripts of SQuAD, MLQA and CMRC 2018."""
+"""Rules by which answers are compared: those of the scripts of SQuAD, MLQA and CMRC 2018.
+
+A *gold* answer is one of the data set's. Every comparison gives two results: whether prediction and gold answer are the
+same once they are normalised, and the F1 of the words that they share.
+"""
 
 import re
 import string
@@ -78,12 +82,12 @@ Compare = Callable[[str, str], tuple[bool, float]]
 
 
 def compare_squad(prediction: str, gold: str) -> tuple[bool, float]:
-    """Compare as SQuAD 1.1 does: two answers of which nothing remains are the same, with an F1 of 0."""
+    """Compare as SQuAD 1.1 does: two answers that are empty once normalised (`the`, `a`) are the same, with F1 0."""
     return compare_tokens(normalise_answer(prediction), normalise_answer(gold))
 
 
 def compare_squad2(prediction: str, gold: str) -> tuple[bool, float]:
-    """Compare as SQuAD 2.0 does: where nothing remains of either, the F1 is 1 if nothing remains of both, else 0."""
+    """Compare as SQuAD 2.0 does: if one answer is empty once normalised, the F1 is 1 if both are, and 0 otherwise."""
     prediction = normalise_answer(prediction)
     gold = normalise_answer(gold)
     if not prediction or not gold:

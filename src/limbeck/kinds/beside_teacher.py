@@ -18,7 +18,8 @@ class Disagreements:
         differ: Whether the answers differ, `[rows]`.
         student: The student's answers in words.
         teacher: The teacher's answers in words.
-        are_counted: Whether the number of rows that differ says anything; values always differ a little.
+        are_counted: Whether the number of rows that differ is worth showing. It is not for numbers, which nearly always
+            differ a little.
     """
 
     distances: NDArray[np.float64]

@@ -1,10 +1,15 @@
-"""Segments of mixed Chinese text as the script of CMRC 2018 has them: Chinese characters, and other words."""
+"""Segments of mixed Chinese text as the evaluation script of CMRC 2018 cuts them.
+
+A segment is a single Chinese character, or a word in another writing. The evaluation script splits these words by the
+Treebank tokeniser, which the regular expressions here imitate.
+"""
 
 import re
 
 CHINESE_CHARACTER = re.compile("([\u4e00-\u9fa5])")
 PUNCTUATION = frozenset("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 """Punctuation by CMRC's script: neither all of it, nor that of Unicode."""
+# Straight quotation marks at the beginning of a word, which are opening ones: `"word` or `("word`.
 _OPENING_QUOTES = re.compile(r'(^|[\s(\[{<])("+)')
 _PIECE = re.compile(
     r"""
@@ -16,8 +21,11 @@ _PIECE = re.compile(
     """,
     re.VERBOSE,
 )
+# Marks that may follow the full stop at the end of the text.
 _CLOSING = ("''", ")", "]", "}", ">", "'", "»", "”")
+# A word with a single full stop at its end: `end.`, but not `end..`.
 _ENDS_WITH_FULL_STOP = re.compile(r".*[^.]\.", re.DOTALL)
+# A word with a short form or an apostrophe at its end: `it's`, `they'll`, `don't`, `dogs'`.
 _SHORT_FORM = re.compile(r"(.*[^'])('(?:s|m|d|ll|re|ve)?|n't)")
 
 
@@ -38,10 +46,12 @@ def mixed_segments(text: str) -> list[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words and marks of a run without Chinese characters, as the Treebank tokeniser splits them.
+    """Return the words and marks of a text without Chinese characters, as the Treebank tokeniser splits them.
 
-    Marks stand alone, save within numbers and names (`3.5`, `10,000`, `u.s`) and a full stop that does not end the run;
-    quotation marks become two opening or closing ones; short forms are split off (`it`, `'s`).
+    - Marks are words of their own, except in numbers and names (`3.5`, `10,000`, `u.s`), and except full stops that do
+      not end the text.
+    - A straight quotation mark becomes an opening or a closing pair: `"a"` gives two backquotes, `a`, two apostrophes.
+    - Short forms are split off: `it's` gives `it`, `'s`.
     """
     opened = _OPENING_QUOTES.sub(lambda match: match[1] + " `` " * len(match[2]), text)
     quoted = opened.replace('"', " '' ")

@@ -1,4 +1,7 @@
-"""Counts of entities among tagged words, and precision, recall and F1."""
+"""Counts of entities among tagged words, and precision, recall and F1.
+
+An entity is a run of words with a type, which the tags of the words describe, as in `B-PER I-PER O`.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,9 +16,9 @@ class EntityCounts(NamedTuple):
     """Entities of one type, or of all.
 
     Attributes:
-        right: Predicted entities of which type and words are those of a gold one.
-        predicted: All that are predicted.
-        gold: All that are there.
+        right: Number of predicted entities with the same type and words as a gold one.
+        predicted: Number of predicted entities.
+        gold: Number of entities by the labels.
     """
 
     right: int

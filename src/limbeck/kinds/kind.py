@@ -1,4 +1,8 @@
-"""`Kind`, the base of all kinds of tasks: what corpora, evaluations and methods ask of one."""
+"""`Kind`, the base class of kinds of tasks, such as classification or ranking.
+
+A kind says how rows are read from a source, turned into tokens, trained on, predicted and scored. Its *facts*
+(`limbeck.core.kinds.KindFacts`) are the part that is needed without torch, such as its head and the names of metrics.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +35,8 @@ Metric: TypeAlias = Callable[[Predictions, Sequence[LabelledRow], Task], float]
 """Scores the predictions of rows; NaN where the figure is undefined."""
 
 Outputs: TypeAlias = Sequence[Sequence[NDArray[np.float32]]]
-"""Every output of a head, a row each: `logits`, `[classes]`, or the scores of starts and of ends, `[tokens]`, with
-padding behind them."""
+"""The outputs of a head, each with an array for every row: one output `logits`, `[classes]`; or for question answering
+two, the scores of starts and of ends, `[tokens]`, with scores of padding at the end."""
 
 Loss: TypeAlias = Callable[..., Any]
 """A loss for `compute_loss_func` of a `transformers.Trainer`."""
@@ -82,7 +86,7 @@ class Kind:
 
     @property
     def facts(self) -> KindFacts:
-        """The facts that lower rooms know."""
+        """The facts of the kind, from the table `limbeck.core.kinds.KINDS`."""
         return kind_of(self.name)
 
     @property
@@ -131,7 +135,7 @@ class Kind:
         return False
 
     def look_ahead(self, rows: Iterable[PlacedRow], source: RowSource) -> None:
-        """Settle how the rows of a source are read, by what all of them show together."""
+        """Decide by all rows of a source how they are read; the decision is noted in the source."""
 
     def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
         """Return the label of a text or a pair; None leaves the row out.
@@ -159,7 +163,7 @@ class Kind:
                 self.look_ahead(rows, source)
 
         def read(row: PlacedRow, report: SourceReport) -> Sequence[LabelledRow]:
-            source.report = report  # Parts of a corpus have reports of their own.
+            source.report = report  # A corpus is read in parts, each with its own report.
             return self.read(row, source)
 
         return read
@@ -190,7 +194,7 @@ class Kind:
     def content(self, row: LabelledRow) -> list[Any]:
         """Return the values of a row by which evaluations are known to be of the same rows."""
         values = asdict(row)
-        # Fingerprints of rows without ids are older than ids.
+        # Earlier versions had no ids: without them, rows keep the hashes that they had.
         if row.ids is None:
             del values["ids"]
         return list(values.values())
@@ -246,7 +250,7 @@ class Kind:
         return {"input_ids": encoded.input_ids, TOKEN_TYPES: encoded.token_type_ids}
 
     def model_labels(self, batch: dict[str, Any]) -> None:
-        """Rename the `labels` of a batch, in place, as models of this kind call them."""
+        """Replace `labels` in a batch, in place, by the arguments that models of this kind take."""
 
     def set_up_head(self, config: Any, labels: Sequence[str]) -> None:
         """Set the head's outputs in a configuration, in place.
@@ -299,16 +303,16 @@ class Kind:
             raise ValueError(f"{len(predictions)} predictions for {len(rows)} rows of {task.title}")
 
     def more_figures(self, predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
-        """Return figures beside the metrics, by name; figures named as a metric stand for it."""
+        """Return further figures by name; a figure with the name of a metric is taken for that metric."""
         return {}
 
     def interval(
         self, metric: str, value: float, task: Task, rows: Sequence[LabelledRow], predictions: Predictions
     ) -> Interval | None:
-        """Return the 95 % interval of a score over rows; None of a metric whose rows do not count alone.
+        """Return the 95 % interval of a score over rows; None for a metric that has none.
 
         Args:
-            metric: Its name.
+            metric: Name of the metric.
             value: The score.
             task: The task of the rows.
             rows: The rows with their labels.
@@ -368,7 +372,10 @@ class Kind:
         raise NotImplementedError
 
     def held_out_labels(self, batch: dict[str, Any]) -> Any:
-        """Take the labels out of a batch of held-out rows, and say which tokens are scored where that are not all."""
+        """Remove the labels from a batch of held-out rows, in place, and return them.
+
+        If only some tokens are scored, `scored` is added to the batch: whether each token is scored, `[B, L]`.
+        """
         return batch.pop("labels")
 
     def held_out_predictions(self, logits: Any) -> Any:
@@ -386,7 +393,7 @@ class Kind:
             predicted: The predictions that `held_out_predictions` returned.
             labels: The labels in the same form.
         """
-        # Records of runs have had shares in float32 from the start.
+        # The mean is taken in float32, as in the records of all earlier versions.
         is_right = predicted == labels
         return float(np.mean(is_right, dtype=np.float32))
 

@@ -1,7 +1,8 @@
-"""`RowSource`, of which kinds read the fields of rows, each in the one way that suits what the rows are for.
+"""`RowSource`, through which kinds of tasks read the fields of rows.
 
-The same kind reads rows to train on (`limbeck.kinds.corpus_rows`), which may be left out where they cannot be used, and
-the rows of a task's split (`limbeck.kinds.split_rows`), which are all scored.
+A kind reads two sorts of rows with the same code, and the source decides what becomes of rows that cannot be used: a
+row of a corpus to train on (`limbeck.kinds.corpus_rows`) is left out, and a row of a split to score
+(`limbeck.kinds.split_rows`) is refused.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _UNLABELLED = (-1, "-1")
 
 
 class RowSource(ABC):
-    """The rows of one source, and what becomes of rows that cannot be used.
+    """The rows of one source, and the decision on rows that cannot be used.
 
-    A method that leaves a row out returns None, and notes the reason in the report. One that refuses it raises an error
-    with the row's place.
+    A method leaves a row out by returning None, after it has noted the reason in the report. It refuses a row by
+    raising an error that names the row's place.
 
     Args:
         columns: Names of the columns.
@@ -149,10 +150,10 @@ class RowSource(ABC):
         return label
 
     def is_unlabelled(self, label: Any, *, has_classes: bool) -> bool:
-        """Whether the value of a label stands for none."""
+        """Whether the value in a label's column means that the row has no label."""
         if is_missing(label):
             return True
-        # Some sources number unlabelled rows, unless a class has that name.
+        # Some sources give unlabelled rows the number -1, which is a label only if a class has that name.
         return has_classes and label in _UNLABELLED and label not in self.numbers
 
 

@@ -1,4 +1,8 @@
-"""Retrieval: queries look for their documents among all of a split, by sentence vectors; nothing is trained."""
+"""Retrieval: queries look for their documents among all documents of a split, by sentence vectors without training.
+
+A `LabelledRow` has a query as `text`, a document as `pair` and the document's relevance to the query as `label`. A row
+with an empty query is a document that is searched although no row relates it to a query.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +20,7 @@ from limbeck.kinds.regression import ValueKind
 
 @register_as_kind()
 class Retrieval(ValueKind):
-    """The relevance of documents to queries; documents that no row calls relevant to a query are not."""
+    """The relevance of documents to queries; a document without a row for a query is not relevant to it."""
 
     name = "retrieval"
     metrics: Mapping[str, Metric] = {name: mean_over_queries(name) for name in RETRIEVAL_METRICS}
@@ -72,5 +76,6 @@ class Retrieval(ValueKind):
 
 
 def _without_query(row: LabelledRow) -> LabelledRow:
+    """Return a row whose document is searched, without its query."""
     ids = None if row.ids is None else ("", row.ids[1])
     return replace(row, text="", label=0.0, ids=ids)

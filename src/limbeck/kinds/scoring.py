@@ -41,14 +41,14 @@ def score(task: Task, split: str, rows: Sequence[LabelledRow], predictions: Pred
         )
     kind.check_predictions(predictions, rows, task)
 
-    # Some kinds get all of their figures at once; their metrics are not computed again then.
+    # Some kinds compute all of their metrics at once, with further figures; these are not computed again one by one.
     figures = kind.more_figures(predictions, rows, task)
     scores: dict[str, float] = {}
     for name in task.metrics:
         value = figures[name] if name in figures else kind.metrics[name](predictions, rows, task)
         scores[name] = 0.0 if math.isnan(value) else value
 
-    # Metrics that the task does not ask for stay out.
+    # Of the figures, metrics that the task does not ask for are left out; all else is kept.
     further_figures = {name: value for name, value in figures.items() if name not in kind.metrics}
     return scores | further_figures
 

@@ -17,7 +17,7 @@ from limbeck.kinds.row_values import describe_columns, parse_answers, text_of
 from limbeck.kinds.task import SplitFacts, Task
 
 UNDECIDED = "-"
-"""In place of a class on which the annotators did not agree; the sources do not count such rows."""
+"""The label of rows on whose class the annotators did not agree; the published numbers of rows leave them out."""
 _USUAL_SPELLINGS = {"contradictory": "contradiction"}
 """The usual spelling of a class in XNLI's translated training files."""
 

@@ -62,7 +62,8 @@ class Task:
         answerable_only: False where a question may have no answer, so that a threshold decides.
         answer_rules: The rules that compare answers: `squad`, `mlqa` or `cmrc2018`; None decides by the language.
         submissions: The leaderboard's file per split; a split without one has the file `{task}-{split}`.
-        thresholds: Of several classes a row, the probability from which each is given; empty: 0.5 for all.
+        thresholds: Where a row may have several classes, the probability from which a row is given each class; empty
+            means 0.5 for all.
     """
 
     name: str

@@ -33,7 +33,7 @@ from limbeck.models.tokenizers import load_tokenizer
 
 @register_as_evaluator()
 class AsIs(Evaluator):
-    """Scores models by their heads as they are; a cell a model and task."""
+    """Scores models by their heads, without training; there is one cell for each model and task."""
 
     name = AS_IS
 

@@ -19,8 +19,8 @@ class TaskCollator:
     padding in front of a text would move them, and the scores of a row would depend on its batch.
 
     Args:
-        model: Whether it knows segments.
-        tokenizer: Whose padding token is used.
+        model: The model, which decides whether batches have token types.
+        tokenizer: The tokenizer, of which the padding token is used.
         kind: Name of the task's kind.
     """
 

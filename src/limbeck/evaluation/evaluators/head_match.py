@@ -96,6 +96,7 @@ def match_head(
     """
     facts = KINDS[task.kind]
     classes = names_of_classes(config)
+    # None where the number of outputs does not depend on the task, as for question answering.
     needed_outputs = facts.output_count(len(task.labels))
     has_needed_outputs = needed_outputs in (None, config.num_labels)
     is_other_head = kind_of(heads.head_of(config)).head != facts.head

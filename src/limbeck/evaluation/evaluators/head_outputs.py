@@ -47,7 +47,10 @@ def load_head(name: str, task: Task, tokenizer: Any, length: int) -> PreTrainedM
 
 
 def set_padding(model: PreTrainedModel, tokenizer: Any) -> None:
-    """Name the padding token in a model's configuration: heads of decoders find the last token of each text by it."""
+    """Set the padding token in a model's configuration, in place, where it has none.
+
+    Heads of decoders need it: they read the last token before the padding.
+    """
     if model.config.pad_token_id is None:
         model.config.pad_token_id = tokenizer.pad_token_id
 
@@ -63,19 +66,25 @@ def read_outputs(
     classes: Sequence[int] | None = None,
     report: progress.Report = progress.no_progress,
 ) -> Outputs:
-    """Run a model over the rows of a split, in their order; it draws no random number, and stays in its mode.
+    """Run a model over the rows of a split, in their order.
+
+    It draws no random numbers, and puts the model back into the mode (training or evaluation) that it had.
 
     Args:
-        model: With the head of the task.
-        tokenizer: Its tokenizer.
-        prepared: The task.
-        split: One of its splits.
-        bf16: Compute in bfloat16.
-        classes: Which of its outputs each class of the task is, see `HeadMatch`; None takes them in their order.
+        model: The model, with the head of the task.
+        tokenizer: The tokenizer of the model.
+        prepared: The task with its tokens.
+        split: A split of the task.
+        bf16: Whether it computes in bfloat16.
+        classes: For each class of the task, the index of the model's output for it, see `HeadMatch`; None takes the
+            outputs in their order.
         report: Receives the progress.
 
+    Returns:
+        For each output of the head (`logits`, or the scores of starts and ends), an array for each row or window.
+
     Raises:
-        ModelError: for scores that are infinite or no number, of which any would come out as a class.
+        ModelError: for scores that are infinite or NaN, since the highest of them would be taken for a class.
     """
     task = prepared.task
     columns = open_columns(prepared.tokens(split))

@@ -1,4 +1,8 @@
-"""The rows of a task as the package's evaluators plan it: read, checked, counted and hashed; no tokens are made."""
+"""The rows of a task as limbeck's own evaluators plan them: read, checked and hashed; no tokens are made.
+
+Settings, epochs and thresholds are *chosen* by scores on a *select split*. Some tasks have only a test split beside the
+rows to train on; then part of the rows to train on is held out, so that nothing is chosen on the test split.
+"""
 
 from functools import lru_cache
 from pathlib import Path
@@ -63,7 +67,7 @@ def plan_task(name: str, evaluator: str, request: EvaluationRequest, *, training
 
 
 def rows_of(name: str, request: EvaluationRequest, *, training: bool) -> TaskData:
-    """Return the rows of a task, with rows held out where something is chosen and no other rows are there.
+    """Return the rows of a task; where something is chosen and no rows are there for it, some are held out for that.
 
     The arguments and errors are those of `plan_task`.
     """
@@ -115,16 +119,17 @@ def _needs_held_out_rows(name: str, data: TaskData, settings: FineTuning, reques
     has_development_rows = find_task(name).development is not None
     if has_development_rows:
         return False
+    # Any of these is chosen by scores: one of several runs, the grid point, the epoch, or thresholds of classes.
     chooses_run = runs > 1 and "best" in (settings.pick, request.keep_weights)
     chooses_epoch = points[0].best_epoch_by is not None
     return chooses_run or len(points) > 1 or chooses_epoch or points[0].choose_thresholds
 
 
 def _notes_on_classes(data: TaskData, settings: FineTuning) -> list[str]:
-    """Return notes on uneven classes of the rows to train on, and on thresholds that cannot be chosen.
+    """Return notes on uneven classes of the rows to train on, and on chosen thresholds that no score uses.
 
     Raises:
-        CorpusError: if these rows are all alike, or cannot be balanced.
+        CorpusError: if all rows have the same class, or a class that is to be balanced has no rows.
     """
     task = data.task
     facts = KINDS[task.kind].facts

@@ -38,14 +38,15 @@ class Protocol:
     """How a paper fine-tunes.
 
     Attributes:
-        name: As it is asked for.
+        name: Name by which users ask for it, as `--preset`.
         source: Paper, sections and tables.
-        silent: Settings that the paper leaves open, and those taken instead.
+        silent: Text on the settings that the paper leaves open, and the values taken for them.
         base: Settings of all tasks.
-        changes: Settings by kind of task, by group and by task; the more particular wins, in this order.
-        average: The columns of the paper's average; empty: of all tasks that are fine-tuned.
-        papers: Whose published rows stand beside the results; empty: all of them.
-        table: The table whose average was asked for.
+        changes: Settings by the name of a kind of task, of a group or of a task. Those of a task take precedence over
+            those of its group, and these over those of its kind.
+        average: The columns of the paper's average; where it is empty, all tasks that are fine-tuned.
+        papers: Papers whose rows stand beside the results; where it is empty, all papers.
+        table: The table whose average the user asked for.
     """
 
     name: str
@@ -83,7 +84,10 @@ class Protocol:
         return replace(self, average=columns, changes=changes, table=table)
 
     def _averages(self) -> dict[str, tuple[ColumnMetric, ...]]:
-        """Return what each table averages that prints an average over tasks, by its name, such as `table3`."""
+        """Return the columns that each table's average is over, by the table's name, such as `table3`.
+
+        Tables without an average over tasks are left out.
+        """
         averages = {}
         for paper in self.papers:
             for row in read_rows(paper):
@@ -100,12 +104,12 @@ class Protocol:
 
         Args:
             task: The task.
-            overrides: Of the user; those of one task win over those of all, in whatever order they are given.
+            overrides: The user's settings; those for one task take precedence over those for all, in any order.
 
         Raises:
             RecipeError: for a setting that does not exist or cannot have its value.
         """
-        # Later changes win: the protocol's from the general to the particular, then the user's.
+        # Each update takes precedence over those before it.
         values: dict[str, Any] = dict(self.base)
         values.update(_CHANGES_OF_KINDS.get(task.kind, {}))
         values.update(self.changes.get(task.kind, {}))

@@ -42,8 +42,8 @@ class PublishedRow:
         table: Its number there.
         model: As the paper calls it.
         teacher: The model it was distilled from; None where it was not.
-        distilled: `"task"` of a student that was distilled on each task, from a teacher fine-tuned on it; None of all
-            others, whether distilled on text or not at all.
+        distilled: `"task"` for a student that was distilled on each task, from a teacher fine-tuned on it; None for all
+            others, whether they were distilled on text or not at all.
         shape: Layers x hidden width, for example `"6x384"`.
         multilingual: Whether its vocabulary is.
         split: `"development"`, `"test"` (a leaderboard's, for GLUE), or `"unstated"`.
@@ -153,8 +153,8 @@ def matching_rows(
         columns: The columns that were measured, each with its metric; a row with none of them, printed under the same
             metric, is left out.
         papers: Whose rows; in this order.
-        on_task: Of the models that were distilled on a task, likewise; rows of task-distilled students stand beside
-            these alone.
+        on_task: The same of the models that were distilled on a task; published rows of students that were distilled on
+            each task are found for these models only.
     """
     general = _published_shapes(shapes)
     distilled_on_task = _published_shapes(on_task)

@@ -36,12 +36,15 @@ def averages_of(
 
 
 def average(keys: Sequence[str], scores: Mapping[str, studies.Figure], full: int) -> studies.Average | None:
-    """Average over tasks: run by run where all have the same number of runs, else their means.
+    """Return the average of several columns; None for fewer than two.
+
+    Where all columns have the same number of runs, run k of the average is the mean of their runs k, so that the
+    average has a deviation over runs. Otherwise it has one value, the mean of their means.
 
     Args:
-        keys: Columns to average over; None is returned for fewer than two.
-        scores: By column.
-        full: Number of columns of the whole average.
+        keys: The columns to average over.
+        scores: Figures by column.
+        full: Number of columns of a complete average.
     """
     if len(keys) < 2:
         return None
@@ -58,7 +61,7 @@ def average(keys: Sequence[str], scores: Mapping[str, studies.Figure], full: int
 def retention_of(model: studies.EvaluatedModel, reference: studies.EvaluatedModel) -> dict[str, records.Number]:
     """Return the share of the reference's score that a model keeps, in percent, by column and average.
 
-    Only where the reference's score is above 0 and the model's is not below.
+    There is no share where the reference's score is 0 or below, or the model's is below 0.
     """
     figures: dict[str, studies.Figure] = {}
     reference_figures: dict[str, studies.Figure] = {}

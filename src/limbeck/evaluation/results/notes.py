@@ -1,6 +1,7 @@
-"""Notes of an evaluation in short: those that say the same of several splits or cells are one line.
+"""Notes of an evaluation in short: notes that say the same of several splits or cells become one line.
 
-A note is `subject: text`; its subject is a task, or a task and a split.
+A note is `subject: text`, where the subject is a task, or a task and a split: `SST-2 test: 3 rows left out`. Notes
+belong together if they have the same *pattern*, which is the text without numbers, names and examples.
 """
 
 import re
@@ -12,9 +13,9 @@ from limbeck.evaluation.tasks.registry import PUBLISHED
 _SHOWN_SUBJECTS = 3
 _NUMBER = re.compile(r"\d[\d,.]*")
 _MISSING_FILES = re.compile(r"(?<=^no ).+ files?(?= found$)")
-"""Names of the files in a note on files that were not found."""
+"""Names of the files in a note on missing files: `dev.tsv file` in `no dev.tsv file found`."""
 _DETAILS = re.compile(r": | \(")
-"""Beginning of names and examples within a note."""
+"""A colon or an opening bracket in a note; what follows it are names and examples."""
 
 
 def gather_notes(notes: Iterable[str]) -> list[str]:
@@ -47,7 +48,7 @@ def _pattern_of(note: str) -> str:
 
 
 def _likewise(notes: list[str]) -> str:
-    """Return the end of a line that names the subjects of further notes; "" without any."""
+    """Return the end of a line, which names the subjects of the further notes of its group; "" if there are none."""
     if not notes:
         return ""
     subjects = list(dict.fromkeys(note.partition(": ")[0] for note in notes))
@@ -62,8 +63,8 @@ def failure_notes(noun: str, failed: Iterable[tuple[str, str | None]]) -> list[s
     """Return a line for each reason of failure, with the number and the first that failed.
 
     Args:
-        noun: For a single one: "cell".
-        failed: Their titles and reasons.
+        noun: Word for one of the things that failed, such as "cell".
+        failed: Title and reason of each thing that failed.
     """
     titles_of_reason: dict[str | None, list[str]] = {}
     for title, reason in failed:

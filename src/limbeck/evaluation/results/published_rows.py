@@ -18,8 +18,8 @@ def published_scores(
 ) -> studies.PublishedScores:
     """Return a published row under the columns that are shown.
 
-    Its averages are over the same columns as ours: as printed, else computed (and named in `computed`) where it has all
-    of these columns.
+    Its averages can be compared with ours only if they are over the same columns. If the printed average is, it is
+    taken; otherwise the average is computed from the row's figures, if it has all columns, and named in `computed`.
 
     Args:
         row: The row.

@@ -51,7 +51,8 @@ def summarise(
     for row in others:
         row.retention = retention_of(row, reference)
 
-    # Published rows of the same shapes; those of students distilled on the tasks beside such students alone.
+    # Published rows are shown for models of the same shapes. Rows of students that were distilled on each task are
+    # shown only beside models that were distilled on a task too; a note says how many rows this leaves out.
     shown = [ColumnMetric(column.key, column.metric) for column in columns]
     shapes = [model.published_as for model in models]
     shapes_on_task = [model.published_as for model in models if model.on_task]
@@ -113,7 +114,8 @@ def _row_of(
         )
         scored_splits = choice.cells[0].scores
         for column in task.columns:
-            # Models lack the scores of vectors as wide as the teacher's, and of widths above their own.
+            # A model has no scores of vectors cut to more components than it has, nor asymmetric ones if its vectors
+            # are not as wide as the teacher's.
             if all(split in scored_splits for split in column.splits):
                 scores[column.key] = _column_figure(choice, column, task.metric)
     return studies.EvaluatedModel(
@@ -128,7 +130,7 @@ def _row_of(
 def _column_figure(choice: Choice, column: Column, metric: str) -> studies.ColumnFigure:
     """Return the figure of a column: its main metric over the runs, with all metrics and their certainty."""
     metrics = _metrics(choice, column)
-    # A split may lack a metric; its first one is the main one.
+    # If the splits of the column lack the task's main metric, their own first metric stands in for it.
     main = metrics[metric] if metric in metrics else next(iter(metrics.values()))
     return studies.ColumnFigure.of_runs(main.runs, metrics=metrics, **_certainty(choice, column, metric))
 

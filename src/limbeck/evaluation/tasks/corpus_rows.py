@@ -1,6 +1,7 @@
-"""`TaskRows`, the rows of one split of a task for a run: a corpus to train on, or development rows.
+"""`TaskRows`, the rows of one split of a task for a run: a corpus to distil on, or development rows.
 
-They are the rows that `limbeck evaluate` reads, so a student is trained and scored on the rows that a fine-tuning is.
+They are the same rows that `limbeck evaluate` reads, so students that are distilled on a task and models that are
+fine-tuned on it can be compared.
 """
 
 from collections.abc import Iterator
@@ -35,8 +36,9 @@ class TaskRows:
         data: Folder with the task's files; None for the Hub, and for files.
         beside: The folder of its description, where it is a user's.
         files: Sources that hold the split's rows in place of its own files, in the layout of the rows to train on.
-        classes: Which output of the teacher each class of the task is; empty takes them in their order.
-        layout: Of tables among `files`.
+        classes: For each class of the task, the index of the teacher's output for it; empty takes the outputs in their
+            order.
+        layout: Layout of the tables among `files`.
     """
 
     definition: TaskDefinition

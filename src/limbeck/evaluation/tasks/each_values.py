@@ -51,7 +51,7 @@ def _write_out(value: Any, values_of_name: Mapping[str, Sequence[Any]], choice: 
         choice: Names whose value is fixed already, by a key above.
     """
     if isinstance(value, dict):
-        # A name that a key fixes is fixed for all that stands below the key.
+        # Below the key `test.de`, made from `test.{language}`, `{language}` is `de` everywhere.
         written = {}
         for key, item in value.items():
             for choice_of_key in _choices(key, values_of_name, choice):

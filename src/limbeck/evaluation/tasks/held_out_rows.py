@@ -1,4 +1,4 @@
-"""Rows to choose settings on, held out of those to train on where a task has a test split alone beside them."""
+"""Rows to choose settings on, which are held out of the rows to train on if a task has only a test split besides."""
 
 from dataclasses import replace
 
@@ -14,10 +14,10 @@ HELD_OUT = "held_out"
 
 
 def hold_out_rows(data: TaskData) -> TaskData:
-    """Hold out rows of those to train on, to choose by in place of a test split, which is then scored alone.
+    """Hold out some of the rows to train on, so that settings are not chosen on the test split.
 
-    They are 500, or a tenth of fewer than 5,000, by whole groups of near duplicates, as corpora hold out theirs. Rows
-    that are all alike stay as they are.
+    There are 500 of them, or a tenth of fewer than 5,000 rows. Near duplicates stay together, on one side or the other,
+    as in corpora. If all rows are near duplicates, nothing is held out.
     """
     task = data.task
     rows = data.splits[TRAIN]

@@ -1,4 +1,8 @@
-"""The rows of a task for an evaluation: of all its splits that are there, or of those that are asked for."""
+"""The rows of a task for an evaluation: of all its splits that exist, or of those that are asked for.
+
+A task has splits to train on, to select settings on, to *score* (labelled) and to *predict* (unlabelled, for
+leaderboards).
+"""
 
 from __future__ import annotations
 
@@ -132,7 +136,7 @@ def _refuse_missing(splits_of_task: Splits, keys: Sequence[str]) -> None:
     """
     definition = splits_of_task.definition
     if definition.second_choice and not definition.is_trained and splits_of_task.data is not None:
-        # All splits of such a task are there to be scored, by the first or the second choice: their files are named.
+        # On a task without training all splits are scored splits, so the error names the files of all of them.
         files: list[PossibleFile] = []
         for key in (*keys, *definition.second_choice):
             files += definition.paths(key)

@@ -21,7 +21,8 @@ def read_texts(file: SplitFile, layout: TextFile, report: SourceReport) -> dict[
 
     Args:
         file: The file.
-        layout: Its columns; the last of those of the text must be there.
+        layout: The columns of id and text. Of several columns of text only the last is required: in BEIR's files the
+            others, such as a title, may be missing.
         report: Receives lines that are left out.
 
     Raises:
@@ -53,12 +54,13 @@ def put_texts(
     documents: Mapping[str, str] | None,
     origin: str,
 ) -> list[LabelledRow]:
-    """Put texts in the places of their ids, and add the documents that no row names, which are looked through too.
+    """Replace ids in rows by texts, and add a row for each document that no row names, since it is searched too.
 
     Args:
-        rows: With ids as their texts, or with the texts themselves where there is no file of them.
-        queries: Texts of the queries by their ids; None where the rows hold them.
-        documents: The same of documents.
+        rows: Rows with the id of a query as `text` and that of a document as `pair`; or with the texts themselves,
+            where there is no file of queries or documents.
+        queries: Texts of the queries by their ids; None where the rows have the texts.
+        documents: Texts of the documents by their ids; None where the rows have the texts.
         origin: The source, for messages.
 
     Raises:
@@ -73,7 +75,7 @@ def put_texts(
         query = row.text
         if queries is not None and row.text:
             query_id = row.text
-            # A document may be empty, a query not.
+            # An empty document can be searched, but an empty query asks for nothing.
             query = queries.get(query_id, "")
             if not query:
                 raise _missing_text(origin, query_id, "queries")

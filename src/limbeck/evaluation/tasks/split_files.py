@@ -1,4 +1,7 @@
-"""Files of splits: where they are, and their rows, which are read as a whole or not at all."""
+"""Files of a task's splits: finding them, and reading their rows.
+
+A corpus may skip lines that cannot be read. A split may not, since its score would be that of other rows.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,11 @@ _FATAL_PROBLEMS = (
     "damaged file, read up to the damage",
     "line with bytes that are not UTF-8",
 )
-"""Problems that a corpus may pass over and a split may not, since its score would be of other rows."""
+"""Notes in a report, by which lines were skipped, that make a split unusable."""
 _ENDINGS = ("", *addresses.COMPRESSIONS)
 """What may follow the name of a file: nothing, or the ending of a compressed one."""
 _READ_WHOLE = ".json"
-"""Ending of files whose first row is not known before they are read as a whole."""
+"""Ending of files that have to be read to the end before their first row is known."""
 
 
 class SplitFile(NamedTuple):
@@ -203,12 +206,13 @@ def read_labelled_rows(
     kind = KINDS[task.kind]
     source = SplitRows(task, facts, columns, report)
     kind.check_source(source)
+    # Some labels can be read in two ways, between which all rows together decide.
     if kind.looks_ahead(source):
         placed_rows = list(placed_rows)
         kind.look_ahead(placed_rows, source)
     rows: list[LabelledRow] = []
     for placed_row in islice(placed_rows, most):
-        # Rows without ids are numbered by it.
+        # A row without an id gets the number of rows before it as its id.
         source.count = len(rows)
         rows += kind.read(placed_row, source)
     return list(kind.arrange(rows))

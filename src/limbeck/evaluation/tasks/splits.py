@@ -230,7 +230,7 @@ class Splits:
         whole_splits = [name for name in definition.split_names if name not in definition.parts]
         is_on_hub = all(definition.on_hub(name) is not None for name in whole_splits)
         has_files = any(definition.files.get(name) for name in whole_splits)
-        # Files win over the Hub where the description names some, and the user gave a folder for them.
+        # A task may be described both as files and on the Hub. The files are read if the user gave a folder for them.
         prefers_files = has_files and bool(folders)
         if is_on_hub and not prefers_files:
             return []
@@ -299,7 +299,7 @@ def _counted(
     if not rows:
         reason = f": {'; '.join(lines)}" if lines else ""
         raise CorpusError(f"{origin} holds no row of the split '{place.split}' of {title}{reason}.")
-    # A count that is as it was published says nothing.
+    # The number of rows is noted only if it is not the published one.
     if published is None:
         lines.insert(0, counted(len(rows), "row"))
     elif published != len(rows):
