@@ -186,6 +186,28 @@ def test_what_is_not_a_report_is_not_replaced(tmp_path):
     assert mine.read_text() == "<h1>My page about limbeck</h1>"
 
 
+def test_markdown_and_pictures_that_are_not_of_a_report_are_not_replaced(tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text("# My project\n")
+    with pytest.raises(OutputError, match=r"README.md' exists and is not a limbeck report"):
+        write_report([SEARCHED], tmp_path / "README.html", markdown=True)
+    assert readme.read_text() == "# My project\n" and list(tmp_path.iterdir()) == [readme]
+    write_report([SEARCHED], tmp_path / "README.html")
+
+    picture = tmp_path / "mine-figures" / "layers.svg"
+    picture.parent.mkdir()
+    picture.write_text("my own")
+    with pytest.raises(OutputError, match=r"mine-figures' exists, but 'mine.md' beside it"):
+        write_report([SEARCHED], tmp_path / "mine.html", markdown=True)
+    assert picture.read_text() == "my own"
+    (tmp_path / "file-figures").write_text("a file")
+    with pytest.raises(OutputError, match=r"file-figures' is a file"):
+        write_report([SEARCHED], tmp_path / "file.html", markdown=True)
+
+    written = write_report([SEARCHED], tmp_path / "new.html", markdown=True)
+    assert write_report([SEARCHED], tmp_path / "new.html", markdown=True) == written, "a report may be made again"
+
+
 # `limbeck report` as a user types it.
 
 

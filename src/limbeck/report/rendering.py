@@ -17,6 +17,8 @@ from limbeck.report.page import Page
 from limbeck.report.pictures import picture_address
 from limbeck.version import __version__
 
+MARKDOWN_MARK = "<!-- generator: limbeck "
+"""Begins the Markdown of a report; its version follows. Renderers hide it."""
 _PALETTE = Path(__file__).with_name("templates") / "palette.yaml"
 
 
@@ -92,7 +94,7 @@ def render_markdown(page: Page, figures: str) -> str:
         figures: Where its figures lie, as seen from the file: a relative path with forward slashes.
     """
     # One folder has the page to itself; several are a level deeper.
-    texts = [f"# {escape_markdown(page.title)}"]
+    texts = [f"{MARKDOWN_MARK}{__version__} -->", f"# {escape_markdown(page.title)}"]
     has_parts = len(page.parts) > 1
     for part in page.parts:
         if has_parts:

@@ -11,11 +11,11 @@ from limbeck.errors import OutputError, RecipeError
 from limbeck.report.collect import collect
 from limbeck.report.page import Page, build_page
 from limbeck.report.pictures import write_figure
-from limbeck.report.rendering import render_html, render_markdown
+from limbeck.report.rendering import MARKDOWN_MARK, render_html, render_markdown
 
 _SUFFIXES = (".html", ".htm")
-_MADE_BY_US = '<meta name="generator" content="limbeck '
-"""In the first letters of a page of any version."""
+_HTML_MARK = '<meta name="generator" content="limbeck '
+"""In the first letters of the HTML of any version."""
 _HEAD_LETTERS = 2000
 
 
@@ -64,20 +64,32 @@ def write_report(
 
     Raises:
         RecipeError: for no folder, an output that is no HTML file, or a file where the figures' folder would be.
-        OutputError: for a folder that holds nothing of ours, and for files that cannot be written, or are not a report
-            and would be replaced.
+        OutputError: for a folder that holds nothing of ours, and for files that cannot be written. Also for HTML,
+            Markdown or a default folder of figures that is not of a report and would be replaced.
     """
     if not folders:
         raise RecipeError("A report needs at least one folder: limbeck report runs/mine.")
     # Wrong places are refused before anything is read or drawn.
     paths = [Path(folder) for folder in folders]
     html = _html_path(paths, output)
-    figures_folder = html.with_name(f"{html.stem}-figures")
+    _check_replaceable(html, _HTML_MARK)
+    markdown_path = html.with_suffix(".md") if markdown else None
+    if markdown_path is not None:
+        _check_replaceable(markdown_path, MARKDOWN_MARK)
     if figures is not None:
         figures_folder = Path(figures).expanduser()
         _check_figures_folder(figures_folder)
+    else:
+        figures_folder = html.with_name(f"{html.stem}-figures")
+        if markdown_path is not None:
+            _check_default_figures_folder(figures_folder, markdown_path)
 
     page = build_page(collect(paths))
+    _write_text(html, render_html(page))
+    # Before its figures: a report that was stopped while they are drawn can then be made again.
+    if markdown_path is not None:
+        relative = Path(os.path.relpath(figures_folder, html.parent)).as_posix()
+        _write_text(markdown_path, render_markdown(page, relative))
     written: list[Path] = []
     if markdown or figures is not None:
         for figure in page.figures():
@@ -85,12 +97,6 @@ def write_report(
                 path = figures_folder / f"{figure.name}{suffix}"
                 write_figure(figure, path)
                 written.append(path)
-    _write_text(html, render_html(page))
-    markdown_path = None
-    if markdown:
-        markdown_path = html.with_suffix(".md")
-        relative = Path(os.path.relpath(figures_folder, html.parent)).as_posix()
-        _write_text(markdown_path, render_markdown(page, relative))
     return WrittenReport(page, html, markdown_path, tuple(written))
 
 
@@ -100,7 +106,7 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _html_path(folders: Sequence[Path], output: Path | str | None) -> Path:
-    """Return where the page goes, checked before anything is read."""
+    """Return the place of the HTML: `output`, else `report.html` in the only folder or in the current one."""
     if output is not None:
         path = Path(output).expanduser()
     elif len(folders) == 1:
@@ -110,9 +116,15 @@ def _html_path(folders: Sequence[Path], output: Path | str | None) -> Path:
         path = Path(REPORT_PAGE)
     if path.suffix.lower() not in _SUFFIXES or path.is_dir():
         raise RecipeError(f"--output '{path}' is not an HTML file; give a name that ends with .html.")
-    if path.exists() and _MADE_BY_US not in _head(path):
-        raise OutputError(f"'{path}' exists and is not a limbeck report; give another --output.")
     return path
+
+
+def _check_replaceable(path: Path, mark: str) -> None:
+    """Refuse to replace a file without the mark of a report."""
+    if path.is_dir():
+        raise OutputError(f"'{path}' is a folder, where a file belongs; give another --output.")
+    if path.exists() and mark not in _head(path):
+        raise OutputError(f"'{path}' exists and is not a limbeck report; give another --output.")
 
 
 def _head(path: Path) -> str:
@@ -128,3 +140,15 @@ def _check_figures_folder(path: Path) -> None:
     for place in (path, *path.parents):
         if place.exists() and not place.is_dir():
             raise RecipeError(f"--figures '{path}' must be a folder, but '{place}' is a file; give another folder.")
+
+
+def _check_default_figures_folder(path: Path, markdown: Path) -> None:
+    """Refuse a folder that may hold a user's own pictures: a folder of figures belongs to the Markdown beside it."""
+    if path.exists() and not path.is_dir():
+        raise OutputError(f"'{path}' is a file, where the folder of the figures belongs; give a folder as --figures.")
+    is_in_use = path.is_dir() and any(path.iterdir())
+    if is_in_use and not markdown.exists():
+        raise OutputError(
+            f"'{path}' exists, but '{markdown.name}' beside it, whose figures it would hold, does not; move it away, or "
+            "give a folder as --figures."
+        )
