@@ -2,12 +2,14 @@
 
 import io
 import json
+import pkgutil
 from pathlib import Path
 
 import pytest
 import yaml
 from rich.console import Console
 
+import limbeck.report
 from limbeck.core.records import Run
 from limbeck.errors import OutputError
 from limbeck.report import comparison_rows, comparison_table, write_tables
@@ -146,3 +148,8 @@ def test_a_search_leaves_record_recipe_tables_and_pictures(tmp_path):
     assert "Best candidate" not in (tmp_path / "search.md").read_text()
     with pytest.raises(OutputError, match="cannot be written"):
         write_search(tmp_path / "search.md" / "out", record)
+
+
+def test_no_module_takes_the_name_of_something_that_the_package_gives():
+    modules = {module.name for module in pkgutil.iter_modules(limbeck.report.__path__)}
+    assert not modules & set(limbeck.report.__all__), "importing the module would hide the function"

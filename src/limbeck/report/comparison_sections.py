@@ -9,7 +9,7 @@ from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Notes, Table,
 from limbeck.core.paths import short_model_name
 from limbeck.core.studies import ComparedRow, ComparisonSummary, Costs, Figure, MainFigure, StudentBlock
 from limbeck.report.comparison import comparison_tables
-from limbeck.report.comparison_notes import digits_of, has_one_seed, methods_notes, one_seed_lines, range_words
+from limbeck.report.methods_notes import digits_of, has_one_seed, methods_notes, one_seed_lines, range_words
 from limbeck.report.costs import conditions_of, cost_blocks
 from limbeck.report.curves import course_figures
 from limbeck.report.figures import measured, quality_figures
