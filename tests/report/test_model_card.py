@@ -357,6 +357,16 @@ def test_scores_of_one_student_among_many():
     assert scores_in("teacher", summary).teacher == ""
 
 
+def test_students_of_the_same_name_in_other_folders_do_not_get_each_others_scores():
+    [student] = [model for model in KNOWN["evaluation"]["models"] if model["name"] == "STUDENT"]
+    places = ("/elsewhere/exp1/small/student", "/here/exp2/small/student")
+    models = [student | {"name": place, "title": place} for place in places]
+    summary = Evaluation.read(KNOWN["evaluation"] | {"models": models})
+    assert scores_of(Path(places[0]), summary).teacher == "", "the first model"
+    assert scores_of(Path(places[1]), summary).teacher == places[0], "the second model"
+    assert scores_of(Path("/moved/small/student"), summary) is None, "either may be meant"
+
+
 def test_scores_are_looked_for_in_the_run_and_in_the_comparison(tmp_path: Path):
     student = tmp_path / "runs" / "a" / "student"
     student.mkdir(parents=True)
@@ -481,6 +491,22 @@ def test_assistants_have_separate_cards(tmp_path: Path):
         and run_cards.find_record(student).name == "quickstart"
     )
     assert run_cards.find_record(tmp_path) is None
+
+
+def test_the_card_of_an_assistant_has_nothing_of_other_stages(tmp_path: Path):
+    (tmp_path / "stages" / "1-assistant").mkdir(parents=True)
+    assistant = make_teacher(tmp_path, "bert", layers=2).rename(tmp_path / "stages" / "1-assistant" / "student")
+    values = run_record()
+    values["stages"][0] |= {"name": "assistant", "student": {"shape": "6x384"}}
+    planned_assistant = {"name": "assistant", "method": {"name": "minilmv2", "truncate": [8]}, "student": {"layers": 6}}
+    planned_last = {
+        "method": {"name": "aligned_embedding", "truncate": [16, 32]},
+        "corpus": {"task": {"name": "mrpc"}, "development": "dev.tsv"},
+    }
+    values["recipe"] = {"stages": [planned_assistant, planned_last]}
+    (tmp_path / "run.json").write_text(json.dumps(values))
+    card = student_card.StudentCard(run_cards.find_record(assistant), assistant)
+    assert (card.widths, card.reads_pairs, card.has_development) == ([8], None, False)
 
 
 # The teacher: its name on the Hub, licence and language, as the run recorded them.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from limbeck.core import records
 from limbeck.core.paths import STAGES, STUDENT, run_of_student
-from limbeck.core.records import Run, Stage
+from limbeck.core.records import Run
 from limbeck.errors import LimbeckError
 from limbeck.models.heads import head_of
 from limbeck.models.loading import load_config
@@ -70,23 +70,34 @@ def _record_of(student: Path, run: Run) -> Run:
         head = head_of(load_config(student))
     except LimbeckError:
         head = None
-    return _record_of_stage(run, run.stages[place - 1], f"{run_name}, {stage_name}", head)
+    return _record_of_stage(run, place - 1, f"{run_name}, {stage_name}", head)
 
 
-def _record_of_stage(run: Run, stage: Stage, name: str, head: str | None) -> Run:
-    """Return a run's record as if one stage were all of it; its student was not measured beside the run's teacher."""
+def _record_of_stage(run: Run, index: int, name: str, head: str | None) -> Run:
+    """Return a run's record as if one stage were all of it; its student was not measured beside the run's teacher.
+
+    Args:
+        run: The run's record.
+        index: Of the stage, from 0.
+        name: Of the student.
+        head: The kind of its head.
+    """
+    stage = run.stages[index]
     teacher = run.teacher
     if stage.teacher:
         # The recipe's teacher, whose name on the Hub an old record leaves to be found, is not that of such a stage.
         facts = stage.teacher_facts.to_dict() if stage.teacher_facts else {}
         teacher = records.Teacher.read({"name_or_path": stage.teacher, "hub_id": None, **facts})
     student = (stage.student or records.Student()).model_copy(update={"head": head})
+    # The other stages of the recipe made other students. A stage without a student trains the one of its record.
+    planned_stages = [planned.model_copy(update={"student": None}) for planned in run.recipe.stages[index : index + 1]]
     return run.model_copy(
         update={
             "name": name,
             "teacher": teacher,
             "student": student,
             "stages": [stage.model_copy(update={"student": None, "teacher": None})],
+            "recipe": run.recipe.model_copy(update={"stages": planned_stages}),
             "untrained": None,
             "evaluation": None,
         }

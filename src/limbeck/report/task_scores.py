@@ -132,18 +132,26 @@ def scores_of(student: Path, summary: Evaluation) -> TaskScores | None:
         student: Its folder.
         summary: Of the evaluation.
     """
-    for model in summary.models:
-        if _is_same_folder(student, Path(model.name).expanduser()):
-            return scores_of_model(model, summary)
-    return None
+    model = _model_in_folder(student, summary.models)
+    return None if model is None else scores_of_model(model, summary)
 
 
-def _is_same_folder(folder: Path, named: Path) -> bool:
-    """Return whether a model's name is the path of a folder; its last two parts are enough, since a run may move."""
+def _model_in_folder(folder: Path, models: Sequence[EvaluatedModel]) -> EvaluatedModel | None:
+    """Return the model whose name is the path of a folder.
+
+    A run may have moved since it was evaluated. Then the last two parts of the paths are enough, unless several models
+    share them: `exp1/small/student` and `exp2/small/student` are different students.
+    """
     folder_parts = folder.resolve().parts
-    if folder_parts == named.resolve().parts:
-        return True
-    return len(named.parts) > 1 and folder_parts[-2:] == named.resolve().parts[-2:]
+    namesakes = []
+    for model in models:
+        path = Path(model.name).expanduser()
+        parts = path.resolve().parts
+        if parts == folder_parts:
+            return model
+        if len(path.parts) > 1 and parts[-2:] == folder_parts[-2:]:
+            namesakes.append(model)
+    return namesakes[0] if len(namesakes) == 1 else None
 
 
 def scores_of_model(model: EvaluatedModel, summary: Evaluation) -> TaskScores:
