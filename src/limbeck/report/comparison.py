@@ -20,8 +20,8 @@ from limbeck.core.studies import (
     ModelCost,
     StudentBlock,
 )
-from limbeck.report.methods_notes import digits_of, has_one_seed, methods_notes, setting_lines
 from limbeck.report.costs import cost_tables
+from limbeck.report.methods_notes import digits_of, has_one_seed, methods_notes, setting_lines
 from limbeck.report.output_files import write_forms
 from limbeck.report.scores import csv_rows, numbers, published_cells, score_cells, score_headings, share_kept
 
