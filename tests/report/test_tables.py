@@ -12,7 +12,7 @@ from rich.console import Console
 import limbeck.report
 from limbeck.core.records import Run
 from limbeck.errors import OutputError
-from limbeck.report import comparison_rows, comparison_table, write_tables
+from limbeck.report import comparison_rows, comparison_table, write_model_card, write_tables
 from limbeck.report.comparison import methods_markdown
 from limbeck.report.provenance import run_provenance
 from limbeck.report.quality import format_count
@@ -148,6 +148,13 @@ def test_a_search_leaves_record_recipe_tables_and_pictures(tmp_path):
     assert "Best candidate" not in (tmp_path / "search.md").read_text()
     with pytest.raises(OutputError, match="cannot be written"):
         write_search(tmp_path / "search.md" / "out", record)
+
+
+@pytest.mark.parametrize("write", [write_tables, write_model_card])
+def test_what_cannot_be_written_is_refused_in_a_line(tmp_path, write):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot be written"):
+        write({}, tmp_path / "file" / "student")
 
 
 def test_no_module_takes_the_name_of_something_that_the_package_gives():

@@ -10,6 +10,7 @@ from huggingface_hub import ModelCard
 from limbeck.core import records
 from limbeck.core.escaping import code_block, escape_markdown
 from limbeck.core.exports import Export
+from limbeck.core.files import atomic_text, writing
 from limbeck.core.paths import MODEL_CARD, run_of_student
 from limbeck.errors import RecipeError
 from limbeck.models import locating
@@ -48,7 +49,10 @@ def _write_card_of_run(run: records.Run, scores: TaskScores | None, folder: Path
 
 
 def _write_card_without_run(located: str, folder: Path, export: Mapping[str, Any]) -> None:
-    (folder / MODEL_CARD).write_text(card_without_run(located, export), encoding="utf-8")
+    path = folder / MODEL_CARD
+    text = card_without_run(located, export)
+    with writing(path):
+        atomic_text(path, text)
 
 
 def run_problem(name: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from limbeck.core.files import atomic_text, writing
 from limbeck.core.kinds import own_kind_like
 from limbeck.core.paths import MODEL_CARD
 from limbeck.core.studies import ChosenPoint, EvaluatedModel, Evaluation, EvaluationCell, Figure
@@ -39,10 +40,15 @@ def write_fine_tuned_card(cell: EvaluationCell, task: Task, summary: Evaluation,
 
     Returns:
         The path of `README.md`.
+
+    Raises:
+        OutputError: if it cannot be written.
     """
     card = FineTunedCard(cell, task, summary)
     path = folder / MODEL_CARD
-    path.write_text(card_text(card.data, "fine_tuned_card.md.j2", card=card), encoding="utf-8")
+    text = card_text(card.data, "fine_tuned_card.md.j2", card=card)
+    with writing(path):
+        atomic_text(path, text)
     return path
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from limbeck.core.files import check_writable
+from limbeck.core.files import atomic_text, check_writable, writing
 from limbeck.errors import OutputError, RecipeError, suggestion
 
 FILE_SUFFIXES = (".png", ".svg", ".pdf")
@@ -33,10 +33,23 @@ def check_output(path: Path | None) -> None:
 
 
 def write_forms(folder: Path, stem: str, texts: Mapping[str, str]) -> list[Path]:
-    """Write the forms of one result, as texts by the suffixes of their files; return the files."""
+    """Write the forms of one result, each whole or not at all.
+
+    Args:
+        folder: Made if missing.
+        stem: The files' name without suffix.
+        texts: By the suffixes of the files.
+
+    Returns:
+        The files.
+
+    Raises:
+        OutputError: if a file cannot be written.
+    """
     files = []
     for suffix, text in texts.items():
         path = folder / f"{stem}{suffix}"
-        path.write_text(text, encoding="utf-8")
+        with writing(path):
+            atomic_text(path, text)
         files.append(path)
     return files

@@ -12,6 +12,7 @@ from huggingface_hub import EvalResult, ModelCardData, try_to_load_from_cache
 from limbeck.core import records
 from limbeck.core.escaping import one_line
 from limbeck.core.exports import Export
+from limbeck.core.files import atomic_text, writing
 from limbeck.core.kinds import own_kind_like
 from limbeck.core.paths import MODEL_CARD
 from limbeck.core.records import Run
@@ -66,9 +67,14 @@ def write_model_card(
 
     Returns:
         The path of `README.md`.
+
+    Raises:
+        OutputError: if it cannot be written.
     """
     path = Path(folder) / MODEL_CARD
-    path.write_text(model_card(record, Path(folder), scores=scores, export=export), encoding="utf-8")
+    text = model_card(record, Path(folder), scores=scores, export=export)
+    with writing(path):
+        atomic_text(path, text)
     return path
 
 
