@@ -15,6 +15,7 @@ from limbeck.report.collect import collect
 from limbeck.report.page import build_page
 from limbeck.report.rendering import render_html
 from limbeck.report.search import VIEWS, write_search
+from limbeck.report.search_architecture import shapes_figure
 from limbeck.search.architecture import search_architecture
 from limbeck.search.shape_space import ShapeLimits, ShapePoint
 from limbeck.search.worker_signs import machine
@@ -233,3 +234,13 @@ def test_a_search_that_has_begun_only_says_so(tmp_path):
     page = seen(tmp_path)
     assert "The search 'slow' (mapping) is not finished; the same command continues it" in page.warnings()[0]
     assert page.parts[0].subtitle == "Mapping search; not finished"
+
+
+def test_a_shape_without_latency_or_loss_has_no_point():
+    search = studies.Search.read(json.loads((FOLDERS["large-search-architecture"] / "search.json").read_text()))
+    trained = [shape for shape in search.shapes if shape.state == "trained"]
+    trained[0].loss = None
+    trained[1].latency_share = None
+    figure = shapes_figure(search, search.best)
+    points = [point for series in figure.drawing.series for point in series.points]
+    assert all(0 not in point for point in points)

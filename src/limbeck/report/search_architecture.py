@@ -7,6 +7,7 @@ that no other shape beats in both.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from limbeck.core.blocks import AnyCell, Figure, Notes, Table, counted, duration, number, to_csv
 from limbeck.core.studies import ArchitectureSearch, SearchedShape
@@ -174,15 +175,14 @@ def shapes_figure(record: ArchitectureSearch, best: SearchedShape) -> Figure:
     shape_by_trial = {shape.trial: shape for shape in trained}
     front = [shape_by_trial[trial] for trial in record.front]
     behind = [shape for shape in trained if shape.trial not in record.front]
-    series = [
-        Series("Pareto front", _points(front), "steps", names=_names(front)),
-        Series("best reward", _points([best]), "points", names=_names([best])),
+    all_series = [
+        _shape_series("Pareto front", front, "steps"),
+        _shape_series("best reward", [best], "points"),
+        _shape_series("shape", behind, "points"),
     ]
-    if behind:
-        series.append(Series("shape", _points(behind), "points", names=_names(behind)))
 
     plot = Lines(
-        series,
+        [series for series in all_series if series.points],
         x="latency relative to the teacher's",
         y="loss (1: untrained)",
         x_from_zero=True,
@@ -191,10 +191,13 @@ def shapes_figure(record: ArchitectureSearch, best: SearchedShape) -> Figure:
     return replace(lines_figure("Loss and latency of shapes", plot), name="loss_and_latency")
 
 
-def _points(shapes: Sequence[SearchedShape]) -> list[Point]:
-    return [(shape.latency_share or 0.0, shape.loss or 0.0) for shape in shapes]
-
-
-def _names(shapes: Sequence[SearchedShape]) -> list[str]:
-    """Write shapes shortly, as the table below a figure has them: `6x384h12f1536`."""
-    return [f"{shape.layers}x{shape.hidden}h{shape.heads}f{shape.ffn}" for shape in shapes]
+def _shape_series(label: str, shapes: Sequence[SearchedShape], mark: Literal["points", "steps"]) -> Series:
+    """Return loss against latency of shapes; a shape that lacks either, in a damaged record, has no point."""
+    points: list[Point] = []
+    names = []
+    for shape in shapes:
+        if shape.latency_share is not None and shape.loss is not None:
+            points.append((shape.latency_share, shape.loss))
+            # As the table below the figure has them: `6x384h12f1536`.
+            names.append(f"{shape.layers}x{shape.hidden}h{shape.heads}f{shape.ffn}")
+    return Series(label, points, mark, names=names)
