@@ -1,4 +1,4 @@
-"""Warnings of a run, which a reader needs before its figures: unfinished parts, untrained tensors, skipped text."""
+"""Warnings of a run, which a reader needs before its figures: unfinished parts, untrained tensors, damaged text."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ def warnings_of(run: RunFolder) -> Iterator[str]:
         source_notes = run.record.corpus.report
         counts = [f"{reason} ({count:,})" for reason, count in skipped_text(source_notes).items()]
         if counts:
-            yield f"Skipped text: {', '.join(counts)}."
+            yield f"Skipped or repaired text: {', '.join(counts)}."
         yield from resembling_rows(source_notes)
 
 
