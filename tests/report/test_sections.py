@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from limbeck.core.blocks import Notes, Paragraph
+from limbeck.errors import PluginError
 from limbeck.report.sections import Summary, facts, facts_of, section, sections_of, summary, summary_of
 from limbeck.report.subjects import Subject
 
@@ -29,8 +30,15 @@ def register(cls, *names, **after):
 
 
 def test_sections_stand_in_the_order_of_their_registration_or_behind_another(folder):
-    register(type(folder), "Overview", "Recipe", Memory="Overview", Cores="Memory", Last="Unknown")
-    assert titles(folder) == ["Overview", "Memory", "Cores", "Recipe", "Last"]
+    register(type(folder), "Overview", "Recipe", Memory="Overview", Cores="Memory", Disk="Overview")
+    assert titles(folder) == ["Overview", "Memory", "Cores", "Disk", "Recipe"]
+
+
+@pytest.mark.parametrize("after", [{"Memory": "Overveiw"}, {"Memory": "Cores", "Cores": "Memory"}])
+def test_a_section_that_follows_none_is_refused(folder, after):
+    register(type(folder), "Overview", **after)
+    with pytest.raises(PluginError, match=r"section 'Memory' .* is not before it; the sections are Overview"):
+        sections_of(folder)
 
 
 def test_a_section_without_blocks_is_left_out_and_damage_is_named(folder):

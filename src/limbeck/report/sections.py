@@ -9,11 +9,12 @@ Example:
         yield Facts((("Peak", f"{run.record.peak_memory_bytes} bytes"),))
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from limbeck.core.blocks import DAMAGED, Block, Section, build_sections
+from limbeck.errors import PluginError
 from limbeck.report.subjects import Subject
 
 S = TypeVar("S", bound=Subject)
@@ -55,7 +56,8 @@ def section(
     Args:
         of: The kind of folder.
         title: Of the section; without blocks there is no section.
-        after: The title of a section that was registered before, and that it follows; by default it is the last.
+        after: The title of the section that it follows; by default it is the last. Sections that follow the same
+            one stand in the order of their registration. `sections_of` refuses a title that no section has.
     """
 
     def register(build: Callable[[S], Iterable[Block]]) -> Callable[[S], Iterable[Block]]:
@@ -86,15 +88,31 @@ def facts(of: type[S]) -> Callable[[Callable[[S], Iterable[str]]], Callable[[S],
 
 
 def sections_of(subject: Subject) -> list[Section]:
-    """Return the sections of a folder, as far as its record allows."""
+    """Return the sections of a folder, as far as its record allows.
+
+    Raises:
+        PluginError: for a section that follows another that there is not.
+    """
     registered = _SECTIONS[type(subject)]
-    titles: list[str] = []
+    followers: dict[str, list[str]] = {}
     for title, entry in registered.items():
-        if entry.after in titles:
-            titles.insert(titles.index(entry.after) + 1, title)
-        else:
-            titles.append(title)
+        followers.setdefault(entry.after, []).append(title)
+    titles = _titles_after("", followers)
+    for title, entry in registered.items():
+        if title not in titles:
+            raise PluginError(
+                f"The section '{title}' of a report follows '{entry.after}', which is not before it; the sections are "
+                f"{', '.join(titles)}."
+            )
     return build_sections(subject, {title: registered[title].build for title in titles})
+
+
+def _titles_after(title: str, followers: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the titles of the sections that follow one, each with those that follow it in turn; of "" all sections."""
+    titles: list[str] = []
+    for follower in followers.get(title, ()):
+        titles += [follower, *_titles_after(follower, followers)]
+    return titles
 
 
 def summary_of(subject: Subject) -> Summary:
