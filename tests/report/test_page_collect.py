@@ -190,3 +190,24 @@ def test_what_is_nothing_of_ours_is_refused_with_what_would_be_right(tmp_path):
 
 def test_the_file_of_an_inspection_will_do(page_of):
     assert sections(page_of(FOLDERS["inspections"] / "similarity.json")) == ["Similarity of layers"]
+
+
+def test_warnings_that_are_too_many_are_counted(copied, page_of):
+    def fail_all(record):
+        record["cells"] = [record["cells"][0] | {"problem": f"problem {number}"} for number in range(30)]
+        record["summary"] = {}
+
+    text = render_markdown(page_of(copied("comparison", edit=fail_all)), "figures")
+    shown = [line for line in text.splitlines() if line.startswith("- **Warning:** ")]
+    assert len(shown) == 21 and shown[-1].endswith("more warnings.")
+    assert any("There is no table yet" in line for line in shown)
+
+
+def test_cells_of_an_evaluation_that_were_made_differently_are_named(copied, page_of):
+    folder = copied("evaluation")
+    path = folder / "results.jsonl"
+    lines = path.read_text().splitlines()
+    first = json.loads(lines[0]) | {"commit": "0" * 40}
+    path.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
+    text = render_markdown(page_of(folder), "figures")
+    assert "- The cells differ in commit; those above are of the last cell." in text

@@ -9,19 +9,18 @@ from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Notes, Table,
 from limbeck.core.paths import short_model_name
 from limbeck.core.studies import ComparedRow, ComparisonSummary, Costs, Figure, MainFigure, StudentBlock
 from limbeck.report.comparison import comparison_tables
-from limbeck.report.methods_notes import digits_of, has_one_seed, methods_notes, one_seed_lines, range_words
 from limbeck.report.costs import conditions_of, cost_blocks
 from limbeck.report.curves import course_figures
 from limbeck.report.figures import measured, quality_figures
 from limbeck.report.layers import layers_table
+from limbeck.report.methods_notes import digits_of, has_one_seed, methods_notes, one_seed_lines, range_words
 from limbeck.report.names import without_path
 from limbeck.report.provenance import comparison_provenance
 from limbeck.report.quality import format_count
 from limbeck.report.sections import Summary, facts, section, summary
 from limbeck.report.statuses import run_statuses
 from limbeck.report.subjects import ComparisonFolder, RunFolder
-
-_MOST_WARNINGS = 20
+from limbeck.report.warning_notes import first_warnings
 
 
 @summary(ComparisonFolder)
@@ -81,7 +80,7 @@ def overview(comparison: ComparisonFolder) -> Iterator[Block]:
         "Budget": f"{budget}; seeds {', '.join(seeds)}",
     }
     yield Facts(tuple(settings.items()))
-    yield Notes(tuple(_warnings(comparison))[:_MOST_WARNINGS], warning=True)
+    yield first_warnings(list(_warnings(comparison)))
     if comparison.unfinished:
         yield run_statuses(comparison.unfinished)
 
@@ -94,11 +93,12 @@ def _warnings(comparison: ComparisonFolder) -> Iterator[str]:
     finished = sum(cell.status == "finished" for cell in record.cells)
     if finished < len(record.cells):
         yield f"{finished} of {len(record.cells)} runs are finished."
+    if record.summary.is_empty:
+        yield "There is no table yet: the students have not been measured."
+    # Last, since there may be one for every run.
     for cell in record.cells:
         if cell.problem:
             yield f"{cell.title} failed: {cell.problem}"
-    if record.summary.is_empty:
-        yield "There is no table yet: the students have not been measured."
 
 
 @section(ComparisonFolder, "Results")

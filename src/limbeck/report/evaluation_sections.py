@@ -26,9 +26,9 @@ from limbeck.report.provenance import facts_block, made_by
 from limbeck.report.scores import ONE_ANSWER, ONE_RUN, interval_of, is_meaningless, main_figure, name_of, share_kept
 from limbeck.report.sections import Summary, facts, section, summary
 from limbeck.report.subjects import EvaluationFolder
+from limbeck.report.warning_notes import first_warnings
 
 _MOST_CELLS = 100
-_MOST_WARNINGS = 20
 _MOST_FACTS = 4
 """Models in the facts of an evaluation: the first, which others are compared with, and three more."""
 
@@ -104,7 +104,7 @@ def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
         )
     failed = [cell for cell in evaluation.cells if cell.status != FINISHED]
     warnings += [f"A cell failed: {cell.model} on {cell.task}: {cell.error or ''}" for cell in failed]
-    yield Notes(tuple(warnings[:_MOST_WARNINGS]), warning=True)
+    yield first_warnings(warnings)
 
 
 @section(EvaluationFolder, "Scores")
@@ -185,7 +185,7 @@ def notes(evaluation: EvaluationFolder) -> Iterator[Block]:
 
 @section(EvaluationFolder, "Provenance")
 def provenance(evaluation: EvaluationFolder) -> Iterator[Block]:
-    """Describe the machine of the last cell."""
+    """Describe how the last cell was made, and name what differs between the cells."""
     cell = evaluation.cells[-1] if evaluation.cells else studies.EvaluationCell()
     record = records.Made(
         versions=cell.versions,
@@ -194,3 +194,12 @@ def provenance(evaluation: EvaluationFolder) -> Iterator[Block]:
         updated=cell.created,
     )
     yield facts_block(made_by(record, evaluation.folder))
+    # An evaluation may go on after an update, or on another machine.
+    # Texts of the values, since dictionaries cannot be in a set.
+    differing = []
+    for name in ("versions", "commit", "device"):
+        values = {str(getattr(cell, name)) for cell in evaluation.cells}
+        if len(values) > 1:
+            differing.append(name)
+    if differing:
+        yield Notes((f"The cells differ in {', '.join(differing)}; those above are of the last cell.",))
