@@ -1,4 +1,10 @@
-"""`search` for a layer mapping, a student's shape or a teacher layer."""
+"""`search` for a layer mapping, a student's shape or a teacher layer.
+
+Every search trains *candidates*: versions of one run that differ in what is searched for. The recipe of that run is
+given, or described by options. Candidates are trained on a share of its text and steps, as a cheap *proxy* of the run.
+A call is first an `options_of_searches` request (its options as they were given), then one of `limbeck.search.requests`
+(the same search with the recipe that it is for), which the search itself takes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +32,7 @@ from limbeck.recipe.schema import Recipe
 from limbeck.search import requests
 
 _OVER_A_RECIPE = ("teacher", "student", "corpus", "method", "batch_size", "learning_rate", "length", "seed")
-"""Options of the run that are laid over its recipe."""
+"""Options that change the recipe of the run, or describe the run where there is no recipe."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,10 +138,16 @@ def search(
 
 
 def carry_out_search(kind: str, request: SearchRequest) -> SearchResult | None:
-    """Run a search, and write its files; what the request alone shows to be wrong is refused without torch.
+    """Run a search, and write its files.
+
+    Mistakes that the request alone shows are refused before torch is imported.
+
+    Args:
+        kind: `"mapping"`, `"architecture"` or `"teacher-layer"`.
+        request: The options of the search.
 
     Returns:
-        The result; None in all but the main process of several.
+        The result; None in every process but the main one, where a launcher started several.
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
@@ -145,12 +157,16 @@ def carry_out_search(kind: str, request: SearchRequest) -> SearchResult | None:
     planned = planned_search(request)
     recipe = planned.proxy.recipe
     planned.check()
+    # Candidates for a layer mapping may be scored on tasks, which are checked as `limbeck evaluate` checks them.
     if isinstance(planned, requests.MappingRequest) and planned.measures.tasks:
         from limbeck.comparison.places import request_evaluation
 
         request_evaluation(planned.measures, Path(), teacher=None, students=[]).check_tasks()
     check_facts(recipe)
-    FolderKind("search", studies.Search.FILE, beside=frozenset({requests.JOURNAL})).look(folder)
+    # A folder with other files than those of a search is refused.
+    search_folder = FolderKind("search", studies.Search.FILE, beside=frozenset({requests.JOURNAL}))
+    search_folder.look(folder)
+
     # Torch is imported from here on, which takes seconds.
     from limbeck.report.search import write_search
     from limbeck.search.architecture import search_architecture
@@ -164,13 +180,14 @@ def carry_out_search(kind: str, request: SearchRequest) -> SearchResult | None:
     }
     print_reasons(recipe, console)
     record = searches[kind](planned, console)
+    # The record is empty in every process but the main one.
     if not record:
         return None
     return SearchResult(studies.Search.read(record), tuple(write_search(folder, record)))
 
 
 def planned_search(request: SearchRequest) -> requests.SearchRequest:
-    """Return the search of a request, with the recipe of its run.
+    """Return the search that a request describes, with the recipe of the run that it is for.
 
     Raises:
         RecipeError: one line for what is wrong with the recipe or an option.
@@ -192,13 +209,21 @@ def planned_search(request: SearchRequest) -> requests.SearchRequest:
 
 
 def _recipe_of(request: SearchRequest) -> Recipe:
-    """Return the recipe of the run that is searched for; without an output of its own it is in the search's folder."""
+    """Return the recipe of the run that a search is for: the given one, or one that the options describe.
+
+    Options take precedence over a given recipe. A recipe without an output folder gets one in the search's folder.
+
+    Raises:
+        RecipeError: for a recipe with mistakes, and for options that are missing where no recipe is given.
+    """
     folder = Path(request.output).expanduser()
     options = {name: getattr(request, name) for name in _OVER_A_RECIPE}
     if request.recipe is None:
+        # A given recipe keeps its own steps, of which --steps then only trains the candidates.
         options["steps"] = request.steps
+        # A search for the student's shape has no option for a student, but every recipe needs one.
         if isinstance(request, options_of_searches.ArchitectureRequest):
-            options["student"] = _stand_in(request)
+            options["student"] = _placeholder_student(request)
     options = {name: value for name, value in options.items() if value is not None}
     if request.recipe is None:
         missing = [f"--{name}" for name in ("teacher", "student", "corpus", "method") if name not in options]
@@ -213,8 +238,12 @@ def _recipe_of(request: SearchRequest) -> Recipe:
     return load_recipe(recipe.model_dump(exclude_unset=True) | {"output": str(folder / "run")})
 
 
-def _stand_in(request: options_of_searches.ArchitectureRequest) -> dict[str, Any]:
-    """Return a student for a run whose shape is searched: the first of the shapes, which every start can take."""
+def _placeholder_student(request: options_of_searches.ArchitectureRequest) -> dict[str, Any]:
+    """Return a student for the recipe of a run whose student's shape is searched for.
+
+    The search replaces its shape. Until then it has the first of the shapes to choose from, and random weights, which
+    fit every shape.
+    """
     shape = f"{request.layers[0]}x{request.hidden[0]}h{request.heads[0]}"
     return {"shape": shape, "initialise": {"layers": "random"}}
 
@@ -222,7 +251,8 @@ def _stand_in(request: options_of_searches.ArchitectureRequest) -> dict[str, Any
 def _mapping_search(
     request: options_of_searches.MappingRequest, proxy: requests.ProxyRequest
 ) -> requests.MappingRequest:
-    """Plan a search for a layer mapping, given the run that it is for."""
+    """Return the search for a layer mapping, given the run that it is for."""
+    # The options of the genetic algorithm. Without a population, its size depends on the student's depth.
     genetic: dict[str, Any] = {
         "parents": request.parents,
         "elite": request.elite,
@@ -251,7 +281,7 @@ def _mapping_search(
 def _architecture_search(
     request: options_of_searches.ArchitectureRequest, proxy: requests.ProxyRequest
 ) -> requests.ArchitectureRequest:
-    """Plan a search for a student's shape, given the run that it is for."""
+    """Return the search for a student's shape, given the run that it is for."""
     return requests.ArchitectureRequest(
         proxy,
         requests.ShapeSizes(layers=request.layers, hidden=request.hidden, heads=request.heads, ffn=request.ffn),
@@ -275,7 +305,10 @@ def _architecture_search(
 def _teacher_layer_search(
     request: options_of_searches.TeacherLayerRequest, proxy: requests.ProxyRequest
 ) -> requests.TeacherLayerRequest:
-    """Plan a search for a teacher layer, given the run that it is for."""
+    """Return the search for a teacher layer, given the run that it is for.
+
+    Candidates are dropped by halving: after each round, one in `halving` goes on. None trains every one to its end.
+    """
     if request.no_halving and request.halving is not None:
         raise RecipeError(f"--halving {request.halving} and --no-halving contradict each other; give one of them.")
     halving: int | None = 2 if request.halving is None else request.halving

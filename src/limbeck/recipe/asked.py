@@ -1,7 +1,9 @@
 """The recipe that was asked for, as a document: read from a file, chosen by options, or changed by them.
 
-Options are a mapping by the names that commands and Python calls give them. Teacher, student and corpus may be mappings
-as in a recipe; `training` has arguments of the training, `evaluation` is that part of a recipe.
+A *document* is a recipe as plain dictionaries and lists, before it is checked. *Options* are those of a command or of a
+Python call, such as `teacher`, `steps` or `length`, by their names in Python; options that were left out are missing.
+The options `teacher`, `student` and `corpus` may be plain values or mappings with the keys of that part of a recipe;
+`training` has arguments of the training, and `evaluation` is that part of a recipe.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,7 @@ from limbeck.core.paths import RECIPE
 from limbeck.errors import LimbeckError, RecipeError
 
 CHOSEN_BY = ("teacher", "student", "corpus")
-"""Options that a recipe is chosen by."""
+"""Options that are needed where no recipe is given: limbeck then chooses one by them."""
 
 
 class _PlaceOfOption(NamedTuple):
@@ -35,18 +37,19 @@ _TRAINING_ARGUMENTS = {
     "batch_size": "per_device_train_batch_size",
     "learning_rate": "learning_rate",
 }
-"""Options that are arguments of the training, by their names there."""
+"""Options that set an argument of the training, with the name that `transformers.TrainingArguments` has for it."""
 
 
 def given_document(recipe: Any, options: Mapping[str, Any], *, resume: bool = False) -> dict[str, Any] | None:
-    """The document of a recipe that is given: as a file, a mapping or a `Recipe`; None without.
+    """Read the recipe that a call gives, as a document; None where the call gives no recipe.
 
-    With `resume` and a folder as the only option, it is the recipe that is saved in that folder.
+    A call that continues a run (`resume`) may give only the run's folder, as `output`. The recipe is then the one that
+    is saved in that folder.
 
     Args:
-        recipe: The recipe, if any.
-        options: Options beside it.
-        resume: Whether a run is continued.
+        recipe: The path of a YAML file, a mapping, a `Recipe`, or None.
+        options: The options that are given beside the recipe.
+        resume: Whether the call continues a run.
 
     Raises:
         RecipeError: for a file that is no recipe, and a folder that holds none.
@@ -54,9 +57,10 @@ def given_document(recipe: Any, options: Mapping[str, Any], *, resume: bool = Fa
     from limbeck.recipe.load import read_recipe
     from limbeck.recipe.schema import Recipe
 
-    if recipe is None and resume and set(options) <= {"output"}:
-        return _saved_document(options.get("output"))
     if recipe is None:
+        gives_only_folder = set(options) <= {"output"}
+        if resume and gives_only_folder:
+            return _saved_document(options.get("output"))
         return None
     if isinstance(recipe, Recipe):
         return recipe.model_dump(exclude_unset=True)
@@ -71,7 +75,8 @@ def given_document(recipe: Any, options: Mapping[str, Any], *, resume: bool = Fa
     try:
         return read_recipe(path)
     except RecipeError:
-        # A shell replaces an unquoted pattern behind --corpus by its files; the second stands in the recipe's place.
+        # A shell expands an unquoted `--corpus texts/*.txt` to `--corpus texts/a.txt texts/b.txt`. --corpus takes the
+        # first file only, so the second is read as the command's positional argument, which is the recipe.
         may_be_second_source = "corpus" in options and path.suffix not in (".yaml", ".yml", ".json")
         if not may_be_second_source:
             raise
@@ -96,7 +101,7 @@ def _saved_document(output: str | Path | None) -> dict[str, Any]:
 
 
 def check_chosen_by(options: Mapping[str, Any], *more: str) -> None:
-    """Refuse to choose a recipe without the options that it is chosen by.
+    """Refuse to choose a recipe where an option is missing that the choice needs.
 
     Args:
         options: The options.
@@ -114,21 +119,24 @@ def check_chosen_by(options: Mapping[str, Any], *more: str) -> None:
 
 
 def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay options over a recipe; those of the training over every stage.
+    """Change a recipe by options, which take precedence over its keys; options of the training change every stage.
 
     Args:
         document: The recipe.
         options: The options.
 
+    Returns:
+        A new document, whose `reasons` no longer explain the keys that the options changed.
+
     Raises:
-        RecipeError: for a length where a stage has its own.
+        RecipeError: for the option `length` where a stage has a length of its own, which the option would not change.
     """
     from limbeck.recipe.overrides import without_reasons
 
     if "length" in options and "method" not in options:
         _check_no_own_length(document.get("stages"), options["length"])
     merged = dict(document)
-    # Reasons for what is changed no longer hold.
+    # A recipe that limbeck chose has a reason for some of its keys. The reasons at these paths no longer hold.
     changed_paths: list[str] = []
 
     for name in ("output", "seed"):
@@ -136,7 +144,7 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
             merged[name] = options[name]
             changed_paths.append(name)
 
-    # Options that change keys of one part.
+    # Options that change keys of one part: a plain value sets the part's main key, a mapping sets its own keys.
     for name, (part, key) in _PLACES_OF_OPTIONS.items():
         if name in options:
             value = options[name]
@@ -151,7 +159,8 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
         else:
             merged["evaluation"] = evaluation  # The check of the recipe refuses it.
 
-    # Stages of a method replace those of the recipe; options of the training are for all stages.
+    # A method replaces all stages of the recipe. Reasons are given at the first stage only, also where they speak of
+    # all stages.
     if "method" in options:
         merged["stages"] = _stages_of(options["method"])
         changed_paths.append("stages.0.method")
@@ -164,17 +173,17 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
 
 
 def choose_by_options(options: Mapping[str, Any], *, resume: bool = False) -> dict[str, Any]:
-    """Choose a recipe by teacher, student and corpus, and lay all other options over it.
+    """Choose a recipe by teacher, student and corpus, and change it by all other options.
 
-    With a method only the student's start is chosen. A mistake that shows without torch is refused before torch is
-    imported.
+    With the option `method`, only the student's start is chosen: the layers of the teacher that it copies. Mistakes
+    that can be seen without torch are refused before torch is imported.
 
     Args:
-        options: The options, these three among them.
+        options: The options, `teacher`, `student` and `corpus` among them.
         resume: Whether a run is continued, see `limbeck.recipe.choosing.choose_recipe`.
 
     Raises:
-        LimbeckError: for all that a choice refuses.
+        LimbeckError: for models or text that cannot be read, and for a student that does not fit its teacher.
     """
     if "method" in options:
         return _with_start(merge_options({}, options))
@@ -183,6 +192,8 @@ def choose_by_options(options: Mapping[str, Any], *, resume: bool = False) -> di
     teacher = further_options.pop("teacher")
     student = further_options.pop("student")
     corpus = further_options.pop("corpus")
+
+    # A mapping has other keys of a corpus beside its sources; they are laid over the chosen corpus below.
     sources = corpus
     if isinstance(corpus, Mapping):
         corpus_keys = dict(corpus)
@@ -204,7 +215,10 @@ def choose_by_options(options: Mapping[str, Any], *, resume: bool = False) -> di
 
 
 def _with_start(document: dict[str, Any]) -> dict[str, Any]:
-    """Choose the start of a student that names none; a document with mistakes is left to the check of all of it."""
+    """Choose what a student starts from, where the recipe does not say.
+
+    A document with mistakes is returned unchanged, since the later check of the whole recipe reports them together.
+    """
     from pydantic import ValidationError
 
     from limbeck.models.weight_files import check_not_pickled
@@ -229,7 +243,7 @@ def _with_start(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _training_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of the training that options give, by their names there."""
+    """The arguments of the training that options give, named as in `transformers.TrainingArguments`."""
     arguments = {}
     for name, argument in _TRAINING_ARGUMENTS.items():
         if name in options:
@@ -238,9 +252,10 @@ def _training_of(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_training(stage: Any, training: Mapping[str, Any]) -> Any:
-    """A stage with other arguments of the training; a number of epochs takes the place of a number of steps."""
+    """A stage with other arguments of the training."""
     if not isinstance(stage, dict):
         return stage  # The check of the recipe refuses it.
+    # Transformers ignores num_train_epochs where max_steps is given, so epochs take the place of the stage's steps.
     arguments = _mapping(stage.get("training"))
     if "num_train_epochs" in training and "max_steps" not in training:
         arguments.pop("max_steps", None)
@@ -248,7 +263,7 @@ def _with_training(stage: Any, training: Mapping[str, Any]) -> Any:
 
 
 def _check_no_own_length(stages: Any, length: int) -> None:
-    """Refuse a length for all stages where one would not follow it, since it has its own."""
+    """Refuse the option `length`, which sets the corpus's length, where a stage has a length of its own instead."""
     if not isinstance(stages, list):
         return
     for number, stage in enumerate(stages):
@@ -272,9 +287,9 @@ def _stages_of(method: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any
 
 
 def _stages_of_method(method: str | Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The stages that make a method up, each with the options that are given.
+    """The stages that a method consists of, each with the options that are given beside the method's name.
 
-    A method that names one of its stages itself (`{name: mlkd_bert, stage: 2}`) is that stage alone.
+    Most methods have one stage; `mlkd_bert` has two. `{name: mlkd_bert, stage: 2}` means its second stage alone.
     """
     from limbeck.methods.registry import METHODS
 

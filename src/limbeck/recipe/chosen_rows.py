@@ -1,4 +1,8 @@
-"""The labelled rows of a chosen recipe: the columns of a task, found by their names in the first file."""
+"""The labelled rows of a chosen recipe: the columns of a task, found by their names in the first file.
+
+A *kind* is a kind of task, such as `classification` or `ranking`, and so of rows (`limbeck.core.kinds.KINDS`). The head
+of a fine-tuned teacher decides which kinds of rows it can be distilled on.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +20,22 @@ from limbeck.evaluation.tasks.registry import TASKS, is_own_task
 from limbeck.models.heads import kind_of_value
 from limbeck.recipe.model_plans import TeacherInfo
 
-# Columns of rows as data sets call them; the first line is taken that a file has the columns of.
+# Usual names of columns in data sets. In each table the first group whose columns a file has all is taken.
 _TEXTS = (("sentence1", "sentence2"), ("question1", "question2"), ("premise", "hypothesis"), ("text",), ("sentence",))
 _LABELS = (("label",), ("labels",), ("score",))
 _DOCUMENTS = (("documents",), ("positive", "negatives"), ("positive", "negative"), ("document",))
 
 
 def choose_rows(teacher: TeacherInfo, sources: list[str], head: str) -> dict[str, Any]:
-    """Choose the corpus of a teacher of a task.
+    """Choose the corpus for a teacher that was fine-tuned for a task.
 
     Args:
         teacher: The teacher.
-        sources: Sources of rows, or the name of a task.
-        head: The teacher's head.
+        sources: Sources of rows, or the name of one task.
+        head: The teacher's head, by the name of its kind of task.
+
+    Returns:
+        The keys of a recipe's `corpus`.
 
     Raises:
         LimbeckError: for rows that are missing, or do not have the columns of the task.
@@ -38,6 +45,7 @@ def choose_rows(teacher: TeacherInfo, sources: list[str], head: str) -> dict[str
     kinds = _possible_kinds(teacher, head)
     first_row = _read_first_row(sources, of_words=KINDS[head].of_words)
     if first_row is None:
+        # The columns are not known before the run, which then expects the usual ones of the likeliest kind.
         return {"sources": sources, "task": {"kind": kinds[0]}}
 
     for kind in kinds:
@@ -52,18 +60,19 @@ def choose_rows(teacher: TeacherInfo, sources: list[str], head: str) -> dict[str
 
 
 def _possible_kinds(teacher: TeacherInfo, head: str) -> list[str]:
-    """Return the kinds of rows that may teach a head, the likeliest first."""
+    """Return the kinds of rows that the teacher's head may be distilled on, the likeliest first."""
     if not KINDS[head].has_value:
         return [head]
+    # A head with one number as its output is a regression's or a reranker's. Few configurations say which, so that the
+    # columns of the rows have to decide.
     kind = kind_of_value(teacher.config)
     if kind is None:
-        # Most rerankers do not say that they are; their rows do.
         return ["ranking", head]
     return [kind]
 
 
 def _corpus_of_kind(kind: str, columns: set[str]) -> dict[str, Any] | None:
-    """Return the keys of a corpus of a kind, by the names of its columns; None where rows have no such columns."""
+    """Return the keys of a corpus of a kind, with the columns that it reads; None where a needed column is missing."""
     facts = KINDS[kind]
     if facts.has_queries:
         documents = _first_of(_DOCUMENTS, columns)
@@ -71,7 +80,7 @@ def _corpus_of_kind(kind: str, columns: set[str]) -> dict[str, Any] | None:
             return None
         return {"task": {"kind": kind, "document_columns": documents}}
 
-    # Kinds of other columns than texts and a label have these by one name alone.
+    # The other kinds read texts and a label, except for a few (such as tagging) whose columns have fixed names.
     if "text" not in facts.columns:
         if set(facts.columns) <= columns:
             return {"task": {"kind": kind}}
@@ -88,7 +97,7 @@ def _corpus_of_kind(kind: str, columns: set[str]) -> dict[str, Any] | None:
 
 
 def _first_of(choices: Sequence[Sequence[str]], columns: set[str]) -> list[str]:
-    """Return the first choice whose columns are all there; empty without one."""
+    """Return the first group of names whose columns are all there; an empty list where there is no such group."""
     for names in choices:
         if set(names) <= columns:
             return list(names)
@@ -96,18 +105,22 @@ def _first_of(choices: Sequence[Sequence[str]], columns: set[str]) -> list[str]:
 
 
 class _FirstRow(NamedTuple):
-    """The place and the columns of the first row of sources; no columns where there is no row."""
+    """The first row of sources: the file or source it is in, and its columns; an empty set for a file without rows."""
 
     place: str
     columns: set[str]
 
 
 def _read_first_row(sources: list[str], *, of_words: bool) -> _FirstRow | None:
-    """Read the first row of sources; None where that would take a network or a whole file.
+    """Read the first row of sources.
 
     Args:
         sources: The sources.
-        of_words: Whether tables hold a word a line.
+        of_words: Whether the rows are sentences of labelled words, whose tables have one word in each line.
+
+    Returns:
+        The first row. It has no columns where the sources were looked at and hold no labelled rows, which the caller
+        refuses. None where they were not looked at, since all of them are on the network or have to be read whole.
     """
     for source in sources:
         check_source(source)
@@ -118,7 +131,7 @@ def _read_first_row(sources: list[str], *, of_words: bool) -> _FirstRow | None:
         return _FirstRow(sources[0], set())
     for file in files:
         if suffix_of(file) == ".json":
-            continue  # It is read as a whole.
+            continue  # One JSON document can only be read as a whole, which may take long.
         for row in read_rows(file, SourceReport(), of_words=of_words):
             return _FirstRow(str(file), {str(name) for name in row.values})
         return _FirstRow(str(file), set())

@@ -1,7 +1,9 @@
 """Planning a run: its recipe is checked against the configurations of its models, before any weight is loaded.
 
-A `RunPlan` (`limbeck.recipe.run_plan`) has a `StagePlan` (`limbeck.recipe.stage_plan`) for each stage. Plans stand
-in the room of recipes, since a recipe is chosen by the plans of its models (`limbeck.recipe.chosen_models`).
+A `RunPlan` (`limbeck.recipe.run_plan`) has a `StagePlan` (`limbeck.recipe.stage_plan`) for each stage of the recipe.
+A stage trains the recipe's student further, or makes a student of its own, which later stages may use as their
+teacher. So `stage.student` is None where a stage trains the recipe's student, and `stage.teacher.stage` names the
+earlier stage whose student is the teacher, or is None where the teacher is a model with files.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from limbeck.recipe.student_head import with_outputs
 __all__ = ["SCORE_LATER", "RunPlan", "plan_checked", "plan_run"]
 
 SCORE_LATER = "score it with `limbeck evaluate --as-is --classes`, which names them"
-"""Way out where classes have other names."""
+"""Advice that ends an error about classes whose names differ from those of a task."""
 
 
 def plan_run(recipe: Recipe) -> RunPlan:
@@ -66,8 +68,10 @@ def plan_checked(recipe: Recipe) -> RunPlan:
     student = plan_student(recipe.student, teacher)
     stages = _plan_stages(recipe, teacher, student)
 
-    # The stages that train the head of the recipe's student, on text and on labelled rows.
-    head_stages = [stage for stage in stages if stage.student is None and stage.student_head is not None]
+    # A stage with a student of its own says nothing about the head of the recipe's student.
+    stages_of_student = [stage for stage in stages if stage.student is None]
+    # A masked language model's head is trained on text, the head of a task on labelled rows.
+    head_stages = [stage for stage in stages_of_student if stage.student_head is not None]
     task_stages = [stage for stage in head_stages if stage.pairing.has_labels]
     if recipe.evaluation.tasks and not task_stages:
         raise RecipeError(
@@ -75,7 +79,7 @@ def plan_checked(recipe: Recipe) -> RunPlan:
             "(`limbeck evaluate` fine-tunes a student first), or give a stage a corpus with a task."
         )
 
-    # What of the models can be found wrong only now that all stages are known.
+    # These checks of the models need the outputs of the student's head, which depend on all stages.
     student = with_outputs(student, head_stages)
     for stage in stages:
         _check_models_run(stage, student)
@@ -89,7 +93,7 @@ def plan_checked(recipe: Recipe) -> RunPlan:
 
 
 def _plan_stages(recipe: Recipe, teacher: TeacherInfo, student: StudentPlan) -> list[StagePlan]:
-    """Plan the stages, each with the students of the stages before it, and what their classes share."""
+    """Plan the stages in their order, then settle what depends on several of them: names and weights of classes."""
     stages: list[StagePlan] = []
     for index in range(len(recipe.stages)):
         stages.append(plan_stage(index, recipe, teacher, student, earlier=stages))
@@ -99,11 +103,14 @@ def _plan_stages(recipe: Recipe, teacher: TeacherInfo, student: StudentPlan) -> 
 
 
 def _with_absent_classes(index: int, stage: StagePlan) -> StagePlan:
-    """Read the first rows of labelled files: refuse rows that teach nothing, and note classes without any.
+    """Read the first labelled rows of a stage: refuse rows that teach nothing, and note classes without a row.
 
     Args:
-        index: Which stage of the recipe.
+        index: The position of the stage in the recipe, from 0, for messages.
         stage: The stage.
+
+    Returns:
+        The stage, with the classes that none of its rows has as `absent`.
     """
     if not isinstance(stage.corpus, LabelledSettings):
         return stage
@@ -123,24 +130,32 @@ def _check_models_run(stage: StagePlan, student: StudentPlan) -> None:
         stage: The stage.
         student: The recipe's student, which a stage without a student of its own trains.
     """
-    if stage.teacher.stage is None:
+    # A teacher that is the student of an earlier stage has run as the learner of that stage.
+    teacher_is_earlier_student = stage.teacher.stage is not None
+    if not teacher_is_earlier_student:
         check_runs(stage.teacher.title, stage.teacher.config, stage.teacher_head)
     learner = stage.student or student
     check_runs(f"the student {learner.shape}", learner.config, stage.student_head)
 
 
 def _check_scored_tasks(plan: RunPlan, last_stage: StagePlan) -> None:
-    """Refuse `evaluation.tasks` that a run could not score at its end, for want of rows or of a head that fits.
+    """Refuse `evaluation.tasks` that a run could not score at its end: tasks without rows, or with another head.
+
+    The run scores its student on these tasks, and beside it the teacher of the last stage where that has a head.
 
     Args:
         plan: The run.
         last_stage: The last stage that trains the head of its student on labelled rows.
     """
-    # The configuration that the student's folder will have.
+    # A copy of the student's configuration, with the architecture that its saved folder will name: the class decides
+    # which head is matched with the task.
     saved_config = type(plan.student_config)(**plan.student_config.to_dict())
     saved_config.architectures = [model_class(saved_config, last_stage.student_head).__name__]
+    # The run also scores a teacher with a head. The student of an earlier stage needs no check as a teacher, since the
+    # run itself makes its head.
     teacher = last_stage.teacher
-    is_scored_beside_student = last_stage.teacher_head is not None and teacher.stage is None
+    teacher_is_earlier_student = teacher.stage is not None
+    teacher_is_checked = last_stage.teacher_head is not None and not teacher_is_earlier_student
 
     for name in plan.recipe.evaluation.tasks or ():
         with at_place("evaluation.tasks"):
@@ -148,6 +163,6 @@ def _check_scored_tasks(plan: RunPlan, last_stage: StagePlan) -> None:
             if KINDS[task.kind].head is None:
                 raise RecipeError(f"{task.title} compares sentence vectors, but here heads are scored; leave it out.")
             match_head("the student", saved_config, task, way_out=SCORE_LATER)
-            if is_scored_beside_student:
+            if teacher_is_checked:
                 match_head(teacher.title, teacher.config, task, way_out=SCORE_LATER)
             check_scored(name, data=plan.tasks_folder)

@@ -1,4 +1,10 @@
-"""`RunPlan`, a recipe checked against the configurations of its models, before any weight is loaded."""
+"""`RunPlan`, a recipe checked against the configurations of its models, before any weight is loaded.
+
+A stage trains the recipe's student further, or makes a student of its own, such as a teacher assistant. Its plan then
+has this student; `stage.student` is None where it trains the recipe's. A sentence vector is *pooled* (as the pooling
+gives it) or *finished* (behind the modules that follow the pooling). What a recipe's student saves about its vectors is
+decided by the stages that taught it vectors.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +52,7 @@ class RunPlan:
         return "\n".join(f"{name}: {text}" for name, text in self.summary().items())
 
     def summary(self) -> dict[str, str]:
-        """The plan in a few lines, by their titles."""
+        """The plan in a few lines of text, each by its title."""
         return summarise_plan(self.recipe, self.teacher_info, self.student_plan, self.stages)
 
     @property
@@ -91,7 +97,7 @@ class RunPlan:
     def tasks_folder(self) -> Path | None:
         """The folder with the files of `evaluation.tasks`; None for the Hub.
 
-        It is that of the evaluation, else of the last corpus that has one.
+        It is `evaluation.data`, or else the `data` of the last stage whose corpus has one.
         """
         if self.recipe.evaluation.data is not None:
             return Path(self.recipe.evaluation.data).expanduser()
@@ -103,7 +109,10 @@ class RunPlan:
 
     @property
     def text_alone(self) -> CorpusSettings | None:
-        """The recipe's text where no stage reads it: a student as it starts is compared on what is held out of it."""
+        """The recipe's text where there are no stages; None otherwise.
+
+        A run without stages only makes a student. It is compared with its teacher on text that is held out of this one.
+        """
         corpus = self.recipe.corpus
         has_text = corpus is not None and corpus.task is None
         if self.stages or not has_text:
@@ -115,7 +124,7 @@ class RunPlan:
 
     @property
     def aligned_stage(self) -> StagePlan | None:
-        """The last stage that teaches the recipe's student finished vectors, and so says how it makes them."""
+        """The last stage that teaches the recipe's student finished vectors: it decides how the student makes them."""
         stages = [stage for stage in self.own_stages if stage.teaches_vectors]
         return stages[-1] if stages else None
 
@@ -129,8 +138,8 @@ class RunPlan:
         """The models whose sentence vectors a stage teaches, by title; students of stages are not among them."""
         teachers = {}
         for stage in self.stages:
-            is_model = stage.teacher.stage is None
-            if is_model and stage.teacher_streams & _VECTOR_STREAMS:
+            is_earlier_student = stage.teacher.stage is not None
+            if not is_earlier_student and stage.teacher_streams & _VECTOR_STREAMS:
                 teachers[stage.teacher.title] = stage.teacher.spec
         return teachers
 
@@ -154,21 +163,22 @@ class RunPlan:
 
     @property
     def student_sentence(self) -> SentencePooling | None:
-        """How the recipe's student makes sentence vectors, but for a map that it keeps; None where it makes none.
+        """How the recipe's student makes sentence vectors, without a map that it keeps; None where it makes none.
 
-        As the teacher, or as a stage trained it to. A student of a task makes none, whatever its teacher was before it
-        was fine-tuned.
+        They are made as a stage trained the student to make them, or else as the teacher makes them.
         """
+        # A student with the head of a task makes none, even if the files of its teacher say how vectors are made: these
+        # are from the model that the teacher was fine-tuned from.
         if self.head not in (None, "masked_lm"):
             return None
 
-        # As a stage trained finished vectors, else as the teacher makes them where the student can do the same.
+        # A stage that taught finished vectors decides, else the teacher, if its modules fit the student's width.
         if self.aligned_stage is not None:
             return self._as_trained(self.aligned_stage.vectors)
         if self.sentence is not None and self.sentence.fits(self.student.hidden):
             return self._as_trained(self.sentence)
 
-        # A teacher whose files say nothing of vectors: pooled as the last stage that compared pooled ones.
+        # The teacher's files do not name a pooling: the last stage that compared pooled vectors decides.
         pooled_stages = [stage for stage in self.own_stages if "pooled" in stage.student_streams]
         if not pooled_stages:
             return None
@@ -178,6 +188,7 @@ class RunPlan:
         """Leave out the prompts of a teacher's files that the recipe's student did not read in training."""
         prompts: set[str] = set()
         for stage in self.own_stages:
+            # Labelled rows get no prompts.
             if not isinstance(stage.corpus, CorpusSettings):
                 continue
             if not stage.corpus.student_reads_prompts:
@@ -186,9 +197,12 @@ class RunPlan:
         return sentence.with_prompts(prompts)
 
     def vectors(self) -> str | SentenceHead:
-        """How sentence vectors of both models are made: as `pooling`, with what the teacher's folder has besides.
+        """How the run's evaluation makes sentence vectors of both models, where the student's folder does not say.
 
-        Where its student learns finished vectors these are the teacher's alone, whatever the student's width.
+        Returns:
+            The teacher's modules, or the name of a pooling: where the recipe names one, the teacher's files name no
+            modules, or these do not fit the student's width. A student that learned finished vectors through a map of
+            its own may have another width.
         """
         sentence = self.sentence
         if sentence is None or self.recipe.evaluation.pooling != "auto":
@@ -199,9 +213,10 @@ class RunPlan:
         return self.pooling
 
     def vectors_of_both(self, student: Path) -> tuple[str | SentenceHead, str | SentenceHead]:
-        """How the teacher and its saved student make sentence vectors: as their folders say, unless the recipe does.
+        """How the run's evaluation makes sentence vectors of the teacher and of its saved student, in this order.
 
-        A teacher whose folder says nothing makes them as it taught them.
+        A pooling that the recipe names holds for both models. Otherwise their folders decide. A teacher whose folder
+        does not say makes them as it did while it taught them.
 
         Args:
             student: The folder of the student.

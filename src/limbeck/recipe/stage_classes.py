@@ -1,4 +1,9 @@
-"""Classes of the stages of a run: their names where a stage's own teacher has none, and their weights."""
+"""Classes of the stages of a run: their names where a stage's own teacher has none, and their weights.
+
+A classifier's configuration names its classes in the order of its outputs. Rows are *numbered* by these names: a row
+with the label "entailment" gets the number of that output. A stage *reads scores* if its teacher's head is used; it
+then has a `teacher_head`.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +22,10 @@ from limbeck.recipe.stage_terms import takes_class_weights
 
 
 def with_class_names(stages: list[StagePlan]) -> list[StagePlan]:
-    """Number the rows of stages that read no scores by the teacher of a stage that does.
+    """Number the rows of stages that read no scores by the classes of a teacher whose scores another stage reads.
 
-    Their own teacher need not be a classifier, but their rows are labelled all the same. Rows of another task that is
-    known by name keep its classes.
+    The teacher of a stage that reads no scores need not be a classifier, so that its configuration may not name the
+    classes of the rows. Rows of another task that is known by name keep the classes of that task.
     """
     naming_stage = _naming_stage(stages)
     if naming_stage is None:
@@ -36,7 +41,10 @@ def with_class_names(stages: list[StagePlan]) -> list[StagePlan]:
 
 
 def _naming_stage(stages: Sequence[StagePlan]) -> StagePlan | None:
-    """The stage whose teacher names the classes: the first that reads scores of classes, else the first of classes."""
+    """The stage whose teacher names the classes.
+
+    It is the first stage that reads a classifier's scores, or else the first that trains a student's classifier.
+    """
     with_classes = [stage for stage in stages if kind_of(stage.teacher_head or stage.student_head).has_classes]
     for stage in with_classes:
         if stage.teacher_head is not None:
@@ -45,13 +53,18 @@ def _naming_stage(stages: Sequence[StagePlan]) -> StagePlan | None:
 
 
 def _takes_names_of(stage: StagePlan, naming_stage: StagePlan) -> bool:
-    """Whether the rows of a stage are numbered by the teacher of another stage."""
+    """Whether the rows of a stage are numbered by the teacher of another stage, the naming stage."""
+    # The stage's own teacher has names for its classes, or its rows have no classes.
     if stage.teacher_head is not None or not kind_of(stage.pairing.task).has_classes:
         return False
     reads_scores = naming_stage.teacher_head is not None
+    # A head that the stage trains on labels alone gets the classes of the stage's own rows, if its student is the
+    # stage's own, or if no stage reads scores.
     learns_own_classes = stage.student_head is not None and (stage.student is not None or not reads_scores)
     if learns_own_classes:
         return False
+    # Rows of files have no names of their own. Those of a task that is known by name keep the task's names, unless the
+    # naming stage reads the same task.
     assert isinstance(stage.corpus, LabelledSettings)
     if stage.corpus.rows is None:
         return True
@@ -70,13 +83,14 @@ def _read_same_task(*stages: StagePlan) -> bool:
 
 
 def with_class_weights(stages: Sequence[StagePlan], recipe: Recipe) -> list[StagePlan]:
-    """Read the weights of classes, and refuse those of a corpus that no stage learns hard labels from.
+    """Read the weights of classes, and refuse weights that have no effect since no stage learns hard labels.
 
     Raises:
-        RecipeError: for weights that no stage reads, or of other classes.
+        RecipeError: for weights that no stage reads, and for weights of classes that the rows do not have.
     """
     weighted = []
-    # By the place of the weights in the recipe: several stages may share the recipe's corpus.
+    # Whether some stage reads the weights, by their place in the recipe. Stages without a corpus of their own share
+    # those of the recipe's corpus, and one stage that reads them is enough.
     is_read_by_place: dict[str, bool] = {}
     for index, stage in enumerate(stages):
         corpus = stage.spec.corpus or recipe.corpus

@@ -1,4 +1,9 @@
-"""The plan of a stage: its options resolved for its teacher and its student."""
+"""The plan of a stage: its options resolved for its teacher and its student.
+
+A *term* is one weighted loss between the two models. A *stream* is what a term reads of a model: the hidden states of a
+layer, its scores (`logits`), or a sentence vector, `pooled` or finished (`vector`). A *learned map* is a linear layer
+from the student's width to the teacher's; one that is *kept* is saved as a part of the student.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +34,12 @@ class StagePlan:
     Args:
         spec: The recipe's stage.
         terms: The weighted terms.
-        corpus: Its text or rows, and how they are cut: of several lengths at the last.
-        vectors: How its student's sentence vectors are made, but for a map that it learns and keeps.
-        teacher_vectors: How its teacher's are.
-        pairing: What the method was composed for.
+        corpus: Its text or rows, and how they are cut; in a schedule of several lengths, those of the last.
+        vectors: How its student makes sentence vectors, without a map that it learns and keeps.
+        teacher_vectors: How its teacher makes sentence vectors.
+        pairing: The shapes of its two models and the task of its rows, for which the method was composed.
         teacher: The stage's teacher.
-        student: The student of this stage alone; None for the recipe's.
+        student: The student of this stage alone; None where the stage trains the recipe's student.
         student_head: The head that its student needs, or None.
         teacher_head: The head that its teacher needs, or None.
         mask_tokens: Share of tokens to mask.
@@ -58,7 +63,7 @@ class StagePlan:
 
     @cached_property
     def corpora(self) -> list[CorpusSettings | LabelledSettings]:
-        """Its text at every length that it is trained on, in their order."""
+        """The settings of its text, one for each length of its schedule, in the order of training."""
         schedule = self.spec.text.schedule
         if schedule is None:
             return [self.corpus]
@@ -66,7 +71,7 @@ class StagePlan:
 
     @property
     def development(self) -> TaskRows | None:
-        """The rows of its task on which teacher and student are scored, and none is trained; None without."""
+        """The development rows of its task, on which both models are scored but not trained; None without any."""
         if not isinstance(self.corpus, LabelledSettings):
             return None
         rows = self.corpus.development
@@ -90,7 +95,7 @@ class StagePlan:
 
     @property
     def teaches_vectors(self) -> bool:
-        """Whether finished sentence vectors are taught, which the student's files then have to say."""
+        """Whether the student learns finished sentence vectors; its files then have to say how it makes them."""
         return "vector" in self.student_streams
 
     @property
@@ -101,12 +106,12 @@ class StagePlan:
 
     @property
     def compares_documents(self) -> bool:
-        """Whether a term compares the documents of a query."""
+        """Whether a term compares the documents of a query: its unit is then the group of these documents."""
         return any(term.unit == "group" for term in self.terms)
 
     @property
     def measures_layers(self) -> bool:
-        """Whether the layer mapping depends on what the teacher does to its text."""
+        """Whether the layer mapping depends on measurements of the teacher on the text, made as the stage begins."""
         return self.spec.method.get("mapping") == "contribution"
 
     @property
@@ -117,9 +122,9 @@ class StagePlan:
         return ()
 
     def sentence_heads(self) -> tuple[SentenceHead, SentenceHead]:
-        """Make what gives the student's and the teacher's `pooled` and `vector` streams.
+        """Make the modules that compute the `pooled` and `vector` streams of the student and the teacher.
 
-        The student's ends at the pooling where a learned map follows.
+        Where the student keeps a learned map behind its pooling, its vectors are normalised behind the map only.
 
         Raises:
             ModelError: for modules whose weights are missing or damaged.

@@ -1,4 +1,9 @@
-"""Planning a stage: its teacher, its student, its terms and its text, checked against each other."""
+"""Planning a stage: its teacher, its student, its terms and its text, checked against each other.
+
+A *term* is one weighted loss between two models, such as the error of the hidden states of a layer. A *pairing* holds
+what a method needs to know of the two models to choose its terms. An *assistant* is the student of an earlier stage
+that teaches in this one.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +37,11 @@ def plan_stage(
     """Check a stage and resolve its options for the two models.
 
     Args:
-        index: Which stage of the recipe.
-        recipe: The recipe, whose facts are checked.
-        teacher: The recipe's teacher.
-        student: The recipe's student.
-        earlier: The stages before it, which may teach here.
+        index: The position of the stage in the recipe, from 0.
+        recipe: The recipe, whose facts are checked already (`limbeck.recipe.facts`).
+        teacher: The recipe's teacher, which teaches where the stage names no other.
+        student: The recipe's student, which is trained where the stage has no student of its own.
+        earlier: The plans of the stages before it, whose students may teach here.
 
     Raises:
         LimbeckError: one line for the first contradiction, with its place in the recipe.
@@ -85,7 +90,8 @@ def plan_stage(
         teacher_head=teacher_head,
         mask_tokens=masked_share(stage, terms, pairing, place),
     )
-    # A student that learns scores has its teacher's outputs; one that learns labels alone, the classes of its rows.
+    # The student's configuration was derived from its teacher's, which also gives it the teacher's outputs. They are
+    # right where it learns the teacher's scores. Where it learns labels alone, its outputs are the classes of its rows.
     learns_labels_alone = student_head is not None and teacher_head is None
     if own_student is not None and learns_labels_alone:
         return replace(plan, student=with_outputs(own_student, [plan]))
@@ -116,7 +122,7 @@ def _plan_stage_teacher(stage: StageSpec, place: str, teacher: TeacherInfo, assi
         return teacher
     if assistant is not None:
         assert assistant.student is not None
-        # Its folder will say nothing of sentence vectors; texts get no prompts for it.
+        # This student's folder will not name any prompts, so its texts get none.
         sentence = assistant.vectors.without_prompts() if assistant.teaches_vectors else None
         return TeacherInfo(
             spec=stage.teacher,
@@ -138,8 +144,9 @@ def _plan_stage_teacher(stage: StageSpec, place: str, teacher: TeacherInfo, assi
 
 
 def _check_teacher_head(head: Head, teacher: TeacherInfo, assistant: StagePlan | None) -> None:
-    """Refuse a teacher without the head whose scores are read."""
+    """Refuse a teacher without the head whose scores the terms read."""
     if assistant is None:
+        # The configuration of a model with files says which head it was saved with.
         check_has_head(teacher.title, teacher.config, head)
         check_no_prompt(teacher.spec.model, teacher.spec.revision)
         return
@@ -166,7 +173,7 @@ def _plan_text(
     try:
         return corpus_settings(corpus, stage.text, teacher, reads_scores=reads_scores, sentence=sentence)
     except CorpusError as error:
-        # An error in the recipe's own corpus is not one of this stage.
+        # The corpus of the recipe is shared by stages, so that an error in it names no stage.
         if stage.corpus is None:
             raise
         raise CorpusError(f"{place}.corpus: {error}") from None
@@ -178,7 +185,8 @@ def _with_copies(
     """Add the copies of labelled rows that the corpus asks for."""
     if corpus.augment is None or not isinstance(settings, LabelledSettings):
         return settings
-    # The student of an earlier stage is no model before the run.
+    # Copies may be made with the teacher itself, unless it is the student of an earlier stage: that does not exist
+    # before the run.
     model = (teacher.spec.model, teacher.spec.revision) if teacher.stage is None else None
     copies = augmentation(corpus.augment, teacher.title, model, seed)
     return settings.model_copy(update={"augment": copies})

@@ -1,4 +1,9 @@
-"""The terms of a stage: composed for its models, and what they read."""
+"""The terms of a stage: composed for its models, and what they read.
+
+A *term* is one weighted loss between two models. It names the *streams* that it reads of each, such as the hidden states
+of a layer, scores (`logits`) or sentence vectors. Its *unit* is what it counts: tokens, rows, labels, or the documents of a
+query as one `group`.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +75,10 @@ def kept_map_of(terms: Sequence[Term]) -> LearnedMap | None:
 
 
 def compares_tokens(term: Term) -> bool:
-    """Whether a term compares the tokens of student and teacher one by one."""
+    """Whether a term compares the tokens of student and teacher one by one.
+
+    Sentence vectors and the vector of the first token (`cls`) are one vector for a whole text.
+    """
     return any(key.name not in (*OF_SENTENCES, "cls") for key in term.student)
 
 
@@ -80,5 +88,8 @@ def takes_class_weights(term: Term) -> bool:
 
 
 def learn_labels(terms: Sequence[Term]) -> bool:
-    """Whether a term learns the labels of rows, rather than what a teacher makes of them."""
+    """Whether a term learns labels, rather than what a teacher makes of the rows.
+
+    A term that reads no stream of the teacher has only the labels to learn from.
+    """
     return any(term.unit == "label" or not term.teacher for term in terms)

@@ -1,4 +1,10 @@
-"""Sentence vectors of a stage: how its two models make them, and whether prompts are put before texts."""
+"""Sentence vectors of a stage: how its two models make them, and whether prompts are put before texts.
+
+A *pooled* vector is the pooling (mean, CLS ...) of a model's last hidden states; a *finished* vector has also gone
+through the modules behind the pooling, such as a dense layer. Terms read them as the streams `pooled` and `vector`.
+A *prompt* is text such as "query: " that the files of a sentence-embedding model put before each of its inputs.
+An *assistant* is a teacher that an earlier stage of the same run makes: it has no files while the run is planned.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +35,13 @@ def stage_vectors(
 ) -> tuple[SentencePooling, SentencePooling]:
     """How a stage's student and its teacher make sentence vectors, in this order.
 
-    They make them as the teacher's files say; without files by the pooling that the method's options name, or the mean.
+    Both follow the teacher's files. Without such files, they use the pooling that the method's options name, or the
+    mean.
 
     Args:
         stage: The stage.
         terms: Its terms.
-        pairing: Its models.
+        pairing: The shapes of its two models, and how its teacher makes sentence vectors.
         teacher: Its teacher.
         assistant: The earlier stage whose student teaches here, if one does.
         place: The place of the stage in the recipe, for messages.
@@ -48,7 +55,8 @@ def stage_vectors(
     reads_finished = "vector" in streams
     reads_pooled = "pooled" in streams
 
-    # Vectors of a teacher whose files cannot be relied on are refused.
+    # A teacher without files about its vectors is refused where the vectors depend on them, or on a pooling that only
+    # its files could name.
     if teacher_vectors is None and assistant is None:
         needs_files = reads_finished or (reads_pooled and pooling_option is None)
         if needs_files:
@@ -56,7 +64,8 @@ def stage_vectors(
     if teacher_vectors is not None and (reads_finished or reads_pooled):
         teacher_vectors.check_whole(teacher.spec.model, teacher.shape.hidden)
 
-    # Finished vectors: those of the student end as the teacher's, or with a learned map in place of its modules.
+    # The terms read finished vectors: the student has the same modules behind its pooling as the teacher, or a learned
+    # map in their place.
     if reads_finished:
         if assistant is not None and assistant.kept_map is not None:
             raise RecipeError(
@@ -68,7 +77,7 @@ def stage_vectors(
             student_vectors = replace(student_vectors, modules=())
         return student_vectors, finished_pooling(teacher_vectors)
 
-    # Pooled vectors, or none: the same of both models.
+    # The terms read pooled vectors or none, so both models make them in the same way.
     if teacher_vectors is None or not reads_pooled:
         pooling = finished_pooling(None, pooling_option)
         return pooling, pooling
@@ -89,18 +98,30 @@ def stage_vectors(
 def reads_prompts(
     corpus: CorpusSpec, stage: StageSpec, terms: Sequence[Term], teacher: TeacherInfo, place: str
 ) -> bool:
-    """Whether a stage's terms read sentence vectors, whose prompts a teacher's files may give.
+    """Whether texts of a stage get the prompts that the files of its teacher name, such as "query: ".
+
+    Prompts belong to sentence vectors, so only a stage whose terms read sentence vectors has them.
+
+    Args:
+        corpus: The text of the stage. A source in it may have a role, which chooses one of the prompts.
+        stage: The stage.
+        terms: Its terms.
+        teacher: Its teacher.
+        place: The place of the stage in the recipe, for messages.
 
     Raises:
-        RecipeError: for roles that nothing reads, and prompts that part the tokens of student and teacher where terms
-            compare them.
+        RecipeError: for a source with a role in a stage without prompts, and for a student that reads no prompts where
+            a term compares its tokens with the teacher's.
     """
-    reads_vectors = bool(streams_read(terms) & set(OF_SENTENCES))
-    if not reads_vectors or teacher.stage is not None:
+    reads_sentence_vectors = bool(streams_read(terms) & set(OF_SENTENCES))
+    # The student of an earlier stage has no files yet, which could name prompts.
+    teacher_has_files = teacher.stage is None
+    if not reads_sentence_vectors or not teacher_has_files:
         _check_no_role(corpus, stage, teacher, place)
         return False
 
-    # Without its prompts a student reads other tokens than its teacher, so tokens cannot be compared one by one.
+    # With `student_prompts: none` only the teacher reads the prompt. Its sequences are then longer than the student's,
+    # so that their tokens cannot be compared one by one.
     student_prompts = stage.text.student_prompts or corpus.student_prompts
     token_terms = [term.name for term in terms if compares_tokens(term)]
     if student_prompts == NONE and token_terms:
@@ -112,11 +133,12 @@ def reads_prompts(
 
 
 def _check_no_role(corpus: CorpusSpec, stage: StageSpec, teacher: TeacherInfo, place: str) -> None:
-    """Refuse the role of a source (a query or a document), which only chooses a prompt of sentence vectors."""
+    """Refuse a source with a role (query or document) in a stage without prompts: a role only chooses a prompt."""
     roles = [source.role for source in corpus.described_sources if source.role is not None]
     if not roles:
         return
-    if teacher.stage is not None:
+    is_earlier_student = teacher.stage is not None
+    if is_earlier_student:
         reason = f"{teacher.title} has no files that define it"
     else:
         reason = f"{stage.method['name']} reads none"

@@ -29,7 +29,7 @@ STUDY = "The study"
 
 
 def _count(name: str, value: Any) -> int | None:
-    """Read a number of parameters such as `30M`, if there is one."""
+    """Read a number of parameters such as `30M`; None for None."""
     if value is None:
         return None
     return parse_count(name, str(value))

@@ -1,4 +1,7 @@
-"""Readers of options: lists that Python gives as they are, and the command line as text with commas."""
+"""Readers of options: Python gives a list, the command line text with commas, and both become the same value.
+
+Each reader takes the name of the option, which messages name, and the value that the user gave.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +12,7 @@ from limbeck.errors import RecipeError
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return one or several values as a list: None is no value, and text is one."""
+    """Return one or several values as a list: an empty one for None, and a list of one for text or a path."""
     if value is None:
         return []
     if isinstance(value, str | Path) or not isinstance(value, Iterable):
@@ -18,14 +21,14 @@ def as_list(value: Any) -> list[Any]:
 
 
 def optional_path(value: str | Path | None) -> Path | None:
-    """Return a path, if there is one, with the user's home in the place of `~`."""
+    """Return a path with `~` replaced by the user's home; None for None."""
     if value is None:
         return None
     return Path(value).expanduser()
 
 
 def with_commas(value: Any) -> str:
-    """Return one or several values as text with commas."""
+    """Return one or several values as one text, separated by commas."""
     return ",".join(str(member) for member in as_list(value))
 
 
@@ -45,7 +48,7 @@ def numbers(option: str, value: Any) -> tuple[int, ...]:
 
 
 def optional_numbers(option: str, value: Any) -> tuple[int, ...] | None:
-    """Read whole numbers, if there are any."""
+    """Read whole numbers; None for None."""
     return None if value is None else numbers(option, value)
 
 
@@ -55,12 +58,12 @@ def multiples(option: str, value: Any) -> tuple[float, ...]:
 
 
 def layers(option: str, value: Any) -> tuple[int, ...] | None:
-    """Read numbers of layers, if there are any: `1-8,10` or a list."""
+    """Read numbers of layers, from text such as `1-8,10` or a list; None for None."""
     return None if value is None else tuple(parse_layers(option, with_commas(value)))
 
 
 def names(option: str, value: Any) -> Any:
-    """Read pairs of names: a mapping, or text such as `LABEL_0=entailment,LABEL_1=neutral`."""
+    """Read pairs of names, from a mapping or text such as `LABEL_0=entailment,LABEL_1=neutral`."""
     if value is None:
         return {}
     return parse_names(option, value) if isinstance(value, str) else value
@@ -70,7 +73,7 @@ def changes(option: str, value: Any) -> tuple[str, ...]:
     """Read overrides of a recipe.
 
     Raises:
-        RecipeError: for one without a value.
+        RecipeError: for an override without `=`, and so without a value.
     """
     overrides = texts(option, value)
     for override in overrides:
@@ -80,5 +83,5 @@ def changes(option: str, value: Any) -> tuple[str, ...]:
 
 
 def optional_commas(option: str, value: Any) -> str | None:
-    """Read names in a list or with commas, if there are any, as text with commas."""
+    """Read names from a list or from text with commas, and return text with commas; None for None."""
     return None if value is None else with_commas(value)
