@@ -1,4 +1,8 @@
-"""The budget of a chosen recipe: how long each stage trains, by sizes and a guess of the machine's speed."""
+"""The budget of a chosen recipe: how long each stage trains, by sizes and a guess of the machine's speed.
+
+Time is estimated from floating-point operations: a forward pass takes about two for each weight and token, a backward
+pass four. The teacher only runs forward.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +19,17 @@ from limbeck.evaluation.tasks.registry import TASKS, is_own_task
 from limbeck.recipe.chosen_models import ChosenModels, count_weights
 
 MINUTES = 30
-"""Most minutes of training, as far as sizes tell."""
+"""Most minutes of training, all stages together, by the estimate from sizes."""
 PASSES = 3
 """Most passes through text without labels."""
 
-# Guesses that need not be good: they choose a time of training, whose steps decide how good a student gets.
+# Rough guesses. They only decide how long training takes, and the reason in the recipe calls them estimates.
 TOKENS_OF_SENTENCE = 22
-"""Tokens of a sentence, the mean."""
+"""Mean number of tokens in a sentence."""
 TOKENS_OF_BLOCK = 100
-"""Tokens of a block of a document, the mean."""
+"""Mean number of tokens in a block of a document."""
 TOKENS_OF_ROW = 50
-"""Tokens of a labelled row, the mean."""
+"""Mean number of tokens in a labelled row."""
 _BYTES_OF_TOKEN = 4.5
 _RATE_OF_CORE = 50e9
 """Floating-point operations a second of one core."""
@@ -41,8 +45,8 @@ class Budget:
     """How long a stage trains.
 
     Args:
-        training: Its arguments: passes, or steps.
-        reason: How they came about, in one line.
+        training: The one argument of its training: `num_train_epochs` (passes) or `max_steps`.
+        reason: The explanation for the recipe, in one line.
     """
 
     training: dict[str, int]
@@ -58,19 +62,20 @@ def choose_budget(
     stages: int = 1,
     of_rows: bool = False,
 ) -> Budget:
-    """Choose passes through the text, or steps for the minutes where it has more.
+    """Choose the passes through the text, or a number of steps where these passes would take longer than `MINUTES`.
 
     Args:
         models: Teacher and student.
         sources: The text.
-        tokens_per_step: Its tokens in a step, about.
+        tokens_per_step: Estimated number of tokens in a step.
         passes: Most passes of a stage.
-        stages: Stages that share the minutes.
+        stages: Number of stages that share the minutes.
         of_rows: Whether the sources have labelled rows.
     """
     rate, machine = _guess_rate()
-    # A forward of a token takes two operations a weight, and its backward four.
+    # Operations a token: 2 for each weight of the teacher (forward), 6 for each of the student (forward and backward).
     operations_per_token = 2 * count_weights(models.teacher.shape) + 6 * count_weights(models.student.shape)
+    # Tokens that a stage can read in its share of the minutes.
     affordable = MINUTES * 60 * rate / operations_per_token / stages
     size = _size_of_text(sources, of_rows=of_rows)
     tokens = None if size is None else size / _BYTES_OF_TOKEN
@@ -112,7 +117,7 @@ def _guess_rate() -> tuple[float, str]:
 
 
 def _size_of_text(sources: list[str], *, of_rows: bool) -> int | None:
-    """Bytes of the text of all sources together; None where that of one is not known before it is read."""
+    """Bytes of the text of all sources together; None where the size of one is not known before it is read."""
     total = 0
     for source in sources:
         is_named_task = of_rows and (source in TASKS or is_own_task(source))

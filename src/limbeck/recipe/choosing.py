@@ -1,4 +1,8 @@
-"""A recipe chosen by what the teacher is: method, start, text and budget, each with its reason."""
+"""A recipe chosen by what the teacher is: method, start, text and budget, each with its reason.
+
+A *reason* explains the value of a key, which is named by its path, such as `stages.0.method`. Reasons are saved in the
+recipe. A *budget* is how long a stage trains: passes through the text, or steps.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +33,14 @@ from limbeck.recipe.models import TeacherSpec, model_alone
 from limbeck.recipe.shipped import read_shipped
 
 _QUICKSTART_WIDTH = 384
-"""Width of the quickstart's student, which its learning rate is for."""
+"""Width of the quickstart's student. Its learning rate suits this width; wider students get a smaller one."""
 _RERANKER_TRAINING = {"num_train_epochs": 3, "per_device_train_batch_size": 8, "learning_rate": 5e-5}
 """Training of a reranker, in place of a task's usual one."""
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """Parts of a recipe, and the reason for each key."""
+    """The chosen corpus, stages and dropout (None for the student's default), with the reasons by keys of the recipe."""
 
     corpus: dict[str, Any]
     stages: list[dict[str, Any]]
@@ -90,7 +94,7 @@ def choose_recipe(
     recipe["stages"] = choice.stages
     recipe["reasons"] = {**models.reasons, **choice.reasons}
 
-    # A run goes on with its own budget, not with that of the machine at hand.
+    # Budgets depend on the speed of the machine. A run that is continued keeps those that it began with.
     if output is not None and resume:
         saved_path = Path(output).expanduser() / RECIPE
         if saved_path.is_file():
@@ -102,7 +106,7 @@ def choose_recipe(
 
 
 def choose_start(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Let the student of a recipe start as `choose_recipe` would have it, with the reason.
+    """Add the start to the student of a recipe that `choose_recipe` would choose, with the reason.
 
     Args:
         recipe: A recipe with a teacher, and with a student that names no start.
@@ -146,7 +150,11 @@ def _choose_stages(models: ChosenModels, sources: list[str]) -> _Choice:
 
 
 def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentencePooling) -> _Choice:
-    """Teach sentence vectors: as the quickstart does where the student has the teacher's width, else through a map."""
+    """Choose stages that teach sentence vectors.
+
+    A student of the teacher's width is taught as in the recipe of `limbeck quickstart`, any other through a learned map
+    between the two widths.
+    """
     quickstart = parse_yaml(read_shipped("quickstart"), "The quickstart recipe")
     quickstart_stage = quickstart["stages"][-1]
     text = quickstart_stage["text"]
@@ -156,7 +164,7 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
     stage: dict[str, Any] = {"name": "vectors"}
     if models.have_same_width:
         method = dict(quickstart_stage["method"])
-        method.pop("pooling", None)  # The teacher's files name theirs.
+        method.pop("pooling", None)  # The files of this teacher name its pooling.
         if "layer_mapping" in method:
             method["layer_mapping"] = models.layer_mapping
         stage["method"] = method
@@ -166,12 +174,12 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
     else:
         stage["method"] = {"name": "aligned_embedding"}
         reason = f"{description} of a width other than the student's, which learns a map to them and keeps it"
-    # The quickstart replaces words, since its text is narrow; the user's own need not be.
+    # The quickstart replaces words, since its installed texts are narrow (documentation). Texts of the user are kept.
     are_installed_texts = all(source.startswith("installed-") for source in sources)
     if "augment" in quickstart_stage and are_installed_texts:
         stage["augment"] = quickstart_stage["augment"]
 
-    # The training: the quickstart's, for a time that suits the text and the machine.
+    # The training: the quickstart's, but with a budget of its own.
     training = dict(quickstart_stage["training"])
     training.pop("max_steps", None)
     training["learning_rate"] *= min(1.0, _QUICKSTART_WIDTH / models.student.shape.hidden)
@@ -189,7 +197,7 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
 
 
 def _describe_prompt(sentence: SentencePooling) -> str:
-    """The prompt that a teacher puts before texts without a role."""
+    """Say in words which prompt is put before texts without a role, the only ones that a chosen recipe has."""
     if sentence.prompt():
         return f"the teacher's prompt {sentence.prompt()!r} before each"
     if sentence.prompts:
@@ -198,9 +206,9 @@ def _describe_prompt(sentence: SentencePooling) -> str:
 
 
 def _teach_text(models: ChosenModels, sources: list[str], description: str) -> _Choice:
-    """Teach a student that is fine-tuned later."""
+    """Choose a stage on text, for a student that is fine-tuned later."""
     training: dict[str, Any] = dict(TEXT_TRAINING)
-    training.pop("max_steps")  # The budget has its own.
+    training.pop("max_steps")  # The budget gives the steps.
     tokens_per_step = training["per_device_train_batch_size"] * TOKENS_OF_BLOCK
     budget = choose_budget(models, sources, tokens_per_step, PASSES)
     if models.teacher.config.model_type in families:
@@ -223,7 +231,7 @@ def _teach_text(models: ChosenModels, sources: list[str], description: str) -> _
 
 
 def _teach_task(models: ChosenModels, sources: list[str], head: str) -> _Choice:
-    """Teach a task on its rows."""
+    """Choose stages that teach the task of a fine-tuned teacher, on labelled rows."""
     title = models.teacher.title
     corpus = choose_rows(models.teacher, sources, head)
     task = corpus["task"]
@@ -231,6 +239,7 @@ def _teach_task(models: ChosenModels, sources: list[str], head: str) -> _Choice:
     kind_in_words = kind.replace("_", " ")
 
     training: dict[str, Any] = dict(TASK_TRAINING)
+    # Rows of queries teach a reranker: it learns the differences between the scores of a query's documents.
     if KINDS[kind].has_queries:
         training |= _RERANKER_TRAINING
         methods = stages_of(METHODS["reranker"])

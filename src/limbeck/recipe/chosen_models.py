@@ -1,4 +1,8 @@
-"""The models of a chosen recipe: a teacher, and a student that starts from it as far as it can."""
+"""The models of a chosen recipe: a teacher, and a student that starts from the teacher's layers where it can.
+
+A student *starts* from layers that it copies from its teacher, from a checkpoint, or from random weights. Copied layers
+of a wider teacher are *narrowed*: projected onto fewer dimensions.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from limbeck.recipe.models import StudentSpec, TeacherSpec, names_start, shape_a
 
 @dataclass(frozen=True)
 class ChosenModels:
-    """A teacher and a student.
+    """The teacher and the student of a chosen recipe.
 
     Args:
         teacher: The teacher.
@@ -49,7 +53,7 @@ class ChosenModels:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Why the student starts as it does, and a warning where it is more than its teacher."""
+        """The reason for the student's start, and a warning where it is larger than its teacher, by keys of a recipe."""
         reasons = {"student": self._reason_of_start()}
         excess = self._excess()
         if excess:
@@ -58,14 +62,16 @@ class ChosenModels:
 
     @property
     def layer_mapping(self) -> dict[int, int]:
-        """The student's layers below the last, with the teacher's layers that they were copied from."""
+        """The student's layers below the last, counted from 1, with the teacher's layers that they were copied from."""
         sources = self.student.source_layers or []
+        # A checkpoint does not say which layers it started from. It is taken for an earlier student that was chosen in
+        # the same way, and so started from layers at the ends.
         if not sources and self.student.spec.initialise.checkpoint is not None:
             sources = selected_layers("ends", self.student.shape.layers, self.teacher.shape.layers)
         return dict(enumerate(sources[:-1], start=1))
 
     def fit_length(self, length: int) -> int:
-        """The length, or less where a model has fewer positions."""
+        """Return a length in tokens, or the number of positions of a model that has fewer."""
         for shape in (self.teacher.shape, self.student.shape):
             if shape.positions:
                 length = min(length, shape.positions)
@@ -92,7 +98,7 @@ class ChosenModels:
         return f"starts from {layers}, cut from {self.teacher.shape.hidden} to {self.student.shape.hidden} wide {how}"
 
     def _excess(self) -> str:
-        """What the student has more of than its teacher; empty where it has not."""
+        """A warning about a student that is wider or larger than its teacher; empty for any other."""
         student, teacher = self.student.shape, self.teacher.shape
         if student.hidden > teacher.hidden:
             return f"wider than its teacher, {student.hidden} against {teacher.hidden}; students are usually smaller"
@@ -102,7 +108,7 @@ class ChosenModels:
 
 
 def choose_models(spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> ChosenModels:
-    """Let a student start from its teacher's layers, and at random where it cannot.
+    """Plan a student that starts from its teacher's layers, or at random where it cannot.
 
     Args:
         spec: The teacher.
@@ -130,9 +136,9 @@ def choose_models(spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> 
 def _is_narrowed_by_activations(
     teacher: TeacherInfo, plan: StudentPlan, student: int | str | Mapping[str, Any]
 ) -> bool:
-    """Whether copied layers are narrowed by the teacher's activations.
+    """Whether copied layers are narrowed along the principal directions of the teacher's activations.
 
-    This was measured with sentence vectors only, see docs/results/embedding.md.
+    This helps students that learn sentence vectors (docs/results/embedding.md); it was not measured with others.
     """
     is_narrower = plan.shape.hidden < teacher.shape.hidden
     if teacher.sentence is None or not is_narrower or not plan.source_layers:

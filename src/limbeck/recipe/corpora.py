@@ -1,4 +1,8 @@
-"""A recipe's corpus as a stage reads it: its settings, joined with what is known of the stage's teacher."""
+"""A recipe's corpus as a stage reads it: its settings, joined with what is known of the stage's teacher.
+
+Text without labels gets the prompts of a sentence-embedding teacher, such as "query: ". A *role* of a source (query or
+document) chooses one of them. Labelled rows get the classes of a classifier, whose order numbers them.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +34,11 @@ def corpus_settings(
 
     Args:
         corpus: The recipe's corpus, or the stage's.
-        text: The stage's options of text, which win.
+        text: The stage's options of text, which take precedence over the corpus.
         teacher: Its teacher, whose classes number the rows.
-        reads_scores: Whether the teacher is one of the task.
-        sentence: How the teacher makes sentence vectors, whose prompts are put before texts; None where none are
-            taught, or nobody says.
+        reads_scores: Whether the stage learns the teacher's scores, so that rows must have the teacher's classes.
+        sentence: How the teacher makes sentence vectors; its prompts are put before texts. None where the stage teaches
+            no sentence vectors, or the teacher's files do not say how they are made.
 
     Raises:
         LimbeckError: for keys that do not fit, a task without its files, and other classes than the teacher's.
@@ -43,7 +47,7 @@ def corpus_settings(
     if merged.task is not None:
         return _labelled_settings(merged, merged.task, teacher, reads_scores=reads_scores)
 
-    # The prompt of each role of a source, and under "" that of sources without a role.
+    # The prompt of each role; under "" that of sources without a role.
     prompts = {}
     if sentence is not None:
         prompts[""] = sentence.prompt(None)
@@ -79,6 +83,7 @@ def _labelled_settings(
         keys["sources"] = rows.places()
         keys["pair_column"] = rows.pair_column
         if not reads_scores:
+            # The teacher need not be a classifier: the task's own classes number the rows.
             keys["labels"] = rows.definition.classes
     elif corpus.development is not None:
         keys["development"] = described_development(corpus, task, labels)

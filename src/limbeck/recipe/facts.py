@@ -1,4 +1,9 @@
-"""Facts that a recipe names, checked before torch is imported: models, shapes, text, and tasks' files."""
+"""Facts that a recipe names, checked before torch is imported: models, shapes, text, and tasks' files.
+
+A *fact* is what a recipe says about the world outside: that a folder or file is there, that a teacher has so many
+layers. The *parts* of a recipe are its teacher, student, corpus, evaluation and stages. Mistakes are collected
+(`Mistakes`), so that one call names all of them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,7 @@ from limbeck.recipe.models import ShapeSpec, StageTeacherSpec, StudentSpec, Teac
 from limbeck.recipe.schema import Recipe
 
 _NO_PATHS = ("installed-docs", "installed-text")
-"""Sources that are no paths."""
+"""Names of sources that come with the package, and so are no paths."""
 
 PartT = TypeVar("PartT", bound=Strict)
 
@@ -38,7 +43,7 @@ PartT = TypeVar("PartT", bound=Strict)
 class _Parts:
     """The parts of a recipe, or of a stage, whose facts can be checked.
 
-    A part is None where the recipe has none, and where it has a mistake without which it cannot be read.
+    A part is None where the recipe does not have it, and where its mistakes leave nothing of it to check.
     """
 
     teacher: TeacherSpec | None
@@ -49,7 +54,7 @@ class _Parts:
 
 
 def load_checked(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str | Sequence[str] = ()) -> Recipe:
-    """Load a recipe as `load_recipe`, and check its facts; all mistakes of both are told together.
+    """Load a recipe as `load_recipe` does, and check its facts; the mistakes of both come in one error.
 
     Args:
         recipe: The recipe.
@@ -63,7 +68,7 @@ def load_checked(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str
     loaded = None
     with mistakes.of():
         loaded = check_document(document)
-    # Of a recipe with mistakes the rest is checked all the same.
+    # The facts of a recipe with mistakes are checked too, as far as its parts can be read.
     parts = _readable_parts(document) if loaded is None else _parts_of(loaded)
     with mistakes.of():
         _check_parts(parts)
@@ -73,7 +78,7 @@ def load_checked(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str
 
 
 def check_facts(recipe: Recipe) -> None:
-    """Refuse models and text that are nowhere, and shapes that cannot be read.
+    """Refuse models and text that do not exist, and shapes that cannot be read.
 
     Args:
         recipe: The recipe.
@@ -100,13 +105,14 @@ def _check_parts(recipe: _Parts) -> None:
         with mistakes.of():
             check_student(recipe.student, teacher)
 
-    # Without stages a student is compared with its teacher on the text.
+    # A stage may have a corpus of its own. A run without stages compares its student with the teacher on the corpus.
     corpus_is_read = not recipe.stages or any(stage.corpus is None for stage in recipe.stages)
     if recipe.corpus is not None and corpus_is_read:
         with mistakes.of():
             check_corpus(recipe.corpus)
 
     for index, stage in enumerate(recipe.stages):
+        # The student of an earlier stage has no files before the run.
         is_assistant = isinstance(stage.teacher, StageTeacherSpec) and stage.teacher.stage is not None
         if stage.teacher is not None and not is_assistant:
             with mistakes.of():
@@ -125,7 +131,7 @@ def _check_parts(recipe: _Parts) -> None:
 
 
 def _readable_parts(document: Mapping[str, Any]) -> _Parts:
-    """Read the parts of a document with mistakes that have none, and others without their keys that are wrong."""
+    """Read the parts of a document with mistakes, each without its wrong keys."""
     stages = []
     stage_documents = document.get("stages")
     if isinstance(stage_documents, list):
@@ -148,7 +154,11 @@ def _readable_parts_of_stage(stage: Mapping[str, Any]) -> _Parts:
 
 
 def _readable_corpus(document: Any) -> CorpusSpec | None:
-    """Read a corpus as `_readable_part` does; one with a task stays one, also where its task has mistakes."""
+    """Read a corpus without its wrong keys; None where that is not possible.
+
+    A corpus whose task has mistakes keeps a task, since its sources would be checked as texts without one.
+    """
+    # A mistake in the name of the task is reported by the check of the whole document.
     with suppress(ValidationError):
         document = expand_corpus(document)
     corpus = _readable_part(CorpusSpec, document)
@@ -156,14 +166,14 @@ def _readable_corpus(document: Any) -> CorpusSpec | None:
         return corpus
     has_task = isinstance(document, dict) and document.get("task") is not None
     if has_task:
-        # Its files are of rows, of any kind: whether they are there does not depend on it.
+        # Any kind will do: whether files of rows exist does not depend on the kind.
         any_task = TaskSpec.model_construct(kind=KIND_NAMES[0])
         return corpus.model_copy(update={"task": any_task})
     return corpus
 
 
 def _readable_part(cls: type[PartT], document: Any) -> PartT | None:
-    """Read a part of a recipe without its keys that are wrong; None where it cannot do without them."""
+    """Read a part of a recipe without its wrong keys; None where one of these is required."""
     try:
         return cls.model_validate(document)
     except ValidationError as error:
@@ -178,7 +188,7 @@ def _readable_part(cls: type[PartT], document: Any) -> PartT | None:
 
 
 def check_choice(teacher: str | Path, student: Any, corpus: Sequence[str | Path]) -> None:
-    """Refuse what a recipe cannot be chosen for, as far as that shows without torch; see `choosing.choose_recipe`.
+    """Refuse models and text for which no recipe can be chosen (`choosing.choose_recipe`), without importing torch.
 
     Args:
         teacher: A folder, `package:NAME` or a Hub name.
@@ -186,9 +196,10 @@ def check_choice(teacher: str | Path, student: Any, corpus: Sequence[str | Path]
         corpus: Sources of text or rows, or the name of a task.
 
     Raises:
-        LimbeckError: one line for the first.
+        LimbeckError: one line for the first mistake.
     """
     check_not_pickled(str(teacher))
+    # A number alone is a depth, which is checked against the teacher's if this can be read without torch.
     depth = depth_alone(student)
     if depth is None:
         parse_blueprint(student)
@@ -204,15 +215,16 @@ def check_choice(teacher: str | Path, student: Any, corpus: Sequence[str | Path]
 
 
 def check_student(student: StudentSpec, teacher: str | None = None) -> None:
-    """Refuse a shape that cannot be read, layers that its teacher lacks, and a checkpoint that is nowhere.
+    """Refuse a shape that cannot be read, layers that its teacher lacks, and a checkpoint that does not exist.
 
     Args:
-        student: What the recipe says of it.
+        student: The recipe's student.
         teacher: The model that it starts from, where it is known.
 
     Raises:
-        ModelError: for either.
+        ModelError: for any of these.
     """
+    # The depth is None for a shape that names more than the number of layers.
     shape = student.shape
     if isinstance(shape, ShapeSpec):
         layers = parse_blueprint(shape.model_dump(exclude_none=True)).layers
@@ -239,9 +251,9 @@ class _Size(NamedTuple):
 
 
 def _size_of(model: str) -> _Size | None:
-    """The size of a model in a folder or package, as its config.json has it; None where unknown.
+    """The size of a model in a folder or package, as its config.json has it; None where it cannot be told from there.
 
-    Models on the Hub, of unknown families and without a readable configuration are left to `plan_run`.
+    `plan_run` checks the others: models on the Hub, of unknown families, and without a readable configuration.
     """
     try:
         place = resolve_model(model)
@@ -260,7 +272,7 @@ def _size_of(model: str) -> _Size | None:
 
 
 def check_corpus(corpus: CorpusSpec) -> None:
-    """Refuse text and development rows that are nowhere.
+    """Refuse text and development rows that do not exist.
 
     Raises:
         CorpusError: one with the `mistakes`, where they are several.
@@ -276,7 +288,7 @@ def check_corpus(corpus: CorpusSpec) -> None:
 
 
 def _check_source(source: str, content: Literal["texts", "rows"] | None) -> None:
-    """Refuse a source that is nowhere, or whose files hold something else; None is for either content."""
+    """Refuse a source that does not exist, or that holds texts instead of rows or the reverse; None allows both."""
     if source in _NO_PATHS or source.startswith("hub:"):
         return
     from limbeck.corpus.sources.named_sources import check_source  # It imports what reads files.

@@ -1,4 +1,8 @@
-"""A recipe without where its teacher and text lie: a run knows them by what they hold, so that they can be moved."""
+"""A recipe without the places of its teacher and text, for the identity of a run.
+
+A run identifies its teacher and text by hashes of their content, so that it can be continued after they were moved. Its
+recipe is compared without their paths: fixed words replace them.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +29,7 @@ def without_places(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _corpus_without_places(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a corpus with words in place of its paths: whether a key is given still counts, and how many sources."""
+    """Return a corpus with fixed words in place of its paths, which still shows the given keys and number of sources."""
     corpus = dict(part)
     sources = corpus.get("sources")
     if sources:
@@ -53,7 +57,7 @@ def _corpus_without_places(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keys_beside_source(source: Any) -> dict[str, Any]:
-    """Return how a source is read; nothing of one that is only named."""
+    """Return the keys beside the name of a source, such as its role; an empty mapping for a source without any."""
     if not isinstance(source, Mapping):
         return {}
     return {key: value for key, value in source.items() if key != "source"}

@@ -1,4 +1,9 @@
-"""Labelled rows of a recipe: those of tasks known by name, development rows, and the classes that number them."""
+"""Labelled rows of a recipe: those of tasks known by name, development rows, and the classes that number them.
+
+A task is either *known by name* (one of limbeck's own, such as `rte`, or a task file) or *described* by the recipe,
+with the columns of its files. Development rows are not trained on; both models are scored on them. Rows are *numbered*:
+a class is learned as the number of its name in a list, the labels.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,7 @@ _WAY_OUT = "rename the teacher's with teacher.classes"
 
 
 class Classifier(Protocol):
-    """A teacher, as far as its classes go."""
+    """The part of a teacher that numbers rows: its classes."""
 
     @property
     def title(self) -> str:
@@ -42,10 +47,10 @@ class Classifier(Protocol):
 
 
 def named_rows(corpus: CorpusSpec, task: TaskSpec) -> tuple[TaskRows, TaskRows | None]:
-    """The rows of a task that is known by name, and its development rows as far as there are any.
+    """The rows of a task that is known by name: the training set, and the development rows if there are any.
 
     Raises:
-        RecipeError: for another kind than the task's.
+        RecipeError: for a recipe that gives another kind than the task has.
     """
     assert task.name is not None
     folder = None if corpus.data is None else Path(corpus.data).expanduser()
@@ -57,12 +62,13 @@ def named_rows(corpus: CorpusSpec, task: TaskSpec) -> tuple[TaskRows, TaskRows |
             f"{task.kind}; leave out kind."
         )
 
-    # Files of development rows stand in the place of the task's own.
+    # `corpus.development` names files that replace the task's own development rows.
     files = tuple(corpus.development or ())
     split = definition.development
     if not split and files:
         split = definition.task.select or "validation"
     development = replace(rows, split=split or "", files=files)
+    # With `held_out`, rows of the training set are held out instead.
     has_development = development.is_there and not corpus.held_out
     if not has_development:
         return rows, None
@@ -80,7 +86,7 @@ def described_development(corpus: CorpusSpec, task: TaskSpec, labels: tuple[str,
     Raises:
         RecipeError: for columns that no task can have.
     """
-    # A recipe's `pair_column` is a task file's `columns.pair`, and so on.
+    # Task files and recipes name columns differently: `columns.pair` of a task file is `pair_column` of a recipe.
     columns: dict[str, Any] = {"text": corpus.text_column}
     for name in Columns.model_fields:
         column = getattr(task, f"{name}_column", None)
@@ -97,7 +103,7 @@ def described_development(corpus: CorpusSpec, task: TaskSpec, labels: tuple[str,
             type=task.kind,
             columns=Columns(**columns),
             labels=labels,
-            files={"train": "rows", "validation": "rows"},  # Those of the corpus are read in their place.
+            files={"train": "rows", "validation": "rows"},  # Placeholders: the files given below are read.
             no_answers=True,
         )
     except ValidationError as error:
@@ -107,7 +113,7 @@ def described_development(corpus: CorpusSpec, task: TaskSpec, labels: tuple[str,
 
 
 def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False, queries: bool = False) -> FirstRows:
-    """Read the first rows of a corpus: refuse development rows that are trained on, and files without the columns.
+    """Read the first rows of a corpus, and refuse files without the columns, or with development rows to train on.
 
     Args:
         settings: The settings of labelled rows.
@@ -116,7 +122,7 @@ def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False,
         queries: Whether to look for queries with several documents.
 
     Raises:
-        LimbeckError: for either.
+        LimbeckError: for development rows in a file that is trained on too, and for rows that cannot be read.
     """
     development = settings.development
     if isinstance(development, TaskRows):
@@ -130,30 +136,37 @@ def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False,
     for rows in (settings.rows, development):
         if isinstance(rows, TaskRows):
             rows.check()
-    # Rows of a task that is known by name have its columns and classes.
+    # Rows of a task that is known by name have the columns and classes of its definition.
     if settings.rows is not None:
         return FirstRows()
     return read_first_rows(settings, KINDS[settings.task], classes=classes, queries=queries)
 
 
 def with_classes_of(settings: LabelledSettings, teacher: Classifier) -> LabelledSettings:
-    """Number the rows by the classes of a teacher.
+    """Number the rows, and the development rows, by the classes of a teacher.
+
+    Args:
+        settings: The settings of the rows.
+        teacher: The teacher whose classes number the rows.
+
+    Returns:
+        The settings with the classes in the order of the teacher's outputs.
 
     Raises:
-        ModelError: if these are not the classes of the task that the rows are of.
+        ModelError: if the teacher's classes are not those of the task that the rows are of.
     """
     labels = teacher.labels if KINDS[settings.task].facts.has_classes else ()
     rows = settings.rows
     development = settings.development
     if isinstance(rows, TaskRows):
-        # The task's own names, matched with the teacher's.
+        # The task has names of its own for its classes, which are matched with the teacher's.
         match = match_head(teacher.title, teacher.config, rows.definition.task, way_out=_WAY_OUT)
         classes = match.classes or ()
         rows = replace(rows, classes=classes)
         if isinstance(development, TaskRows):
             development = replace(development, classes=classes)
     elif isinstance(development, TaskRows):
-        # Its rows are numbered as those to train on: by the teacher's own names.
+        # The recipe describes the task: files use the teacher's names, for training and development rows alike.
         definition = development.definition.model_copy(update={"labels": labels})
         development = replace(development, definition=definition)
     return settings.model_copy(update={"labels": labels, "rows": rows, "development": development})

@@ -1,4 +1,9 @@
-"""A method as users see it: its options, its terms, and a recipe with every option written out, to edit and run."""
+"""A method as users see it: its options, its terms, and a recipe with every option written out, to edit and run.
+
+A method may consist of several *stages*, each of a method with its own options. Its *card* is a Markdown file that
+describes it; a section of it has the parts of a recipe that its paper or our experiments recommend. A *term* is one
+weighted loss between student and teacher.
+"""
 
 import re
 from dataclasses import asdict
@@ -21,7 +26,7 @@ from limbeck.models.students import student_config
 from limbeck.models.teaching_facts import facts_of_shape
 
 _FINE_TUNED = "runs/fine-tuned-teacher/model"
-"""The teacher of a task: the folder of the `limbeck finetune` that the recipe's first line names."""
+"""The teacher in a recipe for a task. The comment on the recipe's first line has the command that makes it."""
 _SHAPES = ("6x384", "6x768")
 """Shapes of a student, layers x width, in the order in which they are tried: methods without a map between widths need
 BERT-base's 768."""
@@ -110,7 +115,7 @@ def describe_method(name: str) -> dict[str, Any]:
     for number, stage in enumerate(composed.stages, start=1):
         terms += [_describe_term(number, stage.method, term) for term in stage.terms]
 
-    # A stage may be of another method, whose options then carry its name.
+    # A stage may be of another method. Its options are then listed as `other_method.option`.
     options: dict[str, str] = {}
     for stage_method in dict.fromkeys(stage.method for stage in composed.stages):
         prefix = "" if stage_method == name else f"{stage_method}."
@@ -120,7 +125,7 @@ def describe_method(name: str) -> dict[str, Any]:
         "name": name,
         "summary": method.summary,
         "citation": None if method.citation is None else asdict(method.citation),
-        "card": read_card(name) or f"# {name}\n\n{method.summary}\n",  # One from a plugin has no card.
+        "card": read_card(name) or f"# {name}\n\n{method.summary}\n",  # A plugin's method has no card.
         "options": options,
         "student": composed.shape,
         "terms": terms,
@@ -141,7 +146,7 @@ def _describe_term(stage: int, method: str, term: Term) -> dict[str, Any]:
 
 
 def _recipe(name: str) -> dict[str, Any]:
-    """Return the recipe of a method's card with what it leaves out, and with every option of the method."""
+    """Return a whole recipe for a method, with every option; what the method's card recommends takes precedence."""
     method = METHODS[name]
     recommended = _recommended(name)
     task = method.tasks[0]
@@ -159,7 +164,7 @@ def _recipe(name: str) -> dict[str, Any]:
 
 
 def _corpus_of(task: str) -> dict[str, Any]:
-    """Return a corpus for a task, or for text."""
+    """Return an example corpus for a kind of task, or for text without labels."""
     kind = kind_of(task)
     if not kind.has_labels:
         return {"sources": ["installed-docs"], "length": 128}
@@ -174,6 +179,7 @@ def _stages_of_recipe(method: Method[Any], recommended: dict[str, Any]) -> list[
     """Return the stages of a method's recipe, with every option and what its card recommends."""
     usual_training = TASK_TRAINING if kind_of(method.tasks[0]).has_labels else TEXT_TRAINING
     methods = stages_of(method)
+    # The card recommends something for all stages or for none.
     recommended_stages = recommended.get("stages", methods)
     stages = []
     for number, (stage_method, recommended_stage) in enumerate(zip(methods, recommended_stages, strict=True), start=1):
@@ -189,13 +195,14 @@ def _stages_of_recipe(method: Method[Any], recommended: dict[str, Any]) -> list[
 
 
 def _recommended(name: str) -> dict[str, Any]:
-    """Read the recipe of a method's card; empty for a method without a card."""
+    """Read the parts of a recipe that a method's card recommends; an empty mapping where it recommends nothing."""
+    # The first YAML block below the heading "## Recipe".
     block = re.search(r"^## Recipe\n+```yaml\n(.*?)```", read_card(name), re.DOTALL | re.MULTILINE)
     return {} if block is None else parse_yaml(block[1], f"the card of {name}")
 
 
 def _teacher_note(name: str) -> str:
-    """Return the line of a recipe on its teacher: a fine-tuned one for a task, the packaged one without a hub."""
+    """Return the comment on a recipe's first line: which teacher it needs, and how you get one."""
     if kind_of(METHODS[name].tasks[0]).has_labels:
         return "Its teacher: limbeck finetune MODEL --task TASK --output runs/fine-tuned-teacher"
     if _reads_vocabulary_scores(name):
@@ -209,6 +216,6 @@ def _reads_vocabulary_scores(name: str) -> bool:
 
 
 def _written_options(stage: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a stage's method that mean something there, each with its value."""
+    """Return the options of a stage's method with their values, without those that have no effect beside the others."""
     _, options = read_method(stage)
     return options.model_dump(mode="json", exclude=set(options.unread_options))

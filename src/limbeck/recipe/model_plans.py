@@ -1,4 +1,8 @@
-"""A recipe's models, known from their configurations before any weight is loaded."""
+"""A recipe's models, known from their configurations before any weight is loaded.
+
+A teacher is a model in a folder or on the Hub, the student of an earlier stage of the same run (which has no files
+before the run), or a *teaching*: code that is registered by name and teaches in place of a model.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ class TeacherInfo:
         config: Its configuration.
         shape: Its shape.
         sentence: How it makes sentence vectors, where its files say so.
-        stage: The earlier stage whose student it is, or None.
+        stage: The name of the earlier stage whose student it is; None for a teacher with files.
         teaching: The teaching in place of the model; None where the model teaches.
     """
 
@@ -72,9 +76,9 @@ class StudentPlan:
 
     Args:
         spec: The recipe's keys.
-        config: Its configuration, without dropout changes.
-        blueprint: Its shape in full.
-        shape: The same, as methods compare it.
+        config: Its configuration, with the teacher's dropout.
+        blueprint: Every size that it is made with.
+        shape: The sizes that methods compare with the teacher's.
         source_layers: Teacher layers that its blocks are copied from, or None.
     """
 
@@ -90,7 +94,7 @@ def plan_teacher(spec: TeacherSpec) -> TeacherInfo:
 
     Raises:
         ModelError: if there is no configuration, or its only weights are pickles.
-        RecipeError: for a name that is none of its classes.
+        RecipeError: for a key of `teacher.classes` that names none of its classes.
     """
     check_not_pickled(spec.model)
     config = load_config(spec.model, spec.revision)
@@ -120,7 +124,7 @@ def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
     if spec.initialise.layers != "random":
         source_layers = selected_layers(spec.initialise.layers, blueprint.layers, teacher.shape.layers)
 
-    # Steps of a start may change the vocabulary.
+    # The start may have steps that change the vocabulary, so its size is that of the model they come to.
     settings = start_settings(spec.initialise)
     vocabulary = source_shape(teacher.shape, settings).vocabulary
     config = student_config(blueprint, teacher.config, source_layers=source_layers, vocabulary=vocabulary)

@@ -1,4 +1,4 @@
-"""A plan in a few lines, for people."""
+"""A plan in a few lines of text, as `limbeck validate` prints it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def summarise_plan(
         stages: Its stages.
 
     Returns:
-        Lines by their titles. A line that an earlier stage has too stands once.
+        Lines by their titles. A line that several stages share appears once.
     """
     lines = {"teacher": f"{recipe.teacher.model} ({teacher.shape})", "student": str(student.shape)}
     for number, stage in enumerate(stages, start=1):
@@ -39,7 +39,7 @@ def summarise_plan(
         if classes:
             lines[f"classes of stage {number}"] = classes
 
-        # Stages often share their rows and sources, which are said once.
+        # Stages often share their rows and sources: the line of an earlier stage is not repeated.
         copies = summarise_copies(stage.corpus, labels=learn_labels(stage.terms))
         if copies and copies not in lines.values():
             lines[f"rows of stage {number}"] = copies
@@ -81,7 +81,8 @@ def _summarise_classes(stage: StagePlan) -> str:
     notes = []
     if stage.absent:
         notes.append(f"no row has the class {' or '.join(stage.absent)}")
-    # The classes of an earlier stage's student are those of its own rows.
+    # Only a teacher with files may name its classes differently from the task. A teacher that is the student of an
+    # earlier stage has the classes of that stage's rows.
     reads_scores_of_model = stage.teacher_head is not None and stage.teacher.stage is None
     if isinstance(stage.corpus, LabelledSettings) and reads_scores_of_model:
         rows = stage.corpus.rows
@@ -105,7 +106,10 @@ def _summarise_vectors(stage: StagePlan) -> str:
 
 
 def _summarise_sources(settings: CorpusSettings | LabelledSettings) -> str:
-    """The shares of mixed sources, and how sources are read; no text is read, so shares by size are estimates."""
+    """The sources of a text: their shares if they are mixed, and how each is read; empty where they are neither mixed nor described.
+
+    No text is read, so that shares by size are estimates from the sizes of the files.
+    """
     if not isinstance(settings, CorpusSettings):
         return ""
     mixing = settings.stated_mixing

@@ -1,4 +1,8 @@
-"""Copies of labelled rows with other words: the models and files that they are made with."""
+"""Copies of labelled rows with other words: the models and files that they are made with.
+
+Words of a copy are replaced by proposals of a masked language model, by neighbours in word vectors, or by both (the
+augmentation of TinyBERT). `corpus.augment` names the models; without a name it is the stage's teacher.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +25,9 @@ def augmentation(spec: RowAugmentationSpec, title: str, teacher: ModelName | Non
     """Find what rows are copied with; no weight is read.
 
     Args:
-        spec: What the corpus says.
-        title: What messages call the stage's teacher.
-        teacher: The teacher; None where the run makes it.
+        spec: The keys of `corpus.augment`.
+        title: The name of the stage's teacher in messages.
+        teacher: The teacher; None where it is the student of an earlier stage, which does not exist yet.
         seed: The seed of the run.
 
     Raises:
@@ -38,7 +42,7 @@ def augmentation(spec: RowAugmentationSpec, title: str, teacher: ModelName | Non
     if word_vectors is None:
         word_vectors = _find_model("word_vectors", spec.word_vectors, title, teacher)
         if word_vectors is not None:
-            _load_config("word_vectors", word_vectors)  # It refuses a model that cannot be read.
+            _load_config("word_vectors", word_vectors)  # This refuses a model that cannot be read.
 
     return Augmentation(
         copies=spec.copies,
@@ -56,7 +60,7 @@ _Key = Literal["masked_lm", "word_vectors"]
 
 
 def _find_model(key: _Key, name: str | None, title: str, teacher: ModelName | None) -> ModelName | None:
-    """The model that a key of an augmentation names; None for none."""
+    """The model that a key of an augmentation names; None where the key is `none`."""
     if name == NONE:
         return None
     if name in (None, "teacher"):
@@ -84,7 +88,13 @@ def _find_vector_file(name: str | None) -> str | None:
 
 
 def _check_proposes_words(model: ModelName, title: str, *, is_given: bool) -> None:
-    """Refuse a model without a masked language model's head."""
+    """Refuse a model without a masked language model's head.
+
+    Args:
+        model: The model.
+        title: The name of the stage's teacher in messages.
+        is_given: Whether the recipe names the model; otherwise it is the stage's teacher.
+    """
     name, _ = model
     try:
         check_has_head(name, _load_config("masked_lm", model), "masked_lm")

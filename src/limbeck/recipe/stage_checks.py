@@ -1,4 +1,8 @@
-"""Contradictions within a stage: its training, its steps, its text and its models."""
+"""Contradictions within a stage: its training, its steps, its text and its models.
+
+A term is *batch-coupled* if its loss relates the samples of a batch to each other, so that it cannot be summed over
+parts of a batch. A *place* is the path of a stage in the recipe, such as `stages.0`, which messages begin with.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ def check_stage_training(stage: StageSpec, place: str, seed: int, terms: Sequenc
         evaluates: Whether there is held-out text.
 
     Raises:
-        RecipeError: for either.
+        RecipeError: for an argument or a term that is refused.
     """
     training = check_training(stage.training, f"{place}.training")
     try:
@@ -46,7 +50,8 @@ def check_stage_training(stage: StageSpec, place: str, seed: int, terms: Sequenc
             "several batches; set training.gradient_accumulation_steps to 1 and raise per_device_train_batch_size, "
             "or give the term the weight 0."
         )
-    # Pieces of a batch that does not fit must not be needed by each other.
+    # With `on_out_of_memory: split` a batch that does not fit is run in pieces, whose losses are summed. That would
+    # change terms that relate samples of different pieces.
     if stage.guard.on_out_of_memory != "split":
         return
     grouped = [term.name for term in terms if term.unit == "group"]
@@ -64,8 +69,12 @@ def check_stage_training(stage: StageSpec, place: str, seed: int, terms: Sequenc
 
 
 def check_steps(stage: StageSpec, place: str, corpus: CorpusSpec) -> None:
-    """Refuse a stage whose steps are not known, of a stream or of a schedule of lengths."""
-    # A number below 1 stands for epochs.
+    """Refuse a stage on a stream or with a schedule of lengths whose number of steps cannot be told.
+
+    A *stream* is text without a known end. A *schedule* (`text.lengths`) trains on several lengths in turn, each for a
+    number of epochs or a share of the steps.
+    """
+    # As in transformers, `max_steps` below 1 means that epochs are counted instead.
     steps: Any = stage.training.get("max_steps", -1)
     has_steps = isinstance(steps, int) and steps > 0
     if corpus.streaming and not has_steps:
@@ -73,7 +82,6 @@ def check_steps(stage: StageSpec, place: str, corpus: CorpusSpec) -> None:
             f"{place}.training.max_steps is missing: a stream has no end and no epochs, so give the number of "
             "steps to train."
         )
-    # A schedule of lengths has its parts in epochs, or as shares of the steps.
     schedule = stage.text.schedule
     if schedule is None:
         return
@@ -113,7 +121,7 @@ def check_text_fits(
         student: Its student.
 
     Raises:
-        RecipeError: for either.
+        RecipeError: for pairs or lengths that one of the models does not take.
     """
     models: dict[str, TeacherInfo | StudentPlan] = {"teacher": teacher, "student": student}
     corpus_place = f"{place}.corpus" if stage.corpus else "corpus"
@@ -144,10 +152,10 @@ def check_text_fits(
 
 
 def masked_share(stage: StageSpec, terms: Sequence[Term], pairing: Pairing, place: str) -> float:
-    """The share of tokens to mask: the stage's, else BERT's where a term reads masked positions.
+    """The share of tokens to mask: the stage's own, or else BERT's where a term reads masked positions, or else 0.
 
     Raises:
-        RecipeError: for masking of labelled rows, and none where masked positions are read.
+        RecipeError: for labelled rows that are masked, and for a share of 0 where a term reads masked positions.
     """
     key = f"{place}.augment.mask_tokens"
     share = stage.augment.mask_tokens
@@ -155,6 +163,7 @@ def masked_share(stage: StageSpec, terms: Sequence[Term], pairing: Pairing, plac
         _check_rows_stay(stage, terms, place)
         return 0.0
 
+    # On text without labels, the labels that a term counts are the masked tokens.
     reads_masked = any(term.unit == "label" for term in terms)
     if share is None:
         return MASKED_SHARE if reads_masked else 0.0

@@ -1,8 +1,8 @@
 """The terms of a stage: composed for its models, and what they read.
 
-A *term* is one weighted loss between two models. It names the *streams* that it reads of each, such as the hidden states
-of a layer, scores (`logits`) or sentence vectors. Its *unit* is what it counts: tokens, rows, labels, or the documents of a
-query as one `group`.
+A *term* is one weighted loss between two models. It names the *streams* that it reads of each model, such as the hidden
+states of a layer, scores (`logits`) or sentence vectors. Its *unit* is what it counts: tokens, rows, labels, or the
+documents of a query as one `group`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The outputs of a student's head: those of the task that its stages teach."""
+"""The outputs of a student's head: those of the task that its stages teach.
+
+A stage that learns a teacher's scores has a `teacher_head`; one that learns labels alone has only a `student_head`.
+Classes are *made up* where they have no names but `LABEL_0`, `LABEL_1` and so on.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,15 @@ _WAY_OUT = "make two recipes, the second starting from the first's student (init
 def with_outputs(student: StudentPlan, stages: Sequence[StagePlan]) -> StudentPlan:
     """Give a student the outputs of the task that its stages teach.
 
-    They are those of the teacher whose scores are learned; where only labels are learned, the classes of the rows.
+    If a stage learns a teacher's scores, the outputs are this teacher's. If all stages learn labels alone, they are the
+    classes of the rows.
 
     Args:
         student: The student.
         stages: The stages that train its head.
+
+    Returns:
+        The student with these outputs in its configuration. It is unchanged where no stage trains the head of a task.
 
     Raises:
         RecipeError: for heads of different tasks, or classes of other names or in another order.
@@ -43,14 +51,15 @@ def with_outputs(student: StudentPlan, stages: Sequence[StagePlan]) -> StudentPl
         config.id2label = {0: kind.output}
         config.label2id = {kind.output: 0}
 
-    # A cross-encoder's scores go through an activation that its configuration names.
+    # The files of a cross-encoder name the activation behind its scores, and the student takes it over. A teacher that
+    # is the student of an earlier stage has no files.
     teacher = decisive.teacher
     if kind.has_value and teacher.stage is None:
         settings = cross_encoder_settings(teacher.spec.model, teacher.config, teacher.spec.revision)
         if settings:
             config.sentence_transformers = settings
 
-    # Pipelines and losses know by the problem type alone that classes do not exclude each other.
+    # Only the problem type tells transformers' pipelines and losses that a row may have several classes.
     if kind.has_several:
         config.problem_type = kind.problem_type
     return replace(student, config=config)
@@ -59,6 +68,7 @@ def with_outputs(student: StudentPlan, stages: Sequence[StagePlan]) -> StudentPl
 def _decisive_stage(stages: Sequence[StagePlan]) -> StagePlan:
     """The stage that decides the outputs: a stage that learns scores first, then one whose classes have names."""
 
+    # False comes before True, so that the lowest rank is a stage that learns scores of named classes.
     def rank(stage: StagePlan) -> tuple[bool, bool]:
         learns_labels_alone = stage.teacher_head is None
         return learns_labels_alone, are_made_up(stage.classes)
@@ -67,7 +77,7 @@ def _decisive_stage(stages: Sequence[StagePlan]) -> StagePlan:
 
 
 def _set_classes(config: PreTrainedConfig, stage: StagePlan) -> None:
-    """Write the classes of a stage into a student's configuration."""
+    """Write the classes of a stage into a student's configuration, in place."""
     teacher_config = stage.teacher.config
     if stage.teacher_head is not None:
         for name in ("id2label", "label2id", "problem_type"):
