@@ -1,7 +1,8 @@
 """Folders of the cache, each built once for all processes.
 
-`build_once` builds a folder aside and renames it at the end. A sealed manifest vouches for its files, and pieces keep
-what a killed builder had finished.
+`build_once` builds a folder under another name (*aside*) and renames it at the end. A complete folder has a sealed
+*manifest*, which names its files with their hashes. A *piece* is a part of a folder in the making, such as one shard,
+with a note of its own: after a build that was killed, the next one keeps the finished pieces.
 """
 
 import logging
@@ -29,7 +30,7 @@ _POLL_SECONDS = 0.2
 
 
 class NothingToBuildError(CorpusError):
-    """A build that comes to nothing however often it is tried, so that its finished pieces are of no use."""
+    """A build that always has an empty result, however often it is tried, so that its pieces need not be kept."""
 
 
 def build_once(
@@ -48,8 +49,8 @@ def build_once(
     Args:
         folder: Where the result belongs.
         build: Writes files into the folder it is given, and returns the manifest's content.
-        goes_on: Whether `build` takes up the pieces that one that was killed, or failed, left in the folder aside;
-            otherwise the folder is empty. Pieces are not part of the result.
+        goes_on: Whether `build` continues an earlier build that was killed or failed, and finds its pieces in the
+            folder that it is given; otherwise that folder is empty. Notes of pieces are not part of the result.
         waiting: Called once if another process is building.
 
     Raises:
@@ -58,7 +59,8 @@ def build_once(
     aside = folder.parent / f"{_ASIDE}{folder.name}"
     lock = Path(f"{aside}{_LOCK}")
 
-    # A lock that is there is taken and removed below: its holder may have been killed.
+    # Most calls end here: the folder is complete, and its hashes are remembered. A lock that is still there may be left
+    # from a build that was killed; it is acquired and removed below.
     manifest = _examine_folder(folder, reading=False).listing
     if manifest is not None and not lock.exists():
         return manifest
@@ -75,7 +77,7 @@ def build_once(
                 return examined.listing
             return _build(folder, aside, build, goes_on)
     except (OSError, NotImplementedError) as error:
-        # A cache that can only be read has no lock.
+        # No lock can be made in a cache that can only be read, but a complete folder in it can be used.
         manifest = read_manifest(folder)
         if manifest is not None:
             return manifest
@@ -88,20 +90,20 @@ def build_once(
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """Return the manifest of a complete folder, or `None` if the folder is missing, half built or damaged.
 
-    All files are read and compared with their hashes, unless this or another process has done so within a day and size
-    and times of a file are the same since.
+    All files are read and compared with their hashes, except for those that a process has read within a day and whose
+    size and times have not changed since.
     """
     return _examine_folder(folder).listing
 
 
 def finish_piece(folder: Path, name: str, files: Sequence[str], content: dict[str, Any]) -> None:
-    """Note a finished piece of a folder in the making, so that a later builder takes it up.
+    """Note a finished piece of a folder in the making, so that a later build can keep it.
 
     Args:
         folder: The folder in the making.
         name: Name of the piece.
-        files: Names of its files; they are brought to the disk first.
-        content: Plain JSON values for the later builder.
+        files: Names of its files; this waits until they are on the disk.
+        content: Plain JSON values for the later build.
     """
     for file in files:
         sync(folder / file)
@@ -125,7 +127,7 @@ def remove_pieces(folder: Path) -> None:
 
 
 def _piece_notes(folder: Path) -> list[Path]:
-    """List the notes of the pieces, and those that a killed builder left half written."""
+    """List the notes of the pieces, also those that were half written when their build was killed."""
     return [*folder.glob(f"*{_PIECE}"), *folder.glob("*.partial")]
 
 
@@ -144,22 +146,24 @@ def _build(folder: Path, aside: Path, build: Callable[[Path], dict[str, Any]], g
     if not goes_on:
         shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(exist_ok=True)
-    # A folder that is complete was left by a builder that was killed before it moved the folder.
+    # The folder aside may be complete: its build was killed just before the renaming.
     if read_manifest(aside) is None:
         try:
             manifest = build(aside)
         except BaseException as error:
-            # A source that is out of reach, or a worker that died, may be better next time: pieces are kept.
+            # Pieces are kept for the next try if they are of use: a source that could not be reached, or a worker that
+            # died, need not fail again.
             has_nothing = isinstance(error, CorpusError) and not _piece_notes(aside)
-            if not goes_on or has_nothing or isinstance(error, NothingToBuildError):
+            is_hopeless = isinstance(error, NothingToBuildError)
+            if not goes_on or has_nothing or is_hopeless:
                 shutil.rmtree(aside, ignore_errors=True)
             raise
         manifest["files"] = _list_files(aside)
         atomic_text(aside / MANIFEST, sealed_text(manifest))
 
-    # Only now: without its pieces, and without a manifest, a folder would be built anew.
+    # The notes of pieces go once the manifest is written: a build that is killed before would otherwise start anew.
     remove_pieces(aside)
-    # A folder in the place is damaged, or it would have been returned.
+    # A folder in its place is damaged: a whole one would have been returned before.
     shutil.rmtree(folder, ignore_errors=True)
     aside.rename(folder)
     placed = _examine_folder(folder)
@@ -172,7 +176,7 @@ def _build(folder: Path, aside: Path, build: Callable[[Path], dict[str, Any]], g
 
 
 def _list_files(aside: Path) -> dict[str, Any]:
-    """Return sizes and hashes of all files of a built folder; those of pieces are known already."""
+    """Return sizes and hashes of all files of a built folder; the notes of pieces have those of their files already."""
     files = set(aside.iterdir()) - set(_piece_notes(aside))
     known: dict[str, Any] = {}
     for note in aside.glob(f"*{_PIECE}"):
@@ -192,14 +196,17 @@ def _locked(path: Path, waiting: Callable[[], None] | None) -> Iterator[None]:
         lock.acquire(poll_interval=_POLL_SECONDS)
     try:
         yield
-        # Only now: the waiting processes find a manifest, and so does the maker of a new lock.
+        # The lock is removed once the work is done, so that a process that makes a new one finds a manifest.
         path.unlink(missing_ok=True)
     finally:
         lock.release()
 
 
 def _remove_stale(parent: Path) -> None:
-    """Remove what builders that were killed have left for a week; a running one touches its folder within a day."""
+    """Remove the folders and locks of builds that were killed over a week ago.
+
+    A running build changes its folder at least once a day.
+    """
     for leftover in parent.glob(f"{_ASIDE}*"):
         try:
             is_stale = time.time() - leftover.stat().st_mtime > _STALE_SECONDS

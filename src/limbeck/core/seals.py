@@ -1,7 +1,10 @@
 """Sealed listings: JSON that names the files of a folder with their hashes, and has a hash of itself.
 
-XXH3 finds accidents at the pace of memory. It is no protection against somebody who may write into the folder, and who
-could as well write the listing.
+The hash (XXH3) is as fast as memory. It finds accidents, such as a disk that lost bits. It does not protect against
+somebody who may write into the folder, who could write the listing as well.
+
+Hashing large files takes long, so hashes are remembered by the *state* of a file: numbers such as size and times, which
+change when the file does. This process remembers them in memory, other processes of this user in a file of the cache.
 """
 
 import errno
@@ -22,9 +25,12 @@ from limbeck.core.paths import default_cache_dir
 _SEAL = "xxh3"
 """Key of the hash of a file, and of the listing itself."""
 _CHECKED = "checked"
+"""Folder of the cache that has the remembered hashes of finished folders."""
 _TRUSTED_NS = 24 * 3600 * 10**9
-# Times of files go by ticks: what is changed in the tick in which it was read keeps its time.
+"""Time for which a remembered hash is believed, in nanoseconds: a day."""
 _TICK_NS = 10**8
+"""Longest tick of a file system's clock, in nanoseconds. A file that is changed in the tick in which it was read keeps
+its times, so that the change would not be seen."""
 
 # Hashes of files that this process wrote, until they are listed.
 _written: dict[Path, str] = {}
@@ -71,7 +77,12 @@ def sealed_text(values: dict[str, Any]) -> str:
 
 
 class Examined(NamedTuple):
-    """A listing whose files are all as they were written, or the damage; neither where there is no listing."""
+    """The result of `examine`.
+
+    Attributes:
+        listing: The listing, where all its files are as they were written; else None.
+        damage: The damage in words; None where there is none, also where there is no listing.
+    """
 
     listing: dict[str, Any] | None = None
     damage: str | None = None
@@ -85,7 +96,7 @@ def examine(path: Path, *, members: set[str] | None = None, reading: bool = True
         members: Names of the files in a finished folder, which the listing must all name. Hashes of a finished folder
             are remembered for a day, so that other processes need not read its files again. None for a listing in an
             unfinished folder.
-        reading: Whether files may be read; without it a file is damaged unless it is known to be whole.
+        reading: Whether files may be read. Without it, a file whose hash is not remembered counts as damaged.
     """
     if not path.is_file():
         return Examined()
@@ -102,15 +113,16 @@ def examine(path: Path, *, members: set[str] | None = None, reading: bool = True
             return Examined(damage=f"it holds {min(unlisted)!r:.80}, which does not belong to it")
         remembered = _remembered_hashes(path.parent)
 
-    # The states in which files were found whole, and their hashes, for the memory of the folder.
+    # For the memory of the folder: each file's state and hash, as one list.
     states: dict[str, list[Any]] = {}
     has_read = False
     for name, facts in files.items():
         file = path.parent / name
         try:
             state = _state(file)
-            # Known from an earlier look, of this process or of another one.
+            # The hash as this process remembers it, or else another one.
             digest = _read.get(state, remembered.get((name, *state)))
+            # A file of another size has changed, so that it need not be read.
             size, *_ = state
             if digest is None and reading and size == facts["bytes"]:
                 digest = _hash_and_note(file, state)
@@ -119,6 +131,7 @@ def examine(path: Path, *, members: set[str] | None = None, reading: bool = True
             return Examined(damage=f"{name!r:.80} cannot be read ({error.strerror})")
         if digest is None or digest != facts[_SEAL]:
             return Examined(damage=f"{name!r:.80} has changed since it was written")
+        # A file that may just be changing is not in `_read`.
         if state in _read:
             states[name] = [*state, digest]
     if has_read and members is not None:
@@ -127,7 +140,7 @@ def examine(path: Path, *, members: set[str] | None = None, reading: bool = True
 
 
 def _damage_of_listing(path: Path, listing: dict[str, Any]) -> str | None:
-    """Take the seal off a listing and check it; return the damage in words, or None."""
+    """Check the hash of a listing over itself, which is removed from it; return the damage in words, or None."""
     seal = listing.pop(_SEAL, None)
     if listing and seal is None:
         return f"'{path.name}' is from an earlier version and has no hashes"
@@ -137,7 +150,7 @@ def _damage_of_listing(path: Path, listing: dict[str, Any]) -> str | None:
 
 
 def _seal_of(values: dict[str, Any]) -> str:
-    # As the values will be read: keys become text.
+    # The hash is that of the values as they will be read from the file, where all keys are text.
     plain = json.loads(json.dumps(values))
     return xxhash.xxh3_128(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
@@ -146,7 +159,7 @@ def _hash_and_note(path: Path, state: tuple[int, ...]) -> str:
     """Return the hash of a file, and note it for this process unless the file may just be changing."""
     began = time.time_ns()
     digest = hash_file(path)
-    changed_ns = state[-1]
+    changed_ns = state[-1]  # The time of the last change of any kind.
     if changed_ns + _TICK_NS < began:
         _read[state] = digest
     return digest
@@ -170,8 +183,9 @@ def _memory_of(folder: Path) -> Path:
 
 
 def _remember(folder: Path, states: dict[str, list[Any]]) -> None:
+    """Write the states and hashes of a folder's files for other processes."""
     memory = _memory_of(folder)
-    # Without a memory all files are read again.
+    # If this fails, the other processes read the files themselves.
     with suppress(OSError):
         memory.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"time_ns": time.time_ns(), "files": states})
@@ -179,9 +193,9 @@ def _remember(folder: Path, states: dict[str, list[Any]]) -> None:
 
 
 def _remembered_hashes(folder: Path) -> dict[tuple[Any, ...], str]:
-    """Return hashes by names and states of files, as far as a process has noted them within a day.
+    """Return the hashes that processes have noted within a day, by the name and state of the file.
 
-    A disk that loses bits by itself leaves size and times as they are, so that nothing is believed for ever.
+    They expire, since a disk that loses bits by itself leaves size and times of a file as they are.
     """
     memory = read_json(_memory_of(folder))
     hashes: dict[tuple[Any, ...], str] = {}

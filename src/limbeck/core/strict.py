@@ -1,4 +1,8 @@
-"""Strict models: the base of all parts of a recipe, which refuses unknown keys and is described by its docstrings."""
+"""Strict models: the base of all parts of a recipe, which refuses unknown keys and is described by its docstrings.
+
+A part of a recipe is a pydantic model. Its JSON schema, help and messages use the *description* of each field: the
+argument of that name, or else the docstring below the field in the source.
+"""
 
 import ast
 import inspect
@@ -35,7 +39,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     elsewhere: ClassVar[Mapping[str, str]] = {}
-    """Keys that belong to another part, with their whole paths."""
+    """Keys that users often put here although they belong to another part: key to its path there, for the message."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -50,17 +54,19 @@ class Strict(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _refuse_unknown_keys(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Validate, and report wrong keys together with the mistakes in the values of the other keys."""
         problems = _wrong_keys(cls, data) if isinstance(data, dict) else {}
         if not problems:
             return validate(data)
 
-        # All mistakes are told together: the wrong keys, then those in the values of the other keys.
+        # The lines of the error: first the wrong keys, then the values of the other keys that pydantic refuses.
         errors = [_line_error((), message, data) for message in problems.values()]
         try:
             validate({key: value for key, value in data.items() if key not in problems})
         except ValidationError as error:
             for item in error.errors():
-                # Errors of the part as a whole only follow from the wrong keys.
+                # Without the wrong keys, keys may be missing, and rules of the whole part may fail. These are not
+                # mistakes of their own; the message on the first unknown key names missing keys already.
                 is_of_value = bool(item["loc"]) and item["type"] != "missing"
                 if is_of_value:
                     errors.append(_line_error(item["loc"], item["msg"], item["input"], item["type"], item.get("ctx")))
@@ -71,7 +77,8 @@ class Strict(BaseModel):
 def descriptions(cls: type[BaseModel]) -> dict[str, str]:
     """Return the description of each field: its own, or else the docstring below it.
 
-    Pydantic would read the docstrings of all classes as these are made, a tenth of the time of a refused command.
+    Docstrings are read when they are needed. Pydantic's own option reads those of all classes as these are made, which
+    takes a tenth of the time of a command that is refused.
     """
     docstrings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
@@ -82,7 +89,7 @@ def descriptions(cls: type[BaseModel]) -> dict[str, str]:
 
 @cache
 def _docstrings(module: str) -> dict[str, dict[str, str]]:
-    """Read the docstrings below the fields of each class of a module; empty where its source is not there."""
+    """Read the docstrings below the fields of each class of a module, by class and field; empty without its source."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError, KeyError):
@@ -91,6 +98,7 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.ClassDef):
             continue
+        # A field `name: type = default`, directly followed by a string.
         for statement, following in pairwise(node.body):
             match statement, following:
                 case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(docstring))):
@@ -99,9 +107,9 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
 
 
 def _wrong_keys(cls: type[BaseModel], data: dict[Any, Any]) -> dict[Any, str]:
-    """Return a message on each key that is unknown, or has a truth value where there is none."""
+    """Return a message on each key that is unknown, or has true or false as a value where that has no meaning."""
     problems: dict[Any, str] = {}
-    # The keys that are missing stand behind the first unknown key: it may be one of them, misspelt.
+    # The message on the first unknown key also names the missing keys, since it may be one of them, misspelt.
     missing = _missing_keys(cls, data)
     for key, value in data.items():
         if key not in cls.model_fields:
@@ -112,7 +120,7 @@ def _wrong_keys(cls: type[BaseModel], data: dict[Any, Any]) -> dict[Any, str]:
             problems[key] = f"unknown key '{str(key)[:_LONGEST_KEY]}'.{hint}{missing}"
             missing = ""
             continue
-        # Pydantic takes true for 1, and YAML takes yes and on for true.
+        # Pydantic would accept true as the number 1, and YAML reads the words yes and on as true.
         annotation = cls.model_fields[key].annotation
         if isinstance(value, bool) and not _takes_truth(annotation):
             problems[key] = (
@@ -142,14 +150,14 @@ def _line_error(
 
 
 def _takes_truth(annotation: Any) -> bool:
-    """Whether a type has truth values among its own, or a type within it has."""
+    """Whether true and false are values of a type, or of a type within it such as `bool | None`."""
     if annotation in (bool, Any):
         return True
     return any(_takes_truth(inner) for inner in get_args(annotation))
 
 
 def _missing_keys(cls: type[BaseModel], data: dict[Any, Any]) -> str:
-    """Name the keys that have to be given and are not."""
+    """Return a sentence on the required keys that are not given; empty where all are given."""
     names = [name for name, field in cls.model_fields.items() if field.is_required() and name not in data]
     if not names:
         return ""
@@ -158,8 +166,8 @@ def _missing_keys(cls: type[BaseModel], data: dict[Any, Any]) -> str:
 
 
 def _describe_type(annotation: Any) -> str:
-    """Return the values that a type has, where it has a few names or is a part of a recipe."""
-    # The types of a union, but for None.
+    """Return a type in words for a message: its names (`Literal`), a mapping (a part of a recipe), or "a value"."""
+    # The types of a union without None.
     members = (annotation,)
     if get_origin(annotation) is not Literal:
         members = get_args(annotation) or (annotation,)

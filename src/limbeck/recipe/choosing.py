@@ -40,7 +40,7 @@ _RERANKER_TRAINING = {"num_train_epochs": 3, "per_device_train_batch_size": 8, "
 
 @dataclass(frozen=True)
 class _Choice:
-    """The chosen corpus, stages and dropout (None for the student's default), with the reasons by keys of the recipe."""
+    """The chosen corpus, stages and dropout (None is the student's default), with the reasons by keys of the recipe."""
 
     corpus: dict[str, Any]
     stages: list[dict[str, Any]]
@@ -197,7 +197,7 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
 
 
 def _describe_prompt(sentence: SentencePooling) -> str:
-    """Say in words which prompt is put before texts without a role, the only ones that a chosen recipe has."""
+    """Return a description of the prompt before texts without a role, the only texts that a chosen recipe has."""
     if sentence.prompt():
         return f"the teacher's prompt {sentence.prompt()!r} before each"
     if sentence.prompts:

@@ -53,7 +53,7 @@ class ChosenModels:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """The reason for the student's start, and a warning where it is larger than its teacher, by keys of a recipe."""
+        """The reason for the student's start, and a warning where it exceeds its teacher, by keys of a recipe."""
         reasons = {"student": self._reason_of_start()}
         excess = self._excess()
         if excess:

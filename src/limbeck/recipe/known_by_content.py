@@ -29,7 +29,7 @@ def without_places(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _corpus_without_places(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a corpus with fixed words in place of its paths, which still shows the given keys and number of sources."""
+    """Return a corpus with fixed words in place of its paths; the given keys and number of sources are still seen."""
     corpus = dict(part)
     sources = corpus.get("sources")
     if sources:

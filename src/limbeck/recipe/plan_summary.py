@@ -106,9 +106,10 @@ def _summarise_vectors(stage: StagePlan) -> str:
 
 
 def _summarise_sources(settings: CorpusSettings | LabelledSettings) -> str:
-    """The sources of a text: their shares if they are mixed, and how each is read; empty where they are neither mixed nor described.
+    """The sources of a text, with their shares if they are mixed, and how each is read.
 
-    No text is read, so that shares by size are estimates from the sizes of the files.
+    No text is read, so that shares by size are estimates from the sizes of the files. The summary is empty where the
+    sources are neither mixed nor described by more than their names.
     """
     if not isinstance(settings, CorpusSettings):
         return ""
