@@ -1,4 +1,9 @@
-"""`search_architecture`: a student's shape under limits, on a subset, resumable, by any number of workers."""
+"""`search_architecture`: a student's shape under limits, on a subset, resumable, by any number of workers.
+
+A *shape* is a student's number of layers, its widths and its number of heads; a *point* is a shape as the parameters of
+a trial. The *reward* of a shape is high for a low loss at a low latency. A shape is *refused* if it cannot be trained
+or is beyond a limit, and *cut* if its training is ended early because other shapes do better.
+"""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -55,11 +60,11 @@ from limbeck.training.proxy import Trained
 from limbeck.training.student_maker import make_student
 
 UNTRAINED_LOSS = "untrained loss"
-"""Study attribute: the loss that is 1 in this study."""
+"""Study attribute: the loss of an untrained student, by which the losses of this study are divided."""
 MOST_REPEATS = 3
-"""So many proposals in a row that are known already, before one that is new is drawn at random."""
+"""Proposals of known shapes in a row, after which a shape that is new is drawn at random."""
 CUT_SHARES = (1 / 3, 2 / 3)
-"""After these shares of the steps the shapes in training are measured."""
+"""Shares of the training's steps after which shapes are measured, and may be cut."""
 COMPLETE_BEFORE_CUTS = 5
 """Shapes that have to be trained to the end before any is cut."""
 
@@ -95,7 +100,7 @@ class ShapeCandidate:
         shape: The shape.
         latency: The measured latency.
         trial: Its trial, for intermediate rewards.
-        cut: Why its training was not finished.
+        cut: The reason why its training was ended early; None otherwise. It is set while the shape trains.
     """
 
     shape: KnownShape
@@ -107,25 +112,29 @@ class ShapeCandidate:
 class ArchitectureSearch(engine.SharedSearch):
     """A search for a shape that is checked and planned.
 
-    Shapes are compared by what their students lack of the teacher on held-out text, alike for every shape and method.
-    The loss `hidden` is the hidden-state loss of the comparative study (arXiv 2310.08797, equation 6) at the last
-    layers, under the linear map that fits best, as a share of the variance of the teacher's hidden states; `relations`
-    is the mean divergence of query-query, key-key and value-value relations (MiniLMv2 section 3.1). Both are divided by
-    the loss of an untrained student, the same one for all shapes: 0 is a student that equals its teacher, about 1 one
-    that has not learned. The loss `hidden_states`, where it is asked for, is equation 6 as printed and divided by
-    nothing: the sum over the layers that the method teaches, or of the last where it teaches no hidden states.
+    Shapes are compared by a loss on held-out text, which is the same for all shapes:
+
+    - `hidden` is the hidden-state loss of the comparative study (arXiv 2310.08797, equation 6) at the last layers,
+      under the linear map that fits best, as a share of the variance of the teacher's hidden states.
+    - `relations` is the mean divergence of query-query, key-key and value-value relations (MiniLMv2 section 3.1).
+    - `hidden_states`, if the request asks for it, is equation 6 as printed: the sum over the layers that the method
+      teaches, or the loss of the last layer where it teaches no hidden states.
+
+    The first two are divided by the loss of an untrained student, the same for all shapes: 0 is a student that equals
+    its teacher, and about 1 a student that has not learned.
 
     Attributes:
         space: The shapes.
-        plan: The plan of a candidate's run, with one of the shapes.
+        plan: The plan of the run with one of the shapes, which stands for all in what they share.
         latency: The setting of latency measurements.
         loss: `hidden`, `relations` or `hidden_states`.
-        cuts: After how many steps shapes without hope are looked for.
+        cuts: The steps after which shapes may be cut.
     """
 
     kind = "architecture"
-    # A value depends on the shape of its trial, and not on the shape in the recipe.
+    # The recipe's own shape is no part of the study's identity, since each trial has another.
     searched = r"student\.shape"
+    # A sampler of Optuna does not know that a shape was lost with its worker.
     queues_again = True
     request: ArchitectureRequest
     _measure: LatencyBench
@@ -145,11 +154,12 @@ class ArchitectureSearch(engine.SharedSearch):
         self.cuts: list[int] = []
         if request.prune:
             steps = steps_of_only_stage(self.plan, "--no-prune")
-            # A short training may have no step before the share, or none after it.
-            self.cuts = sorted({round(share * steps) for share in CUT_SHARES} - {0, steps})
+            steps_of_cuts = {round(share * steps) for share in CUT_SHARES}
+            # In a short training a cut may fall on its beginning or its end, where there is nothing to decide.
+            self.cuts = sorted(steps_of_cuts - {0, steps})
 
     def identity(self) -> dict[str, Any]:
-        """Return the values that rewards must have in common to be compared."""
+        """Return the settings that rewards depend on beside those of the run."""
         values = {
             "space": {**asdict(self.space.sizes), "embedding": self.plan.blueprint.embedding},
             "limit": asdict(self.request.limits),
@@ -174,12 +184,11 @@ class ArchitectureSearch(engine.SharedSearch):
         is_new = request.name not in get_all_study_names(open_storage(request.place))
         first_trial = None
         if is_new and self.request.limits.latency_share is not None:
-            # Measured before there is a study that another limit would not fit.
+            # If no shape is within the limit, this raises before the study is made, whose identity holds the limit.
             first_trial = self._first_trial()
         study = super().open()
-        # Shapes go on whose reward is not below the median of all others so far. Successive halving would compare a
-        # shape with those of its own batch only; the study's intermediate rewards compare it with every shape that any
-        # worker trained to the same step, and a batch of good ones loses none.
+        # A shape is cut if its reward is below the median of all shapes that any worker trained to the same step.
+        # Successive halving would compare the shapes of one batch only, and cut some of a batch in which all are good.
         study.pruner = MedianPruner(n_startup_trials=COMPLETE_BEFORE_CUTS)
         if first_trial is not None:
             study.enqueue_trial(**first_trial)
@@ -235,7 +244,7 @@ class ArchitectureSearch(engine.SharedSearch):
         return points
 
     def load(self, study: Study) -> None:
-        """Prepare to measure latencies, and losses on the scale of an untrained student's."""
+        """Prepare the measurements of latencies and losses, and measure the untrained loss if the study lacks it."""
         proxy = self.proxy
         device = devices.choose_device("auto")
         teacher = proxy.load_teacher().to(device).eval()
@@ -248,6 +257,7 @@ class ArchitectureSearch(engine.SharedSearch):
 
         if UNTRAINED_LOSS not in study.user_attrs:
             study.set_user_attr(UNTRAINED_LOSS, self._untrained_loss())
+        # Losses are divided by this.
         self._unit = 1.0
         if self.loss != "hidden_states":
             self._unit = float(study.user_attrs[UNTRAINED_LOSS])
@@ -256,7 +266,7 @@ class ArchitectureSearch(engine.SharedSearch):
         """Return the loss of the smallest student before any training.
 
         Raises:
-            TrainingError: for one that no other loss can be divided by.
+            TrainingError: for a loss of 0 or one that is not finite, by which no other can be divided.
         """
         smallest = min(self.space.shapes.values(), key=lambda shape: shape.parameters)
         plan = smallest.plan
@@ -267,7 +277,12 @@ class ArchitectureSearch(engine.SharedSearch):
         return loss
 
     def _loss(self, student: PreTrainedModel, plan: RunPlan) -> float:
-        """Return the loss of a student without taps, which is not yet divided by its unit."""
+        """Return the loss of a student, not yet divided by the untrained loss.
+
+        Args:
+            student: The student, in a model without taps; it is moved to the device of the teacher.
+            plan: The plan of its run.
+        """
         student = student.to(self._layers.device)
         if self.loss == "hidden_states":
             return self._layers.hidden_states_loss(student, taught_layers(plan))
@@ -278,9 +293,9 @@ class ArchitectureSearch(engine.SharedSearch):
         return 1 - explained
 
     def propose(self, study: Study, ask: Ask) -> list[ShapeCandidate]:
-        """Take shapes; those that an earlier trial has, or that are beyond a limit, cost no training.
+        """Take shapes to train; proposals of known shapes, and of refused ones, are ended here without training.
 
-        Two workers that propose the same shape in the same instant may both train it, at the cost of the time.
+        Two workers that propose the same shape in the same instant may both train it, which costs only time.
         """
         log = read_shapes(study)
         missing = self.request.trials - len(trained_trials(log)) - len(log.running)
@@ -294,7 +309,7 @@ class ArchitectureSearch(engine.SharedSearch):
             if not open_points:
                 break
             if repeats >= MOST_REPEATS:
-                # The next trial gets a shape that nobody has tried.
+                # The sampler is stuck, so a new shape is queued at random, which the next trial gets.
                 random = np.random.default_rng([self.plan.recipe.seed, trials_asked, len(log.done)])
                 study.enqueue_trial(open_points[random.integers(len(open_points))]._asdict())
                 repeats = 0
@@ -303,7 +318,7 @@ class ArchitectureSearch(engine.SharedSearch):
             point = self._suggest(trial)
             earlier = _earlier_trial(log, point)
             if earlier is not None:
-                # A failed trial is none to samplers and pruners, so that a shape counts once however often proposed.
+                # Samplers and pruners ignore failed trials, so that a shape counts once however often it is proposed.
                 trial.set_user_attr(SAME_AS, earlier)
                 study.tell(trial, state=TrialState.FAIL)
                 repeats += 1
@@ -314,7 +329,7 @@ class ArchitectureSearch(engine.SharedSearch):
         return candidates
 
     def _suggest(self, trial: Trial) -> ShapePoint:
-        """Return the shape that the sampler proposes."""
+        """Have the sampler propose a shape, and write it into the trial."""
         sizes = {}
         for name, choices in asdict(self.space.sizes).items():
             sizes[name] = trial.suggest_categorical(name, choices)
@@ -323,7 +338,7 @@ class ArchitectureSearch(engine.SharedSearch):
         return point
 
     def _screen(self, study: Study, trial: Trial, point: ShapePoint) -> ShapeCandidate | None:
-        """Refuse a shape that cannot be trained or is beyond a limit, else make it a candidate."""
+        """Return a candidate; None for a shape that cannot be trained or is beyond a limit, whose trial is ended."""
         limits = self.request.limits
         shape = self.space.shapes.get(point)
         if shape is None:
@@ -343,7 +358,7 @@ class ArchitectureSearch(engine.SharedSearch):
         return ShapeCandidate(shape, latency, trial)
 
     def _latency(self, study: Study, shape: KnownShape) -> ShapeLatency:
-        """Return the latency of a shape, measured once in a study."""
+        """Return the latency of a shape; a trial of the study may have measured it before."""
         for trial in study.get_trials(deepcopy=False):
             if point_of(trial) == shape.point:
                 latency = latency_of(trial)
@@ -356,20 +371,31 @@ class ArchitectureSearch(engine.SharedSearch):
         return candidate.shape.plan
 
     def cuts_of(self, candidates: Sequence[ShapeCandidate]) -> Mapping[int, Cut]:
-        """Cut the shapes whose reward on the way is below the median of the others."""
+        """Cut the shapes whose reward at some steps is below the median of the others."""
         return {step: partial(self._cut, candidates, step) for step in self.cuts}
 
     def _cut(
         self, candidates: Sequence[ShapeCandidate], step: int, students: Mapping[int, PreTrainedModel]
     ) -> Collection[int]:
-        """Report the rewards of the shapes in training, and return which go on."""
+        """Report the rewards of the shapes in training to their trials, and cut the worse ones.
+
+        Args:
+            candidates: All candidates; `cut` is set for those that are cut.
+            step: The step after which they are measured.
+            students: The students that are still in training, by the index of their candidate.
+
+        Returns:
+            The indices of the candidates that go on.
+        """
         for index, student in students.items():
             candidate = candidates[index]
             plan = candidate.shape.plan
             loss = self._loss(plain_copy(student, plan), plan) / self._unit
             if not math.isfinite(loss):
-                continue  # The end of the training says whether it diverged.
-            reward = shape_reward(loss, candidate.latency.share, 1.0)
+                # The candidate goes on: at the end of the training it is found to have diverged.
+                continue
+            # Latencies are in units of the teacher's.
+            reward = shape_reward(loss, candidate.latency.share, teacher_latency=1.0)
             try:
                 candidate.trial.report(reward, step)
                 if candidate.trial.should_prune():
@@ -379,7 +405,7 @@ class ArchitectureSearch(engine.SharedSearch):
         return [index for index in students if candidates[index].cut is None]
 
     def score(self, candidate: ShapeCandidate, trained: Trained) -> tuple[Outcome, str]:
-        """Return the reward of a shape that was trained to the end."""
+        """Return the outcome of a shape, with its reward if it was trained to the end, and a line about it to print."""
         notes: dict[str, Any] = {STEPS: trained.steps}
         size = f"{candidate.shape.parameters:,} parameters"
         title = f"{candidate.shape.point} ({size}, {candidate.latency.share:.3f} of the teacher's latency)"
@@ -393,17 +419,17 @@ class ArchitectureSearch(engine.SharedSearch):
         if not math.isfinite(loss):
             return Outcome(notes=notes), f"{title}: diverged"
         notes[LOSS] = loss
-        reward = shape_reward(loss, candidate.latency.share, 1.0)
+        reward = shape_reward(loss, candidate.latency.share, teacher_latency=1.0)
         return Outcome(reward, notes), f"{title}: loss {loss:.4f}, reward {reward:.4f}"
 
     def progress(self, study: Study) -> tuple[float, str, Count]:
-        """Return the share of the shapes that is trained, in words and in shapes too."""
+        """Return the share of the shapes that are trained, the same in words, and their number."""
         done = len(trained_trials(read_shapes(study)))
         trials = self.request.trials
         return min(1.0, done / trials), f"{done} of {trials} shapes", Count(done, "shapes")
 
     def results(self, study: Study) -> dict[str, Any]:
-        """Return every shape that was tried, the best, the front of loss and latency, and the best one's recipe.
+        """Return all shapes, the best, the front of loss and latency, and the recipe with the best, for the record.
 
         Raises:
             TrainingError: if no shape came to a loss; the study is kept.
@@ -417,6 +443,7 @@ class ArchitectureSearch(engine.SharedSearch):
             raise TrainingError(_nothing_trained(shapes, shown(request.proxy.place)))
         best_point = next(point for point, trial in trials.items() if trial.number == best.trial)
         latencies = [shape.teacher_ms for shape in shapes if shape.state == "trained" and shape.teacher_ms is not None]
+        # Only the sampler `kd_nas` has episodes, of one shape by default.
         episode = None
         if request.sampler == "kd_nas":
             episode = 1 if request.episode is None else request.episode
@@ -442,13 +469,14 @@ class ArchitectureSearch(engine.SharedSearch):
 
 
 def best_and_front(shapes: Sequence[SearchedShape]) -> tuple[SearchedShape | None, list[int]]:
-    """Return the trained shape of the best reward, and the trials that no other beats in both loss and latency."""
+    """Return the trained shape of the best reward, and the trials on the front of loss and latency (`pareto_front`)."""
     trained = [shape for shape in shapes if shape.state == "trained"]
 
     def reward_of(shape: SearchedShape) -> float:
         return -math.inf if shape.reward is None else shape.reward
 
     best = max(trained, key=reward_of, default=None)
+    # A trained shape has both values.
     costs = [(shape.loss or 0.0, shape.latency_share or 0.0) for shape in trained]
     front = [trained[index].trial for index in pareto_front(costs)]
     return best, front
@@ -469,13 +497,13 @@ def _check_values(request: ArchitectureRequest) -> None:
 
 
 def _depth_and_widths(shape: KnownShape) -> tuple[float, ...]:
-    """Return the sizes of a shape, those first that decide the most of its latency."""
+    """Return the sizes of a shape, sorted by their influence on its latency, the strongest first."""
     point = shape.point
     return point.layers, point.hidden, point.ffn, point.heads
 
 
 def _earlier_trial(log: TrialLog[ShapePoint], point: ShapePoint) -> int | None:
-    """Return the number of the trial that has settled a shape, or that has it now; None where there is none."""
+    """Return the number of the trial that settled a shape, or evaluates it now; None if the shape is new."""
     if point in log.done:
         return log.done[point].number
     return log.running.get(point)
@@ -488,11 +516,11 @@ def _refuse(study: Study, trial: Trial, reason: str) -> None:
 
 
 def _cost(trials: Sequence[FrozenTrial], shapes: Sequence[SearchedShape]) -> dict[str, Any]:
-    """Return the costs of a search: shapes by their state, trials that were lost, and the time of the training."""
+    """Return the costs of a search: the numbers of shapes by state and of lost trials, and the time of the training."""
     states = [shape.state for shape in shapes]
     cost: dict[str, Any] = {state: states.count(state) for state in ("trained", "cut", "diverged", "refused")}
     failed = [trial for trial in trials if trial.state == TrialState.FAIL and SAME_AS not in trial.user_attrs]
-    # Trials of shapes that diverged failed too.
+    # Trials of shapes that diverged failed too; the others were lost with their worker.
     cost["failed"] = len(failed) - cost["diverged"]
     cost["training_seconds"] = round(sum(trial.user_attrs.get(TRAINING_SECONDS, 0.0) for trial in trials), 1)
     return cost

@@ -1,8 +1,12 @@
 """The engine of all searches: a study of candidates that workers propose, train on a subset of the text, and score.
 
-A search is a `Search`: a checked and planned request, the identity of its study, how candidates are proposed and
-scored, and its record. The rest is here, once: the folder, the study of the same run or none, one worker or several
-processes, candidates that train side by side, trials that are lost with their worker, and the end by an interrupt.
+A *candidate* is a variant of the run, such as one layer mapping. The *proxy* trains candidates as the run would, on a
+share of its text and for fewer steps. A *study* is Optuna's record of all trials, each of which evaluates a candidate;
+its *storage* is a file or database that several *workers* (processes) may share. The *identity* of a study holds the
+settings that its values depend on, so that no study mixes values that cannot be compared.
+
+Each kind of search is a subclass of `Search`, which says what is proposed, how candidates are scored, and what the
+record holds. Everything else is here, once for all kinds.
 """
 
 import math
@@ -47,12 +51,13 @@ class Search(Work):
 
     Attributes:
         kind: Its name in commands, records and studies.
-        searched: Names of the run's identity that it decides, as a regular expression.
+        searched: A regular expression of the dotted names of settings, such as `student.shape`, in which candidates
+            differ. They are no part of the study's identity.
         stopped: Message of a search that is stopped; `{place}` is the storage, `{done}` the attribute `done`.
-        done: The word for a candidate that the search has finished with.
-        on_tasks: Whether candidates are fine-tuned on tasks, which one process does.
-        plan: The run of a candidate.
-        proxy: Trains candidates, and knows the text; there when the search runs.
+        done: The word for a candidate that the search has finished with, for messages.
+        on_tasks: Whether candidates are fine-tuned on tasks, which a launcher of several processes cannot do.
+        plan: The plan of one candidate's run, which stands for all in what they share.
+        proxy: Trains candidates, and holds the text; set by `read_text`.
 
     Raises:
         LimbeckError: one line for the first thing that is wrong with the request.
@@ -72,7 +77,7 @@ class Search(Work):
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return the settings that values must have in common to be compared, besides the run, by dotted names."""
+        """Return the part of the study's identity that this kind of search adds to that of the run, by dotted names."""
 
     @abstractmethod
     def sampler(self) -> BaseSampler:
@@ -80,7 +85,7 @@ class Search(Work):
 
     @abstractmethod
     def check_text(self) -> None:
-        """Refuse text that candidates cannot be compared on, before there is a study."""
+        """Refuse text on which candidates cannot be compared, before the study is made."""
 
     @abstractmethod
     def load(self, study: Study) -> None:
@@ -99,12 +104,12 @@ class Search(Work):
 
     @abstractmethod
     def score(self, candidate: Any, trained: Trained) -> tuple[Outcome, str]:
-        """Return the outcome of a candidate, and the line that tells it."""
+        """Return the outcome of a candidate, and a line about it to print."""
 
     def train(self, candidates: Sequence[Any]) -> Iterator[Outcome]:
-        """Train candidates side by side, score each, and yield its outcome as soon as it is known, in order.
+        """Train candidates side by side, then score each in order, and yield its outcome as soon as it is known.
 
-        An outcome is shown only when the next is asked for, so that it is in the study by then.
+        The line about an outcome is printed when the caller asks for the next one, and has the outcome in the study.
         """
         started = time.monotonic()
         plans = [self.plan_of(candidate) for candidate in candidates]
@@ -114,15 +119,17 @@ class Search(Work):
             raise TrainingError(
                 "The device is out of memory; train fewer candidates at once with --batch, or lower --batch-size."
             ) from None
+        # Each candidate's part of the time of the common training.
         seconds = round((time.monotonic() - started) / len(candidates), 1)
         for candidate, student in zip(candidates, trained, strict=True):
             outcome, line = self.score(candidate, student)
             yield replace(outcome, notes={TRAINING_SECONDS: seconds, **outcome.notes})
+            # A candidate that was cut has no value either, but has not failed.
             has_failed = math.isnan(outcome.value) and not outcome.cut
             self.say(f"  {line}", style="yellow" if has_failed else None)
 
     def say(self, text: str, style: str | None = None) -> None:
-        """Print a line as it is."""
+        """Print a line, without interpreting Rich's markup in it."""
         print_plain(self.proxy.console, text, style)
 
     @abstractmethod
@@ -143,8 +150,8 @@ class Search(Work):
                 identity[name] = value
         identity.update(self.identity())
 
-        # Earlier versions knew text by the name of its cache, in which paths and dates count, and a teacher without its
-        # modules.
+        # Studies of earlier versions identify the same text by the names of its cache folders, and the same teacher by
+        # a fingerprint without the modules behind its pooling. Both are accepted too.
         views = [view for corpus in self.proxy.corpora for view in corpus.views]
         earlier = {
             "corpus": [view.path.name for view in views],
@@ -183,7 +190,8 @@ class Search(Work):
             "teacher": {"name": plan.teacher_info.title, "shape": str(plan.teacher)},
             "methods": list(dict.fromkeys(stage.method["name"] for stage in plan.recipe.stages)),
             "share": proxy.share,
-            # These say more of the teacher, and when an earlier run of the search was finished.
+            # The results may replace `teacher` by one with more facts, and `created` by the time at which the study was
+            # finished.
             **results,
             "recipe": recipe,
             "versions": {**versions(), "optuna": metadata.version("optuna")},
@@ -198,10 +206,10 @@ class SharedSearch(Search):
 
     @abstractmethod
     def progress(self, study: Study) -> tuple[float, str, Count]:
-        """Return the share that is done, the present step in words, and how many candidates are finished."""
+        """Return the share of the search that is done, its present step in words, and a count of candidates."""
 
     def carry_out(self, study: Study, poll_seconds: float) -> None:
-        """Do what is missing in this process, or have several do it and show how far they are."""
+        """Do what is missing in the study: in this process for one worker, else in several that are started here."""
         if self.request.workers == 1:
             super().carry_out(study, poll_seconds)
             return
@@ -210,6 +218,7 @@ class SharedSearch(Search):
             def show_progress() -> None:
                 bar(*self.progress(study))
 
+            # Each process makes the search again from its request.
             task = (type(self), self.request)
             problems = run_workers(work_alone, task, self.request.workers, show_progress)
         if not self.is_finished(study):
@@ -218,12 +227,13 @@ class SharedSearch(Search):
                 f"All workers of the search ended before it was finished: {reasons} What is {self.done} is kept in "
                 f"{shown(self.request.proxy.place)}; the same command continues from there."
             )
+        # Workers that ended early did no harm, since the others finished the search.
         for problem in problems:
             self.say(f"  {problem}", style="yellow")
 
 
 def work_alone(task: tuple[Callable[[Any], Search], SearchRequest]) -> None:
-    """Be one worker process of a search whose study and text are there.
+    """Run one worker process of a search, whose study and corpora exist already.
 
     Args:
         task: The class of the search, and its request.
@@ -245,7 +255,7 @@ def run_search_of(
     Args:
         search: The search.
         console: Receives the progress; by default it is not shown.
-        poll_seconds: Between looks at what other workers have.
+        poll_seconds: Seconds between looks at what other workers do.
 
     Returns:
         The record, as plain values; nothing but the study is on disk yet. Under a launcher of several processes it is
@@ -264,7 +274,8 @@ def run_search_of(
             return {}
         with quiet_optuna(), quiet():
             prepare_search_folder(request.proxy.output, kind=search.kind, name=request.proxy.name)
-            # A storage that cannot be opened, and tasks that cannot be scored, are refused before any text is read.
+            # Both are called for their errors: a storage that cannot be opened, and tasks that cannot be scored, are
+            # refused before any text is read.
             open_storage(request.proxy.place)
             search.identity()
             try:

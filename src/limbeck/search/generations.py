@@ -1,4 +1,8 @@
-"""The work of a genetic search: open mappings of the present generation are taken, evaluated, and told to the study."""
+"""The work of a genetic search: a worker takes open mappings of the present generation and evaluates them.
+
+A *genome* is a mapping as codes, see `mapping_space.py`; it is *open* while it has no value and no worker evaluates it.
+Besides the generations, a user may *queue* mappings in the study (`Study.enqueue_trial`), which are evaluated too.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,8 +20,9 @@ from limbeck.search.worker_signs import BEAT_SECONDS
 
 # User attributes of a trial.
 GENERATION = "generation"
-"""The number of the generation that its mapping is a member of; missing for a mapping that somebody queued."""
+"""The number of the generation that its mapping belongs to; missing for a queued mapping that belongs to none."""
 GENOME = "genome"
+"""Its mapping as a genome, as the paper writes it: `000-000-010-101`."""
 REFUSED = "refused"
 """The reason why its mapping is not evaluated."""
 
@@ -59,8 +64,8 @@ def run_search(
         evaluate: Evaluates up to `batch` mappings at once.
         generations: Number of generations, at least 1.
         batch: Number of mappings that this worker takes at once, at least 1.
-        beat_seconds: Seconds between signs of life.
-        poll_seconds: Seconds between looks at what other workers hold.
+        beat_seconds: Seconds between the signs of life that this worker gives the others.
+        poll_seconds: Seconds between looks at what other workers evaluate, while there is nothing to take.
 
     Raises:
         RecipeError: for no generation or an empty batch.
@@ -78,7 +83,7 @@ def run_search(
 
 
 class Generations(Work):
-    """Evaluates mappings until so many generations are finished, and mappings that somebody queued in the study.
+    """Evaluates generations of mappings, and mappings that are queued in the study.
 
     Attributes:
         genetic: Proposes mappings, generation by generation.
@@ -91,13 +96,13 @@ class Generations(Work):
     batch: int
 
     def is_finished(self, study: Study) -> bool:
-        """Return whether all generations are evaluated, and nothing waits that somebody queued."""
+        """Return whether all generations are evaluated, and no queued mapping waits."""
         if _has_queued(study):
             return False
         return self.genetic.generation(study, self.generations).finished
 
     def propose(self, study: Study, ask: Ask) -> list[Candidate]:
-        """Take open genomes of the present generation, and mappings that somebody queued in the study."""
+        """Take open genomes of the present generation, and mappings that are queued in the study."""
         candidates: list[Candidate] = []
         while len(candidates) < self.batch:
             generation = self.genetic.generation(study, self.generations)
@@ -109,13 +114,14 @@ class Generations(Work):
         return candidates
 
     def _candidate_of(self, study: Study, trial: Trial, generation: Generation) -> Candidate | None:
-        """Return the candidate of a new trial; None where the trial has ended without an evaluation."""
+        """Return the candidate of a new trial; None where nothing is to be evaluated, and the trial is ended."""
         space = self.genetic.space
+        # A queued mapping comes first; else the sampler proposes an open genome of the generation.
         mapping = suggest(trial, space)
         try:
             genome = space.encode(mapping)
         except RecipeError as error:
-            # Only a mapping that somebody queued can be outside of the space.
+            # Only a queued mapping can be outside of the space.
             trial.set_user_attr(REFUSED, str(error))
             study.tell(trial, state=TrialState.FAIL)
             return None
@@ -124,14 +130,15 @@ class Generations(Work):
         if is_member:
             trial.set_user_attr(GENERATION, generation.number)
 
-        # A mapping that was evaluated before has its value again.
+        # A mapping that was evaluated before gets the same value without an evaluation.
         trials = study.get_trials(deepcopy=False)
         earlier_value = read_genomes(trials, space).values.get(genome)
         if earlier_value is not None:
             study.tell(trial, earlier_value)
             return None
 
-        # A random mapping is proposed where another worker took the last open genome in between.
+        # If another worker has just taken the last open genome, the sampler proposes a random mapping, which belongs to
+        # no generation. Optuna keeps the mapping of a queued trial as `fixed_params`.
         is_queued = "fixed_params" in trials[trial.number].system_attrs
         if not is_member and not is_queued:
             study.tell(trial, state=TrialState.PRUNED)
@@ -149,11 +156,11 @@ class _EvaluatedGenerations(Generations):
         self._evaluate = evaluate
 
     def train(self, candidates: Sequence[Candidate]) -> Iterable[Outcome]:
-        """Yield the fitness of each."""
+        """Yield the fitness of each as its outcome."""
         for fitness in self._evaluate(candidates):
             yield Outcome(float(fitness))
 
 
 def _has_queued(study: Study) -> bool:
-    """Whether a mapping waits that somebody queued in the study."""
+    """Whether a queued mapping waits in the study."""
     return bool(study.get_trials(deepcopy=False, states=(TrialState.WAITING,)))

@@ -1,11 +1,15 @@
 """ELM's genetic algorithm: its operators, and the generations that they breed, pure functions of a random generator.
 
-A child that is illegal (its teacher layers cross, or a code means nothing) is drawn again from the same parents.
-The alternatives are worse: repairing it, say by dropping a layer that crosses, makes mappings of few layers
-likelier than the operator does, and putting the parent in its place makes no change likelier still. Drawn again, a
-child has exactly the operator's own distribution, given that it is legal. That does make changes rarer than the
-nominal q_C and q_M, since no change is always legal; how many draws were needed is returned, so that a search can
-tell.
+A *genome* is a layer mapping as codes, one for each student layer; see `mapping_space.py`. It is *legal* if every code
+means something and the teacher layers increase strictly (do not cross). Its *fitness* is the score of its student. A
+*generation* is a list of genomes; two operators breed the next from its better members. *Crossover* exchanges each code
+of two parents with probability q_C, *mutation* flips each bit of a parent with probability q_M.
+
+A child that is illegal is drawn again from the same parents. The alternatives are worse: repairing it, say by dropping
+a layer that crosses, makes mappings of few layers likelier than the operator does, and putting the parent in its place
+makes an unchanged child likelier still. Drawn again, a child has exactly the operator's own distribution, given that it
+is legal. Changes are then rarer than q_C and q_M say, since an unchanged child is always legal. The number of draws is
+returned, so that a search can report this.
 
 Source: ELM (Jiao et al. 2021, arXiv 2012.06153) section 4.4. It asks for legal genomes and leaves open how.
 """
@@ -25,9 +29,9 @@ Pair: TypeAlias = tuple[Genome, Genome]
 Scored: TypeAlias = tuple[Genome, float]
 """A genome and its fitness."""
 MOST_DRAWS = 1000
-"""After so many illegal children the parents go on unchanged; only rates near 1 come near it."""
+"""Most draws of a child; if all of them are illegal, the parents go on unchanged. Only rates near 1 take so many."""
 PAIRS_PER_CHILD = 50
-"""Pairs bred for each place of a generation of new genomes, before the rest of it is drawn from the space."""
+"""Most pairs that are bred for each place of a generation of new genomes; what is missing then is drawn at random."""
 
 
 def default_population(student: int) -> int:
@@ -42,31 +46,41 @@ def default_population(student: int) -> int:
 
 @dataclass(frozen=True)
 class Children:
-    """Legal genomes and the draws they took, at least 1."""
+    """Legal children of one crossover or mutation.
+
+    Attributes:
+        genomes: The children.
+        draws: The number of draws that they took, at least 1.
+    """
 
     genomes: tuple[Genome, ...]
     draws: int
 
 
-def random_genome(space: MappingSpace, random: np.random.Generator) -> Genome:
+def random_genome(space: MappingSpace, generator: np.random.Generator) -> Genome:
     """Draw a legal genome, every member of the space as likely as any other.
 
-    The codes are drawn in order, each as likely as its share of the members that go on with it. That is the paper's
-    initialisation, fair bits until they are legal, without the illegal draws.
+    The codes are drawn from the first layer to the last. The probability of a code is the share that it has of the
+    members which begin with the codes so far. The paper draws fair bits until they make a legal genome, which has the
+    same distribution.
     """
     codes: list[int] = []
+    # The highest teacher layer so far, 0 for none: the layers that follow must lie above it.
     floor = 0
-    for settled in range(space.student):
-        steps = space.steps(settled, floor)
+    for layers_settled in range(space.student):
+        steps = space.steps(layers_settled, floor)
         members = np.array([step.members for step in steps], dtype=np.float64)
-        step = steps[random.choice(len(steps), p=members / members.sum())]
+        index = generator.choice(len(steps), p=members / members.sum())
+        step = steps[index]
         codes.append(step.code)
         floor = max(floor, step.layer)
     return tuple(codes)
 
 
 def roulette_probabilities(fitnesses: Sequence[float]) -> NDArray[np.float64]:
-    """Return how likely each genome is to be a parent: in proportion to fitness - min; all alike if all are equal.
+    """Return the probability of each genome to be a parent, in proportion to its fitness above the lowest.
+
+    If all fitnesses are equal, so are the probabilities.
 
     Args:
         fitnesses: At least one finite number; more is better.
@@ -80,54 +94,59 @@ def roulette_probabilities(fitnesses: Sequence[float]) -> NDArray[np.float64]:
     above_lowest = values - values.min()
     if not above_lowest.any():
         return np.full(len(values), 1 / len(values))
-    # Divided twice: the sum of differences may overflow, or be too small to divide by.
+    # Dividing by the largest first keeps the sum from overflowing, and from being too small to divide by.
     shares = above_lowest / above_lowest.max()
     return shares / shares.sum()
 
 
-def select_pair(genomes: Sequence[Genome], probabilities: NDArray[np.float64], random: np.random.Generator) -> Pair:
-    """Draw two parents, each on its own, so that they may be the same genome."""
-    first, second = random.choice(len(genomes), size=2, p=probabilities)
+def select_pair(genomes: Sequence[Genome], probabilities: NDArray[np.float64], generator: np.random.Generator) -> Pair:
+    """Draw two parents independently of each other, so that they may be the same genome."""
+    first, second = generator.choice(len(genomes), size=2, p=probabilities)
     return genomes[first], genomes[second]
 
 
-def crossover(space: MappingSpace, pair: Pair, exchange: float, random: np.random.Generator) -> Children:
-    """Exchange each code of two parents with probability `exchange`, again until both children are legal.
+def crossover(space: MappingSpace, pair: Pair, exchange: float, generator: np.random.Generator) -> Children:
+    """Exchange the codes of two parents layer by layer, each with probability `exchange`; both children are legal.
 
     Args:
         space: The legal genomes.
         pair: The parents, both legal.
         exchange: q_C in [0, 1].
-        random: The generator of random numbers.
+        generator: Draws the random numbers.
     """
+    first_parent, second_parent = pair
 
     def draw_children() -> Pair:
-        is_swapped = random.random(space.student) < exchange
-        first = list(pair[0])
-        second = list(pair[1])
-        for layer in np.flatnonzero(is_swapped):
-            first[layer] = pair[1][layer]
-            second[layer] = pair[0][layer]
-        return tuple(first), tuple(second)
+        # One number for each student layer.
+        is_exchanged = generator.random(space.student) < exchange
+        first_child = list(first_parent)
+        second_child = list(second_parent)
+        for layer in np.flatnonzero(is_exchanged):
+            first_child[layer] = second_parent[layer]
+            second_child[layer] = first_parent[layer]
+        return tuple(first_child), tuple(second_child)
 
     return _draw_until_legal(space, pair, draw_children)
 
 
-def mutate(space: MappingSpace, genome: Genome, flip: float, random: np.random.Generator) -> Children:
-    """Flip each bit of a parent with probability `flip`, again until the child is legal.
+def mutate(space: MappingSpace, genome: Genome, flip: float, generator: np.random.Generator) -> Children:
+    """Flip each bit of a parent with probability `flip`; the child is legal.
 
     Args:
         space: The legal genomes.
         genome: The parent, legal.
         flip: q_M in [0, 1].
-        random: The generator of random numbers.
+        generator: Draws the random numbers.
     """
+    # 1, 2, 4, …: [bits].
     value_of_bit = 1 << np.arange(space.bits)
 
     def draw_child() -> tuple[Genome]:
-        is_flipped = random.random((space.student, space.bits)) < flip
-        # The flipped bits of each student layer as one number.
+        # [student layers, bits].
+        is_flipped = generator.random((space.student, space.bits)) < flip
+        # The flipped bits of each code as one number, [student layers].
         masks = is_flipped @ value_of_bit
+        # XOR flips the bits of a code that its mask has.
         child = tuple(code ^ int(mask) for code, mask in zip(genome, masks, strict=True))
         return (child,)
 
@@ -137,7 +156,7 @@ def mutate(space: MappingSpace, genome: Genome, flip: float, random: np.random.G
 def _draw_until_legal(
     space: MappingSpace, parents: tuple[Genome, ...], draw: Callable[[], tuple[Genome, ...]]
 ) -> Children:
-    """Draw children until all are legal; the parents, after `MOST_DRAWS` illegal draws."""
+    """Draw children until all of them are legal; return the parents after `MOST_DRAWS` illegal draws."""
     for draws in range(1, MOST_DRAWS + 1):
         children = draw()
         if all(child in space for child in children):
@@ -147,9 +166,16 @@ def _draw_until_legal(
 
 @dataclass
 class Breeding:
-    """How often the operators acted while a generation was bred, and how often they drew.
+    """Counts of the operators' work while a generation was bred.
 
-    Draws beyond the number of crossings, or of mutations, were illegal children.
+    The draws beyond the number of crossings, or of mutations, gave illegal children.
+
+    Attributes:
+        pairs: Pairs of parents that were selected.
+        crossings: Pairs that were crossed.
+        crossing_draws: Draws of the crossings.
+        mutations: Children that were mutated.
+        mutation_draws: Draws of the mutations.
     """
 
     pairs: int = 0
@@ -160,20 +186,20 @@ class Breeding:
 
 
 def draw_new(
-    space: MappingSpace, count: int, random: np.random.Generator, known: Collection[Genome] = ()
+    space: MappingSpace, count: int, generator: np.random.Generator, known: Collection[Genome] = ()
 ) -> list[Genome]:
     """Draw genomes uniformly from the space, no two alike and none of the known ones.
 
     Args:
         space: The legal genomes.
         count: Number of genomes; fewer are returned where the space has no more.
-        random: The generator of random numbers.
-        known: Members of the space.
+        generator: Draws the random numbers.
+        known: Members of the space that are not drawn.
     """
     seen = set(known)
     drawn: list[Genome] = []
     while len(drawn) < count and len(seen) < space.size:
-        genome = random_genome(space, random)
+        genome = random_genome(space, generator)
         if genome not in seen:
             seen.add(genome)
             drawn.append(genome)
@@ -181,15 +207,15 @@ def draw_new(
 
 
 def next_generation(
-    space: MappingSpace, history: Sequence[Sequence[Scored]], settings: GeneticSettings, random: np.random.Generator
+    space: MappingSpace, history: Sequence[Sequence[Scored]], settings: GeneticSettings, generator: np.random.Generator
 ) -> tuple[list[Genome], Breeding]:
-    """Breed the generation that follows; the first is drawn uniformly from the space, no two alike.
+    """Breed the next generation; the first is drawn uniformly from the space, no two alike.
 
     Args:
         space: The legal genomes.
-        history: The generations so far with their fitnesses; of an empty one none came to a fitness.
-        settings: The size of the generation, its parents and the rates.
-        random: The generator of random numbers.
+        history: Of each generation so far its genomes that have a fitness; empty for a generation where none has.
+        settings: The size of the generation, its parents (`generation` or `best`, see `GeneticSettings`) and the rates.
+        generator: Draws the random numbers.
 
     Returns:
         The genomes and how they were bred. With parents `generation` a genome may come more than once, and parents may
@@ -200,44 +226,48 @@ def next_generation(
     """
     scored = [genome_and_fitness for generation in history for genome_and_fitness in generation]
     if not scored:
-        return draw_new(space, settings.population, random), Breeding()
+        return draw_new(space, settings.population, generator), Breeding()
     if settings.parents == "best":
-        breeder = _Breeder(space, _best(scored, settings.population), settings, random)
+        breeder = _Breeder(space, _best(scored, settings.population), settings, generator)
         known = {genome for genome, _ in scored}
         return _breed_new(breeder, known), breeder.counts
 
-    # The last generation that came to a fitness has the parents, and its best go on unchanged.
+    # The parents are those of the last generation that has fitnesses, and its best members go on unchanged.
     last = next(generation for generation in reversed(history) if generation)
-    breeder = _Breeder(space, last, settings, random)
+    breeder = _Breeder(space, last, settings, generator)
     genomes = [genome for genome, _ in _best(last, settings.elite)]
     while len(genomes) < settings.population:
         genomes.extend(breeder.breed())
+    # Children come in pairs, of which the last may be one too many.
     return genomes[: settings.population], breeder.counts
 
 
 @dataclass
 class _Breeder:
-    """Breeds pairs of children, whose parents are selected in proportion to their fitness above the lowest."""
+    """Breeds pairs of children, and counts the work in `counts`.
+
+    Parents are selected in proportion to their fitness above the lowest.
+    """
 
     space: MappingSpace
     parents: Sequence[Scored]
     settings: GeneticSettings
-    random: np.random.Generator
+    generator: np.random.Generator
     counts: Breeding = field(default_factory=Breeding)
 
     @cached_property
-    def _wheel(self) -> NDArray[np.float64]:
+    def _probabilities(self) -> NDArray[np.float64]:
         """The probability of each parent."""
         return roulette_probabilities([fitness for _, fitness in self.parents])
 
     def breed(self) -> tuple[Genome, ...]:
-        """Select two parents, and breed their children."""
+        """Select two parents, perhaps cross them, and perhaps mutate each child."""
         genomes = [genome for genome, _ in self.parents]
-        parents = select_pair(genomes, self._wheel, self.random)
+        parents = select_pair(genomes, self._probabilities, self.generator)
         children: tuple[Genome, ...] = parents
         self.counts.pairs += 1
-        if self.random.random() < self.settings.crossover:
-            crossed = crossover(self.space, parents, self.settings.exchange, self.random)
+        if self.generator.random() < self.settings.crossover:
+            crossed = crossover(self.space, parents, self.settings.exchange, self.generator)
             self.counts.crossings += 1
             self.counts.crossing_draws += crossed.draws
             children = crossed.genomes
@@ -245,16 +275,16 @@ class _Breeder:
 
     def _perhaps_mutated(self, genome: Genome) -> Genome:
         """Mutate a child with the probability of the settings."""
-        if self.random.random() >= self.settings.mutation:
+        if self.generator.random() >= self.settings.mutation:
             return genome
-        mutated = mutate(self.space, genome, self.settings.flip, self.random)
+        mutated = mutate(self.space, genome, self.settings.flip, self.generator)
         self.counts.mutations += 1
         self.counts.mutation_draws += mutated.draws
         return mutated.genomes[0]
 
 
 def _breed_new(breeder: _Breeder, known: Collection[Genome]) -> list[Genome]:
-    """Breed a generation without known genomes; what breeding does not find is drawn from the space."""
+    """Breed a generation that has none of the known genomes; the genomes that breeding lacks are drawn at random."""
     size = breeder.settings.population
     # A dictionary, so that a child that comes twice keeps its first place.
     children: dict[Genome, None] = {}
@@ -264,12 +294,13 @@ def _breed_new(breeder: _Breeder, known: Collection[Genome]) -> list[Genome]:
         for child in breeder.breed():
             if child not in known:
                 children[child] = None
-    drawn = draw_new(breeder.space, size - len(children), breeder.random, {*known, *children})
+    drawn = draw_new(breeder.space, size - len(children), breeder.generator, {*known, *children})
     return [*children, *drawn][:size]
 
 
 def _best(scored: Sequence[Scored], count: int) -> list[Scored]:
     """Return the genomes of highest fitness, each once; of equals the first."""
+    # Sorting is stable. A genome that comes twice has the same fitness, and keeps its first place in a dictionary.
     best_first = sorted(scored, key=lambda genome_and_fitness: genome_and_fitness[1], reverse=True)
     fitness_by_genome = dict(best_first)
     return list(fitness_by_genome.items())[:count]

@@ -1,12 +1,15 @@
 """ELM's genetic algorithm as an Optuna sampler.
 
-Which genomes make a generation depends on the seed, the generation's number and the values of the generations before
-it, on nothing else: not on how many workers evaluate it, nor on when they were started. A generation that is due is
-bred by whichever worker asks first and written into the study. Optuna's `BaseGASampler` does not fit: it counts a
+A *genome* is a layer mapping as codes (`mapping_space.py`), and a *generation* a list of genomes (`genetic.py`). Each
+trial of the study evaluates one genome: its value is the genome's fitness.
+
+The genomes of a generation depend on the seed, the generation's number and the values of the generations before it, and
+on nothing else: not on the number of workers, nor on when they were started. When a generation is finished, the next is
+bred by the worker that asks first, and is written into the study. Optuna's `BaseGASampler` does not fit: it counts a
 generation by its completed trials, and here a generation also holds genomes whose value is known from an earlier one.
 
 Optuna has no lock across processes, but numbers trials in the order in which they are made. So a trial chooses its
-genome once all trials of lower number have chosen theirs, and no two choose the same.
+genome when all trials of lower number have chosen theirs, and no two choose the same.
 """
 
 import time
@@ -28,9 +31,12 @@ from limbeck.search.requests import GeneticSettings
 from limbeck.search.trial_log import TrialLog
 
 PATIENCE_SECONDS = 10.0
-"""How long a trial waits for earlier ones to choose; they take milliseconds, unless their worker was killed."""
+"""Longest wait of a trial for earlier ones to choose; they take milliseconds, unless their worker was killed."""
 MOST_GENERATIONS_AT_ONCE = 100
-"""So many generations that hold nothing new are bred for one trial, before it gets a random mapping that is new."""
+"""Most generations that are bred for one trial, where all their genomes are evaluated already.
+
+The trial then gets a random mapping that is new.
+"""
 _POLL_SECONDS = 0.02
 
 # These begin the seeds of generations and of single trials, so that the two never draw the same numbers.
@@ -45,8 +51,8 @@ class Generation:
     Args:
         number: Counted from 1.
         genomes: Its members; a genome may come more than once.
-        open: Members that are to be evaluated and that no trial holds.
-        finished: Whether every member has a value, or was given up.
+        open: Members that have no value yet, and that no running trial evaluates.
+        finished: Whether every member has a value, or was given up since it never reached a finite one.
     """
 
     number: int
@@ -72,15 +78,14 @@ class GeneticSampler(BaseSampler):
     """Samples layer mappings, generation by generation.
 
     Trials of the study have a categorical parameter for each student layer, see `limbeck.search.mapping_trials`. A
-    genome whose trial failed, or was lost with its worker, is open again. Where a worker asks while others hold all
-    that is left of a generation, it gets a random mapping that is new; `limbeck.search.mapping` does not ask then.
+    genome whose trial failed, or was lost with its worker, is open again. A worker that asks while others evaluate all
+    that is left of a generation gets a random mapping that is new; `limbeck.search.generations` does not ask then.
 
     Args:
         space: The mappings to search.
         settings: Size of a generation, its parents, rates of the operators.
         seed: Seed of the random numbers.
-        attempts: How often a genome may end without a finite value before it is given up. It then has no part in
-            breeding.
+        attempts: Trials of a genome without a finite value after which it is given up. It then has no part in breeding.
 
     Raises:
         RecipeError: for a population larger than the space.
@@ -125,6 +130,7 @@ class GeneticSampler(BaseSampler):
         trials = self._wait_for_earlier_trials(study, trial)
         log = read_genomes(trials, self.space)
         generation = self.generation(study, log=log)
+        # Without an open member other workers evaluate the rest of the generation.
         genome = generation.open[0] if generation.open else self._draw_unseen(log, generation, trial.number)
         mapping = self.space.decode(genome)
         return {parameter(number): layer for number, layer in enumerate(mapping, start=1)}
@@ -141,12 +147,13 @@ class GeneticSampler(BaseSampler):
         raise ValueError(f"parameter '{param_name}' is not part of a layer mapping; its parameters are {names}")
 
     def generation(self, study: Study, last: int | None = None, log: TrialLog[Genome] | None = None) -> Generation:
-        """Return the first generation that is not finished, or the last one, breeding what is due.
+        """Return the first generation that is not finished, and breed the generations up to it.
 
         Args:
             study: The study.
-            last: The number of generations that is asked for, at least 1; None for no end.
-            log: All its trials, where they have been read.
+            last: The number of the last generation that is asked for, which is returned even if it is finished; None
+                goes on without an end.
+            log: The study's trials by genome; None reads them.
 
         Raises:
             TrainingError: if every genome of a generation was given up, so that there is nothing to breed from.
@@ -155,9 +162,11 @@ class GeneticSampler(BaseSampler):
             log = read_genomes(study.get_trials(deepcopy=False), self.space)
         attributes = study.user_attrs
         values = log.values
+        # Of each generation so far its genomes that have a value.
         history: list[list[Scored]] = []
         bred = 0
         while True:
+            # Generations are numbered from 1.
             number = len(history) + 1
             genomes = recorded_generation(attributes, number)
             if genomes is None:
@@ -166,7 +175,7 @@ class GeneticSampler(BaseSampler):
             generation = self._generation_of(number, genomes, log)
             if not generation.finished or number == last:
                 return generation
-            # A generation of new genomes comes out empty where the space has nothing new left.
+            # A generation of new genomes alone (parents `best`) is empty where the whole space has been tried.
             if not genomes or bred == MOST_GENERATIONS_AT_ONCE:
                 return generation
             scored = [(genome, values[genome]) for genome in genomes if genome in values]
@@ -178,16 +187,23 @@ class GeneticSampler(BaseSampler):
             history.append(scored)
 
     def _breed(self, study: Study, number: int, history: Sequence[Sequence[Scored]]) -> tuple[Genome, ...]:
-        """Breed the generation of a number, and write it into the study."""
+        """Breed a generation, and write it into the study.
+
+        Args:
+            study: The study.
+            number: The generation's number.
+            history: Of each generation before its genomes that have a value.
+        """
         random = np.random.default_rng([self._seed, _GENERATION_STREAM, number])
         genomes, counts = next_generation(self.space, history, self.settings, random)
         genomes_as_text = [to_binary(genome, self.space.bits) for genome in genomes]
-        # Two workers may both get here; they write the same.
+        # Two workers may breed the same generation at once; both write the same.
         study.set_user_attr(generation_key(number), {"genomes": genomes_as_text, "breeding": asdict(counts)})
         return tuple(genomes)
 
     def _generation_of(self, number: int, genomes: tuple[Genome, ...], log: TrialLog[Genome]) -> Generation:
-        """Return a generation with its members that are still to be evaluated."""
+        """Return a generation of these genomes, with the open ones by the study's trials."""
+        # Members that have no value and are not given up, whether or not a trial evaluates them now.
         unfinished = []
         for genome in dict.fromkeys(genomes):
             is_given_up = log.diverged[genome] >= self._attempts
@@ -197,7 +213,7 @@ class GeneticSampler(BaseSampler):
         return Generation(number, genomes, open=tuple(free), finished=not unfinished)
 
     def _draw_unseen(self, log: TrialLog[Genome], generation: Generation, trial_number: int) -> Genome:
-        """Draw a genome that no trial and no member of the generation has; any of these where there is none."""
+        """Draw a genome that is new to the study; return one that is known where the whole space has been tried."""
         random = np.random.default_rng([self._seed, _TRIAL_STREAM, trial_number])
         seen = {*log.done, *log.running, *generation.genomes}
         new_genomes = draw_new(self.space, 1, random, seen)
@@ -208,11 +224,13 @@ class GeneticSampler(BaseSampler):
     def _wait_for_earlier_trials(self, study: Study, trial: FrozenTrial) -> list[FrozenTrial]:
         """Wait until all trials of lower number have chosen, and return the study's trials.
 
-        A trial that has not chosen after `PATIENCE_SECONDS` lost its worker, and is never waited for again.
+        The worker of a trial that has not chosen after `PATIENCE_SECONDS` was killed, so the trial is never waited for
+        again.
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             trials = study.get_trials(deepcopy=False)
+            # Trials that are running and have no mapping yet. The list is in the order of their numbers.
             choosing = set()
             for earlier in trials[: trial.number]:
                 if earlier.state == TrialState.RUNNING and mapping_of(earlier, self.space) is None:

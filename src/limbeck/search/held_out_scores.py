@@ -1,4 +1,7 @@
-"""The scores of candidates on held-out text, which needs no labels."""
+"""The scores of candidates on held-out text, which needs no labels.
+
+A *block* is a row of tokens of the held-out text.
+"""
 
 from collections.abc import Sequence
 
@@ -26,12 +29,14 @@ BLOCKS = 128
 LOSS_BLOCKS = 96
 """Held-out blocks of losses and of `explained`."""
 _FEWEST = 3
-"""Least batches for `explained`: its map is fitted on two thirds of them, and measured on the last."""
+"""Least batches for `explained`: its map is fitted on two thirds of them, and measured on the rest."""
 
 MAPPING_SCORES = ("agreement", "relations")
 LAYER_SCORES = ("agreement", "explained")
-"""Scores of a search for a teacher layer. Relations would favour the candidate that is trained on those of the
-teacher's last layer."""
+"""Scores of a search for a teacher layer.
+
+The score `relations` would favour the candidate that is trained on the relations of the teacher's last layer.
+"""
 
 
 class HeldOutScores:
@@ -47,11 +52,11 @@ class HeldOutScores:
     All are 100 for a student that equals its teacher, and 0 for one that knows nothing.
 
     The loss that a candidate was trained on is no score, not even on held-out text: a mapping that teaches fewer or
-    easier layers, and a layer that is easier to learn, have a lower loss, however good the student is. These scores ask
-    the same of every candidate. They do prefer mappings that teach the last layer what the teacher's last one does; for
-    students that are to be fine-tuned, tasks say more.
+    easier layers, and a layer that is easier to learn, have a lower loss however good the student is. These scores
+    measure the same for every candidate. They do prefer mappings that teach the student's last layer what the teacher's
+    last layer does; for students that are to be fine-tuned, scores on tasks tell more.
 
-    The teacher's similarities and relations are computed once and kept; the teacher itself only for `explained`.
+    The teacher's similarities and relations are computed once and kept. The teacher itself is kept for `explained`.
 
     Args:
         proxy: The proxy of the run that is searched for; some of its text is held out.
@@ -69,7 +74,7 @@ class HeldOutScores:
         plan = proxy.plan
         self._agreement = PairAgreement(teacher, proxy.tokenizer, corpus, held_out_pairs(proxy), plan.vectors())
         if "explained" in names:
-            # The map is fitted to each student, so the teacher runs beside each.
+            # A map is fitted to each student, so the teacher runs beside every student.
             self._layers = LastLayers(teacher, loss_batches(proxy), [plan.student], keep_teacher=False)
         else:
             batches = held_out_batches(corpus, proxy.tokenizer, BLOCKS, 1)
@@ -78,12 +83,14 @@ class HeldOutScores:
     def measure(self, student: PreTrainedModel, plan: RunPlan, name: str, learned: Learned | None = None) -> Scores:
         """Score a student without taps; arguments as of `TaskScores.measure`."""
         student = student.to(self._device)
+        # Similarities are of the vectors that the finished student makes, unless the recipe names another pooling.
         head = None
         sentence = plan.student_sentence
         if sentence is not None and plan.recipe.evaluation.pooling == "auto":
             head = finished_head(sentence, learned)
         shares = {"agreement": self._agreement.of_student(student, head)}
         relations, explained = self._layers.compare(student)
+        # One of the two is measured, by the names of the scores; see `__init__`.
         if explained is None:
             shares["relations"] = 1 - relations / self._layers.uniform
         else:
@@ -112,10 +119,10 @@ def held_out_pairs(proxy: Proxy) -> list[SentencePair]:
 
 
 def loss_batches(proxy: Proxy) -> list[dict[str, Tensor]]:
-    """Return the held-out blocks that losses are of, in at least three batches.
+    """Return the held-out blocks on which losses are measured, in at least three batches.
 
     Raises:
-        CorpusError: if less is held out than that takes.
+        CorpusError: if too little text is held out.
     """
     batches = held_out_batches(proxy.corpora[0], proxy.tokenizer, LOSS_BLOCKS)
     if len(batches) < _FEWEST:
@@ -129,7 +136,8 @@ def loss_batches(proxy: Proxy) -> list[dict[str, Tensor]]:
 def plain_copy(student: PreTrainedModel, plan: RunPlan) -> PreTrainedModel:
     """Return a student's weights in a model without taps, in evaluation mode on the same device.
 
-    A tapped model stops at the deepest stream that its method reads, and a second tap would take the first one off.
+    The student in training has a *tap*, which reads its streams and stops its forward at the deepest one that the
+    method needs. A second tap for the scores would take that one off.
 
     Args:
         student: A student in training, which is left as it is.

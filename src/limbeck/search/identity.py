@@ -27,6 +27,7 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
     teacher = recipe.pop("teacher")
     corpus = recipe.pop("corpus")
     stages = recipe.pop("stages")
+    # The names and values are those that studies of earlier versions hold.
     identity: dict[str, Any] = {
         "teacher": model_fingerprint(plan.recipe.teacher.model),
         "corpus": [view.identity for corpus in corpora for view in corpus.views],
@@ -44,13 +45,18 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
 
 
 def _whole_stage(stage: dict[str, Any]) -> dict[str, Any]:
-    """Return a stage with every default that decides a value."""
+    """Return a stage of a recipe, with the defaults that its results depend on filled in.
+
+    Args:
+        stage: The stage as a document, with the settings that the recipe gives.
+    """
     options = dict(stage["method"])
     name = options.pop("name")
+    # Options that a method got later count only where they are set, so that earlier studies keep their identity.
     deciding_options = METHODS[name].options.model_validate(options).deciding()
     training = dict(stage["training"])
     if "bf16" not in training and "fp16" not in training:
-        # Machines that compute in another number format find other values.
+        # Without a setting the machine decides the number format, on which values depend.
         training["bf16"] = bf16_is_fast()
     return {
         **stage,
@@ -61,6 +67,7 @@ def _whole_stage(stage: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_sources(corpus: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the settings of a corpus without its sources, which are known by their content."""
+    """Return the settings of a corpus without its sources, which the identity has by their content."""
+    # The function takes a part of a recipe that has a corpus.
     settings = without_places({"corpus": corpus or {}})["corpus"]
     return {key: value for key, value in settings.items() if key != "sources"}

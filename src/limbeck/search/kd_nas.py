@@ -1,13 +1,14 @@
 """KD-NAS's controller as an Optuna sampler: it predicts the reward of every shape from those that were tried.
 
-Of the paper (Trivedi et al. 2023, arXiv 2303.09639): the search goes by *episodes*, groups of shapes. A controller, an
-LSTM that reads the best shape of the episode before, the best so far and a candidate, predicts the candidate's reward.
-The most promising shapes are trained on a proxy, others are drawn at random, fewer from episode to episode. The highest
-reward wins.
+In the paper (Trivedi et al. 2023, arXiv 2303.09639) a search proceeds in *episodes*, groups of shapes. A *controller*,
+an LSTM that reads the best shape of the episode before, the best so far and a candidate, predicts the candidate's
+reward. The most promising shapes are trained on a proxy. Others are drawn at random, fewer from episode to episode. The
+shape of the highest reward wins.
 
-Ours, so that workers and a search that goes on propose alike: no controller is kept. Each proposal fits one to all the
-study has, from nothing, and scores every shape that is left, where the paper trains one controller on and on. Sizes
-enter as logarithms between the least and the greatest that are listed, so that a few shapes say something of others.
+The paper trains one controller throughout the search. Here each proposal fits a new one to all trials of the study, and
+then predicts every shape that is left, so that all workers, and a search that is continued, propose alike. Sizes enter
+as logarithms, scaled to -1 for the least and 1 for the greatest that is listed, so that a few shapes tell something
+about the others.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -27,9 +28,9 @@ Point: TypeAlias = tuple[float, ...]
 """A shape: its sizes, in the order of the parameters; or the same sizes scaled to about -1 to 1."""
 
 DECAY = 0.05
-"""The loss of an episode in the share of shapes that are drawn at random."""
+"""Decrease of the share of shapes that are drawn at random, from one episode to the next."""
 LEAST = 0.05
-"""The least share of shapes that are drawn at random."""
+"""Least share of shapes that are drawn at random."""
 HIDDEN = 32
 """Width of the controller."""
 RATE = 1e-2
@@ -43,14 +44,14 @@ _TINY = 1e-12
 class ControllerSampler(BaseSampler):
     """Samples shapes by KD-NAS's controller, and at random with a probability that falls from 1 to 0.05.
 
-    No shape is proposed twice while others are left. A shape whose training was cut counts with its last reward on the
-    way; one that was refused or diverged has none, and counts as tried.
+    No shape is proposed twice while others are left. A shape whose training was cut has the last reward that was
+    measured on the way. A shape that was refused or diverged has no reward, but is not proposed again.
 
     Args:
         seed: Seed of the random numbers.
         choices: The listed values of each parameter.
-        points: The members of their product that may be proposed, in the order of the parameters.
-        episode: Shapes an episode.
+        points: The combinations of these values that may be proposed, in the order of the parameters.
+        episode: Shapes in an episode.
     """
 
     def __init__(
@@ -90,10 +91,12 @@ class ControllerSampler(BaseSampler):
         raise ValueError(f"parameter '{param_name}' is not a size of a shape; the sizes are {', '.join(self._choices)}")
 
     def _choose(self, trials: Sequence[FrozenTrial], number: int) -> Point:
-        """Return a shape for the trial of a number, in view of all others."""
+        """Return a shape for the trial of this number, by all other trials of the study."""
+        # Shapes that other trials hold, and among these the shapes with a reward.
         taken = set()
         tried: list[Point] = []
         rewards: list[float] = []
+        # Earlier trials that count as members of an episode.
         begun = 0
         for trial in trials:
             reward = reward_of(trial)
@@ -114,15 +117,17 @@ class ControllerSampler(BaseSampler):
         free = [point for point in self._points if point not in taken]
         if not free:
             free = self._points
-        chance = np.random.default_rng(self._seed)
-        if not tried or chance.random() < random_share(begun // self._episode):
-            return free[chance.integers(len(free))]
+        # A sampler of its own, with another seed, is made for every trial; see `shape_samplers.SeededByTrial`.
+        generator = np.random.default_rng(self._seed)
+        episode_number = begun // self._episode
+        if not tried or generator.random() < random_share(episode_number):
+            return free[generator.integers(len(free))]
         candidates = [self._scaled[point] for point in free]
         predictions = predict_rewards(tried, rewards, candidates, episode=self._episode, seed=self._seed)
         return free[int(np.argmax(predictions))]
 
     def _point_of(self, trial: FrozenTrial) -> Point | None:
-        """Return the shape of a trial, or the one that it waits with; None without a whole one that may be proposed."""
+        """Return the shape of a trial, also of a queued one; None for a trial without one of the shapes."""
         values = parameters_of(trial)
         point = tuple(values.get(name) for name in self._choices)
         return point if point in self._scaled else None
@@ -156,17 +161,20 @@ def predict_rewards(
         tried: Shapes in the order of their trials, each size as a number of about -1 to 1.
         rewards: The rewards of these shapes.
         candidates: Shapes of the next episode, of the same form.
-        episode: Shapes an episode.
+        episode: Shapes in an episode.
         seed: Seed of the controller's first weights.
 
     Returns:
-        The rewards of the candidates, in units of the known rewards' deviation from their mean.
+        The standardised rewards of the candidates: their difference from the mean of the known rewards, in standard
+        deviations.
     """
-    # Each shape is read behind the best ones before its episode, [shapes, 3, sizes].
+    # The controller reads three shapes: the best of the episode before, the best of all before, and the shape itself.
     triples = []
     for number, shape in enumerate(tried):
+        # The first trial of the episode that this one belongs to.
         episode_start = number // episode * episode
         triples.append([*best_before(tried, rewards, episode_start, episode), shape])
+    # [shapes, 3, sizes].
     known_shapes = torch.tensor(triples, dtype=torch.float64)
     next_start = len(tried) // episode * episode
     best_shapes = best_before(tried, rewards, next_start, episode)
@@ -187,13 +195,13 @@ def predict_rewards(
 
 
 def best_before(tried: Sequence[Point], rewards: Sequence[float], start: int, episode: int) -> tuple[Point, Point]:
-    """Return the best shapes of the last episode, and of all episodes, before a trial; zeros for none.
+    """Return the best shape of the episode before, and the best of all before; zeros where there is none.
 
     Args:
         tried: Shapes in the order of their trials.
         rewards: The rewards of these shapes.
-        start: The first trial of an episode, counted from 0.
-        episode: Shapes an episode.
+        start: The number of the first trial of an episode, counted from 0.
+        episode: Shapes in an episode.
     """
     if start == 0:
         nothing = (0.0,) * len(tried[0])

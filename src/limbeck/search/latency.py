@@ -1,8 +1,9 @@
 """The latency of a student's shape beside its teacher's, on a machine that may be busy.
 
-On a busy machine a pass that is longer than a slice of the scheduler is interrupted, and a shorter one is not. Medians
-of a slow and a fast model are then disturbed differently, and their ratio is wrong. So the least disturbed passes of
-both are compared, and the processor's time shows whether even those had to wait.
+A *pass* is one forward of a model. On a busy machine a pass that is longer than a time slice of the scheduler is
+interrupted, and a shorter one is not. The medians of a slow and a fast model are then disturbed differently, and their
+ratio is wrong. So the shortest passes of both are compared. The processor time of a pass, which does not count waiting,
+shows whether even the shortest had to wait.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class ShapeLatency:
         student_ms: Milliseconds of the student's pass.
         teacher_ms: The teacher's, measured alternately with it.
         threads: PyTorch's threads.
-        busy: The machine was too busy for wall times, and these are processor times.
+        busy: Whether the machine was too busy for wall times, so that these are processor times.
     """
 
     share: float
@@ -77,7 +78,9 @@ class LatencySetting:
         longest = teacher.positions
         length = request.length
         if length is None:
-            length = USUAL_LENGTH if longest is None else min(USUAL_LENGTH, longest)
+            length = USUAL_LENGTH
+            if longest is not None:
+                length = min(USUAL_LENGTH, longest)
         if longest is not None and length > longest:
             raise RecipeError(
                 f"--measure-length {length} is longer than the {longest} tokens that the teacher takes; use a "
@@ -100,7 +103,7 @@ class LatencySetting:
 class LatencyBench:
     """Measures students of any shape against one teacher.
 
-    Weights decide no latency, so a student is made with random ones and let go again.
+    A latency does not depend on the weights, so a student is made with random ones for each measurement.
 
     Args:
         teacher: The whole teacher; moved to the device of the setting, in float32.
@@ -122,16 +125,17 @@ class LatencyBench:
 
 
 def compare_latency(teacher: nn.Module, student: nn.Module, input_ids: torch.Tensor, seconds: float) -> ShapeLatency:
-    """Time both models alternately; of each the least disturbed pass counts.
+    """Time both models alternately, and compare the shortest pass of each.
 
-    Where the shortest pass of either is disturbed, both are measured again, up to `MOST_ATTEMPTS` times in all; passes
-    of earlier attempts count. If they still are, the least processor time of each counts.
+    If the shortest pass of either model had to wait for the machine, both are measured again, up to `MOST_ATTEMPTS`
+    times in all; passes of earlier attempts count too. If one still had to wait, processor times are compared instead.
 
     Args:
         teacher: The teacher in evaluation mode, on the device of the texts.
         student: The student, likewise.
         input_ids: Token ids `[texts, tokens]`, without padding.
-        seconds: Time for each attempt; `FEWEST_PASSES` of each are made whatever they take, `MOST_PASSES` at most.
+        seconds: Time for each attempt. Each model runs `FEWEST_PASSES` at least, however long they take, and
+            `MOST_PASSES` at most.
     """
     encoders = {"teacher": encoder_of(teacher), "student": encoder_of(student)}
     passes: dict[str, list[PassTime]] = {"teacher": [], "student": []}
@@ -168,13 +172,13 @@ def _is_busy(passes: Mapping[str, Sequence[PassTime]]) -> bool:
 
 
 def _is_disturbed(one_pass: PassTime) -> bool:
-    """Whether a pass waited for the machine; unknown, so False, without a processor time."""
-    # A pass that is too short for the processor's clock takes 0 seconds of it.
+    """Whether a pass waited for the machine; False where its processor time is not known."""
+    # The processor time of a very short pass may be 0, since that clock is coarse.
     if not one_pass.cpu:
         return False
     return one_pass.wall > DISTURBED * one_pass.cpu
 
 
 def _cpu_times(passes: Sequence[PassTime]) -> list[float]:
-    """Return the processor seconds of each pass; its wall time where it is too short for the processor's clock."""
+    """Return the processor seconds of each pass; its wall time where the processor time is 0 or not known."""
     return [one_pass.cpu or one_pass.wall for one_pass in passes]

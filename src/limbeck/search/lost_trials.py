@@ -1,4 +1,7 @@
-"""Trials that are lost with their worker: they are failed, so that another worker tries their candidates again."""
+"""Trials that are lost with their worker: they are failed, so that another worker tries their candidates again.
+
+Every worker keeps a *sign of life* in the study, whose *beat* counts up; see `worker_signs.py`.
+"""
 
 from __future__ import annotations
 
@@ -41,40 +44,46 @@ class LostTrials:
     def fail(self, watcher: str | None = None) -> list[FrozenTrial]:
         """Fail the trials that are lost by now, and return them as they were.
 
-        A worker that only seemed dead cannot tell their values any more. Where several watch, a trial is in the list of
-        the one whose call failed it, and in no other.
+        A worker that only seemed dead cannot end these trials any more. Where several workers watch, each lost trial is
+        returned to one of them, whose call failed it.
 
         Args:
-            watcher: The worker that looks, if it is one; every trial that it has taken has its name.
+            watcher: The name of the worker that calls; None for a caller that is no worker.
         """
         running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        # Read after the trials: a worker gives a sign of life before it takes one.
+        # Signs are read after the trials: a worker gives one before it takes a trial, so none is missing here.
         attributes = self._study.user_attrs
         signs = signs_of(attributes)
         other_signs = dict(signs)
         if watcher is not None:
             other_signs.pop(worker_key(watcher), None)
+        # Without any sign in the study nothing is known of the workers.
         others_are_dead = bool(signs) and all(is_dead(sign) for sign in other_signs.values())
 
+        # Beats of trials that have ended are forgotten.
         numbers = {trial.number for trial in running}
         self._seen = {number: beat for number, beat in self._seen.items() if number in numbers}
         lost = []
         for trial in running:
-            sign = attributes.get(worker_key(trial.user_attrs.get(WORKER, "")))
-            # The worker of a trial without a name is one of the others, or died before it could write its name.
+            worker = trial.user_attrs.get(WORKER)
+            sign = None if worker is None else attributes.get(worker_key(worker))
+            # The worker of a trial without a sign is about to write its name into the trial, or was killed before it
+            # could. It is not the watcher, whose trials all have its name.
             has_no_worker = sign is None and others_are_dead
             if has_no_worker or self._is_lost(trial.number, sign):
-                # Another watcher may be first.
+                # Another watcher may have failed the trial first.
                 with suppress(UpdateFinishedTrialError, ValueError):
                     self._study.tell(trial.number, state=TrialState.FAIL)
                     lost.append(trial)
         return lost
 
     def _is_lost(self, number: int, sign: dict[str, Any] | None) -> bool:
-        """Whether the worker of a trial is dead, given its sign of life.
+        """Return whether the worker of a trial is dead, and note the beat that this watcher sees.
 
-        A trial has no sign if its worker was killed before it could write its name. Where others live, nobody knows
-        whether it is one of theirs, so that it is waited for like any other.
+        Args:
+            number: The trial's number.
+            sign: The sign of life of its worker; None for a trial without a worker's name. That may be a trial which a
+                living worker has just taken, so it is waited for as long as for a beat.
         """
         if sign is not None and is_dead(sign):
             return True

@@ -1,4 +1,8 @@
-"""`search_mapping`: ELM's genetic search for a layer mapping, on a subset, resumable, by any number of workers."""
+"""`search_mapping`: ELM's genetic search for a layer mapping, on a subset, resumable, by any number of workers.
+
+A *layer mapping* says which teacher layer each student layer learns from. A *candidate* is a mapping to try; its
+*fitness* is the mean score of the student that is trained with it, on tasks or on held-out text.
+"""
 
 import math
 import time
@@ -40,7 +44,7 @@ from limbeck.training.proxy import Trained
 OPTION = "mapping"
 """The option of methods that is searched."""
 CANDIDATES = "candidates"
-"""Folder of the students that are fine-tuned, below the search's; and the unit of its progress."""
+"""The unit of the progress, and the name of the folder, below the search's, of students that are fine-tuned."""
 
 
 def search_mapping(request: MappingRequest, console: Console | None = None) -> dict[str, Any]:
@@ -94,7 +98,7 @@ class MappingSearch(Generations, engine.SharedSearch):
 
     @cached_property
     def fitness(self) -> dict[str, Any]:
-        """The names of the scores, and the settings that distinguish their values from others."""
+        """The names of the scores, and the settings that their values depend on; a part of the study's identity."""
         if self.on_tasks:
             return describe_tasks(self.request.measures)
         return {
@@ -107,10 +111,13 @@ class MappingSearch(Generations, engine.SharedSearch):
     @property
     def score_names(self) -> list[str]:
         """The names of the tasks, or of the scores on held-out text."""
-        return list(self.fitness["tasks" if self.on_tasks else "held_out"])
+        if self.on_tasks:
+            # The keys are names of tasks, the values fingerprints of their rows.
+            return list(self.fitness["tasks"])
+        return list(self.fitness["held_out"])
 
     def identity(self) -> dict[str, Any]:
-        """Return the values that fitnesses must have in common to be compared."""
+        """Return the settings that a fitness depends on beside those of the run."""
         return records.flat({"fitness": self.fitness, **self.genetic.identity})
 
     def sampler(self) -> GeneticSampler:
@@ -118,7 +125,7 @@ class MappingSearch(Generations, engine.SharedSearch):
         return self.genetic
 
     def check_text(self) -> None:
-        """Refuse too little held-out text where it decides."""
+        """Refuse too little held-out text, where candidates are scored on it."""
         if not self.on_tasks:
             held_out_scores.held_out_pairs(self.proxy)
 
@@ -131,13 +138,14 @@ class MappingSearch(Generations, engine.SharedSearch):
         )
         if self.is_finished(study):
             line = "  already evaluated"
+            # An earlier run of the search may have been asked for more generations.
             more = len(generation_rows(study, self.space)) - self.generations
             if more > 0:
                 line += f", and {more} more than asked for are shown"
             self.say(line, style="dim")
 
     def load(self, study: Study) -> None:
-        """Prepare the scores; on held-out text the teacher runs once and is not kept."""
+        """Prepare the scores; for those on held-out text the teacher runs once here, and is not kept."""
         if self.on_tasks:
             folder = self.request.proxy.output.expanduser() / CANDIDATES
             self._scores = TaskScores(self.proxy, self.request.measures, self.score_names, folder)
@@ -149,7 +157,8 @@ class MappingSearch(Generations, engine.SharedSearch):
         return plan_candidate(self.plan.recipe, candidate.mapping)
 
     def train(self, candidates: Sequence[Candidate]) -> Iterator[Outcome]:
-        """Print the generation, then train the candidates."""
+        """Print the generation of the candidates, then train them."""
+        # Candidates of two generations may be taken at once; queued mappings may belong to none.
         numbers: set[int] = set()
         for candidate in candidates:
             if GENERATION in candidate.trial.user_attrs:
@@ -161,9 +170,9 @@ class MappingSearch(Generations, engine.SharedSearch):
         return super().train(candidates)
 
     def score(self, candidate: Candidate, trained: Trained) -> tuple[Outcome, str]:
-        """Return the mean score of a student as its outcome, and the line that tells it.
+        """Return the mean score of a student as its outcome, and a line about it to print.
 
-        A student that diverged, or that cannot be scored, has no score; the search goes on.
+        A student that diverged, or that cannot be scored, has an outcome without a value; the search goes on.
         """
         started = time.monotonic()
         mapping = candidate.mapping
@@ -201,6 +210,7 @@ class MappingSearch(Generations, engine.SharedSearch):
         if not rows:
             return 0.0, "generation 1", Count(0, CANDIDATES)
         last = rows[-1]
+        # All generations before the last are evaluated whole.
         evaluated_generations = len(rows) - 1 + len(last.members) / last.size
         share = min(1.0, evaluated_generations / self.generations)
         best = max(row.maximum for row in rows)
@@ -209,7 +219,7 @@ class MappingSearch(Generations, engine.SharedSearch):
         return share, step, Count(candidates, CANDIDATES)
 
     def results(self, study: Study) -> dict[str, Any]:
-        """Return generations (the paper's table 5), every mapping that has a fitness, best first, and its recipe."""
+        """Return the generations (ELM's table 5), the mappings by fitness, and the recipe with the best of them."""
         trials = study.get_trials(deepcopy=False)
         candidates = candidates_of(trials, self.space)
         best = None
@@ -263,7 +273,7 @@ def check_searchable(plan: RunPlan, space: MappingSpace) -> None:
     if space.size == 1:
         only = space.decode(next(iter(space)))
         raise RecipeError(f"{list(only)} is the only layer mapping there is, so there is nothing to search.")
-    # The sparsest mapping: the last layer alone learns, from as low a layer as it can.
+    # In the sparsest mapping the last layer alone learns, from the lowest teacher layer that it may.
     lowest = min(space.choices[-1].values())
     sparsest = (NONE,) * (space.student - 1) + (lowest,)
     plan_candidate(plan.recipe, sparsest)

@@ -1,4 +1,7 @@
-"""The results of a genetic search for its record: its generations, the mappings with a fitness, and those without."""
+"""The results of a genetic search for its record: its generations, the mappings with a fitness, and those without.
+
+A *genome* is a layer mapping as codes, see `mapping_space.py`; its *fitness* is the value of its trial.
+"""
 
 import itertools
 import statistics
@@ -27,18 +30,19 @@ PROBLEM = "problem"
 GenerationRow = studies.Generation
 """One generation of a search, a row of ELM's table 5 (arXiv 2012.06153).
 
-Its members are the genomes that have a value; its size also counts genomes that have none (yet, or because they were
-given up). A genome that came twice counts twice. `evaluated` is the number of members that no earlier generation had,
-so that they cost an evaluation, `best` is the first of equals, and `deviation` is divided by the number of members, not
+`members` are the genomes that have a fitness; `size` also counts those that have none yet, or were given up. A genome
+that came twice counts twice. `evaluated` is the number of different members that no earlier generation had; only these
+cost an evaluation. Of members with equal fitness the first is `best`. `deviation` divides by the number of members, not
 by one less.
 """
 
 
 def generation_rows(study: Study, space: MappingSpace) -> list[GenerationRow]:
-    """Return a row for every generation that has values, also for one that is under way."""
+    """Return a row for every generation of which a member has a fitness, also for one that is not finished."""
     attributes = study.user_attrs
     values = read_genomes(study.get_trials(deepcopy=False), space).values
     rows: list[GenerationRow] = []
+    # All genomes of the generations before.
     seen: set[Genome] = set()
     for number in itertools.count(1):
         genomes = recorded_generation(attributes, number)

@@ -42,12 +42,12 @@ def show_mapping(mapping: Sequence[int]) -> str:
 
 
 class Step(NamedTuple):
-    """A way in which a mapping can go on: the choice of its next student layer.
+    """A choice for the next student layer of a mapping that is made layer by layer.
 
     Args:
         code: The choice as a genome has it.
-        layer: The teacher layer, or `NONE`.
-        members: Number of members of the space that go on so.
+        layer: The choice as a mapping has it: the teacher layer, or `NONE`.
+        members: Number of members of the space that begin with the layers so far and this choice.
     """
 
     code: int
@@ -59,14 +59,14 @@ class Step(NamedTuple):
 class MappingSpace:
     """A set of strictly increasing layer mappings (no crossing), each written in one way as a genome.
 
-    In the methods, the *floor* of a mapping that is begun is the highest teacher layer that it uses, 0 for none: what
-    follows must lie above it.
+    Mappings are made layer by layer. The *floor* is the highest teacher layer that the student layers so far use, 0 for
+    none; the teacher layers of those that follow must lie above it.
 
     Args:
         teacher: The teacher's depth N.
         bits: Bits of a code, k.
-        choices: For each student layer, its codes: code to teacher layer, or to `NONE`. Codes that are
-            left out mean nothing, and a genome that has one is illegal.
+        choices: For each student layer, the teacher layer of each code, or `NONE`. A code that is left out means
+            nothing, and a genome that has it is illegal.
     """
 
     teacher: int
@@ -89,14 +89,16 @@ class MappingSpace:
 
     @cached_property
     def completions(self) -> tuple[tuple[int, ...], ...]:
-        """The number of ways to complete a mapping, `[student layers settled, floor]`.
+        """The number of ways to complete a mapping, by its number of student layers so far and its floor.
 
-        By dynamic programming from the last layer down: c[M, f] = 1 and
-        c[m, f] = sum over the choices n of layer m + 1 of c[m + 1, f] for none, or c[m + 1, n] for n > f.
+        With c[m, f] the number for m student layers and the floor f, by dynamic programming from the last layer down:
+        c[M, f] = 1, and c[m, f] is the sum over the choices n of layer m + 1, of c[m + 1, f] where n is none and of
+        c[m + 1, n] where n > f.
         """
-        # With all layers settled there is one way to go on, whatever they use.
+        # A whole mapping is complete in one way, whatever its floor.
         counts = [(1,) * (self.teacher + 1)]
         for choices in reversed(self.choices):
+            # Rows are inserted in front, so the first is that of one student layer more.
             following = counts[0]
             row = []
             for floor in range(self.teacher + 1):
@@ -115,7 +117,7 @@ class MappingSpace:
         return self._members((), 0)
 
     def _members(self, codes: Genome, floor: int) -> Iterator[Genome]:
-        """Yield the members that begin with these codes, of this floor."""
+        """Yield the members that begin with these codes, whose highest teacher layer is `floor`."""
         if len(codes) == self.student:
             yield codes
             return
@@ -123,10 +125,10 @@ class MappingSpace:
             yield from self._members((*codes, step.code), max(floor, step.layer))
 
     def steps(self, settled: int, floor: int) -> list[Step]:
-        """Return the ways in which a mapping can go on, by code; each leads to a member.
+        """Return the choices for the next student layer that lead to a member, in the order of their codes.
 
         Args:
-            settled: Student layers that are settled.
+            settled: Number of student layers whose choice is made.
             floor: The highest teacher layer that these use, 0 for none.
         """
         counts = self.completions[settled + 1]
@@ -190,7 +192,7 @@ class MappingSpace:
 
 
 def _is_allowed(layer: int, floor: int) -> bool:
-    """Whether a choice may follow on layers up to the floor."""
+    """Whether a student layer may have this choice after layers whose highest teacher layer is `floor`."""
     return layer == NONE or layer > floor
 
 
@@ -236,11 +238,13 @@ def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None
     choices = []
     for m in range(1, student):
         offset = (m - 1) * teacher // (2 * student)  # Z of the formula.
+        # Teacher layer by code. Code 0 is none, so that layers begin with code 1.
         layers = {0: NONE}
         for code in codes[1:]:
             if offset + code in allowed:
                 layers[code] = offset + code
         choices.append(layers)
+    # The last student layer always learns, so that its code 0 is a layer too.
     lowest = teacher - 2**bits + 1
     choices.append({code: lowest + code for code in codes if lowest + code in allowed})
 

@@ -20,7 +20,7 @@ def parameter(layer: int) -> str:
 
 
 def distributions(space: MappingSpace) -> dict[str, CategoricalDistribution]:
-    """Return a parameter for each student layer: one of its teacher layers, 0 for none."""
+    """Return the parameters of a trial by name, one for each student layer: a choice among its teacher layers."""
     by_parameter = {}
     for layer, choices in enumerate(space.choices, start=1):
         by_parameter[parameter(layer)] = CategoricalDistribution(sorted(choices.values()))
@@ -38,7 +38,7 @@ def suggest(trial: Trial, space: MappingSpace) -> MappingTuple:
 
 
 def mapping_of(trial: FrozenTrial, space: MappingSpace) -> MappingTuple | None:
-    """Return the mapping of a trial, or the one it waits with; None if it has no whole one yet."""
+    """Return the mapping of a trial, also of a queued one; None if not all of its parameters are chosen yet."""
     values = parameters_of(trial)
     names = [parameter(layer) for layer in range(1, space.student + 1)]
     if not all(name in values for name in names):
@@ -47,7 +47,7 @@ def mapping_of(trial: FrozenTrial, space: MappingSpace) -> MappingTuple | None:
 
 
 def genome_of(trial: FrozenTrial, space: MappingSpace) -> Genome | None:
-    """Return the genome of a trial; None if it has no whole mapping, or an illegal one."""
+    """Return the genome of a trial; None if its mapping is not chosen yet, or is outside of the space."""
     mapping = mapping_of(trial, space)
     if mapping is None:
         return None
@@ -58,7 +58,7 @@ def genome_of(trial: FrozenTrial, space: MappingSpace) -> Genome | None:
 
 
 def read_genomes(trials: Iterable[FrozenTrial], space: MappingSpace) -> TrialLog[Genome]:
-    """Gather a study's trials by genome; one is settled when a trial of it has a finite value."""
+    """Gather a study's trials by genome; a genome is settled when one of its trials has a finite value."""
 
     def settles(trial: FrozenTrial) -> bool:
         return trial.state == TrialState.COMPLETE and trial.value is not None and math.isfinite(trial.value)

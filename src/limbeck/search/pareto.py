@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Return the indices of the points that no other beats, the fastest first.
+    """Return the indices of the points that no other point beats, the fastest first.
 
-    A point is beaten by one that is no worse in both values and better in one. Equal points are all on the front or all
-    off it. Points with a value that is not a number are never on it.
+    A point beats another if it is no worse in both values, and better in one. Equal points are either all on the front
+    or all off it. A point with a value that is not a number is never on it.
 
     Args:
         points: (loss, latency) of each student; less is better of both.
@@ -28,6 +28,7 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
         if not front:
             front.append(index)
             continue
+        # The last point of the front has the lowest loss so far.
         last = points[front[-1]]
         loss, _ = points[index]
         lowest_loss, _ = last

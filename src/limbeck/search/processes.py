@@ -1,7 +1,11 @@
-"""The processes of a search: one that searches, and those that a launcher started beside it."""
+"""The processes of a search: the main one, which searches, and those that a launcher started beside it.
+
+A *launcher* such as torchrun starts several processes, which share every batch of a training. They are not the
+*workers* that `--workers` starts, each of which trains candidates of its own.
+"""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 from limbeck.core.rank_tasks import broadcasting_tasks
 from limbeck.core.ranks import connect, is_main, process_count, raised_on_all_ranks
@@ -13,7 +17,7 @@ from limbeck.training.proxy import follow_proxy
 
 @contextmanager
 def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool = False) -> Iterator[bool]:
-    """Take part in a search: the main process searches in this context, the others have trained with it before.
+    """Take part in a search: the main process searches inside this context, the others train along before it.
 
     Args:
         plan: The recipe that candidates are variants of.
@@ -22,10 +26,10 @@ def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool 
         tasks: Whether candidates are fine-tuned on tasks, which one process does.
 
     Yields:
-        Whether this is the process that searches, and writes the result.
+        Whether this is the main process; the others have nothing to do in the context.
 
     Raises:
-        RecipeError: for both kinds of processes at once, and for tasks.
+        RecipeError: if a launcher has started several processes, for several workers and for tasks.
     """
     launched = process_count()
     if launched > 1 and workers > 1:
@@ -43,9 +47,13 @@ def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool 
 
     connect()
     if not is_main():
+        # This returns when the main process has left the context.
         with quiet():
             follow_proxy(plan, share=share)
         yield False
         return
-    with broadcasting_tasks() if launched > 1 else nullcontext():
+    if launched == 1:
+        yield True
+        return
+    with broadcasting_tasks():
         yield True

@@ -1,6 +1,7 @@
-"""The study of a search under way, read from the journal in its folder: its results so far, and its progress.
+"""The results so far and the progress of a search that is not finished, read from the journal in its folder.
 
-Nothing is written, locked or waited for, so that a report can be made at any time.
+The *journal* is the file in which Optuna keeps a study and its trials. Nothing is written, locked or waited for, so a
+report can be made at any time.
 """
 
 import json
@@ -40,6 +41,7 @@ _TRIAL_STATES = {
 _DIVERGED_TRIAL = "diverged"
 _REPEATED_TRIAL = "of shapes already tried"
 
+# States of the candidates of a search for a teacher layer, each of which has a trial.
 _LAYER_STATES = {
     TrialState.RUNNING: "started",
     TrialState.COMPLETE: "trained",
@@ -54,10 +56,10 @@ class Progress:
 
     Args:
         record: Its results so far, as its record will have them.
-        status: `running`, `interrupted` if its workers ended, or `dead` if they vanished.
+        status: `running` if a worker lives; else `dead` if one was killed, or `interrupted` if all ended in order.
         workers: Workers by their state, in words.
         trials: Trials by their state, in words.
-        seconds_since: Since its journal was last written; workers that live write a sign of life into it.
+        seconds_since: Seconds since its journal was last written; living workers write signs of life into it.
     """
 
     record: studies.Search
@@ -98,22 +100,22 @@ def read_progress(folder: Path, name: str, record: studies.Search) -> Progress |
 
 
 class _JournalSnapshot(optuna.storages.journal.BaseJournalBackend):
-    """The content of a journal at one moment."""
+    """The content of a journal at one moment, as a storage of Optuna that cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self._entries = list(_whole_lines(path))
 
     def read_logs(self, log_number_from: int) -> list[dict[str, Any]]:
-        """Return the entries from a number on."""
+        """Return the entries whose number is at least this one."""
         return self._entries[log_number_from:]
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Refuse: a report leaves a study as it is."""
+        """Refuse to write: a report leaves a study as it is."""
         raise OSError("a report only reads studies")
 
 
 def _whole_lines(path: Path) -> Iterator[Any]:
-    """Yield the entries; a last line without an end is being written, or was left by a killed worker."""
+    """Yield the entries, but for a last line that is still being written, or whose worker was killed meanwhile."""
     with path.open("rb") as file:
         for line in file:
             if line.endswith(b"\n"):
@@ -145,7 +147,11 @@ def _progress_of(study: optuna.Study, record: studies.Search, seconds_since: flo
 
 
 def _worker_state(sign: Mapping[str, Any], seconds_since: float) -> str:
-    """Judge a worker by its process where this machine can see it, else by the age of the last sign of any."""
+    """Return the state of a worker, given its sign of life.
+
+    A worker of this machine is judged by its process. Others are judged by the age of the whole journal, into which
+    every living worker writes.
+    """
     if sign["ended"]:
         return _ENDED
     if is_gone(sign):
@@ -215,7 +221,10 @@ def _shape_results(study: optuna.Study, identity: Mapping[str, Any]) -> dict[str
 
 
 def _layer_results(study: optuna.Study) -> dict[str, Any]:
-    """Return every candidate with its scores; one that was begun again counts from its last beginning."""
+    """Return the candidates with their scores, the best first.
+
+    A search that was started again has several trials of a layer, of which the last counts.
+    """
     rows: dict[int, studies.SearchedLayer] = {}
     for trial in study.get_trials(deepcopy=False):
         layer = trial.params.get(teacher_layer.OPTION)
@@ -225,8 +234,13 @@ def _layer_results(study: optuna.Study) -> dict[str, Any]:
             state = _LAYER_STATES.get(trial.state, "waiting")
             rows[layer] = studies.SearchedLayer(layer=layer, scores=scores, state=state)
 
+    def last_step_and_score(row: studies.SearchedLayer) -> tuple[int, float]:
+        last = row.scores[-1]
+        return last.step, last.score or 0.0
+
+    # Worse candidates are dropped from training earlier.
     scored = [row for row in rows.values() if row.scores]
-    scored.sort(key=lambda row: (row.scores[-1].step, row.scores[-1].score or 0.0), reverse=True)
+    scored.sort(key=last_step_and_score, reverse=True)
     unscored = [row for row in rows.values() if not row.scores]
     unscored.sort(key=lambda row: row.layer)
     best = scored[0] if scored else None

@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from limbeck.recipe.schema import Recipe
 
 JOURNAL = "search.journal"
+"""The file in a search's folder that keeps its study, where no other storage is given."""
 MOST_STEPS = 10**9
 MOST_TRIALS = 10**6
-"""Of trials, generations, and what else is counted beside steps."""
+"""Most trials, generations or other things that an option counts, apart from steps and workers."""
 MOST_WORKERS = 1024
 PAPER_TASKS = ("sst2", "mnli", "squad")
 """ELM's proxy tasks (arXiv 2012.06153, section 5.2)."""
 
+# Such as 30M, 1.5 b or 30000000.
 _COUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmb]?)", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 _MOST_DIGITS = 20
-"""More digits are no number of parameters, and may be more than a float holds."""
+"""Most characters of a number of parameters; a longer one may be more than a float holds."""
 
 
 def parse_count(option: str, text: str) -> int:
@@ -42,6 +44,7 @@ def parse_count(option: str, text: str) -> int:
         RecipeError: for anything else, and for 0.
     """
     match = _COUNT.fullmatch(text.strip())
+    # Text that is no number is refused as 0 is.
     count = 0
     if match is not None and len(match["number"]) <= _MOST_DIGITS:
         count = round(float(match["number"]) * _FACTORS[match["unit"].lower()])
@@ -51,10 +54,15 @@ def parse_count(option: str, text: str) -> int:
 
 
 def check_count(option: str, value: Any, most: int = MOST_TRIALS) -> None:
-    """Refuse a number that leaves nothing to do, or is more than any search takes; None is no number.
+    """Refuse a number below 1 or above a bound; None, an option that is not given, is accepted.
+
+    Args:
+        option: The option, for messages.
+        value: Its value.
+        most: The largest number that is accepted.
 
     Raises:
-        RecipeError: for such a number.
+        RecipeError: for such a number, or a value that is not a whole number.
     """
     if value is None:
         return
@@ -69,7 +77,7 @@ def check_count(option: str, value: Any, most: int = MOST_TRIALS) -> None:
 
 @dataclass(frozen=True)
 class ProxyRequest:
-    """The run that is searched for, the share of text and steps that its candidates get, and the study.
+    """The run that is searched for, its *proxy* (the share of its text and steps that candidates get), and the study.
 
     Attributes:
         recipe: The recipe of the run.
@@ -96,7 +104,7 @@ class ProxyRequest:
 
     @property
     def proxy_recipe(self) -> Recipe:
-        """The recipe of the candidates: as searched for, with the steps that are asked for."""
+        """The recipe of the candidates: that of the run, with `steps` in place of its own number of steps."""
         from limbeck.recipe.load import load_recipe
 
         if self.steps is None:
@@ -146,13 +154,13 @@ _PROBABILITIES = ("crossover", "exchange", "mutation", "flip")
 class GeneticSettings:
     """The parameters of ELM's genetic algorithm; the defaults are the paper's.
 
-    Parents `generation`, the paper's, are the last generation, and children that were evaluated before come back with
-    the value they have. Parents `best`, ours, are the S best genomes of all generations, and every child is new, so
-    that a generation always costs S evaluations.
+    The paper's parents, `generation`, are the last generation. Children that were evaluated before come back with the
+    value that they have. The parents `best`, which are not the paper's, are the S best mappings of all generations;
+    every child is new, so that a generation always costs S evaluations.
 
     Attributes:
         population: Mappings in a generation, S; the paper takes 12 for students of up to 4 layers, otherwise 20.
-        parents: `generation`: the previous generation (the paper); `best`: the best so far.
+        parents: `generation` or `best`, see above.
         elite: Number of best mappings that are carried over unchanged; the paper keeps none.
         crossover: Probability that a pair of parents is crossed (p_C).
         exchange: Probability that a crossed pair exchanges a layer (q_C).
@@ -244,7 +252,7 @@ def _held_out_text() -> MeasuresSpec:
 
 @dataclass(frozen=True)
 class MappingRequest(SearchRequest):
-    """A search for a layer mapping; the paper's share of the corpus is 0.1.
+    """A search for a layer mapping; candidates of the paper are trained on 0.1 of the corpus.
 
     Attributes:
         proxy: See `SearchRequest`.
@@ -252,7 +260,8 @@ class MappingRequest(SearchRequest):
         genetic: The fields of `GeneticSettings` that differ from the paper's.
         teacher_layers: Teacher layers that may be learned from, from 1; None is all.
         measures: Tasks that candidates are fine-tuned on; without any, held-out text decides.
-        batch: Candidates that a worker trains at once under one teacher; None is its share of a generation.
+        batch: Candidates that a worker trains side by side, with one teacher for all; None is a generation divided by
+            the number of workers.
         workers: See `SearchRequest`.
     """
 
@@ -277,7 +286,7 @@ class MappingRequest(SearchRequest):
 
 @dataclass(frozen=True)
 class ShapeSizes:
-    """The sizes that a student's shape has one of each of.
+    """The sizes to choose from; a student's shape has one number of each list.
 
     Attributes:
         layers: Numbers of layers.
@@ -349,7 +358,7 @@ class ArchitectureRequest(SearchRequest):
         trials: Total shapes to train; a larger number continues a finished search.
         sampler: Optuna's `tpe`, `random`, `nsga2` or `gp`; or `kd_nas`, the controller of KD-NAS.
         episode: Shapes in an episode of `kd_nas`; None is 1, the paper's is 20.
-        batch: Shapes that a worker trains at once under one teacher.
+        batch: Shapes that a worker trains side by side, with one teacher for all.
         prune: Stop shapes early whose reward so far is below the median of the others.
         workers: See `SearchRequest`.
     """
@@ -367,7 +376,7 @@ class ArchitectureRequest(SearchRequest):
     workers: int = 1
 
     def check(self) -> None:
-        """Refuse numbers that leave nothing to do, other samplers, and an episode of one that has none.
+        """Refuse numbers that leave nothing to do, an unknown sampler, and an episode of a sampler without episodes.
 
         Raises:
             RecipeError: one line for the first.

@@ -68,14 +68,15 @@ def halving_rungs(candidates: int, steps: int, factor: int = 2) -> list[Rung]:
 
 def rounds_of_rungs(rungs: list[Rung]) -> list[Round]:
     """Return the rounds of a training that has the steps of these rungs one after another."""
+    # Running sums of the steps.
     ends = accumulate(rung.steps for rung in rungs)
     return [Round(rung.candidates, end) for rung, end in zip(rungs, ends, strict=True)]
 
 
 def rounds_of_training(candidates: int, steps: int, factor: int) -> list[Round]:
-    """Divide the steps of a training so that every round costs all its candidates together the same.
+    """Divide the steps of a training into rounds that cost the same: fewer steps while more candidates train.
 
-    Round i of n_i candidates gets a share of the steps in proportion to 1 / n_i, as successive halving has it; the
+    As in successive halving, the steps of round i, in which n_i candidates train, are in proportion to 1 / n_i. The
     last round ends with the training.
 
     Args:
@@ -87,11 +88,12 @@ def rounds_of_training(candidates: int, steps: int, factor: int) -> list[Round]:
         RecipeError: for a factor below 2, or fewer steps than make every round one step long.
     """
     sizes = _sizes(candidates, factor)
-    shares = list(accumulate(1 / size for size in sizes))
+    # Running sums of 1 / n_i, which are in proportion to the ends of the rounds.
+    running_sums = list(accumulate(1 / size for size in sizes))
     rounds = []
     last_end = 0
-    for size, share in zip(sizes, shares, strict=True):
-        end = round(steps * share / shares[-1])
+    for size, running_sum in zip(sizes, running_sums, strict=True):
+        end = round(steps * running_sum / running_sums[-1])
         if end <= last_end:
             raise RecipeError(
                 f"{steps} steps are too few for {len(sizes)} rounds of {candidates} candidates; give more, or "

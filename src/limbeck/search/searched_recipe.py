@@ -21,7 +21,7 @@ def check_has_option(recipe: Recipe, option: str, lack: str) -> None:
     Args:
         recipe: With stages.
         option: The option.
-        lack: What methods without it do not do, for the message: `takes no layer mapping`.
+        lack: What is said of a method without it in the message, for example `takes no layer mapping`.
 
     Raises:
         RecipeError: naming the methods that have it.
@@ -44,7 +44,7 @@ def with_option(recipe: Recipe, option: str, value: Any) -> Recipe:
 
 
 def check_text_only(plan: RunPlan) -> None:
-    """Refuse recipes whose students cannot be compared on held-out text.
+    """Refuse a recipe whose students cannot be compared on held-out text.
 
     Raises:
         RecipeError: for one without stages, or with a stage that learns from labelled rows.
@@ -60,11 +60,11 @@ def check_text_only(plan: RunPlan) -> None:
 
 
 def steps_of_only_stage(plan: RunPlan, way_out: str) -> int:
-    """Return the steps of a recipe of one stage, which candidates can be stopped on the way through.
+    """Return the steps of a recipe's only stage, in which candidates can be stopped early.
 
     Args:
         plan: The plan of a candidate's run.
-        way_out: The option that a search of another recipe takes, for the message.
+        way_out: The option that leaves candidates to train to the end, for the message.
 
     Raises:
         RecipeError: for several stages, or a stage that counts epochs.
@@ -74,6 +74,7 @@ def steps_of_only_stage(plan: RunPlan, way_out: str) -> int:
             f"The recipe has {len(plan.stages)} stages, but candidates can be stopped early only where it has one; "
             f"give {way_out}, or a recipe of one stage."
         )
+    # Unset, or -1 as in transformers, means that the training counts epochs.
     steps = int(plan.stages[0].spec.training.get("max_steps") or -1)
     if steps < 1:
         raise RecipeError(

@@ -17,7 +17,7 @@ MakeSampler: TypeAlias = Callable[[int], BaseSampler]
 STARTUP = 8
 """Trials at random before a model of the rewards is fitted."""
 _SEED_STEP = 1_000_003
-"""Between the seeds of two studies; a prime, so that the trials of neighbouring seeds do not draw alike."""
+"""Distance between the seeds of two studies, far above the number of trials, so that no two trials have one seed."""
 
 
 def make_sampler(name: str, seed: int, space: ShapeSpace, episode: int | None = None) -> BaseSampler:
@@ -27,12 +27,12 @@ def make_sampler(name: str, seed: int, space: ShapeSpace, episode: int | None = 
         name: One of `limbeck.search.requests.SAMPLERS`.
         seed: Seed of the random numbers.
         space: The shapes.
-        episode: Shapes an episode of `kd_nas`; None for 1.
+        episode: Shapes in an episode of `kd_nas`; None for 1.
     """
     shapes_an_episode = 1 if episode is None else episode
 
     def make(trial_seed: int) -> BaseSampler:
-        # Those of Optuna that choose among listed values: CMA-ES and quasi-Monte Carlo need ranges.
+        # Optuna's samplers that can choose among listed values; CMA-ES and quasi-Monte Carlo need ranges.
         match name:
             case "tpe":
                 return TPESampler(seed=trial_seed, n_startup_trials=STARTUP)
@@ -72,21 +72,21 @@ class SeededByTrial(BaseSampler):
         self._sampler.before_trial(study, trial)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """As the sampler of this trial does."""
+        """Ask the sampler of this trial."""
         return self._sampler.infer_relative_search_space(study, trial)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """As the sampler of this trial does."""
+        """Ask the sampler of this trial."""
         return self._sampler.sample_relative(study, trial, search_space)
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """As the sampler of this trial does."""
+        """Ask the sampler of this trial."""
         return self._sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """As the sampler of the last trial does."""
+        """Tell the sampler of this worker's last trial."""
         self._sampler.after_trial(study, trial, state, values)

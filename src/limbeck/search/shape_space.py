@@ -78,14 +78,15 @@ def divide_shapes(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
     """Divide the product of sizes into shapes that the recipe can train and others.
 
     Args:
-        recipe: The recipe; its own student's shape is replaced, but for the width of factorised embeddings.
+        recipe: The recipe; the shape of its student is replaced, except for a width of factorised embeddings.
         sizes: The sizes.
 
     Raises:
         RecipeError: for no sizes or repeated ones, for a student that starts from a checkpoint, which has one shape,
-            for a student deeper than the teacher, and for a size of no shape that can be trained, such as heads that
+            for a student deeper than the teacher, and for a size that no trainable shape has, such as heads that
             divide no width or a depth that the method forbids.
     """
+    # The listed values of each size, by the name that is the option's too.
     values_by_size: dict[str, tuple[float, ...]] = {field.name: getattr(sizes, field.name) for field in fields(sizes)}
     _check_listed(values_by_size)
     if recipe.student.initialise.checkpoint is not None:
@@ -108,6 +109,7 @@ def divide_shapes(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
             )
         shapes[point] = KnownShape(point, plan, _count_encoder_parameters(plan))
 
+    # A size that no trainable shape has was listed by mistake.
     if not shapes:
         raise RecipeError(f"No shape of these sizes can be trained: {next(iter(impossible.values()))}")
     for name, values in values_by_size.items():

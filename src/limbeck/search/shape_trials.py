@@ -1,4 +1,8 @@
-"""The trials of a search for a shape: what they hold, and the row of the record that each makes."""
+"""The trials of a search for a shape: their attributes, and the row of the record that each makes.
+
+A shape is *refused* if it cannot be trained or is beyond a limit. It is *cut* if its training was ended early because
+others are better, and has *diverged* if its loss is not a finite number.
+"""
 
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -18,18 +22,18 @@ LATENCY = "latency"
 LOSS = "loss"
 STEPS = "steps"
 REFUSED = "refused"
-"""The reason why the shape cost no training, of a pruned trial."""
+"""The reason why the shape was refused; the trial is pruned, and cost no training."""
 CUT = "cut"
-"""The reason why its training was not finished, of a pruned trial."""
+"""The reason why the shape was cut; the trial is pruned."""
 SAME_AS = "same_as"
-"""The number of the earlier trial that has the same shape."""
+"""The number of an earlier trial of the same shape; this trial has failed, since nothing was to be done."""
 
 _BUSY = "the machine was busy"
-"""Note of a shape whose latency is of processor times."""
+"""Note of a shape whose latency is of processor times, see `limbeck.search.latency`."""
 
 
 def point_of(trial: FrozenTrial) -> ShapePoint | None:
-    """Return the shape of a trial; None if it has no whole one yet."""
+    """Return the shape of a trial; None if not all of its sizes are chosen yet."""
     if not all(name in trial.params for name in ShapePoint._fields):
         return None
     return ShapePoint(**{name: trial.params[name] for name in ShapePoint._fields})
@@ -44,13 +48,13 @@ def latency_of(trial: FrozenTrial | Trial) -> ShapeLatency | None:
 
 
 def read_shapes(study: Study) -> TrialLog[ShapePoint]:
-    """Gather a study's trials by shape; one is settled when it was trained, cut, refused or diverged."""
+    """Gather a study's trials by shape; a shape is settled when it was trained, cut, refused or diverged."""
 
     def settles(trial: FrozenTrial) -> bool:
         if SAME_AS in trial.user_attrs:
             return False
         if trial.state == TrialState.FAIL:
-            # A failed trial was lost with its worker, unless its shape diverged.
+            # Any other failed trial was lost with its worker, so that its shape is tried again.
             return bool(trial.user_attrs.get(DIVERGED))
         return trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
 
@@ -58,14 +62,14 @@ def read_shapes(study: Study) -> TrialLog[ShapePoint]:
 
 
 def trained_trials(log: TrialLog[ShapePoint]) -> list[FrozenTrial]:
-    """Return the trials that cost training."""
+    """Return the trials that cost training: all that settled a shape, but for refusals."""
     return [trial for trial in log.done.values() if REFUSED not in trial.user_attrs]
 
 
 def shape_row(point: ShapePoint, trial: FrozenTrial) -> SearchedShape:
-    """Return a shape of the record, given the trial that settled it.
+    """Return the row of a shape in the record, given the trial that settled it.
 
-    Its parameters, latency, loss and reward are there as far as they are known, with its `state` and the `reason`.
+    Values that are not known, such as the loss of a refused shape, are None.
     """
     attributes = trial.user_attrs
     state, reason = _state_of(trial)
@@ -95,7 +99,7 @@ def shape_row(point: ShapePoint, trial: FrozenTrial) -> SearchedShape:
 
 
 def _state_of(trial: FrozenTrial) -> tuple[str, str | None]:
-    """Return the state of a trial that is settled, and the reason if its shape was not trained to the end."""
+    """Return the state of a settled shape, given its trial, and the reason if it was not trained to the end."""
     if REFUSED in trial.user_attrs:
         return "refused", trial.user_attrs[REFUSED]
     if CUT in trial.user_attrs:

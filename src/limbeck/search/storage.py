@@ -17,16 +17,17 @@ from limbeck.errors import OutputError, RecipeError, suggestion
 
 DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 _JOURNAL_START = b'{"op_code":'
-_SCHEME = re.compile(r"[a-z][a-z0-9+]+:", re.IGNORECASE)  # Two letters: one alone would be a drive.
+# The scheme of a URL, such as `sqlite:`. It has two letters or more, since `c:` begins a path on Windows.
+_SCHEME = re.compile(r"[a-z][a-z0-9+]+:", re.IGNORECASE)
 _MALFORMED = "is malformed; write one like sqlite:///search.db or postgresql://user@host/database."
 _DRIVERS = "psycopg2-binary for postgresql, mysqlclient for mysql and mariadb"
 _SQLITE_SECONDS = 60
-"""How long a writer waits for others; SQLite by itself gives up after five seconds."""
+"""Longest wait of a writer for others; SQLite's own default is five seconds."""
 _LOCK_SECONDS = 30
-"""Age of a lock that is taken for left behind."""
+"""Age from which a lock counts as left behind by a killed process."""
 _POLL_SECONDS = 0.05
 _DATABASE_TRIES = 5
-"""Workers that start together all make the tables, and all but one fail."""
+"""Tries to open a database: of workers that start together all but one fail to make its tables, and try again."""
 
 
 def open_storage(place: str | Path) -> BaseStorage:
@@ -38,7 +39,7 @@ def open_storage(place: str | Path) -> BaseStorage:
             file is safe where SQLite is not.
 
     Raises:
-        RecipeError: for a URL of a kind that is not known, or that is malformed.
+        RecipeError: for a URL that is malformed, or of an unknown database.
         OutputError: for a database that cannot be reached or a file that is no journal; it is left as it is.
     """
     if isinstance(place, str) and "://" in place:
@@ -57,8 +58,9 @@ def shown(place: str | Path) -> str:
 
 def _open_journal(path: Path) -> BaseStorage:
     """Open a journal file, or make it."""
-    # Absolute: the lock is a symbolic link to the file, and is waited for without end where that leads nowhere.
     try:
+        # The path is made absolute, because Optuna's lock is a symbolic link to it: one to a relative path may lead
+        # nowhere, and would be waited for without end.
         path = path.resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
         _release_foreign_lock(path)
@@ -74,7 +76,7 @@ def _open_journal(path: Path) -> BaseStorage:
 
 
 def _check_journal(path: Path) -> None:
-    """Refuse a file that is no journal, and take off a last line that a killed writer left unfinished."""
+    """Refuse a file that is no journal, and remove a last line that a killed writer left unfinished."""
     if not path.exists() or path.stat().st_size == 0:
         return
     with path.open("rb") as file:
@@ -87,7 +89,7 @@ def _check_journal(path: Path) -> None:
     lock.acquire()
     try:
         content = path.read_bytes()
-        # The next writer would go on in that line, and nobody could read the journal any more.
+        # The next writer would append to an unfinished line, and the journal could not be read any more.
         if not content.endswith(b"\n"):
             os.truncate(path, content.rfind(b"\n") + 1)
     finally:
@@ -99,7 +101,7 @@ def _open_database(url: str) -> BaseStorage:
     try:
         parts = make_url(url)
     except (ArgumentError, ValueError):
-        # SQLAlchemy raises the latter for a port that is no number.
+        # SQLAlchemy raises a ValueError for a port that is no number.
         raise RecipeError(f"The storage URL {_MALFORMED}") from None
     database = parts.get_backend_name()
     if database not in DATABASES:
@@ -123,7 +125,7 @@ def _open_database(url: str) -> BaseStorage:
             ) from None
         except (DBAPIError, RuntimeError) as error:
             if attempt == _DATABASE_TRIES:
-                # The driver's own message, without SQLAlchemy's.
+                # An error of SQLAlchemy's holds the driver's, whose message is shorter.
                 driver_error = getattr(error, "orig", error)
                 reason = str(driver_error).strip().splitlines()[0]
                 raise OutputError(
@@ -137,18 +139,19 @@ def _open_database(url: str) -> BaseStorage:
 def _release_foreign_lock(path: Path) -> None:
     """Remove the lock of a journal that was moved or copied while it was held.
 
-    Optuna's lock is a link to the journal: one that leads to where the journal was is waited for without end. A machine
-    that has the same folder by another name has such links too, so that it is given the time of any other lock.
+    Optuna's lock is a symbolic link to the journal. A link to the place where the journal was is never released, so
+    Optuna would wait for it without end. A live process of another machine, which has the same folder by another path,
+    makes links to another place too. So a lock is removed only if it has stood unchanged for `_LOCK_SECONDS`.
     """
     link = Path(f"{path}.lock")
     last_lock = None
     since = time.monotonic()
-    # The link is not there any more where the lock was released.
+    # The link vanishes when the lock is released.
     with suppress(FileNotFoundError):
         while link.readlink() != path:
             facts = link.lstat()
             lock = (facts.st_ino, facts.st_mtime_ns)
-            # Another lock was taken in between: its time begins now.
+            # If another lock was taken in between, its time begins now.
             if lock != last_lock:
                 last_lock = lock
                 since = time.monotonic()

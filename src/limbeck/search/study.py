@@ -1,4 +1,8 @@
-"""The study of a search: opened or made for one identity, in a folder of its own."""
+"""The study of a search: opened or made for one identity, in a folder of its own.
+
+A *study* is Optuna's record of a search's trials. Its *identity* holds the settings that their values depend on, such
+as the teacher and the text; a study is continued only by a search of the same identity.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -19,9 +23,9 @@ from limbeck.search.requests import JOURNAL
 from limbeck.search.storage import open_storage, shown
 
 IDENTITY = "identity"
-"""Study attribute: the settings for which its values are comparable, by name."""
+"""The name of the study's user attribute that holds its identity: settings by name."""
 _LONGEST_VALUE = 197
-"""Characters of a value in a message."""
+"""Most characters of a value in a message."""
 
 
 def open_study(
@@ -32,29 +36,31 @@ def open_study(
     direction: Literal["maximize", "minimize"] = "maximize",
     earlier: Mapping[str, Any] | None = None,
 ) -> Study:
-    """Open a search's study, or make it, with all that was evaluated before.
+    """Open a search's study with the trials that it has, or make it.
 
     Args:
         place: The storage: the path of a journal file, or a database URL.
         name: The study's name; a storage holds many.
-        identity: The settings for which values are comparable, by name: teacher, corpus, method, space and so on, as
-            JSON holds them. They are kept in the study's user attributes.
+        identity: The settings that the trials' values depend on, by name, as JSON holds them: teacher, corpus, method,
+            space and so on. They are kept in the study's user attributes.
         sampler: Proposes the next trials. A storage keeps no sampler, so every worker brings the same one.
-        direction: Whether more is better.
-        earlier: Other values of the identity that earlier versions wrote for the same, by name.
+        direction: Whether larger or smaller values are better.
+        earlier: Values of some settings, by name, that earlier versions wrote where this one writes that of `identity`.
+            A study that holds them is continued too.
 
     Raises:
-        RecipeError: for a storage URL of a kind that is not known, or that is malformed.
+        RecipeError: for a storage URL that is malformed, or of an unknown database.
         OutputError: for a storage that cannot be reached, or a study that was made for something else; it is left as
             it is.
     """
     storage = open_storage(place)
-    # As the storage gives it back, so that a tuple equals the list that it became.
+    # The storage turns tuples into lists, so they are compared in that form.
     wanted = json.loads(json.dumps(dict(identity)))
     try:
         study = optuna.create_study(
             storage=storage, sampler=sampler, study_name=name, direction=direction, load_if_exists=True
         )
+        # A study that has trials and no identity was made by another program.
         is_new = study.user_attrs.get(IDENTITY) is None and not study.get_trials(deepcopy=False)
         if is_new:
             study.set_user_attr(IDENTITY, wanted)
@@ -87,7 +93,7 @@ def _brief(value: object) -> str:
 
 @contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """Let Optuna print nothing but errors inside the block; the level of before is put back at the end."""
+    """Let Optuna print nothing but errors inside the block; its previous level is restored at the end."""
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
@@ -97,7 +103,7 @@ def quiet_optuna() -> Iterator[None]:
 
 
 def prepare_search_folder(folder: Path, *, kind: str, name: str) -> None:
-    """Make or take up the folder of a search.
+    """Make the folder of a search, or check that it is the folder of this search already.
 
     Args:
         folder: The folder.

@@ -24,7 +24,7 @@ from limbeck.training.student_folder import save_student
 
 
 def describe_tasks(spec: MeasuresSpec) -> dict[str, Any]:
-    """Check proxy tasks, before any student is trained, and return what distinguishes them from others.
+    """Check proxy tasks before any student is trained, and return the settings that their scores depend on.
 
     Args:
         spec: Tasks, protocol, settings and the folder of their files.
@@ -46,7 +46,7 @@ def describe_tasks(spec: MeasuresSpec) -> dict[str, Any]:
 
 
 class TaskScores:
-    """Fine-tunes students on proxy tasks: of each task its main figure, in percent.
+    """Scores students by fine-tuning them on proxy tasks; a score is the main figure of a task, in percent.
 
     The main figure is that of the task's first column: accuracy of SST-2, matched accuracy of MNLI, F1 of SQuAD 1.1.
 
@@ -78,7 +78,7 @@ class TaskScores:
             TrainingError: if it cannot be scored.
         """
         folder = self._folder / name
-        # A worker that was killed may have left a part of it.
+        # A worker that was killed may have left files of the same candidate.
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         try:
@@ -99,7 +99,7 @@ class TaskScores:
             with suppress(OSError):
                 self._folder.rmdir()
 
-        # The first column of a task is its main figure.
+        # The summary has one model, the student. The first column of a task that has a figure is its main figure.
         figures = outcome.summary.models[0].columns
         scores: Scores = {}
         for column in outcome.summary.columns:

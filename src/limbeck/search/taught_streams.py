@@ -1,4 +1,8 @@
-"""The streams of a student that its run teaches, by which a search for a shape chooses its loss."""
+"""The streams of a student that its run teaches, by which a search for a shape chooses its loss.
+
+A *stream* is a tensor of a model at a layer, such as `hidden` or `query`; see `limbeck.models.streams`. A method has
+one or more *terms*, each a loss between streams of the student and of the teacher.
+"""
 
 from limbeck.methods.term import Term
 from limbeck.models.streams import OF_OUTPUT
@@ -6,11 +10,11 @@ from limbeck.recipe.plan import RunPlan
 
 
 def loss_name(plan: RunPlan) -> str:
-    """Return the loss by which shapes are compared: `hidden`, or `relations`.
+    """Return the loss by which shapes are compared: `hidden` (last hidden states) or `relations` (of attention).
 
-    It is `hidden` where the method teaches a stream at the end of the student's last block, or behind it. A method that
-    stops at the queries, keys and values of that block leaves its hidden states untrained, so that only the relations
-    of these can be compared.
+    It is `hidden` if the method teaches the output of the student's last block, or a stream that is made of it. A
+    method that teaches only queries, keys and values of that block leaves its hidden states untrained, so that only the
+    relations of these can be compared.
     """
     last_layer = plan.student.layers
     for term in _terms_of(plan):
@@ -22,14 +26,15 @@ def loss_name(plan: RunPlan) -> str:
 
 
 def taught_layers(plan: RunPlan) -> dict[int, list[int]]:
-    """Return phi of equation 6: the teacher's layers whose hidden states a method teaches, by student layer.
+    """Return the teacher layers whose hidden states a run teaches, by the student layer that learns from them.
 
-    They are those of its terms between single hidden states, in any stage. A mapping at random or by attention has all
-    layers that it chooses from. A method without such terms has the last layer of both models.
+    This is phi of the comparative study's equation 6 (arXiv 2310.08797). It is read from the terms of all stages that
+    teach the hidden state of a single student layer. Where a term chooses among several teacher layers, at random or by
+    attention, all of them are in the list. A run without such terms maps the student's last layer to the teacher's.
     """
     teacher_layers: dict[int, set[int]] = {}
     for term in _terms_of(plan):
-        # A transform makes one hidden state of several layers of the teacher.
+        # A transform makes a single target of the hidden states of several teacher layers.
         has_one_target = len(term.teacher) == 1 or term.transform is not None
         if len(term.student) != 1 or not has_one_target or term.student[0].name != "hidden":
             continue

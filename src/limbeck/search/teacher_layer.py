@@ -77,7 +77,7 @@ def search_teacher_layer(
 
 @dataclass
 class LayerCandidate:
-    """A teacher layer's trial, and its row of the record, which is filled as its student is trained and scored."""
+    """A candidate's trial, and its row of the record, which is filled in while its student is trained and scored."""
 
     trial: Trial
     row: SearchedLayer
@@ -91,7 +91,7 @@ class LayerCandidate:
 
     @property
     def sort_key(self) -> tuple[bool, int, float]:
-        """Sorts candidates best first: the longer in training, then the higher score at the end; diverged ones last."""
+        """Sorts candidates best first: by steps of training, then by the last score; diverged ones come last."""
         last_step = 0
         if self.row.scores:
             last_step = self.row.scores[-1].step
@@ -104,7 +104,7 @@ class TeacherLayerSearch(engine.Search):
 
     Attributes:
         layers: The candidates in order.
-        rounds: The rounds of the training; none where all candidates are trained as long as the recipe says.
+        rounds: The rounds of the training; empty if all candidates are trained as long as the recipe says.
         plans: Candidate to the plan of its run; plans differ in the teacher layer alone.
     """
 
@@ -133,15 +133,16 @@ class TeacherLayerSearch(engine.Search):
         self.plan = self.plans[self.layers[0]]
 
     def _plan_candidates(self) -> dict[int, RunPlan]:
-        """Plan the run of each candidate, which is as long as the last round where there are rounds."""
+        """Plan the run of each candidate; with rounds it has as many steps as they have together."""
         proxy_request = self.request.proxy
         if self.rounds:
+            # The ends of rounds are counted from the beginning of the training.
             proxy_request = replace(proxy_request, steps=self.rounds[-1].end)
         recipe = proxy_request.proxy_recipe
         return {layer: plan_run(with_option(recipe, OPTION, layer)) for layer in self.layers}
 
     def identity(self) -> dict[str, Any]:
-        """Return the values that scores must have in common to be compared."""
+        """Return the settings that scores depend on beside those of the run."""
         return {
             "layers": list(self.layers),
             "rungs": self.rounds,
@@ -175,7 +176,10 @@ class TeacherLayerSearch(engine.Search):
         self.say(line)
 
     def load(self, study: Study) -> None:
-        """Keep the study for the result; the teacher is loaded when no other process trains the candidates."""
+        """Keep the study, into which `train` writes the result; `train` loads the teacher too.
+
+        Here it would be loaded in vain, if another process trains the candidates.
+        """
         self._study = study
 
     def propose(self, study: Study, ask: Ask) -> list[LayerCandidate]:
@@ -190,6 +194,7 @@ class TeacherLayerSearch(engine.Search):
         candidates = []
         for layer in self.layers:
             trial = ask()
+            # A range of a single value: the trial has this layer.
             trial.suggest_int(OPTION, layer, layer)
             row = SearchedLayer(rank=None, layer=layer, scores=[], steps=0, state="trained", own_loss=None)
             candidates.append(LayerCandidate(trial, row))
@@ -202,6 +207,7 @@ class TeacherLayerSearch(engine.Search):
     def cuts_of(self, candidates: Sequence[LayerCandidate]) -> Mapping[int, cohort_trainer.Cut]:
         """Drop the lower candidates after every round but the last."""
         cuts = {}
+        # At the end of a round as many candidates go on as the next round has.
         for this_round, next_round in pairwise(self.rounds):
             cuts[this_round.end] = partial(self._drop, candidates, this_round.end, next_round.candidates)
         return cuts
@@ -215,37 +221,40 @@ class TeacherLayerSearch(engine.Search):
             candidates: All candidates.
             step: The step after which they are scored.
             count: Number of candidates that go on.
-            students: Those in training, by the candidate's place.
+            students: The students that are still in training, by the index of their candidate.
         """
         for index, student in students.items():
             line = self._measure(candidates[index], step, held_out_scores.plain_copy(student, self.plan))
             self.say(f"  {line}")
-        best = survivors({index: -candidates[index].score for index in students}, count)
+        # `survivors` takes losses, of which lower is better.
+        losses = {index: -candidates[index].score for index in students}
+        best = survivors(losses, count)
         for index in students:
             if index not in best:
                 candidates[index].row.state = "cut"
         return best
 
     def _measure(self, candidate: LayerCandidate, step: int, student: PreTrainedModel) -> str:
-        """Add the score of a student to the candidate's row and trial, and return it as a line to print."""
+        """Add the score of a student to the candidate's row and to its trial, and return a line about it to print."""
         scores = self._scores.measure(student, self.plan_of(candidate), str(candidate.row.layer))
         # In a record a score that is not a number is None.
         values = plain({"step": step, "score": mean_score(scores), **scores})
         candidate.row.scores.append(LayerScore(**values))
+        # The trial is finished already if this worker was taken for dead.
         with suppress(UpdateFinishedTrialError):
             candidate.trial.report(candidate.score, step)
         parts = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
         return f"layer {candidate.row.layer} after {step} steps: {candidate.score:.2f} ({parts})"
 
     def score(self, candidate: LayerCandidate, trained: proxy.Trained) -> tuple[Outcome, str]:
-        """Return the last score of a candidate as its outcome, and the line that tells it."""
+        """Return the last score of a candidate as its outcome, and a line about it to print."""
         row = candidate.row
         row.steps = trained.steps
         row.own_loss = trained.held_out.get("loss")
         if trained.diverged:
             row.state = "diverged"
         line = f"layer {row.layer}: {row.state}"
-        # A candidate that was cut was scored then.
+        # A candidate that was cut was scored when it was cut.
         if row.state == "trained":
             line = self._measure(candidate, trained.steps, trained.student)
             if math.isnan(candidate.score):
@@ -270,7 +279,7 @@ class TeacherLayerSearch(engine.Search):
         self._study.set_user_attr(RESULT, {"layers": plain(ranked), "seconds": seconds, "created": timestamp()})
 
     def results(self, study: Study) -> dict[str, Any]:
-        """Return a row for each candidate, best first, the rounds, and the searched run, reading the best layer."""
+        """Return a row for each candidate, best first, the rounds, and the recipe with the best layer."""
         plan = self.plan
         result = study.user_attrs[RESULT]
         best = result["layers"][0]
@@ -313,7 +322,14 @@ def choose_layers(layers: Sequence[int] | None, plan: RunPlan) -> tuple[int, ...
 
 
 def _plan_rounds(request: TeacherLayerRequest, plan: RunPlan, *, candidates: int) -> list[Round]:
-    """Return the rounds of the training; none where all candidates are trained as long as the recipe says.
+    """Return the rounds of the training.
+
+    | halving | steps_total | rounds |
+    |---|---|---|
+    | no | no | none: all candidates are trained as long as the recipe says |
+    | no | yes | one, in which each candidate has an equal part of the total |
+    | yes | no | successive halving within the steps of the recipe |
+    | yes | yes | successive halving within the total of all candidates |
 
     Raises:
         RecipeError: for too few steps, or a recipe whose training cannot be stopped on the way.
@@ -331,7 +347,8 @@ def _plan_rounds(request: TeacherLayerRequest, plan: RunPlan, *, candidates: int
     if total is None:
         return rounds_of_training(candidates, steps_of_only_stage(plan, "--no-halving"), request.halving)
     if len(plan.stages) > 1:
-        # This refuses several stages.
+        # Called for its error: candidates cannot be stopped early in a recipe of several stages. The number of steps of
+        # a single stage does not matter, since the total takes its place.
         steps_of_only_stage(plan, "--no-halving")
     return rounds_of_rungs(halving_rungs(candidates, total, request.halving))
 

@@ -1,6 +1,7 @@
 """The trials of a study by candidate: those that are settled, running or diverged.
 
-A *candidate* is what a search tries: a layer mapping, or a student's shape. Several trials may hold the same one.
+A *candidate* is what a search tries: a layer mapping, or a student's shape. Several trials may have the same candidate.
+It is *settled* when it needs no further trial. It has *diverged* in a trial whose value is not finite.
 """
 
 from collections import Counter
@@ -11,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from optuna.trial import FrozenTrial, TrialState
 
 DIVERGED = "diverged"
-"""User attribute of a failed trial whose candidate diverged: its worker is fine, so it is not retried without limit."""
+"""User attribute of a trial that failed because its candidate diverged, and not because its worker was lost."""
 
 Candidate = TypeVar("Candidate", bound=Hashable)
 
@@ -22,8 +23,8 @@ class TrialLog(Generic[Candidate]):
 
     Args:
         done: The first trial that settled each candidate.
-        running: The number of the first trial of each candidate that a worker has, or that waits.
-        diverged: How often each candidate ended without a finite value.
+        running: The number of the first trial of each candidate that a worker evaluates, or that is queued.
+        diverged: The number of trials in which each candidate diverged.
     """
 
     done: Mapping[Candidate, FrozenTrial]
@@ -45,8 +46,8 @@ def read_trials(
 
     Args:
         trials: The trials, in the order of their numbers.
-        candidate_of: Returns a trial's candidate; None where it has no whole one.
-        settles: Whether nothing more is to be learned of a finished trial's candidate.
+        candidate_of: Returns a trial's candidate; None where its parameters are not all chosen, or are illegal.
+        settles: Returns whether a finished trial settles its candidate.
     """
     done: dict[Candidate, FrozenTrial] = {}
     running: dict[Candidate, int] = {}
@@ -59,13 +60,14 @@ def read_trials(
             running.setdefault(candidate, trial.number)
         elif settles(trial):
             done.setdefault(candidate, trial)
+        # Of the other trials, those that failed with their worker, or were ended early, count for nothing.
         elif trial.state == TrialState.COMPLETE or trial.user_attrs.get(DIVERGED):
             diverged[candidate] += 1
     return TrialLog(done, running, diverged)
 
 
 def parameters_of(trial: FrozenTrial) -> dict[str, Any]:
-    """Return the parameters of a trial, or those that it waits with where it was queued."""
+    """Return the parameters of a trial; of a queued trial those that it is going to have."""
     if trial.params:
         return trial.params
     # Optuna keeps the parameters of a queued trial here until a worker takes it.

@@ -1,4 +1,8 @@
-"""The work of one worker on a study: candidates are proposed, trained, and their outcomes told to the study."""
+"""The work of one worker on a study: it takes candidates, trains them, and writes their outcomes into the study.
+
+A *candidate* is what a search tries, such as a layer mapping. A worker *takes* one by beginning a trial of the study,
+and an *outcome* ends the trial. Other workers see both, and try a candidate again whose trial has failed.
+"""
 
 import math
 import time
@@ -17,12 +21,12 @@ from limbeck.search.trial_log import DIVERGED
 from limbeck.search.worker_signs import BEAT_SECONDS, WORKER, sign_of_life
 
 TRAINING_SECONDS = "training_seconds"
-"""User attribute of a trial: its part of the time that the candidates which were trained together took."""
+"""User attribute of a trial: its equal part of the time of candidates that were trained together."""
 POLL_SECONDS = 1.0
-"""Between looks at the trials of other workers."""
+"""Seconds between looks at the trials of other workers."""
 
 Ask: TypeAlias = Callable[[], Trial]
-"""Returns a new trial, which the worker that asks has from now on."""
+"""Begins a trial of the calling worker, and returns it."""
 
 
 @dataclass(frozen=True)
@@ -41,40 +45,41 @@ class Outcome:
 
 
 class Work(ABC):
-    """The work of one worker on a study; a candidate is anything that has a `trial`.
+    """The work of one worker on a study; a candidate is any object with an attribute `trial`.
 
     Attributes:
-        queues_again: Whether candidates of failed trials are queued, where the sampler does not propose them again.
+        queues_again: Whether the candidates of failed trials are queued, because the sampler would not propose them
+            again.
     """
 
     queues_again = False
 
     @abstractmethod
     def is_finished(self, study: Study) -> bool:
-        """Return whether all that was asked for is in the study."""
+        """Return whether the study has all outcomes that were asked for."""
 
     @abstractmethod
     def propose(self, study: Study, ask: Ask) -> Sequence[Any]:
-        """Take candidates; none where other workers have all that is left."""
+        """Take candidates, each with a trial of `ask`; none where other workers have taken all that are left."""
 
     @abstractmethod
     def train(self, candidates: Sequence[Any]) -> Iterable[Outcome]:
-        """Train candidates and yield the outcome of each in order; it is in the study before the next is asked for."""
+        """Train candidates and yield their outcomes in order; each is in the study before the next is asked for."""
 
 
 def work_on(
     study: Study, work: Work, *, beat_seconds: float = BEAT_SECONDS, poll_seconds: float = POLL_SECONDS
 ) -> None:
-    """Work on a study until all that was asked for is in it, beside any number of other workers.
+    """Work on a study until it is finished, beside any number of other workers.
 
-    If training raises, or the program is interrupted, the trials that are left fail and their candidates are open
-    again; the same goes, seen by the other workers or the next run, for a worker that is killed.
+    If training raises, or the program is interrupted, this worker's running trials fail, so that their candidates can
+    be taken again. If it is killed, the other workers or the next run fail them.
 
     Args:
         study: The study.
         work: Proposes and trains candidates.
-        beat_seconds: Seconds between signs of life.
-        poll_seconds: Seconds between looks at what other workers hold.
+        beat_seconds: Seconds between the signs of life that this worker gives the others.
+        poll_seconds: Seconds between looks at the other workers' trials, while there is nothing to take.
     """
     lost = LostTrials(study)
     with sign_of_life(study, beat_seconds) as worker:
@@ -88,7 +93,8 @@ def work_on(
 
 
 def _work_once(study: Study, work: Work, worker: str) -> bool:
-    """Take candidates and train them; return whether there was anything to do."""
+    """Take candidates and train them; return whether a trial was begun."""
+    # All trials that are begun here, also those that `propose` ends by itself.
     trials: list[Trial] = []
 
     def ask() -> Trial:
@@ -100,6 +106,7 @@ def _work_once(study: Study, work: Work, worker: str) -> bool:
     try:
         candidates = work.propose(study, ask)
         if candidates:
+            # `train` yields each outcome before it goes on with the next candidate.
             for candidate, outcome in zip(candidates, work.train(candidates), strict=True):
                 _tell(study, candidate.trial, outcome)
     except BaseException:
@@ -109,7 +116,7 @@ def _work_once(study: Study, work: Work, worker: str) -> bool:
 
 
 def _fail_running(study: Study, work: Work, asked: Sequence[Trial]) -> None:
-    """Fail the trials of this worker that are still running, so that their candidates are open again."""
+    """Fail those of a worker's trials that are still running, so that their candidates can be taken again."""
     running = {trial.number: trial for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))}
     unfinished = [running[trial.number] for trial in asked if trial.number in running]
     for trial in unfinished:
@@ -118,7 +125,7 @@ def _fail_running(study: Study, work: Work, asked: Sequence[Trial]) -> None:
 
 
 def _queue_again(study: Study, work: Work, failed: Sequence[FrozenTrial]) -> None:
-    """Queue the candidates of failed trials again, where the sampler does not propose them by itself."""
+    """Queue the candidates of failed trials, where the sampler would not propose them again."""
     if not work.queues_again:
         return
     for trial in failed:
@@ -127,8 +134,8 @@ def _queue_again(study: Study, work: Work, failed: Sequence[FrozenTrial]) -> Non
 
 
 def _tell(study: Study, trial: Trial, outcome: Outcome) -> None:
-    """End a trial by its outcome."""
-    # A worker that was taken for dead cannot tell any more: the candidate went to another.
+    """End a trial by its outcome: pruned for a candidate that was cut, failed for one that diverged, else complete."""
+    # If the other workers took this one for dead, the trial has ended, and its candidate is tried by another.
     with suppress(UpdateFinishedTrialError):
         for name, value in outcome.notes.items():
             trial.set_user_attr(name, value)

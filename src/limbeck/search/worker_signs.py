@@ -26,7 +26,7 @@ WORKER = "worker"
 BEAT_SECONDS = 15.0
 """Time between two beats of a sign of life."""
 MISSED_BEATS = 4
-"""After so many intervals without a beat a worker is taken for dead."""
+"""Intervals without a beat after which a worker is taken for dead."""
 
 
 def worker_key(name: str) -> str:
@@ -35,13 +35,13 @@ def worker_key(name: str) -> str:
 
 
 def signs_of(attributes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the signs of life among a study's user attributes, by the attribute."""
+    """Return the signs of life among a study's user attributes, by the attribute's name."""
     prefix = worker_key("")
     return {key: value for key, value in attributes.items() if key.startswith(prefix)}
 
 
 def machine() -> str:
-    """Return host, boot and PID namespace: processes of equal values can check each other's process ids."""
+    """Return the host, boot and PID namespace of this process; ids of processes mean the same where all three do."""
     parts = [socket.gethostname()]
     with suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
@@ -73,7 +73,7 @@ def sign_of_life(study: Study, interval: float = BEAT_SECONDS) -> Iterator[str]:
     def keep_beating() -> None:
         while not stopped.wait(interval):
             sign["beat"] += 1
-            # A storage that is out of reach for a moment costs one beat. If it stays away, telling a value says so.
+            # A storage that is out of reach for a moment costs one beat. If it stays so, the end of a trial raises.
             with suppress(Exception):
                 study.set_user_attr(worker_key(worker), sign)
 
