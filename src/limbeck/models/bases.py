@@ -1,10 +1,12 @@
 """Bases from a source's widths to a narrower student's: principal directions of its words or of its hidden states.
 
-Written with T for the source's width and S for the student's. A basis P is `[T, S]` with orthonormal columns: the
-student's hidden state stands for Pᵀ times the source's. A map that reads the hidden state is multiplied by P, one that
-writes to it by Pᵀ. None stands for the identity.
+The *source* is the model from whose weights a student starts, usually its teacher. T is the source's width and S the
+student's. A *basis* P is a matrix `[T, S]` with orthonormal columns: the student's hidden state is meant to be Pᵀ times
+the source's. So the weight `[out, T]` of a map that reads the hidden state becomes W P, and the weight `[T, in]` of a
+map that writes to it Pᵀ W. A basis that is None stands for the identity, where the widths are equal.
 
 *Factorised* embeddings are narrower than the hidden states, with a map between the two; *plain* ones are as wide.
+*Activations* are the moments of the source's blocks on random tokens, see `activations.py`.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ class Bases(NamedTuple):
     Attributes:
         hidden: Of the hidden states.
         embedding: Of the word embeddings, which may be factorised.
-        explained: Share of the variance of the source's word embeddings that the narrowest basis keeps, or of its
-            hidden states where activations decide `hidden`; None where nothing is narrowed.
-        measured: The source's blocks on random tokens by layer, where activations decide.
+        explained: Share of the variance of the source's word embeddings that the narrowest basis keeps. If `hidden` was
+            chosen by activations, it is the share of the hidden states. None where nothing is narrowed.
+        measured: The activations of the source's blocks by layer, if they decide; else None.
     """
 
     hidden: Tensor | None = None
@@ -55,7 +57,7 @@ def find_bases(
         student_config: The student's configuration.
         layers: The source's layer of each student layer, counted from 1; empty for random layers.
         embeddings: `"copied"`, `"projected"` or `"random"`.
-        narrow_by: `"weights"` or `"activations"`, which decide for copied layers.
+        narrow_by: `"weights"` or `"activations"`: what decides where layers are copied.
         seed: Decides the random tokens on which activations are measured.
     """
     student_shape = shape_of(student_config)
@@ -69,7 +71,7 @@ def find_bases(
 
 
 def word_bases(source: PreTrainedModel, student_shape: Shape, source_shape: Shape) -> Bases:
-    """Return the principal directions of the source's words.
+    """Return the bases of the principal directions of the source's word embeddings.
 
     Args:
         source: The source's base model.
@@ -86,7 +88,7 @@ def word_bases(source: PreTrainedModel, student_shape: Shape, source_shape: Shap
         hidden, share = principal_directions(words, student_shape.hidden, through=through)
         shares.append(share)
     if student_shape.embedding < source_shape.embedding:
-        # Without a map between them both widths share one space: the narrower basis is the start of the wider one.
+        # In plain embeddings both widths belong to one space, and both calls find the same directions, best first.
         embedding, share = principal_directions(words, student_shape.embedding)
         shares.append(share)
     return Bases(hidden, embedding, explained=min(shares, default=None))
@@ -95,12 +97,12 @@ def word_bases(source: PreTrainedModel, student_shape: Shape, source_shape: Shap
 def active_bases(
     source: PreTrainedModel, student_shape: Shape, source_shape: Shape, *, layers: Sequence[int], seed: int
 ) -> Bases:
-    """Return the directions that hidden states of some layers lie along most on random tokens, and these layers.
+    """Return the bases by activations: the directions along which hidden states of some layers lie most.
 
-    Factorised embeddings keep the principal directions of the words.
+    Factorised embeddings keep the principal directions of the words, since hidden states lie in another space.
 
     Args:
-        source: The source's base model, of a family whose maps have roles.
+        source: The source's base model, of a family whose row of the table names the roles of its maps.
         student_shape: The student's shape, nowhere wider than the source's.
         source_shape: The source's shape.
         layers: Layers of the source that the student's start from, counted from 1.
@@ -119,7 +121,7 @@ def active_bases(
     for layer in dict.fromkeys(layers):
         *_, output = measured[layer].norms.values()
         moments.append(output)
-    # The row and the column of the ones say nothing of directions.
+    # The last row and column of a moment belong to the one behind a hidden state.
     squares = [moment[:-1, :-1] for moment in moments]
     hidden, share = leading_directions(squares, student_shape.hidden)
     embedding = hidden if are_plain else bases.embedding
@@ -131,6 +133,7 @@ def embedding_projection(model: PreTrainedModel) -> nn.Linear | None:
     path = family_of(model.config).embedding_projection
     if path is None:
         return None
+    # The family names a path, but a model at equal widths may lack the module.
     parent, _, name = path.rpartition(".")
     if name not in dict(model.get_submodule(parent).named_children()):
         return None

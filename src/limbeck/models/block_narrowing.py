@@ -1,7 +1,8 @@
 """A block copied into a narrower one, by the role of each of its linear maps and norms.
 
-Written as in `bases.py`: T and S are the source's and the student's hidden widths, and P `[T, S]` is the basis between
-them. A block has A heads of size d and F feed-forward *neurons*; heads and neurons are its inner units.
+T and S are the hidden widths of the source and the student, and P `[T, S]` is the basis between them, see `bases.py`. A
+block has A heads of size d and F feed-forward *neurons*. The rows of its heads and its neurons are its *inner units*:
+maps that read the hidden state end in them, and maps that write to it begin there.
 """
 
 from __future__ import annotations
@@ -55,19 +56,22 @@ def narrow_block(
 ) -> None:
     """Copy a block into a narrower one, by the role of each linear map.
 
-    Whole heads are kept, the strongest first in line where the student has fewer. Inside a kept head its leading
-    dimensions are kept where the student's heads are narrower, or, with activations, the best of its rank (`Heads`). No
-    slice crosses a head boundary. Of the feed-forward neurons the strongest are kept. Strength is the product of the
-    norms of the weights into a unit and out of it; with activations, the mean square of what a head writes, and the
-    variance of what a neuron does: the mean of neurons that are left out goes into the bias.
+    Where the student has fewer heads or neurons, the strongest are kept. A head is kept whole, or narrowed by itself
+    where the student's heads are narrower: no slice crosses a head boundary.
+
+    - By weights, the strength of a unit is the product of the norms of the weights into it and out of it. A narrower
+      head keeps its leading dimensions.
+    - By activations, the strength of a head is the mean square of what it writes, and that of a neuron the variance of
+      what it writes; the mean that left-out neurons write goes into the bias. A narrower head is the best approximation
+      of its rank, see `head_narrowing.py`.
 
     Args:
-        transfer: Writes and remembers.
+        transfer: Writes the tensors into the student, and keeps their names.
         prefix: The block's name.
         target: The student's block.
         source: The source's block.
         narrowing: The shapes and the basis.
-        measured: The source's block on random tokens; None goes by weights alone.
+        measured: The activations of the source's block; None narrows by weights.
     """
     roles = row_of(narrowing.student.model_type).roles
     assert roles is not None
@@ -79,7 +83,7 @@ def narrow_block(
         narrowed = _narrow_by_activations(roles, maps_at_width, narrowing, measured)
     for name, linear in narrowed.items():
         values = {"weight": linear.weight, "bias": linear.bias}
-        transfer.write(f"{prefix}.{name}", target.get_submodule(name), values, "projected")
+        transfer.write(f"{prefix}.{name}", target.get_submodule(name), values, origin="projected")
 
     for name in roles.norms:
         norm = source.get_submodule(name)
@@ -88,7 +92,7 @@ def narrow_block(
             values = norm.state_dict()
             origin = "copied"
         elif measured is None:
-            # Without a value the norm is reset.
+            # Weights tell no scale and shift for mixed features; `write` resets a norm without values.
             values = {}
             origin = "reset"
         else:
@@ -98,18 +102,21 @@ def narrow_block(
 
 
 def narrow_norm(norm: nn.Module, outputs: Tensor, basis: Tensor) -> dict[str, Tensor]:
-    """Return a norm's scale and shift in a narrower student: the projected states' length, and the projected shift.
+    """Return the scale and shift, `[S]` each, of a norm in a narrower student.
+
+    The shift is the projected one, Pᵀ b. All features have the same scale: with it the student's states have the root
+    mean square length of the source's outputs without their shift, projected by P.
 
     Args:
-        norm: The teacher's.
+        norm: The source's.
         outputs: The moment of its output, `[T + 1, T + 1]`; see `activations.py`.
         basis: P, `[T, S]`.
     """
     shift = norm.get_parameter("bias").double()
     width = basis.shape[1]
-    # [T, T + 1]: times an output with a one behind it, this is the output without the shift.
+    # [T, T + 1]: the identity beside -b. Times an output with a one behind it, this is the output without the shift b.
     without_shift = torch.cat([torch.eye(len(shift)).to(shift), -shift[:, None]], 1)
-    # [S, S]: the moment of the projected outputs without the shift.
+    # [S, S]: the mean of y yᵀ, with y the projected output without the shift. Its trace is the mean of ‖y‖².
     squares = basis.T @ without_shift @ outputs @ without_shift.T @ basis
     scale = squares.trace().div(width).sqrt()
     return {"weight": scale.expand(width), "bias": basis.T @ shift}
@@ -134,34 +141,37 @@ def _read_linear(block: nn.Module, name: str) -> _Linear:
 
 
 def _at_student_width(maps: _Maps, roles: BlockRoles, basis: Tensor | None) -> _Maps:
-    """Return the maps between the student's hidden state and the source's heads and neurons."""
+    """Return the maps with the student's width on the side of the hidden state, and the source's inner units."""
     if basis is None:
         return dict(maps)
     maps_at_width = {}
     for name in _reading(roles):
+        # [inner, T] -> [inner, S].
         weight, bias = maps[name]
         maps_at_width[name] = _Linear(weight @ basis, bias)
     for name in _writing(roles):
+        # [T, inner] -> [S, inner].
         weight, bias = maps[name]
         maps_at_width[name] = _Linear(basis.T @ weight, basis.T @ bias)
     return maps_at_width
 
 
 def _narrow_by_weights(roles: BlockRoles, maps: _Maps, maps_at_width: _Maps, narrowing: Narrowing) -> _Maps:
-    """Return the strongest heads and neurons of the maps.
+    """Return the maps of the strongest heads and neurons, by weights.
 
     Args:
-        roles: Which map is which.
-        maps: The source's, which decide the strengths.
-        maps_at_width: The same at the student's width.
+        roles: The paths of the maps.
+        maps: The source's maps, which decide the strengths.
+        maps_at_width: The same maps at the student's width, which are cut.
         narrowing: The shapes.
     """
     student = narrowing.student
     source = narrowing.source
-    # The rows of the kept heads: of each its leading dimensions.
+    # A head's strength is the sum over its rows; [A · d] -> [A].
     row_strength = _strength(maps[roles.value].weight, maps[roles.attention_output].weight)
     head_strength = row_strength.view(source.heads, source.head_size).sum(1)
     heads = strongest(head_strength, student.heads)
+    # The rows of the leading dimensions of each kept head. A head's rows lie one after another.
     dimensions = torch.arange(student.head_size, device=heads.device)
     head_rows = (heads[:, None] * source.head_size + dimensions).flatten()
 
@@ -194,20 +204,20 @@ def strongest(strength: Tensor, count: int) -> Tensor:
 def _narrow_by_activations(
     roles: BlockRoles, maps_at_width: _Maps, narrowing: Narrowing, measured: BlockActivations
 ) -> _Maps:
-    """Return the heads and neurons that do most on inputs as they were measured.
+    """Return the maps of the strongest heads and neurons, by activations.
 
     Args:
-        roles: Which map is which.
+        roles: The paths of the maps.
         maps_at_width: The source's maps at the student's width.
         narrowing: The shapes and the basis.
-        measured: The source's block on random tokens.
+        measured: The activations of the source's block.
     """
     narrowed = _narrow_heads(roles, maps_at_width, narrowing, measured)
     into, into_bias = maps_at_width[roles.ffn_in]
     out, out_bias = maps_at_width[roles.ffn_out]
     neuron_strength = measured.neurons.variance * out.square().sum(0)
     neurons = strongest(neuron_strength, narrowing.student.ffn)
-    # Neurons that are left out still write their mean.
+    # The mean that the left-out neurons write goes into the bias; those that are kept have 0 here.
     means_left_out = measured.neurons.mean.index_fill(0, neurons, 0.0)
     narrowed[roles.ffn_in] = _Linear(into[neurons], into_bias[neurons])
     narrowed[roles.ffn_out] = _Linear(out[:, neurons], out_bias + out @ means_left_out)
@@ -215,7 +225,7 @@ def _narrow_by_activations(
 
 
 def _narrow_heads(roles: BlockRoles, maps_at_width: _Maps, narrowing: Narrowing, measured: BlockActivations) -> _Maps:
-    """Return the maps of attention, with the heads that write most; arguments as of `_narrow_by_activations`."""
+    """Return the attention maps of the heads that write most; arguments as of `_narrow_by_activations`."""
     head_count = narrowing.source.heads
     head_size = narrowing.source.head_size
     # Each projection as [A, d, S + 1], its bias as the last column.
@@ -227,7 +237,7 @@ def _narrow_heads(roles: BlockRoles, maps_at_width: _Maps, narrowing: Narrowing,
     # The output map as [A, S, d].
     output_weight, output_bias = maps_at_width[roles.attention_output]
     output = output_weight.view(len(output_weight), head_count, head_size).transpose(0, 1)
-    # The moment at the student's width, [S + 1, S + 1]; the one stays as it is.
+    # The moment at the student's width, [S + 1, S + 1]. The one behind a hidden state is not projected.
     inputs = measured.inputs
     if narrowing.basis is not None:
         basis_with_one = torch.block_diag(narrowing.basis, narrowing.basis.new_ones(1, 1))

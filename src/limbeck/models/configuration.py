@@ -1,7 +1,8 @@
 """From a model's `config.json` to its configuration: which keys count, and between which bounds.
 
-`transformers` lets a configuration name the weights that are read, code of the Hub, other configurations and ways of
-quantising. Here the file is read once, as numbers and words; nothing that it says leads to another file.
+`transformers` lets a configuration name the weights that are read, code on the Hub, other configurations and ways of
+quantising. Here the file is read once, as numbers and words, and no value of it leads to another file. The *family* of
+a model is its architecture, such as BERT; see `family_table.py`.
 """
 
 import math
@@ -21,15 +22,16 @@ from limbeck.models.structure import SUCH_AS, unlisted_family
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 """Floating-point types of weights, by name."""
-# Outputs of a task head: `transformers` keeps a name of each in the configuration.
+# Most outputs of a task head: `transformers` keeps a name of each in the configuration.
 _MOST_LABELS = 100_000
-# Levels of nested objects and lists.
+# Most levels of nested objects and lists.
 _DEEPEST = 16
 _AGAIN = "copy or download it again"
 # Characters of a value of the file that a message shows.
 _SHOWN = 80
 
-# What leads to other files, other code or another model; refused unless empty, with the reason and the way out.
+# Keys that lead to other files, other code or a model that is no encoder, with the end of the error: the reason and the
+# way out. A file may have them if their value is empty.
 _REFUSED = {
     "transformers_weights": (
         "which names a file of weights, but limbeck reads model.safetensors or its index: remove the key"
@@ -44,14 +46,14 @@ _REFUSED = {
     "add_cross_attention": "so it is a decoder with attention to an encoder; choose another model",
     "is_encoder_decoder": f"so it is an encoder with a decoder, but limbeck distils encoders; choose one, {SUCH_AS}",
 }
-# Of no consequence for the numbers of a model, and limbeck's to decide. `auto_map` names code that is never run.
+# Keys that do not change the numbers of a model, or that limbeck decides. `auto_map` names code that is never run.
 _IGNORED = {
     "auto_map", "attn_implementation", "experts_implementation", "chunk_size_feed_forward", "name_or_path",
     "output_attentions", "output_hidden_states", "return_dict", "use_return_dict",
 }  # fmt: skip
-# Properties and plain attributes of the class that a file may set.
+# Keys that a file may set though they are properties or plain attributes of the configuration's class, not its fields.
 _SETTABLE = {"num_labels", "rope_scaling", "torch_dtype", "model_type", "sliding_window", "tie_word_embeddings"}
-# Far beyond any encoder; with more, making the empty model alone would take all time and memory.
+# Largest sizes, far beyond any encoder; with larger ones even an empty model would take all time and memory.
 _LAYERS = 1_000
 _WIDTH = 1_000_000
 _FFN_WIDTH = 10_000_000
@@ -73,7 +75,7 @@ _MOST = {
 # The largest whole number anywhere in a file.
 _MOST_OF_ANY = 10**12
 _ACTIVATION_KEYS = ("hidden_act", "activation", "activation_function", "hidden_activation")
-# They need no import of transformers' table, which takes half a second.
+# Activations that are known without transformers' table, whose import takes half a second.
 _USUAL_ACTIVATIONS = {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh"}
 
 
@@ -102,7 +104,8 @@ def read_config(name: str | Path, folder: Path) -> PreTrainedConfig:
 
     values = _select_settings(content, family, config_class, owner)
     _check_values(values, owner)
-    # The sizes that a file leaves out: the classes of families outside of the table may set them in objects alone.
+    # Sizes that the file leaves out have the class's defaults. A class of a family outside of the table may set them
+    # only in its constructor, so an object is made there.
     defaults = config_class if model_type in families else config_class()
     _check_sizes(values, family, defaults, owner)
     try:
@@ -246,12 +249,14 @@ def _check_sizes(
         owner: The file, for messages.
     """
     names = family.fields
+    # The largest value of each field.
     bounds = {names.layers: _LAYERS, names.hidden: _WIDTH, names.heads: _HEADS, names.ffn: _FFN_WIDTH}
     for name, most in _MOST.items():
         bounds[defaults.attribute_map.get(name, name)] = most
     if names.embedding is not None:
         bounds[names.embedding] = _WIDTH
 
+    # Every model has these sizes, so that one which the file leaves out is checked by its default.
     needed = {names.layers, names.hidden, names.heads, "vocab_size"}
     for field, most in bounds.items():
         default = getattr(defaults, field, None) if field in needed else None
@@ -283,7 +288,7 @@ def _check_sizes(
 def _check_padding(
     values: Mapping[str, Any], family: Family, defaults: type[PreTrainedConfig] | PreTrainedConfig, owner: str
 ) -> None:
-    """Refuse a padding token outside of the tables of words and, where it counts there, of positions."""
+    """Refuse a padding token that the table of words, or for some families the table of positions, does not have."""
     padding = values.get("pad_token_id")
     if not isinstance(padding, int):
         return
@@ -291,7 +296,7 @@ def _check_padding(
     positions = values.get("max_position_embeddings", getattr(defaults, "max_position_embeddings", words))
     fits = padding < words
     if fits and family.padded_positions:
-        # Positions of these families are numbered from the padding's number on.
+        # In these families the first position has the number after the padding token's.
         fits = 0 <= padding < positions - 1
     if not fits:
         raise ModelError(

@@ -1,6 +1,7 @@
 """Lookups on a model by its family: its shape, its base model, its blocks and its tables of embeddings.
 
-The lookups on a configuration need no weights, so shapes can be checked before anything is loaded.
+The *family* of a model is its architecture, such as BERT; see `family_table.py`. A *block* is a Transformer layer's
+module. The lookups on a configuration need no weights, so shapes can be checked before anything is loaded.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def family_of(config: PreTrainedConfig) -> Family:
     name = str(config.model_type)
     is_of_transformers = name in CONFIG_MAPPING and type(config) is CONFIG_MAPPING[name]
     if name in families or not is_of_transformers:
-        # For an unknown name the table has the error.
+        # For an unknown name the table raises the error.
         return families[name]
     from limbeck.models.structure import find_family
 
@@ -144,6 +145,7 @@ def embedding_tables(model: PreTrainedModel) -> dict[str, Table]:
     if family.segments is not None:
         modules["segments"] = base.get_submodule(family.segments)
 
+    # Names in the whole model, which may have a head around the base model.
     names = {module: name for name, module in model.named_modules()}
     tables = {}
     for key, module in modules.items():
@@ -179,8 +181,9 @@ def shape_of(config: PreTrainedConfig) -> Shape:
         embedding = getattr(config, fields.embedding)
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and family.padded_positions:
-        # The rows of the table up to that of the padding serve no token.
-        positions -= (config.pad_token_id or 0) + 1
+        # The rows of the table up to the padding's own serve no token.
+        unused_rows = (config.pad_token_id or 0) + 1
+        positions -= unused_rows
     return Shape(
         model_type=family.model_type,
         layers=depth(config),

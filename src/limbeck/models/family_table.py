@@ -16,8 +16,8 @@ from limbeck.errors import ModelError
 class BlockRoles:
     """The linear maps inside a block by their role, and its norms in order, as module paths relative to the block.
 
-    Only families with separate query, key and value maps and a plain two-matrix feed-forward part have one;
-    it is what lets a block be copied into a narrower student without cutting through a head.
+    With them a block can be copied into a narrower student without cutting through a head. Only families with separate
+    query, key and value maps and a plain feed-forward part of two matrices have roles.
     """
 
     query: str
@@ -72,7 +72,7 @@ class Family:
         shared_blocks: Whether one block serves several layers.
         padded_positions: Whether positions are counted from `pad_token_id + 1` (the RoBERTa lineage).
         projections: The maps to hook where attention does not go through the AttentionInterface, else None.
-        returned: How many things a block returns in a tuple; 0 where it returns hidden states alone.
+        returned: The length of the tuple that a block returns; 0 where it returns hidden states alone.
         packs: Whether a batch may run as one row of real tokens: the model takes `position_ids`, and all tokens of a
             sample attend to each other.
         positions: Path of the table of positions, where tokens have an embedding of their place.
@@ -100,8 +100,13 @@ class Family:
     segments: str | None = None
 
 
-UNLISTED = Family("", "", (), roles_missing="limbeck does not know which map of its blocks is which")
-"""What holds of every family outside of the table, whatever its structure."""
+UNLISTED = Family(
+    model_type="",
+    blocks="",
+    embeddings=(),
+    roles_missing="limbeck does not know which map of its blocks is which",
+)
+"""Facts about every family outside of the table; `structure.py` fills in the others for a model."""
 
 _POSITIONS = "embeddings.position_embeddings"
 _SEGMENTS = "embeddings.token_type_embeddings"
@@ -155,7 +160,13 @@ _TABLE = (
         layout="distilbert",
         packs=True,
         positions=_POSITIONS,
-        fields=Fields("n_layers", "dim", "n_heads", "hidden_dim", dropouts=("dropout", "attention_dropout")),
+        fields=Fields(
+            layers="n_layers",
+            hidden="dim",
+            heads="n_heads",
+            ffn="hidden_dim",
+            dropouts=("dropout", "attention_dropout"),
+        ),
         roles=BlockRoles(
             query="attention.q_lin",
             key="attention.k_lin",
@@ -187,7 +198,12 @@ _TABLE = (
         extras=("encoder.relative_attention_bias",),
         roles_missing="its relative positions belong to whole heads",
         padded_positions=True,
-        projections=Projections("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o"),
+        projections=Projections(
+            query="attention.attn.q",
+            key="attention.attn.k",
+            value="attention.attn.v",
+            output="attention.attn.o",
+        ),
         returned=1,
         positions=_POSITIONS,
     ),
@@ -221,7 +237,13 @@ _TABLE = (
         final_norm="ln_f",
         causal=True,
         positions="wpe",
-        fields=Fields("n_layer", "n_embd", "n_head", "n_inner", dropouts=("resid_pdrop", "embd_pdrop", "attn_pdrop")),
+        fields=Fields(
+            layers="n_layer",
+            hidden="n_embd",
+            heads="n_head",
+            ffn="n_inner",
+            dropouts=("resid_pdrop", "embd_pdrop", "attn_pdrop"),
+        ),
     ),
 )
 
@@ -231,6 +253,6 @@ families: Registry[Family] = Registry(
 
 
 def row_of(model_type: str) -> Family:
-    """Return a family's row of the table; for one outside of it what holds of all such."""
+    """Return a family's row of the table; `UNLISTED` for a family outside of it."""
     is_listed = model_type in families
     return families[model_type] if is_listed else UNLISTED

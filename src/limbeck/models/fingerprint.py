@@ -23,7 +23,7 @@ def model_fingerprint(name: str, revision: str | None = None, *, modules: bool =
     Args:
         name: A folder, `package:NAME` or a Hub name.
         revision: Of a Hub model: branch, tag or commit; default: its main branch.
-        modules: Count the weights of modules behind a pooling; earlier versions left them out.
+        modules: Whether to hash the weights of modules behind a pooling too, which earlier versions left out.
 
     Raises:
         ModelError: if there is no such model.
@@ -35,10 +35,10 @@ def model_fingerprint(name: str, revision: str | None = None, *, modules: bool =
 
 
 def fingerprint_beside(known: str | None, name: str, revision: str | None = None) -> str:
-    """Return a model's fingerprint, in the form of a known one where that is of the same model.
+    """Return a model's fingerprint in the form in which a record holds it, so that equal models compare equal.
 
-    A record may hold a fingerprint of an earlier version, which left out modules. If it is that of this model, it is
-    returned, so that the two are equal.
+    An earlier version left out modules. If the record's fingerprint is the one that it gave this model, that is
+    returned; else the present form.
 
     Args:
         known: The fingerprint in a record; None where there is none.

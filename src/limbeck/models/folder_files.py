@@ -19,7 +19,12 @@ _LARGEST_JSON = 16_000_000
 
 
 def read_json(file: Path, default: Any) -> Any:
-    """Read a small JSON file of a model; without it, the default.
+    """Read a small JSON file of a model.
+
+    Args:
+        file: The file.
+        default: Returned if there is no such file. Its type is also the type that the content must have: `{}` stands
+            for an object, and `[]` for a list.
 
     Raises:
         ModelError: for a file that is damaged, too large, or of another type than the default.
@@ -32,9 +37,10 @@ def read_json(file: Path, default: Any) -> Any:
                 f"The file '{file}' has more than {_LARGEST_JSON:,} bytes, more than that of any real model."
             )
         content = json.loads(file.read_text(encoding="utf-8"))
-    # Deeply nested JSON is a RecursionError.
+    # JSON that is nested too deeply raises a RecursionError.
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"The file '{file}' cannot be read as JSON; copy or download the model again.") from error
+    # The files are anybody's, and may hold any JSON.
     if not isinstance(content, type(default)):
         raise ModelError(f"The file '{file}' does not have the expected structure; copy or download the model again.")
     return content
@@ -66,7 +72,7 @@ class ModuleEntry(NamedTuple):
 
 
 def read_modules(folder: Path) -> list[ModuleEntry]:
-    """Read the modules of a sentence-transformers folder in order; none of another folder.
+    """Read the modules of a sentence-transformers folder in order; any other folder has none.
 
     Raises:
         ModelError: for a `modules.json` that cannot be read.

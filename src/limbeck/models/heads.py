@@ -1,4 +1,9 @@
-"""Task heads: the class of each, and the head that a checkpoint has."""
+"""Task heads: the class of each, and the head that a checkpoint has.
+
+A *head* is named by the kind of task that it serves, such as `classification`, or `masked_lm`. Facts about kinds are in
+`limbeck.core.kinds`: a *kind of value* is one whose head has a single output, either a value (`regression`) or the
+relevance of a document to a query.
+"""
 
 from __future__ import annotations
 
@@ -67,14 +72,15 @@ def _classes_by_config(head: Head | None) -> Mapping[type[PreTrainedConfig], Any
     """Return the classes of a head by the configurations of families; without a head those of the Transformer."""
     name = "MODEL_MAPPING"
     if head is not None:
-        name = _MAPPING_OF_END[_class_ends(head)[0]]
-    # Looked up late: it brings what all models need, and configurations alone do without.
+        usual_end = _class_ends(head)[0]
+        name = _MAPPING_OF_END[usual_end]
+    # Looking up the name imports the code of models, so it is done only when it is needed.
     classes: Mapping[type[PreTrainedConfig], Any] = getattr(transformers, name)
     return classes
 
 
 def _class_ends(head: Head) -> tuple[str, ...]:
-    """Return the ends of the classes that save a checkpoint with a head; the first is its class in any family."""
+    """Return the ends of the names of classes that have a head; the first is today's usual one."""
     end = kind_of(head).head
     if end is None:
         return _MASKED_LM_ENDS
@@ -82,14 +88,14 @@ def _class_ends(head: Head) -> tuple[str, ...]:
 
 
 def head_of(config: PreTrainedConfig) -> Head | None:
-    """Return the head that a checkpoint was saved with, by its configuration; None where it is none that is known."""
+    """Return the head that a checkpoint was saved with, by its configuration; None for no head or an unknown one."""
     saved_by = _saved_by(config) or ""
     heads = [head for head in HEADS if saved_by.endswith(_class_ends(head)[0])]
     if not heads:
         return None
     if len(heads) == 1:
         return heads[0]
-    # All kinds that score a whole text share a class; its outputs and the loss tell them apart.
+    # Several kinds that score a whole text share a class; the number of outputs and the loss tell them apart.
     if config.num_labels == 1:
         return kind_of_value(config) or _KIND_OF_VALUES
     heads_of_classes = [head for head in heads if kind_of(head).has_classes]
@@ -108,10 +114,11 @@ def _saved_by(config: PreTrainedConfig) -> str | None:
 
 
 def kind_of_value(config: PreTrainedConfig) -> KindName | None:
-    """Return whether the one output of a head is a value or the relevance of a document, where its configuration says.
+    """Return the kind of a head with one output, by its configuration; None where that does not tell it.
 
-    Its name (`id2label`) says so; else a `problem_type` of regression is a value's, save beside settings of a
-    cross-encoder, which may score either. None where nothing is said, as of most rerankers on the Hub.
+    The name of the output (`id2label`) decides. Without a known name, a `problem_type` says that the output is a value.
+    The exception is a configuration with settings of a cross-encoder, whose output may be either. Most rerankers on the
+    Hub tell nothing.
     """
     output = (config.id2label or {}).get(0)
     for kind in KIND_NAMES:
@@ -158,12 +165,12 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
 
 
 def _check_classes(name: str, config: PreTrainedConfig, kind: KindName, facts: KindFacts) -> None:
-    """Refuse a head with one output, or of another loss, for a kind of named classes."""
+    """Refuse a head for a kind with named classes, if it has a single output or was trained by another loss."""
     if config.num_labels < 2:
         raise ModelError(f"'{name}' has {config.num_labels} output, but {kind} needs 2 or more; use regression.")
     problem_type = getattr(config, "problem_type", None)
     if problem_type is None or facts.problem_type is None:
-        # The loss does not tell the kind.
+        # No loss is recorded, or the kind has no loss of its own.
         return
     if problem_type != facts.problem_type:
         raise ModelError(
@@ -174,7 +181,7 @@ def _check_classes(name: str, config: PreTrainedConfig, kind: KindName, facts: K
 
 
 def _check_value(name: str, config: PreTrainedConfig, kind: KindName, facts: KindFacts) -> None:
-    """Refuse a head with several outputs, or with the other meaning of one, for a kind of one number."""
+    """Refuse a head for a kind with one output, if it has several, or if its output means another kind."""
     if config.num_labels != 1:
         raise ModelError(f"'{name}' has {config.num_labels} outputs, but {kind} needs 1; use classification.")
     trained_kind = kind_of_value(config)

@@ -27,8 +27,8 @@ def fetch(name: str | Path, revision: str | None, wanted: Sequence[str]) -> Path
     Args:
         name: A folder, `package:NAME`, or a Hub name.
         revision: A branch, tag or commit on the Hub; None is `main`.
-        wanted: Names of files, or patterns, of the top folder; or names of files in folders inside, alone. Not all
-            need be there.
+        wanted: Names or patterns of files in the top folder, or else names of files in folders inside; a call cannot
+            ask for both. Files that do not exist are left out.
 
     Raises:
         ModelError: for what `resolve_model` refuses, a Hub name that cannot be reached, and a link that leads outside.
@@ -39,7 +39,7 @@ def fetch(name: str | Path, revision: str | None, wanted: Sequence[str]) -> Path
         # Imported here: the clients of the network take longer to import than all else.
         from huggingface_hub import snapshot_download
 
-        # A pattern such as *.json also fits files in folders inside, which are left out unless they alone are wanted.
+        # A pattern such as *.json also matches files in folders inside. They are ignored unless `wanted` names these.
         only_inside = all("/" in file for file in wanted)
         ignored = None if only_inside else "*/*"
         try:
@@ -63,7 +63,7 @@ def check_there(*names: str | Path) -> None:
     Of a Hub name that the Hub's cache does not have, the Hub is asked for `config.json`.
 
     Raises:
-        ModelError: for the first, those that may be folders before those that the Hub is asked for.
+        ModelError: for the first such name. Names that can only be folders are checked before the Hub is asked.
     """
     # All names are resolved before the Hub is asked for any.
     resolved_names = [resolve_model(name) for name in names if not is_local(str(name))]
@@ -80,10 +80,10 @@ def check_there(*names: str | Path) -> None:
 
 
 def check_fetched(name: str | Path) -> None:
-    """Refuse, for a model that lacks a file, a Hub name that the Hub's cache alone was asked for.
+    """Refuse a Hub name for which only the Hub's cache was asked; called when a file of the model is missing.
 
     Raises:
-        ModelError: for such a name: the Hub may well have the file.
+        ModelError: for a Hub name while the Hub cannot be asked, since it may well have the file.
     """
     is_on_hub = not is_local(resolve_model(name))
     if is_on_hub and not hub_answers():
@@ -120,9 +120,10 @@ def unreachable(name: str | Path) -> ModelError:
 
 
 def _check_links(folder: Path) -> None:
-    """Refuse links to files outside, which a folder that was unpacked or cloned may hold: they would be copied on.
+    """Refuse links to files outside of a folder, whose content would be copied on with the model.
 
-    A link to a file of the same name is a user's way to save space, and the Hub's cache consists of links.
+    A folder that was unpacked or cloned may hold them. Links to files of the same name are accepted, since users make
+    them to save space, and so are those of the Hub's cache.
     """
     resolved_folder = folder.resolve()
     # The Hub's cache keeps the files of a snapshot as blobs in a folder above it.

@@ -32,7 +32,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def longest_input(model: nn.Module) -> int | None:
-    """Return how many tokens the model can take, special tokens included; None where nothing limits it.
+    """Return the largest number of tokens that the model takes, special tokens included; None where nothing limits it.
 
     RoBERTa-like models number their positions from `padding_idx + 1`, so their table of 514 rows takes 512
     tokens.
@@ -52,7 +52,7 @@ class Batch(NamedTuple):
     """A padded batch.
 
     Args:
-        rows: Its rows, by their place among all rows.
+        rows: The index of each of its rows among all rows.
         inputs: `input_ids` and `attention_mask`, `[B, L]`, padded on the right.
         valid: Bool `[B, L]`, on the CPU: True for real tokens.
     """
@@ -79,7 +79,7 @@ def batches(
         device: Where the inputs go.
         batch_size: Rows a batch.
         report: Receives the share of tokens that are done.
-        what: The step in words.
+        what: The name of the step in progress reports.
     """
     total = sum(len(row) for row in rows)
     tokens_done = 0
@@ -133,12 +133,12 @@ def encode(
         model: A loaded `transformers` encoder, or a task model, whose encoder is then used.
         tokenizer: Its tokenizer. Padding and truncation that its file may have fixed are ignored.
         texts: The texts, in any order.
-        roles: Use of each, such as `query` or `document`, whose prompt is put before it; None for the default one.
+        roles: The role of each text, `query` or `document`, whose prompt is put before it; None for the default prompt.
         pooling: One of `limbeck.models.sentences.POOLINGS`, or the pooling, modules and prompts of the model's folder.
         max_length: Longest input in tokens, special tokens included; lowered to the limit of the model.
         batch_size: Texts per forward pass.
         dtype: Of weights and activations; None keeps the model's own dtype. Pooling is always done in float32.
-        normalize: Scale to length one what the model's own modules leave at another length.
+        normalize: Whether to scale vectors to length one, if the model's own modules do not.
         report: Receives the progress.
 
     Returns:
@@ -156,7 +156,8 @@ def encode(
         limits.append(length_of_model)
     limit = int(min(limits))
 
-    # Each text is read behind the prompt of its role, whose tokens may be left out of the pooling.
+    # Each text is read behind the prompt of its role. Some models do not pool the tokens of prompts, `skipped` of each
+    # row.
     if roles is None:
         roles = [None] * len(texts)
     prompts = [head.sentence.prompt(role) for role in roles]
@@ -168,11 +169,12 @@ def encode(
         encoding = tokenizers.encode_texts(tokenizer, prompted_texts, truncation=True, max_length=limit)
         token_ids = encoding["input_ids"]
 
-    # A text without a token keeps its row of zeros.
+    # A text without a token is not run, and keeps its row of zeros.
     filled = [index for index, ids in enumerate(token_ids) if ids]
     rows = [token_ids[index] for index in filled]
     hidden_width = getattr(getattr(encoder, "config", None), "hidden_size", 0)
     vectors = torch.zeros(len(texts), head.width(hidden_width))
+    # A head that normalizes has done it already.
     scales = normalize and not head.sentence.normalize
     with evaluation_mode(encoder, dtype) as ready, torch.inference_mode():
         device = device_of(ready)
@@ -185,10 +187,11 @@ def encode(
             if hidden is None:
                 raise ModelError(f"{type(ready).__name__} returns no last hidden state; load it with AutoModel.")
             mask = batch.inputs["attention_mask"].bool()
+            # The indices of the batch's texts among all texts.
             places = [filled[row] for row in batch.rows]
             batch_vectors = head(hidden.float(), mask, skipped[places].to(mask.device))
             if vectors.shape[1] != batch_vectors.shape[1]:
-                # The configuration names no width.
+                # The configuration names no width, so that of the first batch is taken.
                 vectors = torch.zeros(len(texts), batch_vectors.shape[1])
             if scales:
                 batch_vectors = F.normalize(batch_vectors, dim=-1)
@@ -197,7 +200,7 @@ def encode(
 
 
 def _prompt_tokens(tokenizer: PreTrainedTokenizerBase, prompt: str, limit: int) -> int:
-    """Count the tokens of a prompt, with the special ones before it, as sentence-transformers does; 0 without one.
+    """Count the tokens of a prompt and the special tokens before it, as sentence-transformers does; 0 for no prompt.
 
     Args:
         tokenizer: The model's.
@@ -221,20 +224,20 @@ def encode_both(
     roles: tuple[str, str] | None = None,
     **encoding: Unpack[Encoding],
 ) -> tuple[Tensor, Tensor]:
-    """Return the sentence vectors of two lists of texts, `[texts, width]` each; equal texts of a role are encoded once.
+    """Return the sentence vectors of two lists of texts, `[texts, width]` each; equal texts are encoded once by role.
 
     Args:
         model: As in `encode`.
         tokenizer: As in `encode`.
         first: Texts, such as queries, or the first of every pair.
         second: Texts, such as documents, or the second of every pair.
-        roles: Of both lists; None for the default.
+        roles: The role of the first list and that of the second; None for the default prompt.
         encoding: As in `encode`.
     """
     first_role, second_role = roles or (None, None)
     first_keys = [(text, first_role) for text in first]
     second_keys = [(text, second_role) for text in second]
-    # The row of each different text and role.
+    # The row of each different text and role among the vectors that are encoded.
     row_of_key = {key: row for row, key in enumerate(dict.fromkeys([*first_keys, *second_keys]))}
     vectors = encode(
         model,

@@ -18,16 +18,16 @@ from limbeck.models.vocabularies import check_fits_model
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model in float32 and eval mode on the CPU, as its files were loaded: nothing taps it.
+    """A model in float32 and eval mode on the CPU, with everything that its files say of its use.
 
     Attributes:
-        name: Where it is: a folder, `package:NAME` or a Hub name.
-        model: With its head, without its pooler.
+        name: The place of the model: a folder, `package:NAME` or a Hub name.
+        model: The model with its head, and without its pooler.
         tokenizer: Its tokenizer.
         head: Its task head; None for a Transformer alone.
-        sentence: How it makes sentence vectors, if its files say so.
+        sentence: How it makes sentence vectors; None where its files do not say.
         longest: The longest input in tokens that tokenizer, model and `sentence` allow.
-        revision: Of a Hub name.
+        revision: The branch, tag or commit of a Hub name; None is `main`.
     """
 
     name: str
@@ -40,9 +40,9 @@ class LoadedModel:
 
 
 def open_model(name: str | Path, revision: str | None = None) -> LoadedModel:
-    """Load the model to export.
+    """Load a model with its tokenizer.
 
-    A folder that makes sentence vectors is loaded without a head, whatever its checkpoint holds besides.
+    A model that makes sentence vectors is loaded without a head, even if its checkpoint holds one.
 
     Args:
         name: A run's folder, a model's folder, `package:NAME` or a Hub name.

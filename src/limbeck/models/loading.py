@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _EXTRA_NUMBERS = 50_000_000
-"""Numbers that a configuration may describe beyond those that its weights hold: what is drawn anew, rounded up."""
+"""Numbers that the model of a configuration may have in any case, however few its weights hold."""
 _MOST_TIMES_STORED = 4
-"""How many times the numbers that its weights hold a configuration may describe, besides."""
+"""Numbers that the model of a configuration may have besides, as a multiple of those that its weights hold."""
 
 
 def load_config(name_or_path: str | Path, revision: str | None = None) -> PreTrainedConfig:
@@ -84,10 +84,11 @@ def load_model(
             f"and {list(needed_shape)} by the configuration; copy or download the model again."
         )
 
-    # A pooler that the class insists on is harmless: no stream is read from it.
+    # A checkpoint may lack the pooler of a class that always has one. That does no harm, since nothing reads a pooler.
     missing = sorted(key for key in info["missing_keys"] if "pooler" not in key)
     lacks_pooler = len(missing) < len(info["missing_keys"])
     if pooler and lacks_pooler and head is None:
+        # A pooler at random values would be saved as if it were the model's, so it is left out.
         return load_model(name_or_path, dtype=dtype, revision=revision)
     if missing and head is not None:
         raise ModelError(f"'{name_or_path}' holds no {head} head ({missing[0]} is missing); load it without one.")
@@ -137,7 +138,7 @@ def load_class(
     revision: str | None = None,
     **options: Any,
 ) -> tuple[PreTrainedModel, dict[str, Any]]:
-    """Load a model of a class, with everything that its checkpoint lacks or that does not fit at random values.
+    """Load a model of a class; tensors that its checkpoint lacks, or that do not fit, are left at random values.
 
     Args:
         loader: The class.
@@ -156,7 +157,7 @@ def load_class(
     # Mismatches are reported in the loading info, so that the caller can say which tensor it is.
     options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "trust_remote_code": False}
     with quiet(), ExitStack() as open_files:
-        # Slices, which are read when the model takes them.
+        # By name a slice of a file, which is read only when the model takes the tensor.
         tensors: dict[str, Any] = {}
         for file in fetch_weights(name_or_path, revision):
             pointer = open_files.enter_context(safe_open(str(file), framework="pt"))
@@ -179,7 +180,9 @@ def load_class(
 
 
 def _check_extent(name: str | Path, config: PreTrainedConfig, tensors: Mapping[str, Any]) -> None:
-    """Refuse weights that are far smaller than the model of the configuration, which would be made at random first.
+    """Refuse weights that hold far fewer numbers than the model which the configuration describes.
+
+    That model would be made at random before its weights are read, and could take all memory.
 
     Args:
         name: The model, as the user named it.
@@ -188,7 +191,8 @@ def _check_extent(name: str | Path, config: PreTrainedConfig, tensors: Mapping[s
     """
     stored = sum(math.prod(tensor.get_shape()) for tensor in tensors.values())
 
-    # Numbers of the model, at least: square attention maps and feed-forward maps of all blocks, and the embeddings.
+    # A lower bound for the numbers of the model: in every block two square attention maps, since keys and values may be
+    # narrower, and two feed-forward maps; and the embeddings.
     shape = shape_of(config)
     block_count = 1 if family_of(config).shared_blocks else shape.layers
     described = block_count * shape.hidden * (2 * shape.hidden + 2 * shape.ffn)

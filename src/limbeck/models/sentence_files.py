@@ -1,4 +1,9 @@
-"""Writing how a model makes sentence vectors into its folder, as sentence-transformers reads it."""
+"""Writing how a model makes sentence vectors into its folder, as sentence-transformers reads it.
+
+Sentence-transformers makes a vector by *modules* one after the other: a Transformer, a pooling, and others behind it
+such as linear maps. `modules.json` lists them, and each has a folder for its configuration and weights. A *router* is a
+model of sentence-transformers that reads queries and documents with different modules.
+"""
 
 import json
 import shutil
@@ -14,7 +19,7 @@ from limbeck.models.weight_files import WEIGHTS
 TRANSFORMER_CONFIG = "sentence_bert_config.json"
 """The file in which sentence-transformers keeps how its Transformer module reads text."""
 _ROUTER_CONFIG = "router_config.json"
-# The module path by which all releases from 5 on know their modules.
+# The Python module in which all releases from 5 on find the classes of modules.
 _LIBRARY_MODULES = "sentence_transformers.models"
 
 
@@ -27,16 +32,17 @@ def write_sentence_transformers_files(
     max_length: int | None,
     like: SentencePooling | None = None,
 ) -> None:
-    """Say in a model's folder how sentence vectors are made, so that `SentenceTransformer(folder)` loads it.
+    """Write the files by which `SentenceTransformer(folder)` loads a model and makes its sentence vectors.
 
     Args:
         folder: Holds the model and its tokenizer.
         width: Width of the hidden states.
         pooling: See `limbeck.models.sentences.POOLINGS`.
-        normalize: Scale vectors to length one.
+        normalize: Whether vectors are scaled to length one.
         max_length: Longest input in tokens, or None for the model's own.
-        like: Its modules, whose weights are copied unless they are in their place, its prompts and its similarity are
-            taken too.
+        like: A description from which everything else is taken: modules behind the pooling, prompts and similarity.
+            Weights of modules are copied into `folder`, unless they lie there already. None is for a model without
+            any of these.
     """
     sentence = SentencePooling(pooling, normalize, max_length)
     if like is not None:
@@ -45,19 +51,20 @@ def write_sentence_transformers_files(
     if normalize:
         modules_behind.append(SentenceModule("Normalize"))
 
-    # Modules in order; the Transformer is the model's folder itself, the others have folders of their own.
-    entries = [_module_entry(0, "Transformer", place="")]
-    for class_name in ("Pooling", *(module.class_name for module in modules_behind)):
-        index = len(entries)
-        entries.append(_module_entry(index, class_name, place=f"{index}_{class_name}"))
+    # The Transformer's files lie in the model's folder itself, whose place is therefore empty.
     transformer: dict[str, Any] = {"do_lower_case": False}
     if max_length is not None:
         transformer["max_seq_length"] = max_length
-    _write_json(folder / MODULES, entries)
     _write_json(folder / TRANSFORMER_CONFIG, transformer)
-    _write_json(folder / entries[1]["path"] / "config.json", _pooling_config(sentence, width))
-    for entry, module in zip(entries[2:], modules_behind, strict=True):
-        _write_module(folder / entry["path"], module)
+    # The other modules have folders inside, named by their number and class: 1_Pooling, 2_Dense.
+    pooling_place = "1_Pooling"
+    _write_json(folder / pooling_place / "config.json", _pooling_config(sentence, width))
+    entries = [_module_entry(0, "Transformer", place=""), _module_entry(1, "Pooling", place=pooling_place)]
+    for index, module in enumerate(modules_behind, start=len(entries)):
+        place = f"{index}_{module.class_name}"
+        _write_module(folder / place, module)
+        entries.append(_module_entry(index, module.class_name, place=place))
+    _write_json(folder / MODULES, entries)
 
     if sentence.prompts or sentence.similarity:
         library: dict[str, Any] = {
@@ -70,13 +77,14 @@ def write_sentence_transformers_files(
 
 
 def _module_entry(index: int, class_name: str, *, place: str) -> dict[str, Any]:
-    """Return an entry of `modules.json`."""
+    """Return an entry of `modules.json`; `place` is the module's folder, below that of the model."""
     return {"idx": index, "name": str(index), "path": place, "type": f"{_LIBRARY_MODULES}.{class_name}"}
 
 
 def _write_module(place: Path, module: SentenceModule) -> None:
-    """Write the configuration of a module behind the pooling, and copy its weights unless they are there."""
+    """Write the configuration of a module behind the pooling, and copy its weights unless they lie there already."""
     place.mkdir(exist_ok=True)
+    # A module without weights needs no configuration; sentence-transformers still wants its folder.
     if module.folder is None:
         return
     _write_json(place / "config.json", _module_config(module))
@@ -85,11 +93,12 @@ def _write_module(place: Path, module: SentenceModule) -> None:
 
 
 def _pooling_config(sentence: SentencePooling, width: int) -> dict[str, Any]:
-    """The configuration of a pooling, as all releases of sentence-transformers read it where one can say it."""
+    """Return the configuration of a pooling, in the oldest form that can express it, which all releases read."""
     modes = sentence.pooling.split("+")
     config: dict[str, Any]
     if len(modes) > 1:
-        # Older releases join the vectors of several modes in an order of their own.
+        # The older form has flags, and joins the vectors of several modes in a fixed order, so only the new form, a
+        # list of modes, keeps theirs.
         config = {"embedding_dimension": width, "pooling_mode": modes}
     else:
         config = {
@@ -110,9 +119,10 @@ def _pooling_config(sentence: SentencePooling, width: int) -> dict[str, Any]:
 
 
 def _module_config(module: SentenceModule) -> dict[str, Any]:
-    """The configuration of a module with weights."""
+    """Return the configuration of a module with weights, a `LayerNorm` or a `Dense`."""
     if module.class_name == "LayerNorm":
         return {"dimension": module.out_width}
+    # The Python module of torch in which the class of the activation is defined.
     library = "linear" if module.activation == "Identity" else "activation"
     config: dict[str, Any] = {
         "in_features": module.in_width,
@@ -126,15 +136,15 @@ def _module_config(module: SentenceModule) -> dict[str, Any]:
 
 
 def write_router_files(folder: Path, sentences: Mapping[str, SentencePooling]) -> None:
-    """Join the folders `query` and `document` to one model of sentence-transformers.
+    """Write the files that join the folders `query` and `document` to a router of sentence-transformers.
 
-    Each of the two stays a whole folder by itself.
+    Each of the two remains a whole model by itself.
 
     Args:
         folder: Holds the two folders, each a whole model of sentence-transformers.
         sentences: How the model of each role makes sentence vectors, for `query` and `document`.
     """
-    # Folders of each role's modules in order, and the class of each folder's module.
+    # By role the folders of its modules in order, and by folder the class of its module.
     structure: dict[str, list[str]] = {}
     classes: dict[str, str] = {}
     for role in sentences:
@@ -146,6 +156,7 @@ def write_router_files(folder: Path, sentences: Mapping[str, SentencePooling]) -
     router = {
         "types": classes,
         "structure": structure,
+        # A text that is given without a role is read as a document.
         "parameters": {"default_route": "document", "allow_empty_key": True},
     }
     library: dict[str, Any] = {"prompts": router_prompts(sentences), "default_prompt_name": None}
@@ -159,7 +170,7 @@ def write_router_files(folder: Path, sentences: Mapping[str, SentencePooling]) -
 
 
 def router_prompts(sentences: Mapping[str, SentencePooling]) -> dict[str, str]:
-    """Prompt of each role."""
+    """Return the prompt of each role; empty for a role without one."""
     return {role: sentence.prompt(role) for role, sentence in sentences.items()}
 
 

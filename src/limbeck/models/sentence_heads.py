@@ -20,14 +20,14 @@ def pool(hidden: Tensor, valid: Tensor, pooling: str, skipped: Tensor | None = N
     """Pool the hidden states of each row, in float32 (or float64 for float64 input).
 
     With tokens h_1 … h_n: `mean` is Σ h_i / n, `mean_sqrt_len_tokens` Σ h_i / √n, `weightedmean` Σ i h_i / Σ i,
-    `max` the largest of each component, `cls` h_1 and `lasttoken` h_n. A row without any has zeros.
+    `max` the largest of each component, `cls` h_1 and `lasttoken` h_n. A row without tokens gives zeros.
 
     Args:
         hidden: `[B, L, width]`.
         valid: Bool `[B, L]`, True for real tokens; padding may be on either side.
         pooling: One of `POOLINGS`, or several joined by `+`, whose vectors are concatenated.
-        skipped: How many first tokens of each row, those of a prompt, are not pooled, `[B]`. Their places still count
-            in `weightedmean`.
+        skipped: The number of tokens at the beginning of each row, those of a prompt, that are not pooled, `[B]`. The
+            weights of `weightedmean` count them all the same.
 
     Returns:
         `[B, width]`, or a multiple of the width for several.
@@ -66,11 +66,11 @@ def _pool_by(mode: str, hidden: Tensor, included: Tensor, places: Tensor) -> Ten
     """
     if mode == "max":
         return _largest(hidden, included)
-    # argmax gives the first of several equal maxima.
     if mode == "cls":
+        # argmax gives the first of several equal maxima, here the first included token.
         return _token_at(hidden, included.int().argmax(1))
     if mode == "lasttoken":
-        # The running count of tokens first reaches its maximum at the last token.
+        # The running count of included tokens first reaches its maximum at the last of them.
         return _token_at(hidden, included.int().cumsum(1).argmax(1))
 
     tokens = hidden.masked_fill(~included.unsqueeze(-1), 0.0)
@@ -102,7 +102,7 @@ class SentenceHead(nn.Module):
     """Makes sentence vectors of last hidden states: pooling, and the modules behind it, in float32.
 
     Args:
-        sentence: What the model's files say; a pooling alone for a model without such files.
+        sentence: The description of the head, or the name of a pooling for a head without modules.
 
     Raises:
         ModelError: for weights that are missing, damaged, pickled, or of other shapes than the files say.
@@ -111,7 +111,7 @@ class SentenceHead(nn.Module):
     def __init__(self, sentence: SentencePooling | str) -> None:
         super().__init__()
         if isinstance(sentence, str):
-            # The name of a pooling.
+            # The name of a pooling alone describes a head without modules.
             sentence = SentencePooling(sentence, normalize=False, max_length=None)
         check_pooling(sentence.pooling)
         self.sentence = sentence
@@ -126,6 +126,7 @@ class SentenceHead(nn.Module):
             valid: Bool `[B, L]`, True for real tokens.
             skipped: Tokens of the prompt at the beginning of each row, `[B]`; read only where they are not pooled.
         """
+        # `skipped` counts only for models that leave out the tokens of prompts.
         if self.sentence.include_prompt:
             skipped = None
         vectors = pool(hidden, valid, self.sentence.pooling, skipped)
@@ -140,7 +141,7 @@ class SentenceHead(nn.Module):
         return self.sentence.width(hidden)
 
 
-# Activations whose result depends on the axis, which is that of the features here.
+# Activations that take an axis, which is that of the features here.
 _ACTIVATIONS_ALONG_AN_AXIS = ("Softmax", "Softmin", "LogSoftmax")
 
 

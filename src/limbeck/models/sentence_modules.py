@@ -1,6 +1,6 @@
 """Reading the configurations of the modules of sentence-transformers: Transformer, pooling and those behind it.
 
-What limbeck cannot apply is refused, since the vectors would be others without it.
+A setting that limbeck cannot apply is refused, since the vectors would be different without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from limbeck.models.sentence_files import TRANSFORMER_CONFIG
 from limbeck.models.sentences import POOLINGS, SentenceModule
 
 _MOST_TOKENS = 100_000_000
-"""Most tokens that a length may say; tokenizers without a limit say 1e30."""
+"""Largest length in tokens; tokenizers without a limit have 1e30 as theirs."""
 _MOST_WIDTH = 1_000_000
 _SHOWN = 80
 """Most characters of a file's value in a message."""
@@ -36,10 +36,12 @@ _MODE_OF_FLAG = {
 
 
 def check_transformer(folder: Path, tokenizer_folder: Path) -> None:
-    """Refuse a Transformer module that reads or gives something else than its last hidden states.
+    """Refuse a Transformer module that reads texts in another way than limbeck, or has another output.
+
+    Limbeck reads texts as the tokenizer alone gives them, and takes the last hidden states.
 
     Args:
-        folder: The module's.
+        folder: The folder of the module.
         tokenizer_folder: The folder of its tokenizer.
     """
     file = folder / TRANSFORMER_CONFIG
@@ -68,7 +70,7 @@ def check_transformer(folder: Path, tokenizer_folder: Path) -> None:
 
 
 def _unread_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of sentence-transformers 6 by which other tokens are read, or another output."""
+    """Return the settings of sentence-transformers 6 that change the tokens or the output; limbeck applies none."""
     unread = {}
     for key in ("query_length", "document_length", "query_expansion"):
         if config.get(key):
@@ -107,7 +109,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _lowers_case(tokenizer: Mapping[str, Any]) -> bool:
     """Whether a tokenizer, as its `tokenizer.json` describes it, makes capitals small."""
     normalizer = tokenizer.get("normalizer") or {}
-    # A sequence of normalizers, or a single one.
+    # The file has a sequence of normalizers, or a single one.
     for part in normalizer.get("normalizers") or [normalizer]:
         if isinstance(part, dict) and (part.get("type") == "Lowercase" or part.get("lowercase")):
             return True
@@ -115,12 +117,13 @@ def _lowers_case(tokenizer: Mapping[str, Any]) -> bool:
 
 
 def longest_input(folder: Path) -> int | None:
-    """Return the longest input of a Transformer module in tokens; None where no file says it.
+    """Return the longest input of a Transformer module in tokens; None where no file tells it.
 
-    It has a key of its own. Version 6 of sentence-transformers leaves that out and keeps it with the tokenizer.
+    It stands in the module's configuration. Version 6 of sentence-transformers, whose configurations have the key
+    `modality_config`, keeps it in the tokenizer's configuration instead.
 
     Args:
-        folder: The module's.
+        folder: The folder of the module.
     """
     file = folder / TRANSFORMER_CONFIG
     key = "max_seq_length"
@@ -160,7 +163,7 @@ def pooling_mode(file: Path, config: Mapping[str, Any]) -> str:
         flags = [key for key, is_on in config.items() if key.startswith("pooling_mode_") and is_on]
         unknown_flags = [key for key in flags if key not in _MODE_OF_FLAG]
         known_modes = [mode for flag, mode in _MODE_OF_FLAG.items() if flag in flags]
-        # Unknown flags are refused below, by their names.
+        # If a flag is unknown, it takes the place of the modes, and is refused below by its name.
         modes = unknown_flags or known_modes
     if not isinstance(modes, list) or not modes:
         raise ModelError(f"The pooling in '{file}' is none; limbeck knows {', '.join(POOLINGS)}.")
@@ -171,7 +174,7 @@ def pooling_mode(file: Path, config: Mapping[str, Any]) -> str:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read the configuration that a module cannot be without.
+    """Read the configuration of a module that must have one.
 
     Raises:
         ModelError: for a folder or file that is missing, or a file that cannot be read.
@@ -229,7 +232,7 @@ def _read_activation(file: Path, config: Mapping[str, Any]) -> str:
 
 
 def _activations() -> list[str]:
-    """Names of the activations in `torch.nn` that need no argument and have no weights, and of none at all."""
+    """Return the activations of `torch.nn` that need no arguments and have no weights; `Identity` is none at all."""
     from torch.nn.modules import activation
 
     with_arguments = {"MultiheadAttention", "PReLU", "Threshold"}

@@ -1,8 +1,8 @@
 """How a model makes sentence vectors, read from the files of sentence-transformers in its folder.
 
-Everything that reads such a folder asks here. Its modules are a Transformer, a pooling and those behind it; their
-folders lie in that of `modules.json`, the *root*. The Transformer is the root itself, or in older layouts a folder of
-the root.
+All other code that reads such a folder uses these functions. The model's *modules* are a Transformer, a pooling and
+others behind it, such as linear maps. `modules.json` lists them, and its folder is the *root*. The Transformer's files
+lie in the root itself, or in older layouts in a folder of the root; each other module has a folder there.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _FIRST_MODULES = ["Transformer", "Pooling"]
 # Dropout does nothing outside of training.
 _MODULES_BEHIND = ["Dense", "LayerNorm", "Normalize", "Dropout"]
 # Modules of sentence-transformers that limbeck does not apply, with the reason.
+# `Asym` is the name of a Router in older releases.
 _NOT_APPLIED = {
     "Router": "it sends queries and documents to different models; give one of them",
     "Asym": "it sends queries and documents to different models; give one of them",
@@ -45,12 +46,12 @@ _NOT_APPLIED = {
 
 
 def is_sentence_folder(folder: Path) -> bool:
-    """Return whether a folder is a root, which also loads in sentence-transformers."""
+    """Return whether a folder is the root of a model of sentence-transformers."""
     return (folder / MODULES).is_file()
 
 
 def sentence_root(folder: str | Path) -> Path:
-    """Return the root of a Transformer's folder: the folder above where that lists modules, else itself.
+    """Return the root, given the Transformer's folder: the folder above if that lists modules, else the folder itself.
 
     Args:
         folder: As `resolve_model` returns it.
@@ -77,6 +78,7 @@ def fetch_sentence_root(name: str | Path, revision: str | None = None) -> Path:
 
     transformer_files = (TRANSFORMER_CONFIG, "tokenizer.json", "tokenizer_config.json")
     root = fetch(name, revision, (MODULES, LIBRARY_CONFIG, *transformer_files))
+    # `fetch` gives files of the root or of folders inside, so the latter need a call of their own.
     files = []
     for module in read_modules(root):
         if module.place:
@@ -95,11 +97,12 @@ def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> S
         revision: Of a Hub name: branch, tag or commit; None is `main`.
 
     Returns:
-        None for a model without `modules.json` (an ordinary Transformer), or with a Transformer alone in it.
+        The description; None for a model without `modules.json` (an ordinary Transformer), or whose `modules.json`
+        lists a Transformer alone.
 
     Raises:
-        ModelError: for a missing folder, unreadable files, or modules that limbeck cannot apply, without which its
-            vectors would be others.
+        ModelError: for a missing folder, unreadable files, or modules that limbeck cannot apply: its vectors would
+            differ from those of sentence-transformers.
     """
     root = fetch_sentence_root(name_or_path, revision)
     entries = read_modules(root)
@@ -120,7 +123,7 @@ def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> S
         if entry.class_name != "Dropout":
             modules.append(read_module(entry.class_name, folder))
     _check_widths(name_or_path, modules)
-    # Scaling to length one at the very end is a fact of its own.
+    # A last module that scales to length one is described by a field of its own.
     normalizes = bool(modules) and modules[-1].class_name == "Normalize"
     if normalizes:
         del modules[-1]
@@ -131,7 +134,7 @@ def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> S
     if similarity not in _SIMILARITIES:
         similarity = None
     truncate_dim = library.get("truncate_dim")
-    # True and false are whole numbers too, but not of this type.
+    # isinstance would accept true and false, which are whole numbers in Python.
     if type(truncate_dim) is not int:
         truncate_dim = None
     return SentencePooling(
@@ -179,7 +182,7 @@ def _check_classes(name: str | Path, entries: Sequence[ModuleEntry]) -> None:
 
 
 def _check_widths(name: str | Path, modules: Sequence[SentenceModule]) -> None:
-    """Refuse a module that takes vectors of another width than the module before it gives."""
+    """Refuse a module whose input width is not the output width of the module before it."""
     width = None
     for module in modules:
         if module.in_width is None:
@@ -196,8 +199,8 @@ class Prompts(NamedTuple):
     """The prompts of a model.
 
     Attributes:
-        texts: By name, without empty ones.
-        default: The name of the one that is put before a text by default; None for none.
+        texts: The prompts that are not empty, by name.
+        default: The name of the prompt that is put before a text by default; None for no prompt.
     """
 
     texts: Mapping[str, str]
@@ -211,7 +214,7 @@ def read_prompts(file: Path) -> Prompts:
         file: `config_sentence_transformers.json` in the root; it need not be there.
 
     Raises:
-        ModelError: for prompts of another structure, and a default that is none of them.
+        ModelError: for prompts that are not names with texts, and for a default that is no name among them.
     """
     config = read_json(file, {})
     prompts = config.get("prompts") or {}
@@ -242,9 +245,9 @@ def pooling_of_folder(root: Path) -> str | None:
 
 
 def check_pooling_named(name_or_path: str | Path) -> None:
-    """Refuse a folder with modules that its `modules.json` does not name, where they differ from pooling by the mean.
+    """Refuse a folder that holds modules which no `modules.json` names, unless they are a pooling by the mean.
 
-    Such a folder was copied in part: its vectors would silently be the mean of tokens.
+    Such a folder was copied in part. Its vectors would silently be the mean of tokens, which is the default.
 
     Args:
         name_or_path: The model; of a Hub name no pooling is fetched that nothing names.
@@ -273,11 +276,13 @@ def check_pooling_named(name_or_path: str | Path) -> None:
 
 
 def without_unread_pooler(names: Iterable[str], folder: Path) -> list[str]:
-    """Leave out the pooler of a student whose sentence vectors are made without it.
+    """Return names of tensors without those of the pooler, if the model makes its sentence vectors without one.
+
+    The *pooler* is the layer on the first token that some Transformers end with. It is no part of a pooling.
 
     Args:
-        names: Of tensors.
-        folder: The student's; a root where its vectors are a mean or a first token's.
+        names: Names of the student's tensors.
+        folder: The student's folder; if it lists modules, these make the vectors.
     """
     if not is_sentence_folder(folder):
         return list(names)
@@ -285,10 +290,12 @@ def without_unread_pooler(names: Iterable[str], folder: Path) -> list[str]:
 
 
 def routes_of(name_or_path: str | Path) -> tuple[str, str] | None:
-    """Return the models of a router's folder that read queries and documents; None for any other model.
+    """Return the folders of a router's models for queries and for documents; None for any other model.
+
+    A *router* is a model of sentence-transformers that reads queries and documents with different modules.
 
     Args:
-        name_or_path: A folder, as `limbeck export --format router` writes it; anything else is no router.
+        name_or_path: The folder of a router, as `limbeck export --format router` writes it, or any model.
 
     Raises:
         ModelError: for a router whose models are no whole folders, or a `modules.json` that is no JSON.

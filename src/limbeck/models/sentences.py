@@ -32,14 +32,14 @@ class SentenceModule:
     """A module behind the pooling.
 
     Attributes:
-        class_name: `Dense` is activation(W x + b), or with `residual` that plus x (or R x); `LayerNorm` and `Normalize`
-            (to length one) are as they are called.
-        folder: Of its weights; None where it has none.
-        in_width: Of its input; None where its files do not say.
-        out_width: Of its output; None where its files do not say.
-        bias: Of `Dense`: whether it adds b.
-        activation: Of `Dense`: name of a class in `torch.nn`.
-        residual: Of `Dense`: whether its input is added.
+        class_name: `Dense` is activation(W x + b); with `residual`, x is added, or R x where the widths differ.
+            `LayerNorm` is a layer norm, and `Normalize` scales to length one.
+        folder: The folder of its weights; None for a module without weights.
+        in_width: Width of its input; None for any width.
+        out_width: Width of its output; None for that of the input.
+        bias: Whether a `Dense` adds b.
+        activation: Name of the activation of a `Dense`, a class in `torch.nn`.
+        residual: Whether a `Dense` adds its input.
     """
 
     class_name: ModuleClass
@@ -65,12 +65,12 @@ class SentencePooling:
         pooling: One of `POOLINGS`, or several joined by `+`.
         normalize: Whether vectors are scaled to length one at the end.
         max_length: The longest input in tokens, special ones included, or None where the folder does not say.
-        modules: What is between the pooling and that scaling, in order.
+        modules: The modules between the pooling and that scaling, in order.
         include_prompt: Whether the tokens of a prompt are pooled too.
-        prompts: Text that is put before a text, by the name of its use, such as `query`.
-        default_prompt: The use where none is named; None puts nothing before a text.
-        similarity: How sentence-transformers compares vectors (`similarity_fn_name`); None where no file says it.
-        truncate_dim: To how many components sentence-transformers cuts its vectors; None where no file says it.
+        prompts: The prompts by name, which is usually a role such as `query`.
+        default_prompt: The name of the prompt of texts without a role; None puts nothing before them.
+        similarity: The measure by which sentence-transformers compares vectors (`similarity_fn_name`); None if unknown.
+        truncate_dim: The number of components to which sentence-transformers cuts vectors; None where it does not.
     """
 
     pooling: str
@@ -115,7 +115,7 @@ class SentencePooling:
             )
 
     def check_whole(self, name: str | Path, hidden: int) -> None:
-        """Refuse vectors that sentence-transformers cuts, where they are read: limbeck's are whole.
+        """Refuse a model whose vectors sentence-transformers cuts to fewer components, since limbeck makes whole ones.
 
         Raises:
             ModelError: naming the model.
@@ -131,7 +131,7 @@ class SentencePooling:
         return self.with_prompts(())
 
     def with_prompts(self, texts: Collection[str]) -> SentencePooling:
-        """Return the same with those prompts alone whose text is among `texts`, for a model that learned no others."""
+        """Return the same without the prompts whose text is not among `texts`, for a model that learned only these."""
         prompts = {name: text for name, text in self.prompts.items() if text in texts}
         default_prompt = self.default_prompt
         if default_prompt not in prompts:
@@ -152,8 +152,10 @@ class SentencePooling:
         """Return the text that is put before a text.
 
         Args:
-            role: `query`, `document`, another name of `prompts`, or None for the default. A role without a prompt has
-                none; documents may have theirs by the names `passage` and `corpus` too.
+            role: `query`, `document`, another name of `prompts`, or None for the default prompt.
+
+        Returns:
+            The prompt of the role, by one of its names (see `prompt_names`); empty for a role without a prompt.
         """
         if role is None:
             return self.prompts.get(self.default_prompt or "", "")
@@ -164,7 +166,7 @@ class SentencePooling:
 
 
 def prompt_names(role: str | None) -> tuple[str, ...]:
-    """Return the names that the prompt of a role may have; the first that a model has is the prompt's."""
+    """Return the names that the prompt of a role may have; the first that a model has decides."""
     if role is None:
         return ()
     if role == "document":
@@ -177,7 +179,7 @@ def trained_widths(config: PreTrainedConfig) -> tuple[int, ...]:
     named_widths = getattr(config, TRAINED_WIDTHS, None)
     if not isinstance(named_widths, list):
         return ()
-    # A type of its own keeps true and false out, which are whole numbers in Python.
+    # isinstance would accept true and false, which are whole numbers in Python.
     widths = {width for width in named_widths if type(width) is int and width > 0}
     return tuple(sorted(widths, reverse=True))
 
@@ -187,7 +189,7 @@ def finished_pooling(described: SentencePooling | None, pooling: str | None = No
 
     Args:
         described: How its files say that it makes them; None where they do not.
-        pooling: Another pooling in front of the same modules; None keeps that.
+        pooling: A pooling that takes the place of the described one; None keeps that.
     """
     sentence = described
     if sentence is None:

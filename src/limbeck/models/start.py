@@ -1,9 +1,9 @@
-"""A student's start: the steps that give its tensors their first values, from a model that is its source.
+"""A student's start: the steps that give its tensors their first values, from a model that is its *source*.
 
-A start runs the steps of `STARTS` in the order of their places: the vocabulary (no step yet), the embeddings, the
-layers, a fit on text (no step yet), and the task head. Two more parts of a student start later, when more is known of
-it: its pooler, as it is saved (`start_pooler.py`), and the map that it keeps behind its pooling, from the first text
-that it is trained on (`start_kept_map.py`).
+A start runs the steps of `STARTS` in the order of their places: the vocabulary, the embeddings, the layers, a fit on
+text, and the task head. The vocabulary and the fit have no step of limbeck's own; plugins may add some. Two parts of a
+student start later: its pooler, when the student is saved (`start_pooler.py`), and the map that it keeps behind its
+pooling, on the first text that it is trained on (`start_kept_map.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from limbeck.models.heads import Head
 
 _OWN_STEPS: tuple[StartStep, ...] = (Embeddings(), Layers(), TaskHead())
-"""Steps of every start; all others run where `StartSettings.steps` names them."""
+"""Steps of every start; a plugin's step runs if `StartSettings.steps` names it."""
 
 
 def _problem(step: StartStep) -> str | None:
@@ -102,7 +102,7 @@ def steps_of(settings: StartSettings) -> list[StartStep]:
 
 
 def source_shape(source: Shape, settings: StartSettings) -> Shape:
-    """Return the source's shape as the student finds it, whose vocabulary is the student's."""
+    """Return the source's shape after all steps, some of which may change it, such as its vocabulary."""
     shape = source
     for step in steps_of(settings):
         shape = step.shape(shape, settings)
@@ -110,7 +110,7 @@ def source_shape(source: Shape, settings: StartSettings) -> Shape:
 
 
 def check_start(student: Shape, source: Shape, settings: StartSettings) -> None:
-    """Check a start without loading any weight.
+    """Refuse a start that cannot succeed, without loading any weight.
 
     Args:
         student: The student's shape.
@@ -118,14 +118,14 @@ def check_start(student: Shape, source: Shape, settings: StartSettings) -> None:
         settings: The options.
 
     Raises:
-        ModelError: for another family, vocabulary or strategy than can be matched, a student that is wider
-            than its source, or heads that would be cut.
+        ModelError: for a family or vocabulary that does not match the source's, an unknown strategy, a student that is
+            wider than its source, or heads that would be cut.
     """
     layers = selected_layers(settings.layers, student.layers, source.layers)
     source = source_shape(source, settings)
     mode = embedding_mode(settings.embeddings, student, source)
     takes_tensors = bool(layers) or mode != "random"
-    # ELECTRA's encoder is BERT's with a map after the embeddings.
+    # ELECTRA's encoder is BERT's with a map after the embeddings, so it can start from a BERT.
     is_electra_of_bert = student.model_type == "electra" and source.model_type == "bert"
     has_same_layout = student.model_type == source.model_type or is_electra_of_bert
     if takes_tensors and not has_same_layout:
@@ -184,7 +184,7 @@ def start_student(
         "layers": list(start.layers),
         "embeddings": start.embeddings,
         "explained": None,
-        # The names of tensors by their origin.
+        # The names of tensors by their origin: `copied`, `projected`, `reset` and `random`.
         **asdict(start.transfer),
     }
     if start.embeddings == "projected":
@@ -195,7 +195,7 @@ def start_student(
 
 
 def _begin(student: PreTrainedModel, source: PreTrainedModel, settings: StartSettings) -> Start:
-    """Check a start, and return it with the options worked out for these two models."""
+    """Check a start, and return it with the source's layers and the mode of the embeddings chosen."""
     student_shape = shape_of(student.config)
     shape_of_source = shape_of(source.config)
     check_start(student_shape, shape_of_source, settings)
@@ -205,12 +205,13 @@ def _begin(student: PreTrainedModel, source: PreTrainedModel, settings: StartSet
 
 
 def _summary(start: Start) -> str:
-    """One sentence about the start of embeddings and layers."""
+    """Return a sentence about the start of embeddings and layers."""
     layers = "random layers"
     if start.layers:
         layers = f"teacher layers {', '.join(map(str, start.layers))}"
     bases = start.bases
-    # With a basis of hidden states the words are narrowed by it too.
+    # If the hidden states' directions were chosen by activations, they narrow the embeddings too, and `explained` is
+    # their share.
     has_active_basis = bases.measured is not None and bases.hidden is not None
     notes = ""
     if start.embeddings == "projected" and bases.explained is not None and not has_active_basis:

@@ -1,4 +1,8 @@
-"""The start of a student's embeddings: copied from the source, or projected onto its principal directions."""
+"""The start of a student's embeddings: copied from the source, or projected onto its principal directions.
+
+*Factorised* embeddings are narrower than the hidden states, with a map between the two (`embedding_projection`);
+*plain* ones are as wide. A *basis* `[T, S]` maps the source's width T to the student's S, see `bases.py`.
+"""
 
 from __future__ import annotations
 
@@ -73,13 +77,13 @@ def embedding_mode(strategy: str, student: Shape, source: Shape) -> str:
 
 
 def _possible_mode(student: Shape, source: Shape) -> str:
-    """Return the nearest start that the widths allow: `"copied"`, `"projected"` or `"random"`."""
+    """Return the start that takes over the most, of those that the widths allow."""
     has_same_widths = student.embedding == source.embedding and student.hidden == source.hidden
     row = row_of(student.model_type)
-    # Without a row of the table nothing tells tables of embeddings from other matrices of their width.
+    # In a family outside of the table it is not known which matrices are tables of embeddings, so none is projected.
     if row is UNLISTED and not has_same_widths:
         return "random"
-    # A plain student cannot stand in for the map that a factorised source has after its embeddings.
+    # A plain student of such a family has no map after its embeddings, which those of a factorised source need.
     is_plain = student.embedding == student.hidden
     if row.plain_drops_projection and is_plain and source.embedding < source.hidden:
         return "random"
@@ -109,8 +113,8 @@ def _transfer_tables(transfer: Transfer, student: PreTrainedModel, source: PreTr
         if bases.embedding is None:
             transfer.write(path, target, module.state_dict(), "copied")
             continue
-        # No mean is taken off: the map stays linear, so a zero padding row stays zero. Norms have no value: unless
-        # activations tell one, they are reset.
+        # Tables are projected without taking off their mean, so that a padding row of zeros stays zero. Norms get
+        # values only by activations; `write` resets those without.
         values = {}
         for name, tensor in module.state_dict().items():
             if tensor.dim() == 2:
@@ -127,6 +131,7 @@ def _transfer_projection(transfer: Transfer, student: PreTrainedModel, source: P
         return
     projection = embedding_projection(source)
     if projection is None:
+        # The source is plain, and the student's embeddings are factorised.
         weight, bias = _unfold(source, bases)
     else:
         weight = projection.weight.double()
@@ -144,7 +149,13 @@ def _transfer_projection(transfer: Transfer, student: PreTrainedModel, source: P
 
 
 def _narrow_norms(embeddings: nn.Module, outputs: Tensor, basis: Tensor) -> dict[str, Tensor]:
-    """Return scale and shift of the norm that the embeddings end with, by their names in the embeddings."""
+    """Return the scale and shift of the norm at the end of the embeddings, by their names in the embeddings.
+
+    Args:
+        embeddings: The source's module.
+        outputs: The moment of its output, see `activations.py`.
+        basis: The basis of hidden states and embeddings.
+    """
     values = {}
     for name, module in embeddings.named_modules():
         if isinstance(module, nn.LayerNorm):
@@ -163,15 +174,16 @@ def _embedding_paths(model: PreTrainedModel) -> list[str]:
 
 
 def _unfold(source: PreTrainedModel, bases: Bases) -> tuple[Tensor, Tensor]:
-    """Return the map from factorised embeddings back to the input of a plain source's blocks.
+    """Return the map from a student's factorised embeddings to the input of a plain source's blocks: weight and bias.
 
-    It is the transpose of the basis, with the source's embedding LayerNorm folded in. The student's own norm precedes
-    the map: its vectors have length √E where the source's have √H, and it cannot represent the source's scale and
-    shift.
+    With P `[H, E]` the basis of the embeddings, and γ and β the scale and shift of the source's embedding norm, it is
+    e -> diag(γ) P e √(H / E) + β. The student's own norm comes before the map, and gives vectors of length √E where the
+    source's norm gives √H before its scale.
     """
     assert bases.embedding is not None
     norm = source.get_submodule("embeddings.LayerNorm")
     assert isinstance(norm, nn.LayerNorm)
-    wide, narrow = bases.embedding.shape
-    weight = norm.weight.double()[:, None] * bases.embedding * math.sqrt(wide / narrow)
+    hidden_width, embedding_width = bases.embedding.shape
+    # [H, E].
+    weight = norm.weight.double()[:, None] * bases.embedding * math.sqrt(hidden_width / embedding_width)
     return weight, norm.bias.double()

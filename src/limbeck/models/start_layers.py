@@ -49,7 +49,7 @@ def _transfer_blocks(start: Start, student: PreTrainedModel, source: PreTrainedM
     narrowing = Narrowing(student=student_shape, source=source_shape, basis=start.bases.hidden)
     measured = start.bases.measured
     source_blocks = blocks(source)
-    # A shared block serves several layers; it starts from the source of the first.
+    # A block that serves several layers (ALBERT) starts from the source layer of the first of them.
     source_layer_of: dict[object, int] = {}
     for block, source_layer in zip(blocks(student), start.layers, strict=True):
         source_layer_of.setdefault(block, source_layer)

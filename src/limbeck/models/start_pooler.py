@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 def add_pooler(
     student: PreTrainedModel, source: PreTrainedModel | None, seed: int
 ) -> tuple[PreTrainedModel, list[str]]:
-    """Give a student the pooler that its class has by default, so that loading it leaves nothing at random.
+    """Return a student with the pooler that its class has by default, so that loading it leaves nothing at random.
 
-    No stage reads a pooler, so students are built without.
+    Students are built without a pooler, since no training reads it.
 
     Args:
         student: The student; left as it is.
-        source: With its pooler, which is copied; None, or another width, for random values.
+        source: A model whose pooler is copied. None, or a model of another width, leaves random values.
         seed: Decides the random values.
 
     Returns:

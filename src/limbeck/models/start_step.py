@@ -52,7 +52,7 @@ class StartSettings:
 
 
 class SourceText(NamedTuple):
-    """A batch of text, and what the source says of it.
+    """A batch of text, and the source's streams for it.
 
     Attributes:
         inputs: `input_ids`, `attention_mask` and what else the source takes, each `[B, L]`.
@@ -76,7 +76,7 @@ class Start:
         source: The whole model that it starts from. A step never changes it; it may put another in its place, such as
             one with fewer words, which later steps then start from.
         settings: The options.
-        layers: The source's layer of each student layer, counted from 1; empty for random layers.
+        layers: For each student layer the source's layer that it starts from, from 1; empty for random layers.
         embeddings: `"copied"`, `"projected"` or `"random"`.
         head: The student's head, or None.
         source_head: The head that the source was loaded with, or None.
@@ -98,12 +98,12 @@ class Start:
 
     @cached_property
     def fresh(self) -> PreTrainedModel:
-        """A model of the student's configuration, without a head, as the seed draws it."""
+        """A model of the student's configuration with random weights by the seed; random tensors are taken from it."""
         return build_student(self.student.config, seed=self.settings.seed)
 
     @cached_property
     def bases(self) -> bases.Bases:
-        """The directions that a narrower student keeps; none at equal widths."""
+        """The bases that map the source's widths to a narrower student's, see `bases.py`; none at equal widths."""
         return bases.find_bases(
             base_model(self.source),
             self.student.config,

@@ -1,10 +1,10 @@
 """Finding what limbeck needs to know of an architecture without a row in the table of families.
 
-A family outside of the table is looked into once a configuration: a model of its class with the widths of the
-configuration, three blocks, a small vocabulary and random weights, the *small model*, runs on one short row. Hooks see
-which list of modules runs in order, what its blocks are given and return, which tables of embeddings are read with
-which rows, and whether a token sees those after it. Nothing is read from names but the configuration's fields, which
-are standard.
+For a family outside of the table, each configuration is examined once, by a *small model*: one of its class with the
+configuration's widths, three blocks, a small vocabulary and random weights. It runs on one short row, and hooks observe
+which list of modules runs in order, the inputs and outputs of its blocks, and the rows of the tables of embeddings that
+are read. A second run shows whether a token sees those after it. Modules are found by what they do, never by their
+names; only the configuration's fields have standard names.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 SUCH_AS = "such as bert, roberta, deberta-v2, mpnet or modernbert"
-"""Encoders that serve where a model does not, for refusals."""
+"""The end of messages that refuse a model: encoders that can be taken instead."""
 
 _NUMBERS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
 """The standard names of the numbers of a model: layers, hidden width, heads and words."""
@@ -56,10 +56,10 @@ _LEFT_OUT = {"dtype", "torch_dtype", "architectures", "id2label", "label2id", "n
 
 @lru_cache(maxsize=64)
 def unlisted_family(model_type: str) -> Family:
-    """Return the family outside of the table as far as it is known without a configuration: its fields.
+    """Return a family outside of the table as far as it is known without a configuration: its fields.
 
-    `transformers` has standard names for the numbers of a model, and a class that has others maps them to those
-    (`attribute_map`). Which modules the family has, `find_family` tells.
+    `transformers` has standard names for the numbers of a model, such as `hidden_size`. A configuration's class with
+    other names maps the standard ones to them (`attribute_map`). The family's modules are found by `find_family`.
 
     Args:
         model_type: The family, one that `transformers` knows.
@@ -87,7 +87,7 @@ def unlisted_family(model_type: str) -> Family:
             f"transformers; {way_out}"
         )
 
-    # A family without a feed-forward width among its fields takes the first name, which its models then lack.
+    # A family without a known field for the feed-forward width gets the first name, though its configurations lack it.
     ffn_names = [own_names.get(name, name) for name in _FFN_WIDTHS]
     ffn = next((name for name in ffn_names if name in defaults), _FFN_WIDTHS[0])
     dropouts = []
@@ -156,7 +156,7 @@ def find_family(config: PreTrainedConfig) -> Family:
 
 
 def _small_token_id(field: str, token_id: Any, vocabulary_size: int) -> Any:
-    """Return the id of a special token in a small vocabulary; any other than the padding's is 1 if it is too large."""
+    """Return the id of a special token in a small vocabulary; one that is too large becomes 0 for padding, else 1."""
     is_in_range = isinstance(token_id, int) and 0 <= token_id < vocabulary_size
     if token_id is None or is_in_range:
         return token_id
@@ -169,7 +169,7 @@ def _find_by_small_model(model_type: str, config_json: str) -> Family:
 
     Args:
         model_type: The family.
-        config_json: The small model's configuration, as text for the cache's sake.
+        config_json: The small model's configuration, as text, which the cache can compare.
     """
     from transformers import MODEL_MAPPING
 
@@ -190,7 +190,7 @@ def _find_by_small_model(model_type: str, config_json: str) -> Family:
             torch.default_generator.manual_seed(0)
             options = pooler_option(model_class)
             model = model_class._from_config(config_class(**values), dtype=torch.float32, **options).eval()
-            # Some parameters start as zeros, which would hide what they act on.
+            # Some parameters start as zeros, which would hide the effect of what they are multiplied by.
             for parameter in model.parameters():
                 parameter.add_(torch.randn(parameter.shape), alpha=0.02)
             return _look_into(model, refusal)
@@ -203,13 +203,13 @@ def _find_by_small_model(model_type: str, config_json: str) -> Family:
 
 
 def _look_into(model: PreTrainedModel, refusal: str) -> Family:
-    """Run a small model and return its family by what hooks see.
+    """Run a small model, and return its family by the observations of hooks.
 
     Args:
         model: The small model.
         refusal: The beginning of messages.
     """
-    # The last ids, none of which is that of a special token in most models.
+    # The last ids of the vocabulary; in most models special tokens have the first ones.
     vocabulary_size = model.config.vocab_size
     ids = torch.arange(vocabulary_size - _TOKENS, vocabulary_size).unsqueeze(0)
     observer = _Observer(model)
@@ -218,7 +218,7 @@ def _look_into(model: PreTrainedModel, refusal: str) -> Family:
 
     shape_of_states = (1, _TOKENS, int(model.config.hidden_size))
     path = _path_of_blocks(observer, output, shape_of_states, refusal)
-    # Modules around the blocks: those that hold a table of embeddings, and the others.
+    # Modules around the blocks are embeddings if they hold a table that was read, and else extras.
     embeddings = []
     extras = []
     for module in _modules_around(model, path, refusal):
@@ -292,7 +292,8 @@ class _Observer:
 
 
 def _holds_any(path: str, inner: Iterable[str]) -> bool:
-    """Whether one of some modules is at a path or below it."""
+    """Whether any of the inner paths is this path, or below it."""
+    # The dot behind both keeps `layer1` from being taken for a part of `layer`.
     return any(f"{each}.".startswith(f"{path}.") for each in inner)
 
 
@@ -335,13 +336,14 @@ def _ran_in_order(calls: list[_Call], shape: tuple[int, ...]) -> bool:
 
 
 def _is_causal(model: PreTrainedModel, ids: Tensor, output: Tensor) -> bool:
-    """Whether the outputs of the tokens before the last stay as they are when the last is another.
+    """Whether a token sees only its past: another last token changes no output before it.
 
     Args:
         model: The small model.
         ids: The row, `[1, _TOKENS]`.
         output: Of that row, `[1, _TOKENS, width]`.
     """
+    # The row consists of neighbouring ids, so that this is a token which it does not have.
     changed_ids = ids.clone()
     changed_ids[0, -1] -= _TOKENS
     changed_output = model(input_ids=changed_ids, attention_mask=torch.ones_like(ids)).last_hidden_state
@@ -363,7 +365,10 @@ class _Positions(NamedTuple):
 
 
 def _find_positions(model: PreTrainedModel, observer: _Observer) -> _Positions:
-    """Find the table of positions: of which the tokens read one row after the other."""
+    """Find the table of positions: the tokens of the run read its rows one after the other.
+
+    The first is row 0, or the row after the padding's. The table of words may be read in the same way.
+    """
     padding_id = model.config.pad_token_id
     first_padded_row = padding_id + 1 if isinstance(padding_id, int) else 0
     words = model.get_input_embeddings()
@@ -381,7 +386,7 @@ def _find_positions(model: PreTrainedModel, observer: _Observer) -> _Positions:
 
 
 def _find_segments(model: PreTrainedModel, observer: _Observer) -> str | None:
-    """Return the path of the table of segments: of which all tokens read the first row, as long as the field says."""
+    """Return the path of the table of segments: all tokens read its row 0, and `type_vocab_size` is its length."""
     count = getattr(model.config, "type_vocab_size", 0)
     for path, rows in observer.rows.items():
         reads_first_row_only = not any(rows)
@@ -391,7 +396,9 @@ def _find_segments(model: PreTrainedModel, observer: _Observer) -> str | None:
 
 
 def _modules_around(model: nn.Module, path_of_blocks: str, refusal: str) -> Iterator[str]:
-    """Iterate over the paths of the modules with tensors around a list of blocks, the largest that hold none of it.
+    """Yield the paths of the modules with tensors around a list of blocks.
+
+    Each path is that of the largest module which does not hold the list.
 
     Args:
         model: The small model.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from limbeck.models.heads import Head
 
-# Facts about how and from where a configuration was loaded; a student starts without them. The dtype too: a
+# Fields that a student does not take over, since they are about the teacher's saved model. The dtype is one of them: a
 # teacher saved in bfloat16 must not make the student train in bfloat16 weights.
 _NOT_INHERITED = (
     "architectures",
@@ -100,9 +100,16 @@ def _embedding_width(blueprint: StudentBlueprint, teacher: Shape) -> int:
 
 
 def _fit_attention(values: dict[str, Any], blueprint: StudentBlueprint, teacher: Shape) -> None:
-    """Keep grouped-query attention and explicit head widths consistent with the new number of heads, in place."""
+    """Fit the numbers of key heads and the width of heads to the student's number of heads, in place.
+
+    Args:
+        values: The configuration; a family without these numbers is left as it is.
+        blueprint: The student's shape.
+        teacher: The teacher's shape.
+    """
     if values.get("num_key_value_heads") is not None:
-        # As many query heads as the teacher's share a key head, where that divides the student's; else none share.
+        # As many query heads share a key head as in the teacher, if their number divides the student's heads.
+        # Otherwise each has its own.
         queries_of_a_key = max(1, teacher.heads // teacher.key_value_heads)
         key_heads = blueprint.heads
         if blueprint.heads % queries_of_a_key == 0:
@@ -114,18 +121,18 @@ def _fit_attention(values: dict[str, Any], blueprint: StudentBlueprint, teacher:
 
 
 def _fit_layers(values: dict[str, Any], layers: int, teacher_layers: int, source_layers: Sequence[int] | None) -> None:
-    """Rebuild what a configuration holds per layer for the new depth, in place.
+    """Fit lists with a value for each layer, and numbers of layers of a kind, to the student's depth, in place.
 
     Args:
         values: The configuration.
-        layers: Of the student.
-        teacher_layers: Of the teacher.
+        layers: The student's number of layers.
+        teacher_layers: The teacher's number of layers.
         source_layers: The teacher's layer of each student layer, counted from 1; none for random layers.
     """
     if source_layers:
         sources = [layer - 1 for layer in source_layers]
     else:
-        # The teacher's pattern of layer types starts anew.
+        # The teacher's pattern of layer types is repeated from its beginning.
         types = values.get("layer_types")
         period = _period(types) if types else teacher_layers
         sources = [layer % period for layer in range(layers)]

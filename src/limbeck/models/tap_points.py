@@ -1,9 +1,10 @@
-"""Tap points: the streams that a running forward hands out, and the part after which it may stop.
+"""Tap points: the places in a running model where streams are recorded, and where it may stop.
 
-One registered attention function hands out query, key, value and context of any family. It wraps SDPA, so fast
-attention stays on and no projection is computed twice. Families that do not go through
-`transformers.AttentionInterface` are tapped by hooks on their maps, or refused, never silently left out. Plain dropout
-modules and linear maps compute by limbeck's own kernels, which are faster on a CPU.
+A *stream* is a tensor of a model at a layer, such as `hidden` or `query`; see `streams.py`. One attention function,
+which is registered with transformers, records query, key, value and context of most families. It calls SDPA (PyTorch's
+scaled dot-product attention), so fast attention stays on and no projection is computed twice. Families that do not go
+through `transformers.AttentionInterface` are tapped by hooks on their maps, or refused, never silently left out. Plain
+dropout modules draw by limbeck's own kernel, which is faster on a CPU.
 
 Axis letters: B batch, L tokens, T real tokens of a packed batch, A heads, D head size.
 """
@@ -30,7 +31,7 @@ from limbeck.models.streams import OF_ATTENTION, OF_OUTPUT, StreamKey
 
 
 class StopForward(Exception):  # noqa: N818 - control flow, not an error
-    """Leaves a block whose remaining output nobody asked for; caught inside that block."""
+    """Raised to leave a block when all wanted streams are recorded; caught around that block's forward."""
 
 
 @dataclass
@@ -43,8 +44,8 @@ class Recorder:
         stop_after: The part of `last_layer` that is needed: `"projections"`, `"context"` or `"block"`.
         layer: The layer that runs now, counted from 1.
         active: Whether a forward is running.
-        packing: The real tokens, where attention runs over them alone.
-        streams: The streams so far.
+        packing: The places of the real tokens, if attention runs packed; see `packing.py`.
+        streams: The streams that are recorded so far.
     """
 
     wanted: tuple[StreamKey, ...]
@@ -57,11 +58,11 @@ class Recorder:
 
     @classmethod
     def plan(cls, keys: Iterable[StreamKey], depth: int) -> Recorder:
-        """Work out the deepest layer and part of it that `keys` need.
+        """Return a recorder for streams, with the deepest layer that they need, and the part of it.
 
         `pooled`, `vector` and `logits` need the whole model; `embedding` needs no block at all.
         """
-        # No set, whose members a compiler's guards may fail to find.
+        # A tuple without repetitions, since torch.compile has trouble with sets.
         wanted = tuple(dict.fromkeys(keys))
         names_by_layer: dict[int, set[str]] = {}
         for key in wanted:
@@ -82,7 +83,7 @@ class Recorder:
         """Begin a forward with no streams.
 
         Args:
-            packing: The real tokens, where attention runs over them alone.
+            packing: The places of the real tokens, if attention runs packed.
         """
         self.layer = 0
         self.packing = packing
@@ -106,7 +107,7 @@ class Recorder:
             self.streams[StreamKey(name, layer)] = tensor
 
     def stop_if_done(self, after: str) -> None:
-        """Leave the block if nothing beyond `after` in the running layer is needed."""
+        """Leave the block, by raising, if the part `after` of the running layer is the last that is needed."""
         if self.layer == self.last_layer and self.stop_after == after:
             raise StopForward
 
@@ -164,7 +165,13 @@ def _attend_packed(
     dropout: float = 0.0,
     **_: Any,
 ) -> Tensor:
-    """Attend within samples of a packed row, `[1, A, T, D]` to `[1, T, A, D]`, or of a batch, `[B, A, L, D]`."""
+    """Attend within the samples of a packed row `[1, A, T, D]`, or of a padded batch `[B, A, L, D]`.
+
+    In the latter case only attention is packed: its inputs are packed here, and its output is unpacked.
+
+    Returns:
+        The attention output, `[1, T, A, D]` or `[B, L, A, D]`.
+    """
     # Several query heads may share a key head.
     queries_of_a_key = query.shape[1] // key.shape[1]
     if queries_of_a_key > 1:
@@ -172,7 +179,7 @@ def _attend_packed(
         value = value.repeat_interleave(queries_of_a_key, 1)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
 
-    # A head above may need rows: the batch is then packed for attention alone.
+    # "Rows" are those of the padded batch, whose shape the packing has.
     is_in_rows = (query.shape[0], query.shape[2]) == packing.shape
     row_query = _packed_heads(query, packing, is_in_rows)
     row_key = _packed_heads(key, packing, is_in_rows)
@@ -189,7 +196,7 @@ def _attend_packed(
 
 
 def _packed_heads(operand: Tensor, packing: Packing, is_in_rows: bool) -> Tensor:
-    """Return a packed row `[1, A, T, D]`, or the real tokens of rows `[B, A, L, D]`, as `[A, T, D]`."""
+    """Return a packed row `[1, A, T, D]`, or the real tokens of a padded batch `[B, A, L, D]`, as `[A, T, D]`."""
     if not is_in_rows:
         return operand[0]
     # [B, L, A, D] -> [1, T, A, D] -> [A, T, D].
@@ -203,7 +210,7 @@ def attach_attention(block: nn.Module, recorder: Recorder) -> None:
         module.__dict__[_RECORDER] = recorder
 
 
-# With the mask that SDPA takes.
+# The mask is made as for SDPA, which the tapped attention calls.
 AttentionInterface.register(TAPPED_ATTENTION, tapped_attention_forward)
 AttentionMaskInterface.register(TAPPED_ATTENTION, sdpa_mask)
 

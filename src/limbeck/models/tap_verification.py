@@ -1,7 +1,8 @@
 """Verification of a tap on a model of a family outside of the table: its streams against a run without a tap.
 
-Of such a family nothing but its structure is known, see `structure.py`. It is run whole, before a tap changes it, on
-two short rows; the tap's streams have to be found in that run.
+A *tap* reads streams (tensors at layers) out of a running model, see `taps.py`. Of a family outside of the table
+nothing but its structure is known, see `structure.py`. So the model runs on two short rows before a tap changes it,
+with hooks on all its maps and norms, and the tap's streams must be found in that run.
 """
 
 from __future__ import annotations
@@ -95,12 +96,12 @@ def _is_of_rows(value: Any) -> bool:
 
 
 def verify_streams(base: PreTrainedModel, streams: Mapping[StreamKey, Tensor], whole: WholeRun) -> None:
-    """Refuse a model of whose streams one is not that of a whole run without a tap.
+    """Refuse a model if one of the tap's streams is not found in a run without a tap.
 
-    Hidden states are compared with `output_hidden_states`. Query, key, value and context have no name outside of
-    their block: each head's vector must be among those that the maps and norms of that very block give, at the
-    first token for query and key, which a rotary embedding does not turn there, and for context among those that
-    they are given.
+    Hidden states are compared with `output_hidden_states`. The streams of attention have no name outside of their
+    block, so each head's vector must be among the outputs of the block's maps and norms. For query and key only the
+    first token is compared, where a rotary embedding changes nothing. The context must be among the inputs of the
+    block's maps.
 
     Args:
         base: The base model.

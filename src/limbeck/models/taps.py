@@ -1,7 +1,8 @@
 """Taps: read streams out of a running model, and run no more of it than they need.
 
-A batch may run *packed*, as one row of its real tokens `[1, T]`, so that no layer computes padding; see `packing.py`.
-Where a head needs rows of texts, only attention runs packed.
+A *stream* is a tensor of a model at a layer, such as `hidden` or `query`; see `streams.py`. A batch may run *packed*,
+as one row of its real tokens `[1, T]`, so that no layer computes padding; see `packing.py`. A task head may need the
+padded batch, one row for each text; then only attention runs packed.
 """
 
 from collections.abc import Iterable
@@ -39,12 +40,12 @@ class StreamTap(AbstractContextManager["StreamTap"]):
     Args:
         model: An encoder, with or without a head on top.
         keys: The streams to read; layers as in `hidden_states`.
-        drop_above: Remove the parts that never run, blocks and the linear maps of the last one, to free their
+        drop_above: Whether to remove the parts that never run (blocks, and linear maps of the last block) to free their
             memory. For teachers.
         pooling: How `pooled` and `vector` are made of the last hidden state: a pooling, or the head of a model with
             modules behind it, which `vector` goes through.
-        from_hidden: Return, for a batch with more logits over the vocabulary than losses in chunks hold at once
-            (`logits_at_once`), what makes them instead; see `streams.py`.
+        from_hidden: Whether to leave logits over the vocabulary unmade where they are many (`logits_at_once`), and
+            return the tensors that make them instead; see `streams.py`.
 
     Raises:
         ModelError: for a stream or layer the model does not have, a family whose attention cannot be tapped, or one
@@ -81,7 +82,8 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         self._scored: Tensor | None = None
         self._logit_parts: dict[StreamKey, Tensor] = {}
 
-        # Packing needs attention that keeps samples apart, which the tap is; whoever chose another one keeps it.
+        # Packing needs the tap's own attention, which keeps samples apart. It replaces SDPA, transformers' default, but
+        # not another attention that the user chose.
         family = family_of(model.config)
         self._shared = family.shared_blocks
         self._previous_attention: str | None = model.config._attn_implementation
@@ -157,7 +159,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
 
     @torch.no_grad()
     def _verify(self, whole: WholeRun) -> None:
-        """Refuse a model of whose streams one is not that of a whole run without a tap."""
+        """Refuse a model if one of the tap's streams is not found in a run without a tap."""
         with evaluation_mode(self.model):
             try:
                 streams = self(whole.input_ids, torch.ones_like(whole.input_ids))
@@ -195,7 +197,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         Returns:
             One tensor for every key, but for logits that were left unmade.
         """
-        # A head that takes the first token of a row, or scores all tokens, needs rows; attention below it does not.
+        # A head needs the padded batch, unless it scores single tokens; attention below it can run packed all the same.
         needs_rows = self._runs_head and scored is None
         attention_packing = self._plan_attention(attention_mask, needs_rows=needs_rows)
         row_packing = None if needs_rows else attention_packing
@@ -210,7 +212,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             output = run.output
             recorded[self._last_hidden] = output.hidden_states[-1] if self._runs_head else output.last_hidden_state
 
-        # Streams that are made of others see these in rows of texts.
+        # Streams that are made of others are computed from unpacked ones, `[B, L, ...]`.
         sources: Streams = recorded
         if row_packing is not None:
             sources = RowStreams(row_packing, recorded, {})
@@ -230,13 +232,13 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         """
         if not self._packs:
             return None
-        # A checkpointed block runs again when nobody can tell it where samples end.
+        # With gradient checkpointing a block runs again in the backward pass, when the recorder has no packing.
         if any(module.__dict__.get("gradient_checkpointing") for module in self.model.modules()):
             return None
         dtype = _dtype_of_maps(self.model)
         if needs_rows and attention_mask.device.type == "cpu":
-            # For attention alone packing costs more than it saves on a CPU, but in half precision: there PyTorch's own
-            # attention has a slow backward pass.
+            # On a CPU packing for attention alone costs more than it saves. The exception is training in half
+            # precision, where the backward pass of PyTorch's own attention is slow.
             has_slow_backward = torch.is_grad_enabled() and dtype in HALVES
             if not has_slow_backward:
                 return None
@@ -338,14 +340,20 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         return packed
 
     def _before_base(self, base: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-        """Take the mask below a head away where attention goes by offsets: a model would wait to see if it is full."""
+        """Remove the mask of a model below a head, if attention goes by the packing's offsets, and needs none.
+
+        With a mask the model would wait for the GPU, to see whether the mask has any padding.
+        """
         packing = self.recorder.packing
         if packing is None or packing.offsets is None:
             return None
         return args, {**kwargs, "attention_mask": None}
 
     def _before_decoder(self, decoder: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Give the map onto the vocabulary, the costliest of a model, only the tokens that are scored, if any."""
+        """Give the map onto the vocabulary, the costliest of a model, only the tokens that are to be scored.
+
+        If their logits are too many to be made, the tensors that make them are kept instead, and it gets no token.
+        """
         hidden = args[0]
         if self._scored is not None:
             hidden = hidden[self._scored]
@@ -358,12 +366,12 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             }
             if decoder.bias is not None:
                 self._logit_parts[StreamKey("output_bias", self.depth)] = decoder.bias.to(dtype)
-            # The decoder then maps no token at all.
+            # The decoder then maps no token at all, and the loss makes the logits in chunks.
             hidden = hidden[..., :0, :]
         return (hidden, *args[1:])
 
     def leaves_unmade(self, tokens: int) -> bool:
-        """Return whether the logits of so many tokens are too many to be made."""
+        """Return whether the logits of this number of tokens are too many to be made at once."""
         if not self._from_hidden or self._decoder is None:
             return False
         weight: Tensor = self._decoder.weight
@@ -405,7 +413,7 @@ def _is_unmade(key: StreamKey, run: _Run) -> bool:
 
 
 def _dtype_of_maps(of: PreTrainedModel | Tensor) -> torch.dtype:
-    """Return the dtype in which linear maps of a model, or of its hidden states, are computed."""
+    """Return the dtype in which linear maps of a model are computed, given the model or a tensor of its dtype."""
     device_type = of.device.type
     if torch.is_autocast_enabled(device_type):
         return torch.get_autocast_dtype(device_type)
@@ -462,14 +470,21 @@ def _leave_block(recorder: Recorder, module: nn.Module, args: Any, output: Any) 
 
 
 def _run_needed_part(block: nn.Module, recorder: Recorder, returned: int, *args: Any, **kwargs: Any) -> Any:
-    """Run a block only as far as a stream needs it; its return value past that point is never used.
+    """Run a block only as far as a stream needs it; the return value of a block that stopped is never used.
 
-    The early exit is caught here, inside the module that DDP, FSDP or a compiler sees.
+    The early exit is caught here, inside of the block, so that DDP, FSDP and compilers see a forward that returns.
+
+    Args:
+        block: The block, whose `forward` this function replaces.
+        recorder: Knows the running layer, and raises `StopForward` where the block may stop.
+        returned: The length of the tuple that the family's blocks return; 0 for hidden states alone.
+        *args: Positional arguments of the block.
+        **kwargs: Keyword arguments of the block.
     """
     hidden_states = args[0] if args else kwargs["hidden_states"]
     unused = hidden_states
     if returned:
-        # The family's blocks return a tuple of this length.
+        # The model unpacks a tuple of this length.
         unused = (hidden_states, *[None] * (returned - 1))
     if recorder.layer > recorder.last_layer:
         return unused

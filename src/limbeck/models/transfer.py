@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from limbeck.errors import ModelError
 
 Origin: TypeAlias = Literal["copied", "projected", "reset", "random"]
-"""The origins of tensors, which are the lists of a `Transfer`."""
+"""The origin of a tensor, which is also the name of its list in a `Transfer`."""
 
 
 @dataclass
@@ -29,16 +29,16 @@ class Transfer:
     random: list[str] = field(default_factory=list)
 
     def write(self, prefix: str, target: nn.Module, values: Mapping[str, Tensor], origin: Origin) -> None:
-        """Write every tensor of a module in place, in the target's dtype; a norm without a value is reset.
+        """Write every tensor of a module in place, and note its origin; a norm without a value is reset.
 
-        A norm's scale and shift belong to the source's features one by one. The features of a narrower student are
-        mixtures of them, so none of the source's values is right for any: scale 1 and shift 0.
+        A norm has a scale and a shift for each feature. The features of a narrower student are mixtures of the
+        source's, so that none of the source's values fits them, and the norm gets scale 1 and shift 0.
 
         Args:
-            prefix: The module's name.
+            prefix: The module's name, with which the names of its tensors begin.
             target: The student's module.
-            values: By the tensors' names in the module.
-            origin: Of the tensors with a value.
+            values: The values of tensors by their names in the module.
+            origin: The origin of the tensors with a value.
 
         Raises:
             ModelError: for a matrix without a value, or a value of another shape.
@@ -56,6 +56,7 @@ class Transfer:
                     "derive the student's configuration from this teacher's."
                 )
             tensor.copy_(value)
+            # An origin is also the name of the list.
             names = getattr(self, origin)
             names.append(name)
 
