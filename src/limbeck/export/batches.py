@@ -1,4 +1,7 @@
-"""Sample text in batches, on which an export is compared with its source."""
+"""Sample text in batches, on which an export is compared with its source.
+
+A *row* is a text, or a pair of texts, as token ids. Real tokens are all that are not padding.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,10 +16,10 @@ from limbeck.models import tokenizers
 from limbeck.models.sample_texts import Text
 
 BATCH_SIZE = 8
-_LONG_ENOUGH = 64
-"""Rows above this many tokens go in separate batches, so that a long text does not pad all the others."""
+_LONGEST_SHORT_ROW = 64
+"""Most tokens of a short row; long rows have batches of their own, so that they do not pad the short ones."""
 _MORE_PADDING = 5
-"""Columns of padding alone in the batch that has more than it needs."""
+"""Columns of padding that are added to a batch beyond those that it needs."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Batch:
 
     Attributes:
         texts: The rows' texts.
-        inputs: `[B, L]` int64 each, by name.
+        inputs: The model's inputs by name, `[B, L]` int64 each.
     """
 
     texts: tuple[Text, ...]
@@ -45,13 +48,14 @@ def tokenise(
     Args:
         tokenizer: Left as it is: padding and truncation fixed in its file are ignored.
         texts: Texts and pairs.
-        names: Names of the inputs; inputs that the tokenizer does not give are zero.
+        names: Names of the model's inputs; an input that the tokenizer does not make is zero.
         longest: Most tokens of a text, special ones included.
     """
     rows = []
     for text in texts:
         encoded = tokenizers.encode_texts(tokenizer, [text], truncation=True, max_length=longest)
         length = len(encoded["input_ids"][0])
+        # The mask is all ones without padding; the tokenizer's outputs replace these defaults.
         inputs = dict.fromkeys(names, [0] * length)
         inputs["attention_mask"] = [1] * length
         for name, rows_of_ids in encoded.items():
@@ -63,15 +67,16 @@ def tokenise(
 def make_batches(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text], names: Sequence[str], longest: int, *, left: bool = True
 ) -> list[Batch]:
-    """Make the batches of a comparison: each text once, a few again in other batches, which must not change outputs.
+    """Make the batches of a comparison: each text once, and a few again in other batches.
+
+    A text's outputs must not depend on its batch: on the texts beside it, and on the padding.
 
     Args:
         tokenizer: The tokenizer, as in `tokenise`.
         texts: A text without a single token (an empty one, without special tokens) is left out.
         names: Names of the inputs.
         longest: Most tokens of a text.
-        left: Whether a batch is padded on the left too, which changes the outputs of models that count
-            positions from there.
+        left: Whether one batch is padded on the left. A library that pads by itself does so on the right only.
     """
     inputs_of_texts = tokenise(tokenizer, texts, names, longest)
     rows = [_Row(text, inputs) for text, inputs in zip(texts, inputs_of_texts, strict=True)]
@@ -81,14 +86,14 @@ def make_batches(
     padding_id = int(tokenizer.pad_token_id or 0)
 
     # Each text once.
-    short = [row for row in rows if row.length <= _LONG_ENOUGH]
-    long = [row for row in rows if row.length > _LONG_ENOUGH]
+    short = [row for row in rows if row.length <= _LONGEST_SHORT_ROW]
+    long = [row for row in rows if row.length > _LONGEST_SHORT_ROW]
     batches: list[Batch] = []
     for group in (short, long):
         starts = range(0, len(group), BATCH_SIZE)
         batches += [_pad(group[start : start + BATCH_SIZE], padding_id) for start in starts]
 
-    # The shortest and the middle one alone, without padding.
+    # The shortest text and the one of median length each alone, without padding.
     by_length = sorted(rows, key=lambda row: row.length)
     shortest = by_length[0]
     middle = by_length[len(by_length) // 2]
@@ -96,7 +101,7 @@ def make_batches(
     if middle is not shortest:
         batches.append(_pad([middle], padding_id))
 
-    # A few with more padding than they need, and on the other side.
+    # A few short texts with more padding than they need, and with padding on the left.
     few = short[: BATCH_SIZE // 2]
     if few:
         width = max(row.length for row in few) + _MORE_PADDING
@@ -118,7 +123,7 @@ class _Row(NamedTuple):
 
 
 def _pad(rows: Sequence[_Row], padding_id: int, *, width: int = 1, side: str = "right") -> Batch:
-    """Make a batch of rows, whose length is a multiple of `width`."""
+    """Make a batch of rows, padded on a side to the least multiple of `width` that holds them all."""
     collate = PadCollator(padding_id, side, multiple_of=width)
     padded = collate([row.inputs for row in rows])
     zeros = torch.zeros_like(padded["input_ids"])

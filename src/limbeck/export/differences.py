@@ -1,4 +1,8 @@
-"""Differences of an export's outputs from those of its source: measured, and refused beyond their bounds."""
+"""Differences of an export's outputs from those of its source: measured, and refused beyond their bounds.
+
+The *source* is the model that is exported. An output's *scale* is its largest value; a difference counts as a share of
+that, or of 1 where the scale is below 1. A model *decides* by its highest score: a class, a token, an answer's start.
+"""
 
 import math
 from collections.abc import Sequence
@@ -18,15 +22,15 @@ from limbeck.models import heads
 from limbeck.models.sample_texts import Text
 
 BOUNDS = {"float32": 1e-4, "float16": 0.05, "bfloat16": 0.25}
-"""Largest difference of an output, as a share of its largest value (of 1 where that is smaller), by dtype."""
+"""Largest share by which an output may differ, by the dtype of the weights."""
 
 LEAST_COSINE = 0.95
-"""Mean cosine of the vectors that int8 weights must keep of the source."""
+"""Least mean cosine between the vectors of int8 weights and those of the source."""
 LEAST_EQUAL = 0.9
-"""Share of the decisions that int8 weights must keep of the source."""
+"""Least share of decisions that int8 weights make as the source does."""
 
 _NEVER = -1e9
-"""Score of padding, where no answer starts or ends."""
+"""Score of padding in question answering, so low that no answer starts or ends there."""
 
 
 class ExportMismatchError(LimbeckError):
@@ -60,7 +64,7 @@ def check_differences(differences: Differences, dtype: str, *, bound: float | No
     Args:
         differences: The measured differences.
         dtype: Number format of the exported weights: a key of `BOUNDS`.
-        bound: Another than that of the dtype.
+        bound: The largest share; None is that of the dtype.
 
     Raises:
         ExportMismatchError: with the difference and the bound.
@@ -82,8 +86,11 @@ def check_differences(differences: Differences, dtype: str, *, bound: float | No
 def check_int8_quality(differences: Differences) -> None:
     """Refuse an int8 export that keeps too little of its source.
 
+    Quality is the share of equal decisions for a model that decides, else the mean cosine of its vectors, else the
+    share of the largest value that the largest difference leaves.
+
     Raises:
-        ExportMismatchError: with the share that is kept and the bound.
+        ExportMismatchError: with the quality and the bound.
     """
     mean_cosine = differences.cosine.get("mean")
     if differences.equal_decisions is not None:
@@ -99,16 +106,18 @@ def check_int8_quality(differences: Differences) -> None:
         quality = 1 - share
         bound = LEAST_EQUAL
         title = "share of the largest value that is kept"
-    if not quality >= bound:  # True for NaN too.
+    # A quality that is not a number is not above the bound either.
+    if not quality >= bound:
         raise ExportMismatchError(
             f"With int8 weights the {title} is {quality:.3f}, below {bound:g}; export the model with --format onnx."
         )
 
 
 def largest_share(differences: Differences) -> tuple[float, str]:
-    """Return the largest difference as a share of its output's scale, or of 1 where that is below; and the output.
+    """Return the largest difference as a share, and the name of its output.
 
-    A difference that is not a number counts as an infinite share.
+    It is a share of the output's scale, or of 1 where the scale is below 1. A difference that is not a number is
+    infinite.
     """
     shares = []
     for output, difference in differences.largest.items():
@@ -129,19 +138,21 @@ class _Gaps:
     def __init__(self, head: heads.Head | None) -> None:
         self._head = head
         self._facts = kind_of(head)
-        # Of each batch: the largest difference and the largest value, by output.
+        # By output the largest difference and the largest value of each batch.
         self._largest: dict[str, list[Tensor]] = {}
         self._scales: dict[str, list[Tensor]] = {}
-        # Of each vector its cosine; of each decision whether it is equal, and the divergence of its probabilities.
+        # The cosine of each vector; for each decision whether it is equal, and the divergence of its probabilities.
         self._cosines: list[Tensor] = []
         self._equal: list[Tensor] = []
         self._divergences: list[Tensor] = []
 
     def add(self, batch: Batch, source: dict[str, Tensor], export: dict[str, Tensor]) -> None:
         """Take in the outputs of both models on a batch, by name."""
+        # The output whose cosines are measured: sentence vectors, or hidden states where there are none.
         vectors = SENTENCE if SENTENCE in export else HIDDEN
         for name, exported in export.items():
             expected = source[name]
+            # The outputs of padding mean nothing. [B, L, ...] -> [tokens, ...].
             if is_per_token(name, self._head):
                 real_expected = expected[batch.valid]
                 real_exported = exported[batch.valid]
@@ -163,9 +174,9 @@ class _Gaps:
                 self._add_decisions(real_expected, real_exported)
 
     def _add_decisions(self, source: Tensor, export: Tensor) -> None:
-        """Take in the scores of decisions: the highest of the last axis is the one that is made."""
+        """Take in the scores of decisions `[..., choices]`, each of which is for the choice of the highest score."""
         if self._facts.has_several:
-            # Each class is a decision by itself, as between scores z and 0.
+            # A text may have several classes, so that each class is a decision: yes at a score above 0, else no.
             source = torch.stack([source, torch.zeros_like(source)], -1)
             export = torch.stack([export, torch.zeros_like(export)], -1)
         self._equal.append(source.argmax(-1) == export.argmax(-1))
@@ -201,7 +212,7 @@ class _Gaps:
 
 
 def _kl(source: Tensor, export: Tensor) -> Tensor:
-    """KL divergence of the softmaxes of the last axis, in float64; one number a row."""
+    """Return KL(source ‖ export) of the softmaxes over the last axis, in float64, as a flat list of numbers."""
     log_p = F.log_softmax(source.double(), dim=-1)
     log_q = F.log_softmax(export.double(), dim=-1)
     return (log_p.exp() * (log_p - log_q)).sum(-1).flatten()

@@ -1,6 +1,7 @@
 """`export_model`: a student in another format, compared with the student before its folder appears.
 
-The folder appears whole or not at all, and replaces nothing but an earlier export.
+The folder appears whole or not at all, and replaces nothing but an earlier export. The *source* is the model that is
+exported, and the *record* (`export.json`) is the file in the folder with the facts of the export.
 """
 
 import importlib.metadata
@@ -35,9 +36,9 @@ from limbeck.models.tokenizers import load_tokenizer
 Finish: TypeAlias = Callable[[Path, Mapping[str, Any]], None]
 """Called with an export's folder and its record."""
 CHECKED_TEXTS = 32
-"""Texts of the check that every export has; `verify` takes all."""
+"""Texts of the user on which every export is compared; `verify` compares on all of them."""
 
-# Shares of the progress at the end of loading, writing and comparing.
+# The progress of an export, from 0 to 1, when loading, writing and comparing are done.
 _LOADED = 0.1
 _WRITTEN = 0.7
 _COMPARED = 0.85
@@ -90,6 +91,7 @@ def export_model(
     report(0.0, f"Loading {located}")
     with safe_copy(located, output) if request.read_pickled else nullcontext(located) as readable:
         source = export_format.open(readable, options)
+        # The built-in texts are few, so that all of them are always compared.
         if request.texts is None:
             texts = built_in_texts(pairs=source.sentence is None)
             checked_texts = texts
@@ -103,6 +105,7 @@ def export_model(
 
             comparing = progress.part_of(report, _WRITTEN, _COMPARED)
             differences = compare_folder(source, export_format, folder, checked_texts, comparing)
+            # Only the verification refuses a low quality of int8.
             export_format.check(differences, options.dtype, strict=False)
             verified = None
             if request.verify:
@@ -110,7 +113,8 @@ def export_model(
                 verified = compare_in_fresh_process(readable, export_format, folder, replace(options, texts=texts))
                 export_format.check(verified, options.dtype, strict=True)
 
-            # The record names the model that the user gave, not its copy.
+            # The record names the model that the user gave, not the copy that `safe_copy` made of it. Facts of the
+            # format come last, and replace common ones of the same name.
             values = _common_facts(replace(source, name=located), export_format, options.dtype, folder)
             values |= {"differences": differences, "verified": verified}
             values |= format_facts
@@ -129,7 +133,7 @@ def compare_folder(
     texts: Sequence[Text],
     report: progress.Report = progress.no_progress,
 ) -> Differences:
-    """Run source and export side by side on sample text; the export's own tokenizer has to read it alike.
+    """Run source and export on the same sample text, and measure their differences; first compare their tokenizers.
 
     Args:
         source: The exported model, as the format opens it.
@@ -150,7 +154,7 @@ def compare_folder(
         if source_row != exported_row:
             raise ExportMismatchError(f"The exported tokenizer splits {text!r:.60} differently from the source's.")
 
-    # A format that reads text is padded by its library, always on the right.
+    # A format that is run on text pads it by its own library, always on the right.
     pads_left = not export_format.reads_text
     batches = make_batches(source.tokenizer, texts, inputs, source.longest, left=pads_left)
     if not batches:
@@ -181,7 +185,7 @@ def compare_in_fresh_process(name: str, export_format: Format, folder: Path, opt
 
 
 def _compare(name: str, format_name: str, folder: Path, options: FormatOptions) -> Differences:
-    """Compare an export with its source in a process that has neither."""
+    """Load an export and its source, and compare them; this runs in the new process."""
     export_format = FORMATS[format_name]
     source = export_format.open(name, options)
     return compare_folder(source, export_format, folder, options.texts)

@@ -1,6 +1,7 @@
 """`Format`: how a model is written into a folder, how that folder is run again, and what messages call it.
 
-Nothing heavy is imported, so that commands can name the formats at once.
+The *source* is the model that is exported, and the *record* the file with the facts of the export. Nothing heavy is
+imported, so that commands can name the formats at once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class FormatOptions:
 
     Attributes:
         dtype: Number format of the weights.
-        texts: Sample text; the graph that int8 is made of is compared with its source on it.
+        texts: Sample text. On it the export, and for int8 also the float32 graph that it is made of, is compared with
+            the source.
         opset: Operator set of ONNX; None is the default.
         documents: The model for documents of a router; None takes the teacher that the student's run names.
         seconds: Time for measuring the latencies of int8.
@@ -55,10 +57,11 @@ class Format(ABC):
         title: Its name in sentences: "… as {title}".
         needs: Packages that it imports, by the names that Python imports them by.
         dtypes: Number formats of the weights; the first is the default.
-        refused_dtypes: Reasons against number formats that a user may expect.
-        options: Options beside those of every format: `"opset"`, `"documents"`.
+        refused_dtypes: Error messages by number format, for those that a user may expect.
+        options: Names of the options that not every format has: `"opset"`, `"documents"`.
         tags: Tags of a model card.
-        reads_text: Whether it is run on text, which its library then pads on the right.
+        reads_text: Whether an export is run on text, which its library tokenises and pads on the right, and not on
+            token ids.
         tokenizer_folder: The folder of the tokenizer, below the export's.
     """
 
@@ -91,7 +94,7 @@ class Format(ABC):
 
     @abstractmethod
     def write(self, source: LoadedModel, folder: Path, options: FormatOptions) -> dict[str, Any]:
-        """Write the files, and return further facts for the record."""
+        """Write the files, and return the facts for the record that only this format has; often none."""
 
     def reference(self, source: LoadedModel) -> Runner:
         """Return a function that runs the source on batches, with the outputs that `runner` has."""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 DEFAULT_OPSET = 17
 """The operator set of ONNX; this one has LayerNormalization."""
 OPSETS = range(14, 21)
-"""The last is the last that PyTorch's tracer writes."""
+"""Operator sets that can be asked for; PyTorch's tracing exporter writes none above the last."""
 
-# Shares of the progress of writing int8 at the end of two of its steps.
+# The progress of writing int8, from 0 to 1, when the float32 graph is traced and when it is quantised.
 _TRACED = 0.2
 _QUANTISED = 0.4
 
@@ -52,10 +52,11 @@ class Onnx(Format):
             )
 
     def write(self, source: LoadedModel, folder: Path, options: FormatOptions) -> dict[str, Any]:
-        """Write the folder.
+        """Write the folder, and return the facts of the graph for the record.
 
         Raises:
-            ModelError: for vectors without the tokens of their prompts, which the graph cannot tell from the text's.
+            ModelError: for a model that does not pool the tokens of its prompts, since a graph gets token ids alone,
+                and cannot tell a prompt's from the text's.
         """
         from limbeck.export.batches import make_batches
         from limbeck.export.onnx import onnx_bytes
@@ -71,7 +72,8 @@ class Onnx(Format):
             )
         write_small_files(source, folder)
 
-        # The example is not of the user's texts, which may be one: a trace takes an axis of one entry for constant.
+        # The trace takes the largest batch of the built-in texts, since it would take an axis of one entry for
+        # constant. The user's texts may be a single one.
         module = OutputModule(source)
         batches = make_batches(source.tokenizer, built_in_texts(pairs=False), module.inputs, source.longest)
         example = max(batches, key=lambda batch: len(batch.texts))
@@ -80,6 +82,7 @@ class Onnx(Format):
         opset = DEFAULT_OPSET if options.opset is None else options.opset
         graph_facts = self.write_graph(source, module, example, path, options, opset)
 
+        # Facts of the graph may replace `megabytes` by the sizes of several files.
         facts = {
             "megabytes": onnx_bytes(path) / 1e6,
             **graph_facts,
@@ -101,12 +104,12 @@ class Onnx(Format):
         options: FormatOptions,
         opset: int,
     ) -> dict[str, Any]:
-        """Write the graph, and return further facts for the record.
+        """Write the graph, and return further facts about it for the record.
 
         Args:
             source: The exported model.
-            module: The same as a module with named inputs and outputs.
-            example: Inputs of the trace.
+            module: The same model, as a module with named inputs and outputs.
+            example: The batch on which the module is traced.
             path: The file of the graph.
             options: Options of the export.
             opset: Operator set of ONNX.
@@ -158,7 +161,8 @@ class OnnxInt8(Onnx):
         with TemporaryDirectory(dir=path.parent.parent) as scratch:
             full = Path(scratch) / "model.onnx"
             onnx.write_onnx(module, example, full, opset=opset)
-            # A wrong graph must not pass as the error of 8 bits.
+            # The float32 graph is compared first, so that a wrong graph does not pass for the loss of quality by 8
+            # bits.
             graph = onnx.session_runner(onnx.open_session(full))
             differences = measure_differences(module_runner(module), graph, sample, source.head)
             check_differences(differences, "float32")
@@ -172,12 +176,12 @@ class OnnxInt8(Onnx):
         return {"weight_bits": weight_bits, "int8": measured}
 
     def check(self, differences: Differences, dtype: str, *, strict: bool) -> None:
-        """Refuse too little quality, if strict."""
+        """Refuse a low quality if `strict`; otherwise it is only measured."""
         from limbeck.export.differences import check_int8_quality
 
         if strict:
             check_int8_quality(differences)
 
     def note(self, dtype: str) -> str | None:
-        """Return nothing: its measurements say what it is worth."""
+        """Return None: the record has measurements of what int8 gains and loses."""
         return None

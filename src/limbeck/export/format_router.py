@@ -1,4 +1,7 @@
-"""The format `router`: a folder of sentence-transformers with one model for queries and another for documents."""
+"""The format `router`: a folder of sentence-transformers with one model for queries and another for documents.
+
+The two models are a student and its teacher, see `limbeck.models.router`. A text's *role* is `query` or `document`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from limbeck.models.loaded import LoadedModel
 
 LARGEST_DIFFERENCE = 1e-5
-"""Of the folder's vectors from those of its two models, in float32, as a share of the largest value or of 1."""
+"""Largest difference of the folder's vectors from those of its two models, as a share of the largest value or of 1."""
 
 
 class Router(Safetensors):
@@ -57,6 +60,7 @@ class Router(Safetensors):
             super().write(model, folder / role, options)
         sentences = {role: model.sentence for role, model in pair.by_role.items() if model.sentence is not None}
         write_router_files(folder, sentences)
+        # `found` is the share of sample texts whose query is nearest to their own document.
         return {
             "documents": public_name(pair.documents.name),
             "prompts": router_prompts(sentences),
@@ -76,6 +80,7 @@ class Router(Safetensors):
         from limbeck.models.router import pair_of
         from limbeck.models.vector_check import library_vectors, load_in_library
 
+        # One function serves both roles, since each text is given with its role.
         encode = partial(library_vectors, load_in_library(folder))
         return _role_runner(dict.fromkeys(pair_of(source).by_role, encode))
 

@@ -27,7 +27,7 @@ class SentenceTransformers(Safetensors):
     reads_text = True
 
     def open(self, name: str, options: FormatOptions) -> LoadedModel:
-        """Load a model without a head, with the mean as its pooling where its files are silent.
+        """Load a model without a head; where its files name no pooling, it gets that by the mean.
 
         Raises:
             ModelError: for a model with the head of a task.

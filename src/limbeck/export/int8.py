@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 _ARM = ("arm64", "aarch64")
+"""Names of ARM processors by `platform.machine`."""
 _PROCESSOR = Path("/proc/cpuinfo")
+"""Linux' description of the processor."""
 LATENCY_LENGTHS = (16, 128)
-"""Tokens a text."""
+"""Lengths of texts, in tokens, at which latencies are measured."""
 LATENCY_BATCH_SIZES = (1, 32)
+"""Numbers of texts in a batch at which latencies are measured."""
 
 
 def quantise(full: Path, path: Path, *, reduce_range: bool) -> None:
@@ -35,7 +38,7 @@ def quantise(full: Path, path: Path, *, reduce_range: bool) -> None:
     Args:
         full: The model in float32.
         path: The new file.
-        reduce_range: Give weights 7 bits, see `needs_reduced_range`.
+        reduce_range: Whether to use only 7 bits of the weights' 8, see `needs_reduced_range`.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -48,19 +51,20 @@ def quantise(full: Path, path: Path, *, reduce_range: bool) -> None:
             weight_type=QuantType.QInt8,
             # A weight of 8 bits has a quarter of the bytes of one in float32.
             use_external_data_format=onnx_bytes(full) // 4 > LARGEST_FILE,
+            # Products of two activations, as in attention, stay in float32.
             extra_options={"MatMulConstBOnly": True},
         )
 
 
 def needs_reduced_range(processor: Path = _PROCESSOR, machine: str | None = None) -> bool:
-    """Whether 8-bit weights may saturate on this processor.
+    """Return whether weights must have 7 bits on this processor, because sums with 8 bits may overflow.
 
-    x86 processors without VNNI add pairs of products in 16 bits, which overflows with full 8-bit weights; with 7 bits
-    it cannot. Where the processor does not list its abilities, 7 bits are taken.
+    x86 processors without the VNNI instructions add pairs of products in 16 bits, which may overflow with 8-bit weights
+    but not with 7 bits. Where the abilities of the processor are not known, 7 bits are used.
 
     Args:
-        processor: Linux' description of the processor.
-        machine: Kind of machine, as `platform.machine` names it; None is this one.
+        processor: The file in which Linux describes the processor.
+        machine: The type of machine, as `platform.machine` names it; None is this one.
     """
     if machine is None:
         machine = platform.machine()
@@ -69,6 +73,7 @@ def needs_reduced_range(processor: Path = _PROCESSOR, machine: str | None = None
     try:
         description = processor.read_text(encoding="utf-8", errors="replace")
     except OSError:
+        # Not on Linux.
         return True
     return "vnni" not in description
 
@@ -82,7 +87,7 @@ def measure_int8(
         source: The exported model.
         full: The model in float32.
         path: The model in int8.
-        seconds: Time for all timings together; each batch size and length has five rounds anyway.
+        seconds: Time for all timings together; each batch size and length has five rounds at least, however long.
         report: Receives progress.
 
     Returns:
@@ -91,6 +96,7 @@ def measure_int8(
     """
     runs = {"float32": _session_pass(open_session(full)), "int8": _session_pass(open_session(path))}
     lengths = sorted({min(length, source.longest) for length in LATENCY_LENGTHS})
+    # Every batch size at every length.
     cases = [(batch, length) for length in lengths for batch in LATENCY_BATCH_SIZES]
     generator = torch.Generator().manual_seed(0)
     rows = []
@@ -125,7 +131,7 @@ def _session_pass(session: InferenceSession) -> Callable[..., Any]:
     names = [tensor.name for tensor in session.get_inputs()]
 
     def run(*, input_ids: Tensor, attention_mask: Tensor) -> Any:
-        # Other inputs, such as segment ids, are zero.
+        # All other inputs, such as segment ids, are zero.
         arrays = dict.fromkeys(names, torch.zeros_like(input_ids).numpy())
         arrays["input_ids"] = input_ids.numpy()
         arrays["attention_mask"] = attention_mask.numpy()

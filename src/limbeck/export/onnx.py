@@ -1,4 +1,7 @@
-"""ONNX files: traced, checked and written in float32 or float16, and run in ONNX Runtime on the CPU."""
+"""ONNX files: traced, checked and written in float32 or float16, and run in ONNX Runtime on the CPU.
+
+A model is *traced* by running it once on an example, while its operators are recorded as a graph.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ if TYPE_CHECKING:
 
 
 LARGEST_FILE = 2_000_000_000
-"""Bytes; protobuf ends at 2 GiB, so heavier weights go into a file beside the graph."""
+"""Most bytes of a graph with its weights; protobuf ends at 2 GiB, so heavier weights get a file beside the graph."""
 _ERRORS_ALONE = 3
-"""Level of ONNX Runtime's log."""
+"""The level of ONNX Runtime's log at which only errors are shown."""
 
 
 def write_onnx(
@@ -37,11 +40,11 @@ def write_onnx(
     dtype: str = "float32",
     largest: int = LARGEST_FILE,
 ) -> None:
-    """Trace a model and write it, with free batch and length axes.
+    """Trace a model and write its graph, for any batch size and length.
 
-    The graph comes from PyTorch's tracing exporter: it needs no further package, gives smaller files in a tenth of the
-    time than the one on `torch.export`, and is the only one that all supported versions of PyTorch have. What a trace
-    can get wrong, a shape that it takes for constant, shows when outputs are compared at other lengths.
+    PyTorch has two exporters. The tracing one is used: it needs no further package, is the only one that all supported
+    versions of PyTorch have, and gives smaller files in a tenth of the time of the one on `torch.export`. A trace may
+    take a shape for constant by mistake, which shows when outputs are compared at other lengths.
 
     Args:
         module: The model, in float32 and eval mode.
@@ -60,7 +63,7 @@ def write_onnx(
     with TemporaryDirectory(dir=path.parent) as scratch:
         traced = Path(scratch) / "traced.onnx"
         try:
-            _trace(module, example, traced, opset)
+            _trace(module, example, traced, opset=opset)
             graph = onnx.load(str(traced)) if dtype == "float32" else _in_float16(traced)
         except Exception as error:  # A tracer raises whatever the model's own code raises.
             raise ModelError(
@@ -68,6 +71,7 @@ def write_onnx(
             ) from error
 
     weight_bytes = sum(len(tensor.raw_data) for tensor in graph.graph.initializer)
+    # The checker cannot check a split model in full.
     is_split = weight_bytes >= largest
     onnx.save(graph, str(path), save_as_external_data=is_split, location=data_file(path).name)
     try:
@@ -117,19 +121,31 @@ def session_runner(session: InferenceSession) -> Runner:
 
 @contextmanager
 def quiet_converters() -> Iterator[None]:
-    """Silence converters: warnings of the tracer on every shape, advice of ONNX Runtime to preprocess folded graphs."""
-    disabled = logging.root.manager.disable
+    """Silence Python's warnings, and logs up to warnings, while a model is traced or converted.
+
+    PyTorch's tracer warns at every use of a shape, and ONNX Runtime advises to preprocess the graph, which is not
+    needed for one whose constants are folded.
+    """
+    # Logging is disabled for the whole process, up to a level; that of before is restored at the end.
+    previous_level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        logging.disable(disabled)
+        logging.disable(previous_level)
 
 
-def _trace(module: OutputModule, example: Batch, path: Path, opset: int) -> None:
-    """Write the graph of a model in float32, with its weights."""
+def _trace(module: OutputModule, example: Batch, path: Path, *, opset: int) -> None:
+    """Write the graph of a model in float32, with its weights.
+
+    Args:
+        module: The model.
+        example: The batch that the model runs on for the trace.
+        path: The file.
+        opset: Operator set.
+    """
+    # Names of the axes that may have any size, by input or output and by the axis's number.
     axes = {name: {0: "batch"} for name in (*module.inputs, *module.outputs)}
     for name in axes:
         if name in module.inputs or is_per_token(name, module.head):
@@ -148,9 +164,12 @@ def _trace(module: OutputModule, example: Batch, path: Path, opset: int) -> None
 
 
 def _in_float16(traced: Path) -> ModelProto:
-    """Convert weights and arithmetic; operators without a float16 form keep float32 with casts around them."""
+    """Return a traced graph with weights and arithmetic in float16; its inputs and outputs stay as they are.
+
+    Operators without a float16 form keep float32, with casts around them.
+    """
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
-    # The converter warns of weights that are rounded to 0; the differences are measured.
+    # The converter warns of weights that are rounded to 0. The effect of that is measured with the differences.
     with quiet_converters():
         return convert_float_to_float16(str(traced), keep_io_types=True)

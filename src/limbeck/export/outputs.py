@@ -48,6 +48,7 @@ class OutputModule(nn.Module):
         """
         named_inputs = dict(zip(self.inputs, inputs, strict=True))
         model_output = self.model(**named_inputs, return_dict=True)
+        # Sentence vectors are the only output that the model itself does not return.
         tensors = {name: model_output[name].float() for name in self.outputs if name != SENTENCE}
         if self.sentence is not None:
             tensors[SENTENCE] = self.sentence(tensors[HIDDEN], named_inputs["attention_mask"].bool())
@@ -67,7 +68,7 @@ def module_runner(module: OutputModule) -> Runner:
 
 
 def input_names(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
-    """Return the inputs that the tokenizer makes and the model reads: `input_ids`, `attention_mask`, then the rest."""
+    """Return the names of the inputs: `input_ids`, `attention_mask`, and others that tokenizer and model both know."""
     parameters = inspect.signature(type(model).forward).parameters
     names = ["input_ids", "attention_mask"]
     for name in tokenizer.model_input_names:
@@ -91,7 +92,7 @@ def output_names(head: Head | None, sentence: SentencePooling | None) -> tuple[s
 
 
 def is_per_token(name: str, head: Head | None) -> bool:
-    """Whether an output's first two axes are those of the tokens `[B, L]`."""
+    """Whether an output has a value for each token: its first two axes are `[B, L]`."""
     if name == HIDDEN:
         return True
     if name == SENTENCE:

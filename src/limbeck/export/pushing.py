@@ -10,11 +10,11 @@ from limbeck.errors import OutputError, shorten_error
 from limbeck.models.hub_files import hub_answers
 
 _NO_ACCESS = (401, 403, 404)
-"""HTTP statuses of the Hub without a login, without the right, and of a repository that is not there or hidden."""
+"""HTTP statuses of the Hub for a missing login, for missing rights, and for a repository that is missing or hidden."""
 
 
 def check_repository(name: str) -> None:
-    """Refuse a text that cannot be the name of a repository; nothing is asked of the network.
+    """Refuse a text that cannot be the name of a repository, without the network.
 
     Raises:
         OutputError: naming the rule.
@@ -42,14 +42,14 @@ def check_login() -> None:
 
 
 def push_folder(folder: Path, repository: str, *, private: bool, message: str, api: HfApi | None = None) -> str:
-    """Upload a folder to a model repository, which is made where it does not exist.
+    """Upload a folder to a model repository, which is created if it does not exist.
 
     Args:
         folder: All files in it are uploaded.
         repository: `owner/name`.
-        private: A new repository is private; one that exists stays as it is.
+        private: Whether a new repository is private; an existing one keeps its visibility.
         message: Message of the commit.
-        api: The Hub's client; None is the ordinary one.
+        api: The Hub's client; None makes one with the user's login.
 
     Returns:
         The repository's address.

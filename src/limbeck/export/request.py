@@ -1,6 +1,6 @@
-"""The request of an export: the model, the format and the folder, and what is wrong with them by themselves.
+"""The request of an export: the model, the format and the folder, with the checks that need no model.
 
-Nothing heavy is imported, so that a mistake is told at once; `limbeck.export.exporting` carries a request out.
+Nothing heavy is imported, so that a mistake is reported at once; `limbeck.export.exporting` carries a request out.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ class ExportRequest:
         dtype: Number format of the weights; None is the format's own.
         opset: Operator set of ONNX; None is the default.
         texts: Sample text to compare on; None is the built-in one.
-        verify: Compare in a fresh process too, on all of the text.
-        overwrite: Replace an earlier export.
+        verify: Whether to compare a second time, in a new process and on all of the text.
+        overwrite: Whether to replace an earlier export.
         seconds: Time for measuring the latencies of int8.
-        read_pickled: The weights are pickles, and are read as `limbeck.export.safe_copies.safe_copy` says.
+        read_pickled: Whether the weights are pickles, of which `limbeck.export.safe_copies.safe_copy` makes a safe
+            copy.
         documents: The model for documents of a router; None takes the teacher that the student's run names.
     """
 
@@ -63,7 +64,7 @@ class ExportRequest:
         )
 
     def check(self) -> None:
-        """Refuse what is wrong whatever the model is: names and places; torch is not imported.
+        """Refuse wrong names, options and places, without reading the model or importing torch.
 
         Raises:
             RecipeError: for an unknown format or dtype, and a model for documents that the format does not take.
@@ -72,6 +73,7 @@ class ExportRequest:
         """
         export_format = FORMATS[self.format]
         check_dtype(export_format, self.dtype)
+        # Options that not every format has.
         for option in ("opset", "documents"):
             if getattr(self, option) is None or option in export_format.options:
                 continue
@@ -106,7 +108,7 @@ def check_dtype(export_format: Format, name: str | None) -> None:
 
 
 def default_output(located: str, format_name: str) -> Path:
-    """Return where an export goes by default: beside the model's folder, or here for a package or a Hub name.
+    """Return the default folder of an export: beside the model's, or in the current one for a package or a Hub name.
 
     Args:
         located: The model, as `locate_model` gives it.
@@ -125,7 +127,7 @@ def check_output(output: Path, source: str, *, overwrite: bool) -> None:
 
     Args:
         output: The export's folder.
-        source: The model, as it was located; never replaced.
+        source: The model, as `locate_model` gives it; its folder is never replaced.
         overwrite: An earlier export may be replaced.
 
     Raises:

@@ -1,6 +1,8 @@
 """A copy of a model whose weights are pickles, with safetensors in their place, for as long as it is exported.
 
-Reading a pickle can run code, so no other part of an export reads one; `limbeck.core.pickles` reads numbers alone.
+A *pickle* is Python's own file format, in which older models have their weights. Loading one can run code that the file
+holds. So all other parts of an export refuse pickles; `limbeck.core.pickles`, which converts them here, reads them in a
+process of its own, without running code.
 """
 
 import json
@@ -26,24 +28,27 @@ _OLDER_NAMES = ("ForPreTraining", "WithLMHead")
 
 @contextmanager
 def safe_copy(name: str, beside: Path) -> Iterator[str]:
-    """Yield a folder with the files of a model whose weights are pickles, with safetensors in their place.
+    """Yield a folder with a copy of a model whose weights are pickles, with safetensors in their place.
 
     Args:
         name: A model's folder or a Hub name.
-        beside: A folder to be; the copy lies beside it, and is gone at the end.
+        beside: The folder of the export, which need not exist. The copy lies beside it, on the same disk, and is
+            removed at the end.
 
     Raises:
         ModelError: see `limbeck.core.pickles.convert_pickles` and `limbeck.models.weight_files.fetch_pickles`.
     """
     pickles = fetch_pickles(name)
     folder = pickles[0].parent
+    # The folder that is copied: the Transformer's, or that of the whole sentence-transformers model around it.
     root = folder
     files = _transformer_files(folder)
-    # Of a Hub name the Transformer alone is copied.
+    # Only the Transformer's files of a Hub name were fetched.
     if is_local(resolve_model(name)):
         root, sentence_files = _sentence_files(folder)
         files |= sentence_files
 
+    # The nearest folder above that exists.
     place = next(parent for parent in beside.absolute().parents if parent.is_dir())
     with TemporaryDirectory(prefix=".limbeck-safe-copy-", dir=place) as scratch:
         for file in files:
@@ -65,7 +70,8 @@ def _transformer_files(folder: Path) -> set[Path]:
     files = set()
     for pattern in SMALL_FILES:
         for file in folder.glob(pattern):
-            # An index lists the pickles. `modules.json` stands in the root, which may be the folder above.
+            # An index names the files of the pickles, which are not copied. `modules.json` is one of the files of the
+            # root, see `_sentence_files`.
             if file.name != MODULES and not file.name.endswith(".index.json"):
                 files.add(file)
     return files
@@ -91,13 +97,16 @@ def _sentence_files(folder: Path) -> tuple[Path, set[Path]]:
 
 
 def _name_head(folder: Path) -> None:
-    """Name the head of a masked language model as `transformers` does today, where an older class saved it."""
+    """Give the head of a masked language model the name that transformers has for it today, in `config.json`.
+
+    Older classes, such as `BertForPreTraining`, saved the same head among others. The copy is changed in place.
+    """
     config = load_config(folder)
     names = config.architectures or []
     is_older = any(name.endswith(_OLDER_NAMES) for name in names)
     if not is_older or not has_head(config, "masked_lm"):
         return
-    # ELECTRA's pretraining has another head, which this refuses.
+    # If the checkpoint has another head, as ELECTRA's pretraining has, loading it raises, and the name stays.
     with suppress(ModelError):
         load_model(folder, head="masked_lm")
         values = read_json(folder / "config.json", {})

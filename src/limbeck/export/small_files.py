@@ -16,7 +16,7 @@ def write_small_files(source: LoadedModel, folder: Path, *, config: bool = True)
     Args:
         source: The exported model.
         folder: The export's folder.
-        config: Whether to write `config.json` too, where nothing else does.
+        config: Whether to write `config.json` too; False where it has been saved with the weights.
     """
     if config:
         with quiet():
@@ -35,12 +35,12 @@ def write_small_files(source: LoadedModel, folder: Path, *, config: bool = True)
 
 
 def public_name(located: str) -> str:
-    """Return a model's name without the folders of this machine: records of exports are made to be published."""
+    """Return a model's name for a record that may be published, without the path to its folder on this machine."""
     folder = Path(located).expanduser()
     if not folder.is_dir():
         return located
     folder = folder.resolve()
     if folder.name == paths.STUDENT:
-        # A run's student: the name of the run says more.
+        # The students of all runs have the same folder name, so the run's is put before it.
         return f"{folder.parent.name}/{folder.name}"
     return folder.name
