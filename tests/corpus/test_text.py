@@ -49,6 +49,13 @@ def test_sentences(sentences):
     assert split_sentences(" ".join(sentences)) == sentences
 
 
+def test_names_of_places_and_companies_go_on():
+    assert split_sentences("They climbed Mt. Everest. Then Braun & Co. KG paid.") == [
+        "They climbed Mt. Everest.",
+        "Then Braun & Co. KG paid.",
+    ]
+
+
 def test_sentences_of_scripts_without_spaces():
     assert split_sentences("今天天气很好。我们去公园吧！好吗？") == ["今天天气很好。", "我们去公园吧！", "好吗？"]
 

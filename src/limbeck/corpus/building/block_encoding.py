@@ -22,7 +22,8 @@ from limbeck.corpus.settings import CorpusSettings, SourceUse
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.stored.arrow_files import documents_of, read_batches
 from limbeck.corpus.text.documents import Document, next_batch
-from limbeck.corpus.text.pieces import UNITS, Piece, split_pieces
+from limbeck.corpus.text.pieces import UNITS, UNITS_OF_SENTENCES, Piece, split_pieces
+from limbeck.corpus.text.sentences import SENTENCE_RULES
 from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.corpus.tokens.packing import BlockPacker, PackingCounts, segments_of
 from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS, Reading
@@ -253,6 +254,11 @@ def block_identity(settings: CorpusSettings, encoding: BlockEncoding) -> list[An
     identity: list[Any] = [encoding.encoder.fingerprint(), encoding.packing, split]
     if settings.cutting:
         identity.append(settings.cutting)
+    units = {settings.unit}
+    for use in settings.uses:
+        units.update(use.units)
+    if units & UNITS_OF_SENTENCES:
+        identity.append({"sentence_rules": SENTENCE_RULES})
     return identity
 
 

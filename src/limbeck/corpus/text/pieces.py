@@ -90,6 +90,10 @@ A title is also a paragraph, and a question is also a sentence.
 """
 
 
+UNITS_OF_SENTENCES = frozenset({"sentence", "title", "question"})
+"""Units that depend on where sentences end."""
+
+
 class Piece(NamedTuple):
     """A text that was cut from a document.
 

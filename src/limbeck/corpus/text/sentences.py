@@ -6,6 +6,9 @@ import re
 
 import regex
 
+SENTENCE_RULES = 2
+"""Raise it when the same text would give other sentences: older caches of them are then built anew."""
+
 SENTENCE_ENDS = r"\p{Sentence_Terminal}…།༎\u037e"
 """Marks that end a sentence in any script, as the content of a set of a regular expression.
 
@@ -46,7 +49,7 @@ _TRADE_AND_TIME = "inc ltd co corp bros assn jan feb mar apr jun jul aug sep sep
 _ABBREVIATIONS = frozenset(" ".join((_TITLES, _LATIN, _PRINT, _TRADE_AND_TIME)).split())
 
 # These take a number after them ("No. 5", "Fig. 3"), and are ordinary words otherwise ("I said no.").
-_NUMBERED = "no nos nr fig figs eq eqs sec secs ch chap vol vols pp jan mar mt co"
+_NUMBERED = "no nos nr fig figs eq eqs sec secs ch chap vol vols pp jan mar"
 
 _BEFORE_NUMBER = frozenset(_NUMBERED.split())
 
