@@ -254,7 +254,7 @@ def block_identity(settings: CorpusSettings, encoding: BlockEncoding) -> list[An
     identity: list[Any] = [encoding.encoder.fingerprint(), encoding.packing, split]
     if settings.cutting:
         identity.append(settings.cutting)
-    units = {settings.unit}
+    units: set[str] = {settings.unit}
     for use in settings.uses:
         units.update(use.units)
     if units & UNITS_OF_SENTENCES:

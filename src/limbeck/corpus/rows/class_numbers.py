@@ -117,7 +117,8 @@ class ClassNumbers:
             CorpusError: if the value names something that is no class or one class twice, or if a list can be read both
                 ways.
         """
-        reading = self.lists or reading_of_lists([value], len(self._labels))
+        # A data set that names its numbers means the classes by them.
+        reading = "numbers" if names else self.lists or reading_of_lists([value], len(self._labels))
         can_be_flags = _is_list_of_flags(value, len(self._labels))
         if can_be_flags and reading == "flags":
             return tuple(int(flag) for flag in value)
