@@ -11,7 +11,7 @@ from pathlib import Path
 from limbeck.core.paths import RESULTS
 from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import OutputError
-from limbeck.kinds.answer_scores import THRESHOLD_SUFFIX
+from limbeck.evaluation.run.score_range import find_score_out_of_range
 
 
 class ResultsFile:
@@ -69,11 +69,6 @@ def _parse(line: bytes) -> EvaluationCell:
         cell = EvaluationCell.read(json.loads(line), RESULTS)
     except (ValueError, RecursionError):
         return EvaluationCell()
-    for scores in cell.scores.values():
-        for name, value in scores.items():
-            # A threshold may have any size, but no metric is above 1.
-            if name.endswith(THRESHOLD_SUFFIX) or value is None:
-                continue
-            if not abs(value) <= 1:  # NaN is refused too.
-                return EvaluationCell()
+    if find_score_out_of_range(cell.scores) is not None:
+        return EvaluationCell()
     return cell

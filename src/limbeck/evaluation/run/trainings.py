@@ -12,8 +12,9 @@ from functools import partial
 import torch
 
 from limbeck.core.workers import run_tasks
-from limbeck.errors import describe_error
+from limbeck.errors import PluginError, describe_error
 from limbeck.evaluation.evaluators.evaluator import EVALUATORS, CellResult, ReadyCell
+from limbeck.evaluation.run.score_range import find_score_out_of_range
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,25 @@ def run_training(training: SharedTraining, send: Callable[[Message], None]) -> N
             send(CellDone(cell_id, Failure(describe_error(error))))
         return
     for cell_id, ready in training.cells.items():
+        outcome: CellResult | Failure
         try:
-            outcome: CellResult | Failure = evaluator.run(ready, trained, report)
+            result = evaluator.run(ready, trained, report)
+            _check_scores(result, training.evaluator)
+            outcome = result
         except Exception as error:
             outcome = Failure(describe_error(error))
         send(CellDone(cell_id, outcome))
+
+
+def _check_scores(result: CellResult, evaluator: str) -> None:
+    """Refuse a result whose row would be skipped when the results are read again.
+
+    Raises:
+        PluginError: for a score that is not between -1 and 1.
+    """
+    problem = find_score_out_of_range(result.scores)
+    if problem is not None:
+        raise PluginError(
+            f"The evaluator '{evaluator}' returned {problem.value:g} as {problem.metric}, but scores are 0 to 1, or "
+            "-1 to 1: return a share in place of percent."
+        )
