@@ -72,3 +72,38 @@ def test_unknown_evaluators_and_evaluators_without_metrics_are_refused(tmp_path)
 
             def score(self, model, task, report):
                 return {}
+
+
+def test_a_score_in_percent_is_a_failure_that_says_so(tmp_path):
+    @register_as_evaluator()
+    class Percent(Evaluator):
+        name = "percent"
+        metrics = ("figure",)
+
+        def score(self, model, task, report):
+            return {"figure": 87.5}
+
+    model = str(tiny_folder(tmp_path))
+    outcome = run_evaluation(EvaluationRequest((model,), "percent:task", tmp_path / "out"))
+    (row,) = ResultsFile(tmp_path / "out").read()
+    assert outcome.failed == 1 and row.status == "failed"
+    assert row.error == (
+        "The evaluator 'percent' returned 87.5 as figure, but scores are 0 to 1, or -1 to 1: return a share in place "
+        "of percent."
+    )
+
+
+def test_a_metric_that_is_left_out_is_a_failure(tmp_path):
+    @register_as_evaluator()
+    class Renamed(Evaluator):
+        name = "renamed"
+        metrics = ("main", "further")
+
+        def score(self, model, task, report):
+            return {"further": 0.5}
+
+    model = str(tiny_folder(tmp_path))
+    outcome = run_evaluation(EvaluationRequest((model,), "renamed:task", tmp_path / "out"))
+    (row,) = ResultsFile(tmp_path / "out").read()
+    assert outcome.summary.models[0].columns == {}
+    assert row.error == "The evaluator 'renamed' returned no score for its metric 'main'."

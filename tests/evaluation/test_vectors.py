@@ -67,6 +67,22 @@ def evaluated(folder):
     return limbeck.evaluate(names, tasks, output=folder / "out", **asked)
 
 
+def test_a_metric_that_a_task_names_later_runs_its_cells_again(folder, tmp_path):
+    for name in ("rows.jsonl", "corpus.jsonl"):
+        shutil.copy(folder / name, tmp_path)
+    task = yaml.safe_load((folder / "search.yaml").read_text())
+    found = {}
+    for metric in ("mrr_at_10", "ndcg_at_10"):
+        (tmp_path / "search.yaml").write_text(yaml.safe_dump(task | {"metric": metric}))
+        evaluated = limbeck.evaluate(
+            [str(folder / "student")], str(tmp_path / "search.yaml"), output=tmp_path / "out", as_is=True
+        )
+        figure = evaluated.summary["models"][0]["columns"]["search"]
+        assert figure["mean"] == figure["metrics"][metric]["mean"]
+        found[metric] = figure["mean"]
+    assert found["mrr_at_10"] != found["ndcg_at_10"]
+
+
 def test_a_models_own_widths_are_scored_of_all_unless_others_are_asked_for(folder, tmp_path):
     own = shutil.copytree(folder / "student", tmp_path / "own")
     config = json.loads((own / "config.json").read_text())

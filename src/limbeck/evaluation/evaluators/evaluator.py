@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
 from limbeck.core.registry import PluginPoint, Registry, is_own
+from limbeck.errors import PluginError
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.planned_model import PlannedModel
 from limbeck.evaluation.plan.points import VersionedPoint
@@ -239,11 +240,15 @@ class Evaluator:
             report: Receives the progress.
 
         Raises:
+            PluginError: if `score` leaves a metric out.
             LimbeckError: one clear line.
         """
         started = time.monotonic()
         _, _, task = ready.cell.task.partition(":")
         scores = dict(self.score(ready.cell.model, task, report))
+        for metric in self.metrics:
+            if metric not in scores:
+                raise PluginError(f"The evaluator '{self.name}' returned no score for its metric '{metric}'.")
         return CellResult({SPLIT: scores}, seconds=round(time.monotonic() - started, 3))
 
     def score(self, model: str, task: str, report: Share) -> Mapping[str, float]:

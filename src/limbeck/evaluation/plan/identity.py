@@ -11,9 +11,10 @@ from limbeck.core.hashing import fingerprint
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.points import settings_of
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.evaluation.tasks.splits import TRAIN
 from limbeck.kinds.registry import KINDS
-from limbeck.kinds.task import TaskData
+from limbeck.kinds.task import AnswerRules, Task, TaskData
 
 _SCORING_SETTINGS = ("best_epoch_by", "max_scored_rows", "choose_thresholds")
 """Settings of a training point that decide what is scored, and not how weights are trained."""
@@ -60,14 +61,28 @@ def training_identity(cell: Cell, *, model: str, training_set: str) -> str | Non
 
 
 def data_fingerprint(data: TaskData) -> str:
-    """Return a hash of the facts that a task is scored by and of every row of its splits."""
+    """Return a hash of the facts that a task is scored by and of every row of its splits.
+
+    Metrics are no part of it: a finished cell whose scores lack one is run again (`has_metrics`).
+    """
     task = data.task
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    digest.update(json.dumps([task.name, task.kind, task.labels, task.select, task.answerable_only]).encode())
+    facts = [task.name, task.kind, task.labels, task.select, task.answerable_only]
+    # Usual rules are left out, so that fingerprints are those of versions that did not know of others.
+    if task.answer_rules != _usual_answer_rules(task):
+        facts.append(task.answer_rules)
+    digest.update(json.dumps(facts).encode())
     for split in sorted(data.splits):
         digest.update(f"\0{split}\0".encode())
         _add_rows(digest, task.kind, data.splits[split])
     return digest.hexdigest()
+
+
+def _usual_answer_rules(task: Task) -> AnswerRules | None:
+    """Return the rules for answers of the built-in task of the same name; None, by the language, for an own task."""
+    if task.name in TASKS:
+        return TASKS[task.name].answer_rules
+    return None
 
 
 def training_set_fingerprint(data: TaskData) -> str:

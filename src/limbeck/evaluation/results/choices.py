@@ -103,16 +103,21 @@ def best_run(cells: Sequence[EvaluationCell], metric: str) -> EvaluationCell:
     return max(cells, key=lambda cell: select_score(cell, metric))
 
 
+def has_metrics(cell: EvaluationCell, metrics: Iterable[str]) -> bool:
+    """Whether each split that a cell scored has a score by all of a task's metrics."""
+    wanted = set(metrics)
+    return all(wanted <= scores.keys() for scores in cell.scores.values())
+
+
 def select_score(cell: EvaluationCell, metric: str) -> float:
     """Return the score by which a cell is chosen: the metric on the select split.
 
-    The first split stands in for an unknown select split, and a split's first (main) metric for a metric that it lacks.
-    Without any scores it is 0.
+    The first split stands in for an unknown select split. Without any scores it is 0.
     """
     if not cell.scores:
         return 0.0
     first_split = next(iter(cell.scores))
     scores = cell.scores.get(cell.select or "") or cell.scores[first_split]
-    value = scores[metric] if metric in scores else next(iter(scores.values()))
-    # Records have None for NaN, which is below all other scores.
+    value = scores.get(metric)
+    # Records have None for NaN. That, or a missing score, is below all other scores.
     return -1.0 if value is None else value

@@ -116,8 +116,11 @@ def _row_of(
         for column in task.columns:
             # A model has no scores of vectors cut to more components than it has, nor asymmetric ones if its vectors
             # are not as wide as the teacher's.
-            if all(split in scored_splits for split in column.splits):
-                scores[column.key] = _column_figure(choice, column, task.metric)
+            if not all(split in scored_splits for split in column.splits):
+                continue
+            figure = _column_figure(choice, column, task.metric)
+            if figure is not None:
+                scores[column.key] = figure
     return studies.EvaluatedModel(
         name=model.name,
         shape=str(model.shape),
@@ -127,12 +130,15 @@ def _row_of(
     )
 
 
-def _column_figure(choice: Choice, column: Column, metric: str) -> studies.ColumnFigure:
-    """Return the figure of a column: its main metric over the runs, with all metrics and their certainty."""
+def _column_figure(choice: Choice, column: Column, metric: str) -> studies.ColumnFigure | None:
+    """Return the figure of a column: its main metric over the runs, with all metrics and their certainty.
+
+    None where a run lacks the main metric: another one must not stand under its heading.
+    """
     metrics = _metrics(choice, column)
-    # If the splits of the column lack the task's main metric, their own first metric stands in for it.
-    main = metrics[metric] if metric in metrics else next(iter(metrics.values()))
-    return studies.ColumnFigure.of_runs(main.runs, metrics=metrics, **_certainty(choice, column, metric))
+    if metric not in metrics:
+        return None
+    return studies.ColumnFigure.of_runs(metrics[metric].runs, metrics=metrics, **_certainty(choice, column, metric))
 
 
 def _metrics(choice: Choice, column: Column) -> dict[str, studies.Figure]:

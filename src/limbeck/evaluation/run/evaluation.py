@@ -26,7 +26,7 @@ from limbeck.evaluation.evaluators.rows import load_rows
 from limbeck.evaluation.plan.planned_model import PlannedModel, plan_models
 from limbeck.evaluation.plan.planner import PlannedTask, Planner
 from limbeck.evaluation.plan.request import EvaluationRequest
-from limbeck.evaluation.results.choices import Cells, Choices, choose_all
+from limbeck.evaluation.results.choices import Cells, Choices, choose_all, has_metrics
 from limbeck.evaluation.results.submissions import write_submissions
 from limbeck.evaluation.results.summary import summarise
 from limbeck.evaluation.run import kept_weights
@@ -128,7 +128,7 @@ def _run_grid(
     keep = request.keep_weights
     results = ResultsFile(folder)
     cells = _rows_of(results, tasks)
-    finished = {cell_id: cell for cell_id, cell in cells.items() if cell.status == FINISHED}
+    finished = _finished_rows(cells, tasks)
     if keep is not None:
         for cell_id in _without_weights(keep, folder, tasks, models, finished):
             del finished[cell_id]
@@ -166,6 +166,20 @@ def _rows_of(results: ResultsFile, tasks: Sequence[PlannedTask]) -> dict[str, Ev
     latest.update(results.finished())
     planned = _planned_ids(tasks)
     return {cell_id: cell for cell_id, cell in latest.items() if cell_id in planned}
+
+
+def _finished_rows(cells: Cells, tasks: Sequence[PlannedTask]) -> dict[str, EvaluationCell]:
+    """Return the rows of the cells that need not run again, by identity."""
+    finished: dict[str, EvaluationCell] = {}
+    for task in tasks:
+        for planned in task.cells:
+            row = cells.get(planned.id)
+            if row is None or row.status != FINISHED:
+                continue
+            # The description of a task may name other metrics than when the cell ran.
+            if has_metrics(row, task.task.metrics):
+                finished[planned.id] = row
+    return finished
 
 
 def _without_weights(
