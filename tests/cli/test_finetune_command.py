@@ -141,5 +141,5 @@ def test_a_family_without_the_head_and_a_folder_of_something_else(limbeck, model
     (tmp_path / "thesis.tex").write_text("x")
     assert_one_line_error(limbeck(*command), 2, "holds no evaluation")
     (tmp_path / "thesis.tex").unlink()
-    monkeypatch.setattr("limbeck.evaluation.plan.planner.has_head", lambda *_: False)
+    monkeypatch.setattr("limbeck.evaluation.evaluators.fine_tuned.has_head", lambda *_: False)
     assert_one_line_error(limbeck(*command), 2, "The family bert of", "has no classification head")

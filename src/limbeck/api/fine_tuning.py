@@ -93,14 +93,12 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
     )
     task = fine_tuned_task(evaluation_request)
     # Torch is imported from here on, which takes seconds.
-    from limbeck.evaluation.plan.planner import check_fine_tuned
     from limbeck.evaluation.run.evaluation import run_evaluation
     from limbeck.evaluation.run.kept_weights import place_model
     from limbeck.evaluation.run.results_file import ResultsFile
     from limbeck.report.evaluation import write_evaluation
     from limbeck.report.fine_tuned_card import write_fine_tuned_card
 
-    check_fine_tuned(evaluation_request.models, task)
     with ProgressBar(console, at_once=True) as bar:
         outcome = run_evaluation(evaluation_request, bar)
     choice = next(iter(outcome.choices.values()), None)

@@ -19,6 +19,8 @@ from limbeck.evaluation.evaluators.token_files import open_columns
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.identity import data_fingerprint, identity
 from limbeck.evaluation.plan.points import SimilarityPoint
+from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.run.evaluation import run_evaluation
 from limbeck.kinds.drawing import draw
 from limbeck.kinds.task import TaskData
 from limbeck.models.fingerprint import model_fingerprint, tokenizer_fingerprint
@@ -64,6 +66,19 @@ def test_fingerprints(tmp_path):
     assert data_fingerprint(data) == data_fingerprint(make_data("classification"))
     rows = [*data.splits["train"][:-1], replace(data.splits["train"][-1], label=1 - data.splits["train"][-1].label)]
     assert data_fingerprint(data) != data_fingerprint(TaskData(data.task, {**data.splits, "train": rows}))
+
+
+def test_rows_are_other_ones_under_other_rules_for_answers():
+    data = make_data("question_answering")
+    tasks = [replace(data.task, name="own", answer_rules=rules) for rules in (None, "mlqa", "cmrc2018")]
+    assert len({data_fingerprint(replace(data, task=task)) for task in tasks}) == 3
+
+
+def test_a_family_without_the_head_is_refused_before_any_row_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("limbeck.evaluation.evaluators.fine_tuned.has_head", lambda *_: False)
+    request = EvaluationRequest((str(tiny_folder(tmp_path)),), "rte", tmp_path / "out", data=tmp_path / "missing")
+    with pytest.raises(ModelError, match=r"The family bert of .* has no classification head; choose another model"):
+        run_evaluation(request)
 
 
 def test_a_model_of_the_hub_is_known_by_the_commit_of_its_revision(monkeypatch):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from limbeck.core import paths
+from limbeck.errors import ModelError
 from limbeck.evaluation.evaluators import head_outputs
 from limbeck.evaluation.evaluators.evaluator import (
     FINE_TUNED,
@@ -28,6 +29,8 @@ from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.kinds.scoring import score
 from limbeck.kinds.task import Task
 from limbeck.kinds.thresholds import choose_thresholds
+from limbeck.models.heads import has_head
+from limbeck.models.loading import load_config
 from limbeck.models.tokenizers import load_tokenizer
 
 
@@ -38,8 +41,14 @@ class FineTuned(Evaluator):
     name = FINE_TUNED
 
     def check(self, task: Task, model: PlannedModel, request: EvaluationRequest) -> None:
-        """Refuse a router: its two models read queries and documents."""
+        """Refuse a router, whose two models read queries and documents, and a model whose family lacks the head."""
         model.check_is_one(task)
+        config = load_config(model.queries)
+        if not has_head(config, task.kind):
+            words = task.kind.replace("_", " ")
+            raise ModelError(
+                f"The family {config.model_type} of '{model.name}' has no {words} head; choose another model."
+            )
 
     def task(self, name: str, request: EvaluationRequest) -> EvaluatedTask:
         """Return a task with its rows to train on, hashed."""
@@ -206,9 +215,6 @@ def _best_epoch(ready: ReadyCell, tuner: FineTuner) -> BestEpoch | None:
     def select_score() -> float:
         """Return the score of the model as it is on the select split."""
         scores = score(prepared.task, split, prepared.rows[split], tuner.predict(prepared, split))
-        if metric in scores:
-            return scores[metric]
-        # A split may lack a metric; its first one is the main one.
-        return next(iter(scores.values()))
+        return scores[metric]
 
     return BestEpoch(select_score)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from limbeck.core.studies import Column
-from limbeck.errors import ModelError, RecipeError, suggestion
+from limbeck.errors import RecipeError, suggestion
 from limbeck.evaluation.evaluators import head_match
 from limbeck.evaluation.evaluators.evaluator import EvaluatedTask, evaluator_of, facts_of
 from limbeck.evaluation.evaluators.rows import load_rows
@@ -22,7 +22,6 @@ from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.plan.variants import Variant
 from limbeck.evaluation.protocols.settings import FineTuning
 from limbeck.kinds.task import Task
-from limbeck.models.heads import has_head
 from limbeck.models.loading import load_config
 
 
@@ -189,16 +188,3 @@ def _identified(cell: Cell, task: EvaluatedTask, model: PlannedModel, *, teacher
     training_id = training_identity(cell, model=model.fingerprint, training_set=task.training_set)
     # Cells without a fine-tuning share nothing with others: each is run by itself.
     return PlannedCell(cell, id=cell_id, training=training_id or cell_id)
-
-
-def check_fine_tuned(models: Sequence[str], task: Task) -> None:
-    """Refuse models without a head of the task that they are to be fine-tuned on.
-
-    Raises:
-        ModelError: if a model's family has none, or there is no such model.
-    """
-    for model in models:
-        config = load_config(model)
-        if not has_head(config, task.kind):
-            words = task.kind.replace("_", " ")
-            raise ModelError(f"The family {config.model_type} of '{model}' has no {words} head; choose another model.")
