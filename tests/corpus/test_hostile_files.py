@@ -168,6 +168,16 @@ def test_a_parquet_dictionary_that_names_one_text_again_and_again(tmp_path):
     assert peak < 50_000_000
 
 
+def test_the_size_of_a_large_file_is_asked_for_once(tmp_path, monkeypatch):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": f"text {number}"}) + "\n" for number in range(20)))
+    asked = []
+    monkeypatch.setattr(limits, "EXPANSION_FREE", 10)
+    monkeypatch.setattr(file_readers.addresses, "file_size", lambda path: asked.append(path) or path.stat().st_size)
+    assert len(list(read_file(path, "text", SourceReport(), Cursor()))) == 20
+    assert len(asked) == 1
+
+
 def test_parquet_strings_that_are_not_utf8(tmp_path):
     raw = pa.array([b"good", b"bad \xff byte", None], pa.binary())
     strings = pa.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2], raw.buffers()[0])

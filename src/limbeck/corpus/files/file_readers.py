@@ -80,13 +80,18 @@ def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cu
             return
 
         characters = 0
+        most_characters: int | None = None
         for text in kind.texts(OpenFile(stream, path, text_column, report, start)):
             where = f"{path}:{text.line}" if text.line else str(path)
             yield from documents.split_documents(text, where, cursor, report)
-            # A dictionary column of parquet can refer to one long text again and again. The file's size is only asked
-            # for when much text has been read.
+            # A dictionary column of parquet can refer to one long text again and again.
             characters += len(text.text)
-            if characters > limits.EXPANSION_FREE and characters > limits.most_unpacked(addresses.file_size(path)):
+            if characters <= limits.EXPANSION_FREE:
+                continue
+            # The size, of a remote file a request, is asked for once, and only when much text has been read.
+            if most_characters is None:
+                most_characters = limits.most_unpacked(addresses.file_size(path))
+            if characters > most_characters:
                 report.note(opening.DAMAGED, f"{path}: it unpacks to more than {limits.MOST_EXPANSION} times its size")
                 return
 
