@@ -109,6 +109,13 @@ def test_sources_are_read_as_they_are_said_built_and_streamed(sources, cache, al
             assert alike or decode(TOKENIZER, block.columns["teacher_input_ids"]).startswith(USES[block.source].prompt)
 
 
+def test_a_document_is_held_out_although_its_source_is_listed_twice(sources, cache):
+    built = build_text(cache, TOKENIZER, *used(sources[:2], *KEYS[:2]), prompts=PROMPTS, length=48, held_out=0.01)
+    assert built.manifest["held_out_documents"] == 2
+    first, second = built.held_out_documents()
+    assert first.text == second.text
+
+
 def test_plain_uses_and_roles_change_no_corpus(sources, cache):
     plain = build_text(cache, TOKENIZER, *sources[1:])
     for keys in [({}, {}), ({"role": "query"}, {"role": "document"})]:

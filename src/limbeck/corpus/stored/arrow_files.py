@@ -119,12 +119,15 @@ def documents_of(records: pa.RecordBatch) -> Iterator[Document]:
 
 
 def lowest_keys(folder: Path, most: int) -> NDArray[np.uint64]:
-    """Return the `most` lowest keys of a folder's documents, sorted; all keys where there are fewer."""
+    """Return the `most` lowest distinct keys of a folder's documents, sorted; all keys where there are fewer.
+
+    A text may be stored twice: at the beginning of a stream, or by a source that is listed twice.
+    """
     lowest = np.empty(0, np.uint64)
     for path in document_files(folder):
         for batch in read_batches(path):
             keys = np.concatenate([lowest, batch.column("key").to_numpy()])
-            lowest = np.sort(keys)[:most]
+            lowest = np.unique(keys)[:most]
     return lowest
 
 

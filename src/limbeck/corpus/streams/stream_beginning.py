@@ -11,8 +11,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from limbeck.core.blocks import counted
 from limbeck.corpus.building.block_encoding import BlockEncoding
 from limbeck.corpus.building.splitting import held_out_threshold
@@ -58,10 +56,9 @@ def store_beginning(
     beginning = _Beginning(sources)
     read = write_documents(beginning.documents(progress), aside)
 
-    # The threshold lies among the lowest keys that may be held out and the one above them; a text may come twice.
-    most = settings.held_out_documents
-    lowest = lowest_keys(aside, min(read.items, 2 * most + 1))
-    held_below = held_out_threshold(np.unique(lowest), settings.held_out, most)
+    # The threshold lies among the lowest keys that may be held out and the one above them.
+    lowest = lowest_keys(aside, settings.held_out_documents + 1)
+    held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
 
     source_of_file = _choose_documents(aside, beginning.documents_by_place, held_below, by_source=bool(encoding.uses))
     blocks = tokenise(
