@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 
-from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.files.file_kinds import PlacedRow, suffix_of
 from limbeck.corpus.files.table_files import TABLES, missing_header
 from limbeck.corpus.rows.class_numbers import is_missing
 from limbeck.corpus.rows.labelled_rows import without_surrogates
@@ -62,7 +61,7 @@ class CorpusRows(RowSource):
             # `where` is the file's path with the number of the line.
             path, _, _ = row.where.rpartition(":")
             way_out = ""
-            if PurePosixPath(path).suffix in TABLES:
+            if suffix_of(path) in TABLES:
                 way_out = ", name the fields by corpus.task.columns if the file has no header"
             raise CorpusError(
                 f"{row.where} has no column '{column}': set {setting} to one of {describe_columns(row)}{way_out}, "

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
 
-from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow
+from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow, suffix_of
 from limbeck.corpus.files.table_fields import TableRow, read_comma_fields, read_tab_fields
 from limbeck.errors import CorpusError
 
@@ -31,7 +30,7 @@ def missing_header(row: PlacedRow) -> str | None:
     The first line is taken for a row where it would name a column with a whole text, of four words or more.
     """
     table, _, _ = row.where.rpartition(":")
-    if PurePosixPath(table).suffix not in TABLES:
+    if suffix_of(table) not in TABLES:
         return None
     for name in map(str, row.values):
         if len(name.split()) >= _WORDS_OF_A_TEXT:
