@@ -89,6 +89,18 @@ def test_a_build_goes_on_wherever_it_was_stopped(sources, tmp_path, monkeypatch)
     assert number > 12
 
 
+def test_a_build_that_was_stopped_with_documents_enough_reports_on_its_last_source(sources, tmp_path, monkeypatch):
+    build(sources, tmp_path / "whole", max_documents=20)
+    whole = contents(tmp_path / "whole")
+    last = sum("documents-" in name for name in whole)
+    with monkeypatch.context() as patch:
+        finished_pieces(patch, last)
+        with pytest.raises(KilledError):
+            build(sources, tmp_path / "stopped", max_documents=20)
+    assert build(sources, tmp_path / "stopped", max_documents=20).report.counts["line of invalid JSON"] == 1
+    assert contents(tmp_path / "stopped") == whole
+
+
 def test_a_piece_that_was_not_finished_is_made_again(tmp_path):
     (tmp_path / "a.arrow").write_bytes(b"12345")
     finish_piece(tmp_path, "a", ["a.arrow"], {"rows": 3})

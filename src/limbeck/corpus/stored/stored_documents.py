@@ -149,7 +149,10 @@ class SourceReader:
         # A source may be listed more than once.
         for listed, documents in zip(self._sources, self._documents_by_place, strict=True):
             documents_by_source[listed.name] = documents_by_source.get(listed.name, 0) + documents
-        return {"sources": documents_by_source, **self._counts()}
+        report = SourceReport.from_dict(self._report_of_ended.to_dict())
+        # A build that goes on when there are documents enough does not come to the end of its last source.
+        report.merge(self._report_of_source)
+        return {"sources": documents_by_source, **self._counts(), "report": report.to_dict()}
 
     def sources(self) -> Iterator[int]:
         """Iterate over the places of the sources that are left.
