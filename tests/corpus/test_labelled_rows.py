@@ -91,11 +91,11 @@ def test_the_content_of_rows_is_known_wherever_they_lie_and_by_source(tmp_path):
         settings = LabelledSettings(
             kind="classification", sources=list(map(str, sources)), labels=("no", "yes"), length=24
         )
-        found.append(
-            build_labelled_corpus(
-                settings, TOKENIZER, KINDS[settings.task], cache_dir=tmp_path / f"cache-{place}", workers=1
-            ).content
+        built = build_labelled_corpus(
+            settings, TOKENIZER, KINDS[settings.task], cache_dir=tmp_path / f"cache-{place}", workers=1
         )
+        assert built.shares() == [0.5, 0.5]
+        found.append(built.content)
     assert found[0] == found[1] and len(found[0]) == 3
     assert [one == other for one, other in zip(found[1], found[2], strict=True)] == [True, False, False]
 

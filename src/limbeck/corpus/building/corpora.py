@@ -203,6 +203,10 @@ class LabelledCorpus(Corpus):
             raise CorpusError(f"'{path}' is a corpus of text without labels: open it with Corpus.")
         self.task: KindName = self.manifest["task"]
 
+    def shares(self) -> list[float]:
+        """Return the share of each source in the rows that were read."""
+        return shares_by_size(list(self.manifest["sources"].values()))
+
     def __repr__(self) -> str:
         return f"LabelledCorpus({self.task}, {len(self.train):,} rows, {self.tokens:,} tokens, {str(self.path)!r})"
 
