@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from limbeck.core.cache import build_once
 from limbeck.core.hashing import fingerprint
 from limbeck.corpus.digests import DIGEST_BYTES
-from limbeck.corpus.progress import Progress, StepProgress, step_progress
+from limbeck.corpus.progress import Progress, StepProgress, step_progress, waiting_notice
 from limbeck.corpus.rows.labelled_rows import LabelledRow, by_query
 from limbeck.corpus.rows.row_kind import RowKind, RowReader
 from limbeck.corpus.settings import LabelledRows, LabelledSettings
@@ -62,7 +62,8 @@ def store_rows(
             "report": reader.report.to_dict(),
         }
 
-    return folder, build_once(folder, build)
+    waiting = waiting_notice(progress, "waiting for another process that reads these rows")
+    return folder, build_once(folder, build, waiting=waiting)
 
 
 class _NamedRows(NamedTuple):

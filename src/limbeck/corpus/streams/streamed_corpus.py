@@ -18,7 +18,7 @@ from limbeck.corpus.building.build_text import BLOCK_FORMAT
 from limbeck.corpus.building.cache_root import cache_root
 from limbeck.corpus.building.corpora import Corpus
 from limbeck.corpus.messages import safe_name
-from limbeck.corpus.progress import Progress
+from limbeck.corpus.progress import Progress, waiting_notice
 from limbeck.corpus.settings import CorpusSettings, SourceUse
 from limbeck.corpus.sources.named_sources import open_source
 from limbeck.corpus.sources.source_kinds import ShardedSource
@@ -113,7 +113,10 @@ def open_stream(
     fingerprints = [source.source.fingerprint() for source in sources]
     name = fingerprint([formats, fingerprints, *block_identity(settings, encoding)])
     folder = cache_root(cache_dir) / "streams" / name
-    manifest = build_once(folder, lambda aside: store_beginning(settings, sources, encoding, aside, progress))
+    waiting = waiting_notice(progress, "waiting for another process that looks into this stream")
+    manifest = build_once(
+        folder, lambda aside: store_beginning(settings, sources, encoding, aside, progress), waiting=waiting
+    )
 
     return StreamedCorpus(
         folder,
