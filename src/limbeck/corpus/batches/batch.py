@@ -5,12 +5,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from torch import Tensor
 
+from limbeck.corpus.tokens.encoded_rows import OF_TEACHER
+
 LABELS = "labels"
 GROUPS = "groups"
 FILLER = "filler"
 """Mark of a batch that only keeps a process in step with the others: it counts nothing."""
-OF_TEACHER = "teacher_"
-"""Prefix of the columns that the teacher alone reads."""
 SKIPPED = "skipped"
 """Input of both models: how many first tokens of each row are not pooled."""
 

@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 
 from limbeck.core.kinds import LabelKind
-from limbeck.corpus.batches.batch import GROUPS, LABELS, OF_TEACHER, SKIPPED
+from limbeck.corpus.batches.batch import GROUPS, LABELS, SKIPPED
 from limbeck.corpus.batches.collated_labels import LABEL_COLLATORS
 from limbeck.corpus.batches.padding import PaddedLayout, lay_out
-from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
+from limbeck.corpus.tokens.encoded_rows import OF_TEACHER, TOKEN_TYPES
 from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS
 from limbeck.errors import CorpusError, suggestion
 

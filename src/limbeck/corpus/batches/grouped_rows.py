@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-QUERY = "query"
-"""Column of a ranking corpus: a number for the query of each row."""
+from limbeck.corpus.tokens.encoded_rows import QUERY
 
 
 class GroupedRows(Dataset[dict[str, Any]]):

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from limbeck.corpus.batches.grouped_rows import QUERY
 from limbeck.corpus.building.splitting import HELD_OUT, TRAINED, Roles
 from limbeck.corpus.building.token_columns import BLOCK_COLUMNS, SEGMENTS, SplitBatch
 from limbeck.corpus.rows.row_kind import RowEncoder, RowKind
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.stored.arrow_files import RowBatch, read_rows
-from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
+from limbeck.corpus.tokens.encoded_rows import QUERY, TOKEN_TYPES
 from limbeck.corpus.tokens.packing import PackingCounts
 
 _ROLE_OF_SPLIT = {"train": TRAINED, "held_out": HELD_OUT}

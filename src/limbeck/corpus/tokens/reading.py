@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from limbeck.corpus.batches.batch import OF_TEACHER
+from limbeck.corpus.tokens.encoded_rows import OF_TEACHER
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 
 PROMPT = "prompt"
