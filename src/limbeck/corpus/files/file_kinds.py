@@ -7,7 +7,7 @@ registry of all kinds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 from limbeck.corpus.files import addresses
@@ -34,7 +34,8 @@ class TableLayout(NamedTuple):
 UNKNOWN_LAYOUT = TableLayout()
 
 
-class OpenFile(NamedTuple):
+@dataclass(frozen=True)
+class OpenFile:
     """An open file, as readers take it.
 
     Args:
@@ -50,7 +51,7 @@ class OpenFile(NamedTuple):
     path: FilePath
     text_column: str
     report: SourceReport
-    start: Cursor = Cursor()
+    start: Cursor = field(default_factory=Cursor)
     layout: TableLayout = UNKNOWN_LAYOUT
 
 

@@ -9,6 +9,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from limbeck.corpus.files import opening
@@ -55,7 +56,7 @@ def read_json_rows(file: OpenFile) -> Iterator[PlacedRow]:
         value = _repaired(json.loads(text), text, str(file.path), file.report)
     except (ValueError, RecursionError):
         # The whole is no JSON, so each line may be.
-        yield from read_jsonl_rows(file._replace(stream=io.BytesIO(content)))
+        yield from read_jsonl_rows(replace(file, stream=io.BytesIO(content)))
         return
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         value = value["data"]
@@ -64,7 +65,10 @@ def read_json_rows(file: OpenFile) -> Iterator[PlacedRow]:
         yield from _rows_of(item, f"{file.path}:{number}", file)
 
 
-# Name of a problem in the report. UTF-16 writes some characters as a pair of surrogates; one alone is no character.
+# Names of problems in the report.
+INVALID_JSON = "line of invalid JSON"
+NO_OBJECT = "JSON value that is not an object"
+# UTF-16 writes some characters as a pair of surrogates; one alone is no character.
 HALF_CHARACTER = "half of a character (a lone surrogate), replaced by U+FFFD"
 # A surrogate as JSON escapes it: `\\ud83d`.
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -94,7 +98,7 @@ def _json_lines(file: OpenFile) -> Iterator[_JsonLine]:
         try:
             value = json.loads(line.text)
         except (ValueError, RecursionError):
-            file.report.note("line of invalid JSON", where)
+            file.report.note(INVALID_JSON, where)
             continue
         yield _JsonLine(line, where, value)
 
@@ -130,7 +134,7 @@ def _without_surrogates(value: Any) -> Any:
 def _rows_of(value: Any, where: str, file: OpenFile) -> Iterator[PlacedRow]:
     """Yield the one row of a JSON object, or a row for each question of a SQuAD article."""
     if not isinstance(value, dict):
-        file.report.note("JSON value that is not an object", where)
+        file.report.note(NO_OBJECT, where)
         return
     if "paragraphs" not in value:
         yield PlacedRow(where, value)
