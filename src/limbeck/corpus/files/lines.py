@@ -13,6 +13,7 @@ from limbeck.corpus.text.cursor import FoundText
 
 LONG_LINE = f"line longer than {limits.LONGEST_LINE:,} bytes, skipped"
 CUT_LINE = f"line longer than {limits.LONGEST_LINE:,} bytes, cut"
+BAD_BYTES = "line with bytes that are not UTF-8"
 
 
 def read_lines(
@@ -114,7 +115,7 @@ def _decode(raw: bytes, path: FilePath, number: int, report: SourceReport) -> st
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        report.note("line with bytes that are not UTF-8", f"{path}:{number}")
+        report.note(BAD_BYTES, f"{path}:{number}")
         text = raw.decode(errors="replace")
     return text.rstrip("\r\n")
 

@@ -8,12 +8,11 @@ import re
 from collections.abc import Iterable
 
 from limbeck.core.blocks import counted
+from limbeck.evaluation.tasks.loading import without_missing_files
 from limbeck.evaluation.tasks.registry import PUBLISHED
 
 _SHOWN_SUBJECTS = 3
 _NUMBER = re.compile(r"\d[\d,.]*")
-_MISSING_FILES = re.compile(r"(?<=^no ).+ files?(?= found$)")
-"""Names of the files in a note on missing files: `dev.tsv file` in `no dev.tsv file found`."""
 _DETAILS = re.compile(r": | \(")
 """A colon or an opening bracket in a note; what follows it are names and examples."""
 
@@ -42,7 +41,7 @@ def _pattern_of(note: str) -> str:
         text = note
     if PUBLISHED in text:
         return PUBLISHED
-    without_files = _MISSING_FILES.sub("", text)
+    without_files = without_missing_files(text)
     beginning = _DETAILS.split(without_files, maxsplit=1)[0]
     return _NUMBER.sub("#", beginning)
 

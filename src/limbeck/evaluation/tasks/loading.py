@@ -6,6 +6,7 @@ leaderboards).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,9 @@ from limbeck.evaluation.tasks.definition import TaskDefinition
 from limbeck.evaluation.tasks.sources import PossibleFile
 from limbeck.evaluation.tasks.splits import TRAIN, Splits, name_some, require_file
 from limbeck.kinds.task import Task, TaskData
+
+_MISSING_FILES = re.compile(r"(?<=^no ).+ files?(?= found$)")
+"""The changing part of a note on files that were not found."""
 
 
 def load_task(
@@ -55,10 +59,20 @@ def load_task(
         rows[key] = content.rows
         notes += content.notes
     if missing:
-        files = "files" if len(missing) > 1 else "file"
-        notes.append(f"{definition.task.title}: no {name_some(missing)} {files} found")
+        notes.append(f"{definition.task.title}: {_describe_missing_files(missing)}")
     # The parts of a joint split may also be read by themselves, with the same notes.
     return TaskData(_narrowed(definition, rows), rows, tuple(dict.fromkeys(notes)))
+
+
+def _describe_missing_files(splits: Collection[str]) -> str:
+    """Return the text of a note on splits without a file; `without_missing_files` finds it again."""
+    files = "files" if len(splits) > 1 else "file"
+    return f"no {name_some(splits)} {files} found"
+
+
+def without_missing_files(text: str) -> str:
+    """Return the text of a note without the names of missing files, if it is about these."""
+    return _MISSING_FILES.sub("", text)
 
 
 def check_scored(name: str, *, data: Path | None) -> None:

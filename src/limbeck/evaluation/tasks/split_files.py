@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from limbeck.corpus.files import addresses, file_kinds, file_readers, lines, opening, parquet_files
+from limbeck.corpus.files import addresses, file_kinds, file_readers, json_files, lines, opening, parquet_files
 from limbeck.corpus.files.file_kinds import PlacedRow, Quotes, TableLayout
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
@@ -23,11 +23,11 @@ from limbeck.kinds.split_rows import SplitRows
 from limbeck.kinds.task import SplitFacts, Task
 
 _FATAL_PROBLEMS = (
-    "line of invalid JSON",
-    "JSON value that is not an object",
-    "file not in UTF-8, skipped",
-    "damaged file, read up to the damage",
-    "line with bytes that are not UTF-8",
+    json_files.INVALID_JSON,
+    json_files.NO_OBJECT,
+    opening.NOT_TEXT,
+    opening.DAMAGED,
+    lines.BAD_BYTES,
 )
 """Notes in a report, by which lines were skipped, that make a split unusable."""
 _ENDINGS = ("", *addresses.COMPRESSIONS)
