@@ -6,6 +6,7 @@ from statistics import fmean
 import pytest
 import yaml
 
+from limbeck.errors import RecipeError
 from limbeck.evaluation.plan import columns
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.identity import identity, training_identity
@@ -50,6 +51,15 @@ def test_every_preset_has_settings_for_every_task(preset):
     tasks = [task for _, task in TASKS.items()]
     assert set(protocol.average) <= {column.key for task in tasks for column in columns.task_columns(task)}
     assert set(protocol.changes) <= {key for task in tasks for key in (task.name, task.kind, task.group)}
+
+
+def test_an_unknown_key_of_a_preset_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "protocols").mkdir()
+    text = "{name: own, order: 1, source: s, silent: t, base: {learning_rates: 1e-5, epochs: 1}, avarage: [rte]}"
+    (tmp_path / "protocols/own.yaml").write_text(text)
+    monkeypatch.setattr(protocols, "DATA", tmp_path)
+    with pytest.raises(RecipeError, match=r"'own' has the unknown key 'avarage'. Did you mean 'average'"):
+        list(protocols._built_in())
 
 
 def test_columns_are_named_as_tables_name_them():

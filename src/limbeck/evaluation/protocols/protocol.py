@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from limbeck.core.mistakes import mistakes_of
 from limbeck.core.registry import Registry
-from limbeck.errors import RecipeError
+from limbeck.errors import RecipeError, suggestion
 from limbeck.evaluation.protocols.overrides import Override
 from limbeck.evaluation.protocols.published import ColumnMetric, read_rows
 from limbeck.evaluation.protocols.settings import FineTuning
@@ -31,6 +31,8 @@ Changes = Mapping[str, Any]
 _CHANGES_OF_KINDS: Mapping[str, Changes] = {"retrieval": {"length": 512}}
 """Settings by kind of task, of all protocols. No paper of theirs has retrieval, whose documents are longer than the
 sentences of other tasks; a model reads no more tokens than its folder says."""
+_KEYS_OF_FILES = frozenset({"order", "like"})
+"""Keys of a protocol's file beside the fields of `Protocol`: its place, and the protocol that it starts from."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def _built_in() -> Iterator[tuple[str, Protocol]]:
     """Yield the name and the protocol of each file in `data/protocols`, in their order."""
     paths = (DATA / "protocols").glob("*.yaml")
     descriptions = {path.stem: read_data_file(path) for path in paths}
-    field_names = {field.name for field in fields(Protocol)}
+    known_keys = {field.name for field in fields(Protocol)} | _KEYS_OF_FILES
     for name in sorted(descriptions, key=lambda name: descriptions[name]["order"]):
         # `like` names another protocol, whose settings and averages this one starts from.
         description = descriptions[name]
@@ -139,7 +141,10 @@ def _built_in() -> Iterator[tuple[str, Protocol]]:
         whole = {**base, **description}
         for key in ("base", "changes"):
             whole[key] = {**base.get(key, {}), **description.get(key, {})}
-        values = {key: value for key, value in whole.items() if key in field_names}
+        for key in whole:
+            if key not in known_keys:
+                raise RecipeError(f"The preset '{name}' has the unknown key '{key}'.{suggestion(key, known_keys)}")
+        values = {key: value for key, value in whole.items() if key not in _KEYS_OF_FILES}
         yield name, TypeAdapter(Protocol).validate_python(values)
 
 
