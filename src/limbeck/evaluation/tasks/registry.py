@@ -35,9 +35,9 @@ class _BuiltInTask(TaskDefinition):
 
 @cache
 def _built_in() -> list[_BuiltInTask]:
-    """Return the built-in tasks in their order."""
+    """Return the built-in tasks in their order; of equal ones, in that of their names."""
     definitions = [_read(path, _BuiltInTask) for path in (DATA / "tasks").glob("*.yaml")]
-    return sorted(definitions, key=lambda definition: definition.order)
+    return sorted(definitions, key=lambda definition: (definition.order, definition.name))
 
 
 def _definitions() -> Iterator[tuple[str, TaskDefinition]]:
