@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
 from limbeck.evaluation.evaluators.batches import TaskCollator
-from limbeck.evaluation.evaluators.fine_tuning import BestEpoch, load_task_model
+from limbeck.evaluation.evaluators.fine_tuning import BestEpoch, changed_keywords, load_task_model
 from limbeck.evaluation.evaluators.head_outputs import check_padding, read_outputs
 from limbeck.evaluation.evaluators.token_files import open_columns
 from limbeck.evaluation.plan.cell import Cell
@@ -72,6 +72,17 @@ def test_rows_are_other_ones_under_other_rules_for_answers():
     data = make_data("question_answering")
     tasks = [replace(data.task, name="own", answer_rules=rules) for rules in (None, "mlqa", "cmrc2018")]
     assert len({data_fingerprint(replace(data, task=task)) for task in tasks}) == 3
+
+
+def test_a_setting_that_this_version_of_transformers_lacks_is_recorded(monkeypatch):
+    @dataclass
+    class Arguments:
+        seed: int = 42
+        bf16: bool = False
+
+    monkeypatch.setattr("limbeck.evaluation.evaluators.fine_tuning.TrainingArguments", Arguments)
+    keywords = changed_keywords(POINT, seed=42)
+    assert keywords["learning_rate"] == POINT.learning_rate and not {"seed", "bf16"} & keywords.keys()
 
 
 def test_a_family_without_the_head_is_refused_before_any_row_is_read(tmp_path, monkeypatch):

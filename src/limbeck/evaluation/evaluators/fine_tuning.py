@@ -173,7 +173,9 @@ def training_keywords(point: TrainingPoint, seed: int) -> dict[str, Any]:
 def changed_keywords(point: TrainingPoint, seed: int) -> dict[str, Any]:
     """Return the `training_keywords` that are not the defaults of `transformers`, for records."""
     defaults = {field.name: field.default for field in fields(TrainingArguments)}
-    return {name: value for name, value in training_keywords(point, seed).items() if value != defaults[name]}
+    keywords = training_keywords(point, seed)
+    # A keyword that this version of `transformers` lacks has no default, and none of them is None.
+    return {name: value for name, value in keywords.items() if value != defaults.get(name)}
 
 
 def training_arguments(point: TrainingPoint, seed: int) -> TrainingArguments:

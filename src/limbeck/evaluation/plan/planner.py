@@ -85,7 +85,7 @@ class PlannedTask:
     @property
     def metric(self) -> str:
         """The metric that chooses grid points and fills the tables."""
-        return self.settings.metric or self.task.metrics[0]
+        return self.settings.metric_of(self.task)
 
     @property
     def runs(self) -> int:

@@ -20,6 +20,10 @@ from limbeck.kinds.task import Task
 class TrainingPoint:
     """One point of a task's grid: the settings of one fine-tuning.
 
+    A further setting needs a field of `FineTuning` and a place in `training_points`. If it changes weights it is one
+    more of `training_keywords`; if only scores, one more of `_SCORING_SETTINGS` in `identity`. Its default belongs in
+    `_DEFAULTS_OF_LATER_SETTINGS`, so that the identities of finished cells stay.
+
     Attributes:
         learning_rate: The peak.
         epochs: Passes over the rows.
@@ -182,7 +186,7 @@ def training_points(task: Task, settings: FineTuning, *, bf16: bool) -> list[Tra
         )
     best_epoch_by = None
     if settings.keep == "best_epoch":
-        best_epoch_by = settings.metric or task.metrics[0]
+        best_epoch_by = settings.metric_of(task)
     computes_in_bf16 = bf16 if settings.bf16 is None else settings.bf16
 
     points = []

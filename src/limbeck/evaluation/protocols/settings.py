@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from limbeck.core.strict import Strict
+from limbeck.kinds.task import Task
 
 Rate = Annotated[float, Field(gt=0, le=1)]
 Epochs = Annotated[float, Field(gt=0, le=1000)]
@@ -65,6 +66,10 @@ class FineTuning(Strict):
     predict: bool = False
     choose_thresholds: bool = False
     widths: tuple[Annotated[int, Field(ge=1)], ...] | None = None
+
+    def metric_of(self, task: Task) -> str:
+        """Return the metric that chooses grid points and epochs and fills the tables."""
+        return self.metric or task.metrics[0]
 
     @field_validator("learning_rates", "epochs", "widths", mode="before")
     @classmethod

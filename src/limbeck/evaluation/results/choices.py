@@ -70,7 +70,7 @@ def choose(cells: Sequence[EvaluationCell], task: Task, settings: FineTuning, ru
         settings: The task's settings: `pick` is `"best"` for the single best run, and `metric` decides.
         runs: Number of runs that each point should have.
     """
-    metric = settings.metric or task.metrics[0]
+    metric = settings.metric_of(task)
     points = points_of(cells)
     if settings.pick == "best":
         best = best_run(cells, metric)
