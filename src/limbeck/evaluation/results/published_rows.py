@@ -1,5 +1,6 @@
 """Rows that papers published, under the columns of the tables, with averages over the same columns as ours."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 
 from limbeck.core import records, studies
@@ -85,4 +86,4 @@ def _computed_average(
     keys = keys_of_averages.pop()
     if not keys or not all(key in columns for key in keys):
         return None
-    return sum(columns[key] for key in keys) / len(keys)
+    return statistics.fmean(columns[key] for key in keys)
