@@ -1,5 +1,9 @@
 """A layer's attention, rebuilt from its tapped queries and keys, and the check that it is the model's own.
 
+Fast attention kernels do not return their probabilities, so these are computed anew here. A *stream* is a tensor of
+every token at one place of a layer, such as its queries; a *tap* reads streams during a forward pass. The stream
+`context` is the output of attention before the output projection, the heads joined.
+
 Axis letters: B batch, A attention heads, L tokens, D head width.
 """
 
@@ -20,10 +24,9 @@ from limbeck.models.inference import Batch
 from limbeck.models.streams import StreamKey
 
 _TOLERANCE = 1e-3
-
-"""Largest error of a rebuilt output, as a share of its length."""
+"""Largest norm of the error of a rebuilt output, as a share of the norm of the model's own output."""
 _ROUNDED_TOLERANCE = 3e-2
-"""The same in float16 and bfloat16."""
+"""The same for models in float16 and bfloat16."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,9 @@ class AttentionRule:
     Attributes:
         heads: Query heads A.
         key_heads: Key heads; fewer where several query heads share one.
-        scaling: What query times key is multiplied by.
+        scaling: Factor of the product of query and key, usually 1 / sqrt(D).
         causal: Whether a token sees only itself and the tokens before it.
-        window: Tokens at this distance or further are not seen; None where all are.
+        window: Tokens at this distance or further are not seen; None where tokens at any distance are seen.
     """
 
     heads: int
@@ -46,26 +49,30 @@ class AttentionRule:
 
     def sees_all_of(self, teacher: AttentionRule, length: int) -> bool:
         """Return whether a layer sees every token that a teacher's layer sees, in texts of up to `length` tokens."""
+        # A layer that sees both sides never sees less than a causal one with the same window.
         if self.causal and not teacher.causal:
             return False
         return self._reach(length) >= teacher._reach(length)
 
     def _reach(self, length: int) -> int:
-        """The distance from which on tokens are not seen, in texts of up to `length` tokens."""
-        return length if self.window is None else min(self.window, length)
+        """Return the smallest distance at which tokens are not seen, in texts of up to `length` tokens."""
+        if self.window is None:
+            return length
+        return min(self.window, length)
 
 
 def attention_rules(subject: Subject) -> list[AttentionRule]:
-    """Return how each layer attends: item 0 is layer 1.
+    """Return the rule of each layer; item 0 is the rule of layer 1.
 
-    Scaling and window are read off the attention modules. Whatever else a family does is not known here;
-    `check_rebuilt` finds out.
+    Scaling and window are attributes of the attention modules. Other things that a family may do, such as adding
+    position biases to the scores, are not read here; `check_rebuilt` detects them.
     """
     shape = shape_of(subject.model.config)
     rules = []
     for block in blocks(subject.model):
         scaling = shape.head_size**-0.5
         window = None
+        # Layers of one model may differ: some families alternate full attention and attention within a window.
         for module in block.modules():
             module_scaling = getattr(module, "scaling", None)
             if module_scaling is not None:
@@ -81,13 +88,14 @@ def log_attention(query: Tensor, key: Tensor, valid: Tensor, rule: AttentionRule
     """Return the logarithm of the attention probabilities, `log softmax(scaling Q K^T)` over the tokens that are seen.
 
     Args:
-        query: `[B, L, A * D]`, as attention sees it.
-        key: `[B, L, key heads * D]`, likewise.
+        query: `[B, L, A * D]`, after position encodings that are applied to queries.
+        key: `[B, L, key heads * D]`, after position encodings that are applied to keys.
         valid: Bool `[B, L]`, True for real tokens.
         rule: How the layer attends.
 
     Returns:
-        `[B, A, L, L]`, float32; -inf where a token is not seen. Rows of padding mean nothing, but are finite somewhere.
+        `[B, A, attending token, attended token]`, float32; -inf where a token is not seen. The rows of padding tokens
+        have no meaning, but are not -inf throughout, so that the softmax gives no NaN.
     """
     queries = split_heads(query, rule.heads)
     keys = _for_each_head(key, rule)
@@ -103,14 +111,19 @@ def split_heads(stream: Tensor, heads: int) -> Tensor:
 
 
 def _for_each_head(stream: Tensor, rule: AttentionRule) -> Tensor:
-    """Return keys or values `[B, L, key heads * D]` for each query head, `[B, A, L, D]`."""
+    """Return keys or values `[B, L, key heads * D]` by query heads, `[B, A, L, D]`."""
     by_key_head = split_heads(stream, rule.key_heads)
+    # In grouped-query attention, neighbouring query heads share a key head.
     return by_key_head.repeat_interleave(rule.heads // rule.key_heads, dim=1)
 
 
 def _seen(valid: Tensor, rule: AttentionRule) -> Tensor:
-    """Return which token sees which, bool `[B, L, L]`; each sees itself, so that no row is empty."""
+    """Return which token sees which, bool `[B, attending token, attended token]`.
+
+    Every token sees itself, padding too, so that no row is empty.
+    """
     places = torch.arange(valid.shape[1], device=valid.device)
+    # Positive where the attended token stands before the attending one.
     distance = places[:, None] - places
     in_reach = torch.ones_like(distance, dtype=torch.bool)
     if rule.window is not None:
@@ -123,7 +136,7 @@ def _seen(valid: Tensor, rule: AttentionRule) -> Tensor:
 
 @torch.no_grad()
 def check_rebuilt(subject: Subject, batch: Batch, layers: Sequence[int]) -> None:
-    """Refuse a model whose attention is more than its queries and keys, by comparing its output with theirs.
+    """Refuse a model whose attention does not follow from its queries and keys alone.
 
     The rebuilt probabilities times the values must give the attention's own output. They do not in families that add
     something to the scores, such as the relative positions of MPNet.
@@ -141,12 +154,16 @@ def check_rebuilt(subject: Subject, batch: Batch, layers: Sequence[int]) -> None
     streams = _read_streams(subject, batch, layers, "query", "key", "value", "context")
     for layer, (query, key, value, context) in zip(layers, streams, strict=True):
         rule = rules[layer - 1]
-        value = value.masked_fill(~valid[..., None], 0.0)
-        rebuilt = log_attention(query, key, valid, rule).exp() @ _for_each_head(value, rule)
+        # Padding may hold NaN or infinities, which a probability of 0 would not cancel.
+        known_value = value.masked_fill(~valid[..., None], 0.0)
+        # [B, A, L, L] x [B, A, L, D] -> [B, A, L, D].
+        rebuilt = log_attention(query, key, valid, rule).exp() @ _for_each_head(known_value, rule)
         expected = split_heads(context, rule.heads)
+        # [B, A, L, D] -> [B, L, A, D], so that `valid` selects the real tokens.
         difference = (rebuilt - expected).transpose(1, 2)[valid]
         error = difference.norm() / expected.transpose(1, 2)[valid].norm()
         tolerance = _TOLERANCE if context.dtype in (torch.float32, torch.float64) else _ROUNDED_TOLERANCE
+        # Written with `not`, the condition holds for an error of NaN too.
         if not error < tolerance:
             raise ModelError(
                 f"The attention of '{subject.name}' ({subject.model.config.model_type}) cannot be rebuilt from queries "
@@ -156,7 +173,16 @@ def check_rebuilt(subject: Subject, batch: Batch, layers: Sequence[int]) -> None
 
 
 def read_attention(subject: Subject, batch: Batch, layers: Sequence[int]) -> list[Tensor]:
-    """Run a model; return each layer's log probabilities, `[B, A, L, L]`, see `log_attention`."""
+    """Run a model on a batch, and return the log probabilities of its attention, see `log_attention`.
+
+    Args:
+        subject: The model.
+        batch: The texts.
+        layers: The layers to return, from 1.
+
+    Returns:
+        One tensor `[B, A, L, L]` for each of `layers`.
+    """
     rules = attention_rules(subject)
     valid = batch.valid.to(subject.device)
     logarithms = []
@@ -166,7 +192,7 @@ def read_attention(subject: Subject, batch: Batch, layers: Sequence[int]) -> lis
 
 
 def _read_streams(subject: Subject, batch: Batch, layers: Sequence[int], *names: str) -> list[list[Tensor]]:
-    """Run a model; return the streams of these names in each layer."""
+    """Run a model on a batch, and return for each of `layers` its streams in the order of `names`."""
     keys = [StreamKey(name, layer) for layer in layers for name in names]
     with evaluation_mode(subject.model), taps.StreamTap(subject.model, keys) as tap:
         streams = tap(**batch.inputs)

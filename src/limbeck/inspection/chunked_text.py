@@ -1,4 +1,8 @@
-"""Chunked text in the CoNLL-2000 format: sentences of words, and the spans that its tags mark."""
+"""Chunked text in the CoNLL-2000 format: sentences of words, and the spans that its tags mark.
+
+A *chunk* is a phrase without other phrases inside, such as the noun phrase `the old river`. A *span* is a chunk, or the
+words between two chunks.
+"""
 
 import re
 from collections.abc import Sequence
@@ -13,15 +17,16 @@ OUTSIDE = "O"
 """Tag and label of words between chunks."""
 
 _TAG = re.compile(r"O|[BI]-\S+")
+"""A chunk tag: `O`, `B-NP` or `I-NP`."""
 
 
 class Span(NamedTuple):
-    """Neighbouring words of a sentence.
+    """Neighbouring words of a sentence: a chunk, or the words between two chunks.
 
     Args:
         sentence: Number of the sentence in the file, from 0.
-        first: Its first word, from 0.
-        last: Its last word; a span of one word has both alike.
+        first: Number of the span's first word in the sentence, from 0.
+        last: Number of its last word, which belongs to the span; a span of one word has `last == first`.
         label: The chunk type, such as `NP`; `O` for words between chunks.
     """
 
@@ -47,8 +52,9 @@ class ChunkedText:
 def read_chunks(path: Path | str) -> ChunkedText:
     """Read a file in the CoNLL-2000 format.
 
-    It has a word a line, its chunk tag in the last column, and a blank line after each sentence. Tags are `B-TYPE`
-    where a chunk begins, `I-TYPE` within one and `O` outside; an `I-` that continues nothing begins a chunk.
+    Each line has one word in the first column and its chunk tag in the last column. A blank line ends a sentence. Tags
+    are `B-TYPE` where a chunk begins, `I-TYPE` within a chunk and `O` outside. A word with `I-TYPE` that does not
+    follow a word of the same type begins a chunk.
 
     Raises:
         CorpusError: naming the line, if there are no columns or the last one holds no chunk tag; if there is no chunk.
@@ -57,8 +63,9 @@ def read_chunks(path: Path | str) -> ChunkedText:
     spans: list[Span] = []
     words: list[str] = []
     tags: list[str] = []
-    # A blank line ends a sentence; one more ends the last.
-    for number, line in enumerate([*read_plain_lines(Path(path)), ""], start=1):
+    # A blank line ends a sentence. One is added, since the last sentence may end with the file.
+    lines = [*read_plain_lines(Path(path)), ""]
+    for number, line in enumerate(lines, start=1):
         if line.strip():
             word, tag = _read_word(path, number, line)
             words.append(word)
@@ -74,7 +81,13 @@ def read_chunks(path: Path | str) -> ChunkedText:
 
 
 def _read_word(path: Path | str, number: int, line: str) -> tuple[str, str]:
-    """Return the word of a line and its chunk tag."""
+    """Return the word of a line and its chunk tag.
+
+    Args:
+        path: The file, for the message.
+        number: Number of the line, from 1, for the message.
+        line: The line.
+    """
     columns = line.split()
     if len(columns) < 2 or not _TAG.fullmatch(columns[-1]):
         raise CorpusError(
@@ -88,15 +101,17 @@ def _spans(tags: Sequence[str], sentence: int) -> list[Span]:
     """Cut a sentence into its chunks and the runs of words between them.
 
     Args:
-        tags: One a word.
+        tags: The tag of each word.
         sentence: Number of the sentence.
     """
     spans: list[Span] = []
     for place, tag in enumerate(tags):
+        # `B-NP` is of the type NP. `O` has no type: its label is `O` itself.
         mark, _, chunk_type = tag.partition("-")
         label = chunk_type or OUTSIDE
-        if mark != "B" and spans and spans[-1].label == label:
+        continues_last_span = mark != "B" and bool(spans) and spans[-1].label == label
+        if continues_last_span:
             spans[-1] = spans[-1]._replace(last=place)
         else:
-            spans.append(Span(sentence, place, place, label))
+            spans.append(Span(sentence, first=place, last=place, label=label))
     return spans

@@ -1,6 +1,8 @@
 """Contribution of each layer of a model: the cosine between its input and its output.
 
-Axis letters: B batch, L tokens.
+A layer that hardly changes its input has a cosine near 1, and contributes little.
+
+Axis letters: B batch, L tokens, N layers, n real tokens of a batch, H width.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,37 +24,44 @@ from limbeck.models.inference import batches
 from limbeck.models.taps import StreamTap
 
 _MOST_ROWS = 1024
-"""Of a corpus that are read to measure its layers."""
+"""Rows of a corpus that are read to measure a model's layers."""
 _BATCH = 32
+"""Rows of a batch."""
 
 
 @torch.no_grad()
 def layer_cosines(model: PreTrainedModel, inputs: Iterable[Mapping[str, Tensor]]) -> tuple[tuple[float, ...], int]:
     """Measure the mean cosine between the input and the output of every layer, over the tokens of some batches.
 
-    The outputs are as `hidden_states` has them: the last one after the final norm, in families that have one.
+    The outputs are those of `hidden_states` in transformers: in families with a final norm, the last output is the
+    norm's.
 
     Args:
-        model: Its mode is put back afterwards.
-        inputs: `input_ids`, `attention_mask` and what else the model takes, each `[B, L]`, on its device.
+        model: A model; it is set to evaluation mode, and back to its own mode afterwards.
+        inputs: Batches of `input_ids`, `attention_mask` and the other inputs of the model, each `[B, L]`, on the
+            model's device.
 
     Returns:
-        The means for layers 1 to N, -1 to 1, and the tokens that they are over.
+        The mean cosine of each layer from 1 to N, -1 to 1, and the number of real tokens.
 
     Raises:
-        CorpusError: if no token is real.
+        CorpusError: if all tokens are padding.
 
     Source:
         ELM (arXiv 2012.06153) section 5.3.1, after Sajjad et al. 2020.
     """
+    # The embedding output, then the outputs of the N layers.
     keys = layer_keys(model)
     sums = torch.zeros(len(keys) - 1, dtype=torch.float64)
     tokens = 0
     with evaluation_mode(model), StreamTap(model, keys) as tap:
         for batch in inputs:
+            # [N + 1, n, H].
             vectors = valid_vectors(tap(**batch), keys, batch["attention_mask"].bool()).float()
-            # The output of a layer is the input of the next one: [N, n].
-            cosines = F.cosine_similarity(vectors[:-1], vectors[1:], dim=-1)
+            # The output of a layer is the input of the next layer. The cosines are [N, n].
+            layer_inputs = vectors[:-1]
+            layer_outputs = vectors[1:]
+            cosines = F.cosine_similarity(layer_inputs, layer_outputs, dim=-1)
             sums += cosines.double().sum(1).cpu()
             tokens += vectors.shape[1]
     if not tokens:
@@ -67,7 +76,7 @@ def measure_contribution(
 
     Args:
         subject: The model.
-        texts: Any number; the paper reads a tenth of its corpus.
+        texts: The texts to read, one or more; the paper reads a tenth of its corpus.
         length: Longest input in tokens, special tokens included; lowered to the limit of the model.
         report: Receives progress.
 
@@ -89,7 +98,7 @@ def measure_layer_cosines(
     The mean is over the real tokens of up to 1,024 rows spread over the corpus; the paper takes a tenth of its corpus.
 
     Args:
-        teacher: The whole teacher; it stays on the device.
+        teacher: The teacher with all its layers. It is moved to the accelerator, and stays there.
         corpus: Text to read.
         tokenizer: For padding.
 
@@ -116,7 +125,7 @@ def spread_batches(
         device: Where the batches go.
     """
     collate = PadCollator(tokenizer.pad_token_id)
-    # Every nth row.
+    # Every nth row is read, so that the rows come from all parts of the corpus.
     step = max(1, len(corpus.train) // _MOST_ROWS)
     indices = range(0, len(corpus.train), step)[:_MOST_ROWS]
     for start in range(0, len(indices), _BATCH):

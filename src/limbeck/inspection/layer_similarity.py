@@ -1,6 +1,9 @@
-"""Which layers of two models hold alike vectors: linear centred kernel alignment (CKA), a batch at a time.
+"""Similarity of the layers of two models: linear centred kernel alignment (CKA), summed up a batch at a time.
 
-Axis letters: n tokens, S/T number of student and teacher layers, H width.
+CKA of two layers is near 1 where the vectors of one are close to a rotated and scaled copy of the vectors of the other.
+
+Axis letters: n tokens, S/T number of student and teacher layers, H width of a model; H_S the student's, H_T the
+teacher's.
 """
 
 from collections.abc import Sequence
@@ -18,17 +21,18 @@ from limbeck.models.inference import batches
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
 
-# Bytes that the cross-products of all pairs of layers may take at once.
-_MEMORY = 2**30
+_MOST_BYTES = 2**30
+"""Bytes that the cross-products of pairs of layers may take at once."""
 _BYTES_OF_FLOAT64 = 8
 
 
 class CrossProducts:
-    """Sums of the cross-products of two sets of layers: all that CKA needs of the vectors.
+    """Sums of the cross-products of two sets of layers, from which CKA is computed.
 
-    For centred X `[n, H_S]` and Y `[n, H_T]`, CKA = ||X^T Y||^2 / (||X^T X|| ||Y^T Y||) in Frobenius norms. Products
-    are made in float32, of vectors that are shifted by the first batch's mean so that large common components cost no
-    digits; they are summed in float64, and the true mean is taken off at the end.
+    For centred X `[n, H_S]` and Y `[n, H_T]`, CKA = ||X^T Y||^2 / (||X^T X|| ||Y^T Y||) in Frobenius norms. The mean of
+    all tokens is known only at the end, so products are made of vectors less the mean of the first batch, and the rest
+    of the mean is subtracted at the end: with x and y these shifted vectors, X^T Y = Σ x y^T - (Σ x) (Σ y)^T / n.
+    Products are made in float32 and summed in float64; the shift keeps large common components from costing digits.
 
     Source:
         Kornblith et al. 2019 (arXiv 1905.00414) section 3, linear CKA, the plain (biased) estimate.
@@ -36,9 +40,10 @@ class CrossProducts:
 
     def __init__(self) -> None:
         self.tokens = 0
+        # Made with the first batch, which decides the shapes and the shift.
         self._student: _SelfProducts | None = None
         self._teacher: _SelfProducts | None = None
-        # Of all student layers with all teacher layers, `[S * H_S, T * H_T]`.
+        # Products of all student layers with all teacher layers, `[S * H_S, T * H_T]`.
         self._cross = torch.zeros(0, 0, dtype=torch.float64)
 
     def add(self, student: Tensor, teacher: Tensor) -> None:
@@ -64,27 +69,35 @@ class CrossProducts:
 
     def similarity(self) -> Tensor:
         """Return the CKA of every pair of layers, `[S, T]`, 0 to 1; NaN for a layer that never varies."""
+        # `add` has been called: without a token the texts are refused before.
         assert self._student is not None
         assert self._teacher is not None
-        student_sums = self._student.sums
-        teacher_sums = self._teacher.sums
-        rows = []
-        # A block is `[H_S, T * H_T]`, the products of one student layer with all teacher layers.
-        blocks = self._cross.split(student_sums.shape[1])
+        student_sums = self._student.sums  # [S, H_S]
+        teacher_sums = self._teacher.sums  # [T, H_T]
+        teacher_layers, teacher_width = teacher_sums.shape
+        student_width = student_sums.shape[1]
+        squared_norms = []
+        # A block is [H_S, T * H_T], the products of one student layer with all teacher layers.
+        blocks = self._cross.split(student_width)
         for block, layer_sums in zip(blocks, student_sums, strict=True):
             product_of_means = torch.outer(layer_sums, teacher_sums.flatten()) / self.tokens
             centred = block - product_of_means
-            # [H_S, T, H_T] -> [T], the squared Frobenius norms.
-            rows.append(centred.view(-1, *teacher_sums.shape).square().sum((0, 2)))
+            # [H_S, T, H_T] -> [T], ||X^T Y||^2 with every teacher layer.
+            by_teacher_layer = centred.view(student_width, teacher_layers, teacher_width)
+            squared_norms.append(by_teacher_layer.square().sum((0, 2)))
+        # [S, T], ||X^T X|| ||Y^T Y||.
         norms = torch.outer(self._student.norms(self.tokens), self._teacher.norms(self.tokens))
-        return torch.stack(rows) / norms
+        return torch.stack(squared_norms) / norms
 
 
 class _SelfProducts:
-    """Sums of one model's vectors and of their products within each layer.
+    """Sums of one model's shifted vectors, and of their products within each layer.
+
+    Attributes:
+        sums: Sum of the shifted vectors of each layer, `[layers, H]`.
 
     Args:
-        first: The first batch, `[layers, n, H]`, whose mean all batches are shifted by.
+        first: The first batch, `[layers, n, H]`. Its mean is subtracted from the vectors of all batches.
     """
 
     def __init__(self, first: Tensor) -> None:
@@ -94,14 +107,19 @@ class _SelfProducts:
         self._products = torch.zeros(layers, width, width, dtype=torch.float64)
 
     def add(self, vectors: Tensor) -> Tensor:
-        """Add a batch `[layers, n, H]`, and return it shifted."""
+        """Add a batch `[layers, n, H]` to the sums, and return its shifted vectors."""
         shifted = vectors - self._shift
         self.sums += shifted.sum(1).cpu()
         self._products += (shifted.transpose(1, 2) @ shifted).cpu()
         return shifted
 
     def norms(self, tokens: int) -> Tensor:
-        """Return the Frobenius norm of each layer's centred products, `[layers]`."""
+        """Return ||X^T X|| of each layer, the Frobenius norm of its centred products, `[layers]`.
+
+        Args:
+            tokens: Number of tokens n that were added.
+        """
+        # [layers, H, H].
         product_of_means = self.sums[:, :, None] * self.sums[:, None, :] / tokens
         return (self._products - product_of_means).flatten(1).norm(dim=1)
 
@@ -112,13 +130,13 @@ def measure_similarity(
 ) -> LayerSimilarity:
     """Measure the linear CKA of every layer of the student and every layer of the teacher, on the tokens of some texts.
 
-    The vectors are never held together: sums of cross-products are. Where those of all pairs of layers would take more
-    than a gibibyte, the texts are read several times, for a few layers of the student each.
+    Sums of cross-products are held, not the vectors of all tokens. Where the sums of all pairs of layers would take
+    more than a gibibyte, the student's layers are measured in groups, and the texts are read once for each group.
 
     Args:
         student: A model.
-        teacher: Another with the same tokenizer, or the same model.
-        texts: Any number; ten tokens for each feature of the wider model, or more, give a steady figure.
+        teacher: Another model with the same tokenizer, or the same model.
+        texts: The texts to read; with ten tokens or more for each feature of the wider model, the values are reliable.
         length: Longest input in tokens, special tokens included; lowered to what both models can take.
         report: Receives progress.
 
@@ -133,12 +151,12 @@ def measure_similarity(
     rows = tokenise(student.tokenizer, texts, limits=(length, student.longest, teacher.longest))
     student_width = shape_of(student.model.config).hidden
     teacher_width = shape_of(teacher.model.config).hidden
-    # Layers of the student whose cross-products with all of the teacher's fit into the memory.
+    # The student's layers are split into groups whose cross-products with all teacher layers fit into the memory.
     teacher_layers = len(layer_keys(teacher.model))
     bytes_of_one_layer = _BYTES_OF_FLOAT64 * student_width * teacher_width * teacher_layers
-    at_once = max(1, _MEMORY // bytes_of_one_layer)
+    group_size = max(1, _MOST_BYTES // bytes_of_one_layer)
     keys = layer_keys(student.model)
-    groups = [keys[start : start + at_once] for start in range(0, len(keys), at_once)]
+    groups = [keys[start : start + group_size] for start in range(0, len(keys), group_size)]
 
     values: list[tuple[float, ...]] = []
     tokens = 0
@@ -146,10 +164,16 @@ def measure_similarity(
         part = part_of(report, number / len(groups), (number + 1) / len(groups))
         sums = _cross_products(student, teacher, rows.ids, group, report=part)
         values += [tuple(similarities) for similarities in sums.similarity().tolist()]
-        # The same for every group.
+        # Every group reads the same texts, so the number is the same.
         tokens = sums.tokens
-    width = max(student_width, teacher_width)
-    return LayerSimilarity(student.name, teacher.name, tuple(values), tokens, width, rows.cut)
+    return LayerSimilarity(
+        student=student.name,
+        teacher=teacher.name,
+        values=tuple(values),
+        tokens=tokens,
+        width=max(student_width, teacher_width),
+        cut=rows.cut,
+    )
 
 
 def _cross_products(
@@ -166,7 +190,7 @@ def _cross_products(
     title = "Layers of both"
     with evaluation_mode(student.model), evaluation_mode(teacher.model):
         for batch in batches(rows, student.tokenizer, device=student.device, report=report, what=title):
-            # One after the other: two taps on one model would be in each other's way.
+            # Student and teacher may be the same model, on which two taps at once would disturb each other.
             with StreamTap(student.model, student_keys) as tap:
                 student_vectors = valid_vectors(tap(**batch.inputs), student_keys, batch.valid)
             with StreamTap(teacher.model, teacher_keys) as tap:

@@ -1,4 +1,8 @@
-"""Clusters of phrases by a layer's vectors: k-means on spans, scored by normalised mutual information."""
+"""Clusters of phrases by a layer's vectors: k-means on spans, scored by normalised mutual information.
+
+A *span* is a phrase of a chunked text, with the type of the phrase as its label, or the words between two phrases. The
+score is high where the spans of one cluster have one label: then the layer tells types of phrases apart.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +20,7 @@ from limbeck.inspection.subject import Subject
 _STARTS = 10
 """Starts of k-means; scikit-learn's default when the figures of Jawahar et al. were made."""
 _READING = 0.4
-"""The share of the time that reading takes, roughly; the rest is clustering."""
+"""Rough share of a model's time that is spent on reading the text; the rest is clustering. It scales the progress."""
 
 
 def cluster_phrases(
@@ -32,32 +36,36 @@ def cluster_phrases(
     Args:
         subjects: One model, or student and teacher; each reads the text with its own tokenizer.
         text: Chunked sentences.
-        sample: Which spans, and how; None for the defaults.
+        sample: The spans to draw, and the settings of k-means; None for the defaults.
         report: Receives progress.
 
     Raises:
-        CorpusError: if there are too few spans, or of one label only.
+        CorpusError: if there are too few spans, or if all spans have one label.
         ModelError: if a tokenizer cannot tell which characters its tokens are of.
     """
-    sample = sample or SpanSample()
-    places = [place_spans(subject, text) for subject in subjects]
-    usable = [span for span in text.spans if all(span in placed for placed in places)]
+    if sample is None:
+        sample = SpanSample()
+    # All models are measured on the same spans: those that each of them can place among its tokens.
+    placed_by_subject = [place_spans(subject, text) for subject in subjects]
+    usable = [span for span in text.spans if all(span in placed for placed in placed_by_subject)]
     drawn = draw_spans(usable, sample)
     labels = [span.label for span in drawn]
     clusters = sample.clusters or len(set(labels))
     _check_sizes(labels, clusters, held_out=sample.held_out)
+    # Indices of the drawn spans that are scored but not clustered.
     held_out = np.random.default_rng(sample.seed).permutation(len(drawn))[: sample.held_out]
 
     models = []
-    for number, (subject, placed) in enumerate(zip(subjects, places, strict=True)):
-        of_subject = part_of(report, number / len(subjects), (number + 1) / len(subjects))
-        reading = part_of(of_subject, 0, _READING)
-        clustering = part_of(of_subject, _READING, 1)
-        ends = read_ends(subject, text, [placed[span] for span in drawn], report=reading)
+    for number, (subject, placed) in enumerate(zip(subjects, placed_by_subject, strict=True)):
+        # Each model has an equal part of the progress, of which reading is the first share.
+        report_subject = part_of(report, number / len(subjects), (number + 1) / len(subjects))
+        report_reading = part_of(report_subject, 0, _READING)
+        report_clustering = part_of(report_subject, _READING, 1)
+        ends_by_layer = read_ends(subject, text, [placed[span] for span in drawn], report=report_reading)
         scores = []
-        for layer, (first, last) in enumerate(ends):
+        for layer, (first, last) in enumerate(ends_by_layer):
             title = f"Clustering layer {layer} of {subject.name}"
-            clustering(layer / len(ends), title, Count(layer, "layers"))
+            report_clustering(layer / len(ends_by_layer), title, Count(layer, "layers"))
             vectors = span_vectors(first, last).numpy()
             runs = [score_clusters(vectors, labels, clusters, seed, held_out) for seed in sample.seeds]
             scores.append(tuple(runs))
@@ -67,6 +75,7 @@ def cluster_phrases(
         models=tuple(models),
         labels=dict(Counter(labels).most_common()),
         clusters=clusters,
+        # With no span held out, all are scored.
         scored=len(held_out) or len(drawn),
         left_out=len(text.spans) - len(usable),
         sample=sample,
@@ -82,12 +91,12 @@ def score_clusters(
 
     Args:
         vectors: `[spans, features]`.
-        labels: One a span.
-        clusters: k.
-        seed: Of k-means.
-        held_out: Spans that are scored and not clustered; with none, all are clustered and scored.
+        labels: The label of each span.
+        clusters: Number of clusters k.
+        seed: Seed of k-means.
+        held_out: Indices of the spans that are scored and not clustered; if it is empty, all are clustered and scored.
     """
-    # Imported here: a run reads one measure of layers, and needs no clustering.
+    # Imported here, since scikit-learn loads slowly and distillation imports this package without clustering anything.
     from sklearn.cluster import KMeans
     from sklearn.metrics import normalized_mutual_info_score
 
@@ -95,19 +104,20 @@ def score_clusters(
     true_labels = np.array(labels)
     if len(held_out) == 0:
         return float(normalized_mutual_info_score(true_labels, k_means.fit_predict(vectors)))
+    # A held-out span goes to the cluster with the nearest centre.
     k_means.fit(np.delete(vectors, held_out, axis=0))
     return float(normalized_mutual_info_score(true_labels[held_out], k_means.predict(vectors[held_out])))
 
 
 def draw_spans(spans: Sequence[Span], sample: SpanSample) -> list[Span]:
-    """Draw labelled and unlabelled spans without replacement, all where there are fewer; the seed decides which.
+    """Draw as many labelled and unlabelled spans as a sample asks for, without replacement; all where there are fewer.
 
     Returns:
         The spans that were drawn, in the order of the text.
     """
     labelled = [span for span in spans if span.label != OUTSIDE]
     unlabelled = [span for span in spans if span.label == OUTSIDE]
-    # The order of the two draws decides which random numbers each gets.
+    # Both draws use one generator: if they changed places, a seed would draw other spans.
     random = np.random.default_rng(sample.seed)
     drawn = [labelled[index] for index in random.permutation(len(labelled))[: sample.labelled]]
     drawn += [unlabelled[index] for index in random.permutation(len(unlabelled))[: sample.unlabelled]]

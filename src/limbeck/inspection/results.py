@@ -1,6 +1,6 @@
 """The results of inspections, as they are measured, and as they are read from their files without torch.
 
-The files hold the same fields as JSON. Unknown numbers are NaN here and `null` there.
+The files hold the same fields as JSON. A number that is not known is NaN in these classes and `null` in the files.
 """
 
 import math
@@ -21,12 +21,12 @@ Value: TypeAlias = Annotated[float, BeforeValidator(_nan_if_null)]
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """One map.
+    """The attention probabilities of one head in one layer, for one sentence.
 
     Attributes:
-        role: `"student"` or `"teacher"`; `"model"` for one alone.
-        layer: From 1.
-        head: From 1, or `MEAN_HEAD`.
+        role: The model: `"student"` or `"teacher"`, or `"model"` where one model is inspected alone.
+        layer: The layer, from 1.
+        head: The head, from 1; `MEAN_HEAD` for the mean over the heads.
         values: `values[i][j]` is how much token i looks at token j; each row sums to 1.
     """
 
@@ -60,13 +60,13 @@ class AttentionDivergence:
     Attributes:
         student: The student's name.
         teacher: The teacher's name.
-        by_head: Whether heads are compared one by one; else it is the maps' mean over heads, since the models differ in
-            their number.
+        by_head: Whether heads are compared one by one. Where the models have different numbers of heads, it is False:
+            the maps are averaged over the heads before they are compared.
         values: `values[s][t][a]` is the mean of KL(teacher || student) over the tokens, in nats, for student layer
             s + 1, teacher layer t + 1 and head a + 1 (one entry unless `by_head`). NaN where the student's layer cannot
             see a token that the teacher's sees.
-        tokens: Tokens that the means are over.
-        cut: Texts that were cut to the longest length.
+        tokens: Number of tokens that the means are over.
+        cut: Number of texts that were cut to the greatest length.
     """
 
     student: str
@@ -86,6 +86,7 @@ class AttentionDivergence:
         """For every layer of the student, from 1, the teacher layer with the lowest mean, from 1."""
         nearest = []
         for row in self.means:
+            # NaN never is the lowest; a row of NaN alone gives layer 1.
             comparable = [math.inf if math.isnan(mean) else mean for mean in row]
             nearest.append(comparable.index(min(comparable)) + 1)
         return tuple(nearest)
@@ -93,14 +94,14 @@ class AttentionDivergence:
 
 @dataclass(frozen=True)
 class Contribution:
-    """The layers of one model.
+    """How much each layer of one model changes its input.
 
     Attributes:
-        name: The model.
+        name: The model's name.
         cosines: For layers 1 to N the mean cosine between input and output, -1 to 1; the lower, the more the layer
-            changes.
-        tokens: Tokens that the means are over.
-        cut: Texts that were cut to the longest length.
+            changes its input.
+        tokens: Number of tokens that the means are over.
+        cut: Number of texts that were cut to the greatest length.
     """
 
     name: str
@@ -110,8 +111,9 @@ class Contribution:
 
     @property
     def ranking(self) -> tuple[int, ...]:
-        """The layers, by falling change of their input."""
-        return tuple(sorted(range(1, len(self.cosines) + 1), key=lambda layer: (self.cosines[layer - 1], layer)))
+        """The layers, from 1, those that change their input most first; of equal ones the lower layer first."""
+        layers = range(1, len(self.cosines) + 1)
+        return tuple(sorted(layers, key=lambda layer: (self.cosines[layer - 1], layer)))
 
 
 LEAST_TOKENS_PER_FEATURE = 10
@@ -127,9 +129,9 @@ class LayerSimilarity:
         teacher: The teacher's name.
         values: `values[s][t]` is the CKA of student layer s and teacher layer t, 0 to 1; NaN for a layer that never
             varies.
-        tokens: Tokens that it is over, special ones included.
-        width: Of the wider model.
-        cut: Texts that were cut to the longest length.
+        tokens: Number of tokens that the values are over, special ones included.
+        width: Features of a vector of the wider model.
+        cut: Number of texts that were cut to the greatest length.
     """
 
     student: str
@@ -161,15 +163,15 @@ class LayerSimilarity:
 
 @dataclass(frozen=True)
 class SpanSample:
-    """Which spans are clustered, and how.
+    """The spans to draw from a chunked text, and the settings of k-means.
 
     Args:
-        labelled: Chunks to draw.
-        unlabelled: Spans between chunks to draw, with the label `O`.
-        clusters: k; None for as many as there are labels among the spans that are drawn.
-        held_out: Spans that are scored but not clustered; 0 scores those that are clustered.
-        seed: Of the draw.
-        seeds: Of k-means, one run each.
+        labelled: Number of chunks (phrases) to draw.
+        unlabelled: Number of spans between chunks to draw, which have the label `O`.
+        clusters: Number of clusters k; None for the number of different labels among the drawn spans.
+        held_out: Number of drawn spans that are scored but not clustered; with 0 all are clustered and scored.
+        seed: Seed of the draw.
+        seeds: Seeds of k-means, which runs once with each.
     """
 
     labelled: int = 3000
@@ -182,10 +184,10 @@ class SpanSample:
 
 @dataclass(frozen=True)
 class LayerScores:
-    """One model.
+    """The scores of the layers of one model.
 
     Attributes:
-        name: The model.
+        name: The model's name.
         scores: For layers 0 to N the normalised mutual information of each run of k-means, 0 to 1.
     """
 
@@ -199,7 +201,7 @@ class LayerScores:
 
     @property
     def deviations(self) -> tuple[float, ...]:
-        """The standard deviation over the runs (of them, not of a population they are drawn from)."""
+        """The standard deviation over the runs, with the number of runs as the divisor."""
         return tuple(pstdev(runs) for runs in self.scores)
 
 
@@ -210,10 +212,11 @@ class PhraseClustering:
     Attributes:
         models: The models, in the order they were given in.
         labels: Number of spans of each label, the most frequent first.
-        clusters: k.
-        scored: Spans that the scores are over.
-        left_out: Spans of the file that a model could not place, in sentences too long for it or words without a token.
-        sample: The request.
+        clusters: Number of clusters k.
+        scored: Number of spans that the scores are over.
+        left_out: Number of spans of the file that a model could not place: their sentence is too long for it, or their
+            first or last word has no token.
+        sample: The settings of the draw and of k-means.
     """
 
     models: tuple[LayerScores, ...]
@@ -229,7 +232,7 @@ _TYPES: dict[str, Any] = {
     "contribution": list[Contribution],
     "phrases": PhraseClustering,
 }
-"""By the name of an inspection with a single result, the type of that result."""
+"""The type of the result of each inspection; that of attention has two results, which `read_result` reads."""
 
 
 def read_result(inspection: str, values: Any) -> Any:
@@ -237,14 +240,14 @@ def read_result(inspection: str, values: Any) -> Any:
 
     Args:
         inspection: `"similarity"`, `"contribution"`, `"phrases"` or `"attention"`.
-        values: `result` of the file.
+        values: The field `result` of the file.
 
     Returns:
-        As `limbeck.inspection` measures it; of attention a mapping with `maps` and, None without a teacher,
-            `divergence`.
+        The type of `_TYPES`. For attention, a mapping with `maps` (`AttentionMaps`) and `divergence`
+        (`AttentionDivergence`, None if the model was inspected without a teacher).
 
     Raises:
-        ValueError: for values that are no such result.
+        ValueError: for values that are not a result of this inspection.
     """
     if inspection != "attention":
         return TypeAdapter(_TYPES[inspection]).validate_python(values)

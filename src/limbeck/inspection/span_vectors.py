@@ -1,4 +1,6 @@
-"""Vectors of spans of words: the places of a span's tokens, and what every layer holds there.
+"""Vectors of spans of words: the tokens at which a span begins and ends, and the vectors of every layer there.
+
+A *span* is a phrase of a chunked text, or the words between two phrases. To *place* a span is to find its tokens.
 
 Axis letters: H width of a model, N its layers.
 """
@@ -41,8 +43,8 @@ class PlacedSpan:
 
     Attributes:
         span: The span.
-        first: The first token of its first word.
-        last: The last token of its last word.
+        first: Place of the first token of its first word among the sentence's tokens, special tokens included.
+        last: Place of the last token of its last word.
     """
 
     span: Span
@@ -53,9 +55,12 @@ class PlacedSpan:
 def place_spans(subject: Subject, text: ChunkedText) -> dict[Span, PlacedSpan]:
     """Find the first token of each span's first word, and the last token of its last word.
 
-    A sentence is given to the tokenizer as its words with a space between them, so that it is split as any other text
-    is; words are found again by their characters. Spans are left out whose sentence is too long for the model, or whose
-    first or last word has no token.
+    A sentence is given to the tokenizer as its words with a space between them, so that it is split like any other
+    text. The tokens of a word are then found by the word's characters.
+
+    Returns:
+        The spans with their places. Those whose sentence is too long for the model, and those whose first or last word
+        has no token, are left out.
 
     Raises:
         ModelError: if the tokenizer does not know which characters its tokens are of.
@@ -66,23 +71,29 @@ def place_spans(subject: Subject, text: ChunkedText) -> dict[Span, PlacedSpan]:
             "(one with a tokenizer.json)."
         )
     encoded = tokenizers.encode_texts(subject.tokenizer, [" ".join(words) for words in text.sentences])
-    # Characters at which the words of each sentence start, and where one more would.
-    starts = []
+    # For each sentence the characters at which its words start, and where a further word would start: `a red fox` has
+    # the starts 0, 2, 6 and 10.
+    starts_by_sentence = []
     for words in text.sentences:
         lengths_with_space = [len(word) + 1 for word in words]
-        starts.append(np.cumsum([0, *lengths_with_space]))
+        starts_by_sentence.append(np.cumsum([0, *lengths_with_space]))
 
     longest = subject.longest
     placed = {}
     for span in text.spans:
-        if longest is not None and len(encoded["input_ids"][span.sentence]) > longest:
+        sentence_is_too_long = longest is not None and len(encoded["input_ids"][span.sentence]) > longest
+        if sentence_is_too_long:
             continue
-        first_character = int(starts[span.sentence][span.first])
-        last_character = int(starts[span.sentence][span.last + 1]) - 2
-        first = encoded.char_to_token(span.sentence, first_character)
-        last = encoded.char_to_token(span.sentence, last_character)
-        if first is not None and last is not None:
-            placed[span] = PlacedSpan(span, first, last)
+        starts = starts_by_sentence[span.sentence]
+        first_character = int(starts[span.first])
+        # Before the start of the next word is a space, and before the space is the last character of the span.
+        start_of_next_word = int(starts[span.last + 1])
+        last_character = start_of_next_word - 2
+        first_token = encoded.char_to_token(span.sentence, first_character)
+        last_token = encoded.char_to_token(span.sentence, last_character)
+        # A tokenizer may drop characters, such as control characters: they have no token.
+        if first_token is not None and last_token is not None:
+            placed[span] = PlacedSpan(span, first_token, last_token)
     return placed
 
 
@@ -90,51 +101,56 @@ def place_spans(subject: Subject, text: ChunkedText) -> dict[Span, PlacedSpan]:
 def read_ends(
     subject: Subject, text: ChunkedText, placed: Sequence[PlacedSpan], *, report: Report = no_progress
 ) -> list[tuple[Tensor, Tensor]]:
-    """Read the vectors of the first and of the last token of every span, all layers in one forward.
+    """Read the vectors of the first and of the last token of every span, of all layers in one forward pass.
 
     Args:
         subject: The model.
-        text: The text that the spans are of; only their sentences are read.
+        text: The text of the spans; only sentences with a span are read.
         placed: The spans, see `place_spans`.
         report: Receives progress.
 
     Returns:
-        For layers 0 to N the two, `[spans, H]` each, float32, on the CPU, in the order of `placed`.
+        For each layer from 0 to N the vectors of the first tokens and those of the last tokens, `[spans, H]` each,
+        float32, on the CPU, in the order of `placed`.
     """
-    # Spans are known by their number in `placed`; each sentence is read once for all its spans.
+    # A span's number is its index in `placed`. Each sentence is read once for all its spans.
     numbers_by_sentence: dict[int, list[int]] = {}
-    for number, place in enumerate(placed):
-        numbers_by_sentence.setdefault(place.span.sentence, []).append(number)
+    for number, placed_span in enumerate(placed):
+        numbers_by_sentence.setdefault(placed_span.span.sentence, []).append(number)
     sentences = sorted(numbers_by_sentence)
     texts = [" ".join(text.sentences[sentence]) for sentence in sentences]
     rows = tokenizers.encode_texts(subject.tokenizer, texts)["input_ids"]
 
     keys = layer_keys(subject.model)
-    ends: list[list[Tensor]] = [[] for _ in keys]
+    # For each layer, a tensor [2, spans, H] of every batch: first tokens, then last tokens.
+    ends_by_layer: list[list[Tensor]] = [[] for _ in keys]
+    # The numbers of the spans, in the order in which the batches give their vectors.
     order: list[int] = []
     title = f"Reading with {subject.name}"
     with evaluation_mode(subject.model), taps.StreamTap(subject.model, keys) as tap:
         for batch in batches(rows, subject.tokenizer, device=subject.device, report=report, what=title):
             streams = tap(**batch.inputs)
-            # The numbers of the spans in this batch, and the row of each.
-            rows_of_spans = []
+            # The spans of this batch: their numbers, and the row of the batch that holds each.
             numbers = []
-            for place_in_batch, row in enumerate(batch.rows):
-                in_sentence = numbers_by_sentence[sentences[row]]
-                numbers += in_sentence
-                rows_of_spans += [place_in_batch] * len(in_sentence)
-            firsts = [placed[number].first for number in numbers]
-            lasts = [placed[number].last for number in numbers]
+            rows_in_batch = []
+            for row_in_batch, row in enumerate(batch.rows):
+                numbers_in_sentence = numbers_by_sentence[sentences[row]]
+                numbers += numbers_in_sentence
+                rows_in_batch += [row_in_batch] * len(numbers_in_sentence)
             order += numbers
-            for key, layer_ends in zip(keys, ends, strict=True):
+
+            # Each stream is [B, L, H]; indexing by (row, token) of each span gives [spans, H].
+            first_tokens = [placed[number].first for number in numbers]
+            last_tokens = [placed[number].last for number in numbers]
+            for key, layer_ends in zip(keys, ends_by_layer, strict=True):
                 stream = streams[key]
-                both_ends = torch.stack([stream[rows_of_spans, firsts], stream[rows_of_spans, lasts]])
+                both_ends = torch.stack([stream[rows_in_batch, first_tokens], stream[rows_in_batch, last_tokens]])
                 layer_ends.append(both_ends.float().cpu())
 
-    # Batches are made by length: back to the order of the spans.
-    back = torch.tensor(order).argsort()
+    # Batches are formed by length, so the vectors are put back into the order of `placed`.
+    places_of_spans = torch.tensor(order).argsort()
     vectors = []
-    for layer_ends in ends:
-        first, last = torch.cat(layer_ends, dim=1)[:, back]
+    for layer_ends in ends_by_layer:
+        first, last = torch.cat(layer_ends, dim=1)[:, places_of_spans]
         vectors.append((first, last))
     return vectors

@@ -1,6 +1,8 @@
 """A model under inspection with its tokenizer, and the streams of its layers.
 
-Axis letters: B batch, L tokens.
+A *stream* is a tensor `[B, L, H]` that a model computes, such as the output of a layer.
+
+Axis letters: B batch, L tokens, n real tokens of a batch, H width.
 """
 
 from collections.abc import Sequence
@@ -18,7 +20,7 @@ from limbeck.models.inference import device_of, longest_input
 from limbeck.models.streams import StreamKey, Streams
 
 _NO_LIMIT = 10**9
-"""Tokens from which the limit of a tokenizer means none."""
+"""A tokenizer without a limit states a number far above this one as its limit."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,8 @@ class Subject:
 
     @property
     def longest(self) -> int | None:
-        """Tokens it can take, special ones included; None where nothing limits it."""
+        """Most tokens of an input, special ones included; None where nothing limits it."""
         limits = [longest_input(self.model), shape_of(self.model.config).positions]
-        # A tokenizer without a limit states an astronomical one.
         if self.tokenizer.model_max_length < _NO_LIMIT:
             limits.append(self.tokenizer.model_max_length)
         return min((limit for limit in limits if limit is not None), default=None)
@@ -97,7 +98,7 @@ def check_comparable(student: Subject, teacher: Subject) -> None:
     try:
         vocabularies.check_same_vocabulary(student.tokenizer, teacher.tokenizer)
     except ModelError as error:
-        # The message ends with a way out that is for training.
+        # The message has the form "reason; way out", and its way out is for training.
         reason = str(error).rsplit(";", 1)[0]
         raise ModelError(
             f"'{student.name}' and '{teacher.name}' cannot be compared token by token: {reason}; give a teacher with "

@@ -13,15 +13,15 @@ from limbeck.models import tokenizers
 
 _FILE = Path(__file__).with_name("sentences.yaml")
 SENTENCES: tuple[str, ...] = tuple(read_document(_FILE, f"'{_FILE}'", "install limbeck again."))
-"""Texts to inspect models on where none are given."""
+"""The sentences that models are inspected on if the user gives no texts."""
 
 
 def read_texts(path: Path | str | None, limit: int) -> tuple[str, ...]:
     """Read texts, one a line; blank lines are skipped.
 
     Args:
-        path: A UTF-8 file, or None for the sentences that come along.
-        limit: Most texts, taken evenly over the file.
+        path: A UTF-8 file, or None for `SENTENCES`.
+        limit: Most texts; of more texts, as many are taken at equal distances over the file.
 
     Raises:
         CorpusError: if the file cannot be read, or holds no text.
@@ -44,21 +44,23 @@ class TokenRows(NamedTuple):
 
 
 def tokenise(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limits: Sequence[int | None]) -> TokenRows:
-    """Turn texts into rows of token ids, special tokens kept; texts without a token are left out.
+    """Turn texts into rows of token ids, special tokens included; texts without a token are left out.
 
     Args:
-        tokenizer: Left as it is.
-        texts: Any number.
-        limits: Most tokens of a row, as the user and each model have it; the lowest counts, None is no limit.
+        tokenizer: The tokenizer; its settings are not changed.
+        texts: The texts.
+        limits: The limits of a row in tokens, that of the user and those of the models; the lowest applies. None is no
+            limit, but at least one must be a number.
 
     Raises:
-        CorpusError: if not one token is left.
+        CorpusError: if no text has a token.
     """
-    limit = min(limit for limit in limits if limit is not None)
+    lowest_limit = min(limit for limit in limits if limit is not None)
+    # The texts are encoded twice: only the uncut rows show which ones are cut.
     whole_rows: list[list[int]] = tokenizers.encode_texts(tokenizer, texts)["input_ids"]
-    rows = tokenizers.encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"]
-    filled_rows = [row for row in rows if row]
+    cut_rows = tokenizers.encode_texts(tokenizer, texts, truncation=True, max_length=lowest_limit)["input_ids"]
+    filled_rows = [row for row in cut_rows if row]
     if not filled_rows:
         raise CorpusError("The texts hold no tokens; give a file with one sentence or paragraph per line.")
-    cut = sum(len(row) > limit for row in whole_rows)
+    cut = sum(len(row) > lowest_limit for row in whole_rows)
     return TokenRows(filled_rows, cut)
