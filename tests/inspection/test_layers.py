@@ -82,7 +82,7 @@ def test_reading_in_parts_changes_nothing(monkeypatch):
     student, teacher = tiny_subject(layers=2, hidden=24), tiny_subject(seed=7)
     shares = []
     whole = measure_similarity(student, teacher, TEXTS)
-    monkeypatch.setattr("limbeck.inspection.layer_similarity._MEMORY", 1)
+    monkeypatch.setattr("limbeck.inspection.layer_similarity._MOST_BYTES", 1)
     parts = measure_similarity(student, teacher, TEXTS, report=lambda share, what, count=None: shares.append(share))
     torch.testing.assert_close(torch.tensor(parts.values), torch.tensor(whole.values))
     assert shares == sorted(shares) and shares[-1] == 1 and len(shares) == 3 * 2

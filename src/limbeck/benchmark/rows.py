@@ -1,4 +1,7 @@
-"""Rows of a benchmark, with the machine they were measured on, as CSV and as JSON."""
+"""Rows of a benchmark, with the machine that they were measured on, as CSV and as JSON.
+
+A *row* is one measurement, such as a model at one batch size and length, as a mapping of columns to values.
+"""
 
 import csv
 import json
@@ -13,30 +16,34 @@ from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.errors import OutputError, RecipeError
 
 Value: TypeAlias = str | int | float | None
+"""The value of one column; None where it was not measured."""
 Row: TypeAlias = dict[str, Value]
-"""Column to value."""
+"""The values of a row, by the names of their columns."""
 Machine: TypeAlias = dict[str, Any]
-"""The machine that rows were measured on, fit for JSON; see `describe_machine`."""
+"""Facts about the machine that rows were measured on, fit for JSON; see `describe_machine`."""
 SUFFIXES = (".csv", ".json")
+"""Endings of the files that rows can be written to."""
 _DIGITS = 6
-"""Significant digits of a number."""
+"""Significant digits that numbers are rounded to."""
 
 
 def describe_machine(device_type: str) -> Machine:
-    """Describe this machine, now.
+    """Describe this machine, with the versions of the software and the present time.
 
     Args:
-        device_type: Kind of the device that computes, such as `"cpu"`.
+        device_type: Type of the device that computes, such as `"cpu"`.
 
     Returns:
-        `device`: name of the accelerator or the processor that computed. `hardware`: as in a run's record. `versions`:
-        of limbeck, Python and the packages that figures depend on. `commit`: of the limbeck checkout, `-dirty` after
-        local changes; None outside of one. `created`: when, in UTC.
+        A mapping with `device`, the name of the processor or accelerator that computes; `hardware`, processor, cores,
+        threads and memory, as in a run's record; `versions`, those of limbeck, Python and the packages that
+        measurements depend on; `commit`, that of the limbeck checkout, which ends with `-dirty` after local changes and
+        is None outside of a checkout; and `created`, the time in UTC.
     """
-    machine = hardware()
+    facts = hardware()
+    device = facts["cpu"] if device_type == "cpu" else facts["device"]
     return {
-        "device": str(machine["cpu"] if device_type == "cpu" else machine["device"]),
-        "hardware": machine,
+        "device": str(device),
+        "hardware": facts,
         "versions": versions(),
         "commit": git_commit(),
         "created": records.timestamp(),
@@ -44,12 +51,12 @@ def describe_machine(device_type: str) -> Machine:
 
 
 def tidy(row: Mapping[str, Value]) -> Row:
-    """Round measured numbers to six digits, and replace undefined values (NaN, infinite, empty) by None."""
-    return {key: _tidy_value(value) for key, value in row.items()}
+    """Round floats to six significant digits, and replace undefined values by None: NaN, infinity and empty text."""
+    return {column: _tidy_value(value) for column, value in row.items()}
 
 
 def _tidy_value(value: Value) -> Value:
-    """Round a number; None for an undefined value."""
+    """Return one value of a row as `tidy` changes it; whole numbers and other text stay as they are."""
     if value == "":
         return None
     if not isinstance(value, float):
@@ -60,16 +67,25 @@ def _tidy_value(value: Value) -> Value:
 
 
 def report_dict(benchmark: str, rows: Sequence[Mapping[str, Value]], machine: Machine) -> dict[str, Any]:
-    """Return a whole benchmark as plain values, fit for JSON."""
+    """Return a whole benchmark as plain values, fit for JSON.
+
+    Args:
+        benchmark: Name of the benchmark, such as `step`.
+        rows: Its rows.
+        machine: The machine that they were measured on.
+    """
     return {"benchmark": benchmark, "machine": machine, "rows": [dict(row) for row in rows]}
 
 
 def check_output(path: Path | None) -> None:
-    """Refuse a file that could not be written, before anything is measured.
+    """Refuse an output file that could not be written, before anything is measured.
+
+    Args:
+        path: The file, or None if no file was asked for.
 
     Raises:
-        RecipeError: for a suffix that is none of `SUFFIXES`.
-        OutputError: for a folder, or where nothing can be written.
+        RecipeError: for a suffix that is not one of `SUFFIXES`.
+        OutputError: for a folder, or a place where nothing can be written.
     """
     if path is None:
         return
@@ -81,12 +97,14 @@ def check_output(path: Path | None) -> None:
 
 
 def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Value]], machine: Machine) -> None:
-    """Write rows as CSV (the machine in columns) or JSON (the machine once), by the suffix.
+    """Write rows as CSV or JSON, by the suffix of the file.
+
+    In CSV, the name of the benchmark and the facts about the machine are columns of every row; JSON has them once.
 
     Args:
-        path: Replaced if it exists; missing folders are made.
-        benchmark: Its name.
-        rows: All with the same columns.
+        path: The file. It is replaced if it exists, and missing folders are made.
+        benchmark: Name of the benchmark.
+        rows: The rows; all have the same columns.
         machine: The machine that they were measured on.
 
     Raises:
@@ -107,15 +125,19 @@ def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Value]], 
 
 
 def _write_csv(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows as CSV; text is quoted and numbers are not, by which readers tell them apart."""
+    """Write rows as CSV, without a line of headings if there are none; the columns are those of the first row.
+
+    Text is quoted and numbers are not, so that readers can tell the text `1` from the number.
+    """
     columns = list(rows[0]) if rows else []
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+        # These rows begin with the headings. Text that a spreadsheet would run as a formula is escaped in them.
         writer.writerows(escape_csv_rows(columns, rows))
 
 
 def _machine_columns(machine: Machine) -> Row:
-    """Return the columns that every row of a CSV file ends with."""
+    """Return the facts about the machine as the last columns of a row of a CSV file."""
     machine_hardware = machine["hardware"]
     named_versions = [f"{name}={version}" for name, version in machine["versions"].items()]
     return {

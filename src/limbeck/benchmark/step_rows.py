@@ -1,4 +1,9 @@
-"""`limbeck benchmark step`: tokens per second, memory and parts of a training step, and how near its floor it is."""
+"""`limbeck benchmark step`: tokens per second, memory and parts of a training step, and how near its floor it is.
+
+A *part* of a step is, for example, the teacher's forward pass. Its *floor* is the time that its matrix products would
+take at the *peak rate*, the highest rate that the machine reaches in a large matrix product. The optimizer has no
+products: its floor is the time of copying the bytes that it moves.
+"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,13 +21,17 @@ from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.timing import stopwatch, summarise, take_turns, tell_rounds
 
 WHOLE = "step"
-"""The whole step, in the column of parts."""
-# Shares of the progress when the peak memory and the peak rates are measured; the rest is the timing.
+"""Name of the whole step in the column of parts."""
 _MEMORY_DONE = 0.2
+"""Share of the progress that is reported when the peak memory has been measured."""
 _RATES_DONE = 0.25
-# Most seconds for measuring a peak rate.
+"""Share of the progress that is reported when the peak rates have been measured too; the rest is the timing."""
 _LONGEST_PRODUCT = 1.0
+"""Most seconds for measuring the peak rate of matrix products."""
 _LONGEST_COPY = 0.5
+"""Most seconds for measuring the peak rate of copying."""
+_SHARE_OF_RATES = 0.1
+"""Share of the time of the timing that each measurement of peak rates may take, within the bounds above."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +39,8 @@ class Rates:
     """Peak rates of the machine.
 
     Attributes:
-        operations: Operations a second of a large matrix product, by its format.
-        copied: Bytes a second of a large copy.
+        operations: Operations a second of a large matrix product, by its number format.
+        copied: Bytes a second that are read and written in a large copy.
     """
 
     operations: dict[torch.dtype, float]
@@ -39,7 +48,7 @@ class Rates:
 
 
 def measure_peak(request: StepRequest) -> Peak:
-    """Measure the peak memory of two steps: the second has the optimizer's state.
+    """Measure the peak memory of two steps, with the building of the models.
 
     Weights, optimizer state and activations count, and on a CPU libraries that are loaded meanwhile.
     """
@@ -48,6 +57,7 @@ def measure_peak(request: StepRequest) -> Peak:
     def run() -> None:
         step = Step(setup)
         step.run()
+        # The optimizer makes its state in the first step, so only the second one holds all that a later step holds.
         step.run()
 
     return peak_memory.watch_peak(run, choose_device(request.device))
@@ -63,16 +73,21 @@ def measure_step(
 ) -> list[Row]:
     """Measure a whole optimizer step and its parts.
 
-    Whole steps and steps part by part take turns. A part's `floor_percent` is floor / time · 100, with floor =
-    operations / rate of a large matrix product in the part's format, or for the optimizer bytes / rate of a large copy,
-    both measured: 100 % is as fast as products, or memory, alone could be. The floor of the whole step is the sum of
-    its parts'. Weights are random: times do not depend on them.
+    Whole steps and steps part by part take turns, so that other load on the machine affects both alike. The weights are
+    random, since times do not depend on them. A part's `floor_percent` is floor / time · 100, where
+
+        floor = operations / peak rate of matrix products in the part's number format
+        floor of the optimizer = bytes / peak rate of copying
+        floor of the whole step = sum of the floors of its parts
+
+    At 100 %, a part is as fast as its products, or its memory traffic, alone could be.
 
     Args:
         request: The step to measure.
         seconds: Time for the timing; at least five rounds are made.
         memory: Measure peak memory too, on a CPU in another process.
-        ceiling_size: Rows of the matrices, as in `measure_ceiling`; the copy has as many numbers as one of them.
+        ceiling_size: Rows of the square matrices whose product gives the peak rate, and the root of the number of
+            numbers that are copied; None chooses sizes by device, see `peak_rates`.
         report: Receives the progress.
 
     Returns:
@@ -89,11 +104,12 @@ def measure_step(
     report(_MEMORY_DONE, "building the models")
     step = Step(setup)
 
-    # Rates before and after the timing, so that a busy moment does not lower the ceiling.
+    # Peak rates are measured before and after the timing, and the higher ones count: a moment in which the machine is
+    # busy must not lower them.
     report(_MEMORY_DONE, "a large matrix product")
-    rates_before = _measure_rates(step, seconds / 10, ceiling_size)
+    rates_before = _measure_rates(step, seconds * _SHARE_OF_RATES, ceiling_size)
     times = _measure_times(step, seconds, part_of(report, _RATES_DONE, 1.0))
-    rates_after = _measure_rates(step, seconds / 10, ceiling_size)
+    rates_after = _measure_rates(step, seconds * _SHARE_OF_RATES, ceiling_size)
     return _rows(step, times, _highest(rates_before, rates_after), peak)
 
 
@@ -101,32 +117,42 @@ def _measure_rates(step: Step, seconds: float, size: int | None) -> Rates:
     """Measure the peak rates that the step's parts are compared with.
 
     Args:
-        step: The step, whose formats count.
+        step: The step; products are measured in the number formats of its parts.
         seconds: Most time for each rate.
-        size: Rows of the matrices; its square is how many numbers are copied. None chooses by device.
+        size: Rows of the square matrices; as many numbers are copied as one of them has. None chooses by device.
     """
-    operations: dict[torch.dtype, float] = {}
+    rate_by_dtype: dict[torch.dtype, float] = {}
     for part in step.operations().values():
-        if part.count > 0 and part.dtype not in operations:
-            operations[part.dtype] = peak_rates.measure_ceiling(
+        has_new_format = part.count > 0 and part.dtype not in rate_by_dtype
+        if has_new_format:
+            rate_by_dtype[part.dtype] = peak_rates.measure_ceiling(
                 step.device, part.dtype, size=size, seconds=min(_LONGEST_PRODUCT, seconds)
             )
     numbers = peak_rates.COPIED if size is None else size**2
     copied = peak_rates.measure_bandwidth(step.device, numbers=numbers, seconds=min(_LONGEST_COPY, seconds))
-    return Rates(operations, copied)
+    return Rates(operations=rate_by_dtype, copied=copied)
 
 
 def _highest(first: Rates, second: Rates) -> Rates:
-    """Return the higher one of each rate."""
-    operations = {dtype: max(rate, second.operations[dtype]) for dtype, rate in first.operations.items()}
-    return Rates(operations, max(first.copied, second.copied))
+    """Return the higher one of each rate; both have rates of the same number formats."""
+    rate_by_dtype = {dtype: max(rate, second.operations[dtype]) for dtype, rate in first.operations.items()}
+    return Rates(operations=rate_by_dtype, copied=max(first.copied, second.copied))
 
 
 def _measure_times(step: Step, seconds: float, report: Report) -> dict[str, list[float]]:
-    """Time whole steps and steps part by part in turns; return the seconds of each round, by part."""
-    time_step = stopwatch(step.run, step.device)
+    """Time whole steps and steps part by part, in turns.
+
+    Returns:
+        The seconds of each round, by part; `WHOLE` has those of the whole steps.
+    """
+    time_whole_step = stopwatch(step.run, step.device)
+
+    def run_whole() -> dict[str, float]:
+        return {WHOLE: time_whole_step()}
+
+    # Both return seconds by part, a whole step as a single part.
     rounds = take_turns(
-        {"whole": lambda: {WHOLE: time_step()}, "parts": step.run_parts},
+        {"whole": run_whole, "parts": step.run_parts},
         seconds=seconds,
         tell=tell_rounds(report, f"steps of {step.tokens:,} tokens"),
     )
@@ -141,66 +167,82 @@ def _rows(step: Step, times: dict[str, list[float]], rates: Rates, peak: Peak) -
 
     Args:
         step: The step.
-        times: Part to the seconds of each round; the whole step is a part too.
+        times: The seconds of each round, by part; `WHOLE` has those of the whole steps.
         rates: Peak rates of the machine.
         peak: Peak memory of the step.
     """
-    operations = step.operations()
-    floors = _floors(step, operations, rates)
+    operations_by_part = step.operations()
+    floors = _floors(step, operations_by_part, rates)
+    # A part's share is of the sum of the parts, not of the whole step, which is timed without pauses between parts.
     medians = {part: summarise(times[part])["median_ms"] for part in PARTS}
-    total = sum(medians.values())
+    sum_of_medians = sum(medians.values())
 
-    rows: list[dict[str, Any]] = []
-    for part in (WHOLE, *PARTS):
-        if part == WHOLE:
-            count = sum(operations_of_part.count for operations_of_part in operations.values())
-            dtype = step.student_dtype
-        else:
-            count = operations[part].count
-            dtype = operations[part].dtype
-        spread = summarise(times[part])
-        row = {
-            "part": part,
-            **_description(step),
-            "dtype": _name(dtype),
-            "rounds": len(times[part]),
-            **spread,
-            "share": 1.0 if part == WHOLE else medians[part] / total,
-            "gflop": count / 1e9,
-            "gbyte": None,
-            "ceiling_gbytes": None,
-            "ceiling_gflops": None,
-            "floor_ms": floors[part],
-            "floor_percent": None,
-            "tokens_per_second": None,
-            "peak_mb": None,
-            "peak_extra_mb": None,
-            "note": None,
-        }
-        floor = floors[part]
-        if floor is not None:
-            row["floor_percent"] = floor / spread["median_ms"] * 100
-        if part == WHOLE:
-            row["tokens_per_second"] = step.tokens / spread["median_ms"] * 1000
-            row["peak_mb"] = peak.total_mb
-            row["peak_extra_mb"] = peak.extra_mb
-            row["note"] = peak.note
-        elif part == "optimizer":
+    whole = _row(step, WHOLE, times[WHOLE], share=1.0, floor_ms=floors[WHOLE])
+    count_of_step = sum(operations.count for operations in operations_by_part.values())
+    whole["dtype"] = _name(step.student_dtype)
+    whole["gflop"] = count_of_step / 1e9
+    whole["tokens_per_second"] = step.tokens / whole["median_ms"] * 1000
+    whole["peak_mb"] = peak.total_mb
+    whole["peak_extra_mb"] = peak.extra_mb
+    whole["note"] = peak.note
+
+    rows = [whole]
+    for part in PARTS:
+        operations = operations_by_part[part]
+        row = _row(step, part, times[part], share=medians[part] / sum_of_medians, floor_ms=floors[part])
+        row["dtype"] = _name(operations.dtype)
+        row["gflop"] = operations.count / 1e9
+        # The rate that the floor of the part was computed with.
+        if part == "optimizer":
             row["gbyte"] = step.optimizer_bytes() / 1e9
             row["ceiling_gbytes"] = rates.copied / 1e9
-        elif count > 0:
-            row["ceiling_gflops"] = rates.operations[dtype] / 1e9
+        elif operations.count > 0:
+            row["ceiling_gflops"] = rates.operations[operations.dtype] / 1e9
         rows.append(row)
     return [tidy(row) for row in rows]
 
 
-def _floors(step: Step, operations: dict[str, PartOperations], rates: Rates) -> dict[str, float | None]:
-    """Return the milliseconds that each part takes at the peak rates; None of a part without products."""
+def _row(step: Step, part: str, seconds: list[float], *, share: float, floor_ms: float | None) -> dict[str, Any]:
+    """Return a row with all columns in their order; those that depend on the part are None and set afterwards.
+
+    Args:
+        step: The step.
+        part: The part, or `WHOLE`.
+        seconds: Its time in each round.
+        share: Its share of the time of all parts, 0 to 1.
+        floor_ms: Its floor in milliseconds; None for a part without products.
+    """
+    spread = summarise(seconds)
+    floor_percent = None
+    if floor_ms is not None:
+        floor_percent = floor_ms / spread["median_ms"] * 100
+    return {
+        "part": part,
+        **_description(step),
+        "dtype": None,
+        "rounds": len(seconds),
+        **spread,
+        "share": share,
+        "gflop": None,
+        "gbyte": None,
+        "ceiling_gbytes": None,
+        "ceiling_gflops": None,
+        "floor_ms": floor_ms,
+        "floor_percent": floor_percent,
+        "tokens_per_second": None,
+        "peak_mb": None,
+        "peak_extra_mb": None,
+        "note": None,
+    }
+
+
+def _floors(step: Step, operations_by_part: dict[str, PartOperations], rates: Rates) -> dict[str, float | None]:
+    """Return the milliseconds that each part and the whole step take at the peak rates; None for no products."""
     floors: dict[str, float | None] = {}
-    for part, operations_of_part in operations.items():
+    for part, operations in operations_by_part.items():
         floors[part] = None
-        if operations_of_part.count > 0:
-            floors[part] = 1000 * operations_of_part.count / rates.operations[operations_of_part.dtype]
+        if operations.count > 0:
+            floors[part] = operations.count / rates.operations[operations.dtype] * 1000
     floors["optimizer"] = step.optimizer_bytes() / rates.copied * 1000
     floors[WHOLE] = sum(floor for floor in floors.values() if floor is not None)
     return floors
@@ -225,5 +267,5 @@ def _description(step: Step) -> dict[str, Any]:
 
 
 def _name(dtype: torch.dtype) -> str:
-    """Return for example `"float32"`."""
+    """Return the name of a number format, such as `float32`."""
     return str(dtype).removeprefix("torch.")

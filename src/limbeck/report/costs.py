@@ -1,4 +1,8 @@
-"""Costs of models: sizes and speed, as MiniLM's table 4 and MLKD-BERT's table 3 have them, beside published ones."""
+"""Tables of the costs of models: sizes and speed, laid out as in the papers, beside the costs that papers published.
+
+Sizes are laid out as in MiniLM's table 4, speeds as in MLKD-BERT's table 3. A *timing* is the speed of one model at one
+batch size and length.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,42 +16,47 @@ from limbeck.core.paths import short_model_name
 from limbeck.report.scores import PAPERS
 
 _LAYOUT = Layout(whole_from=2)
+"""On a console the first two columns, which hold words, may be narrowed; the columns of figures may not."""
 
 
 def costs_table(costs: Mapping[str, Any] | studies.Costs) -> RenderableType:
-    """Return the tables of costs for the terminal."""
+    """Return all tables of costs as one output for the terminal."""
     return console(*cost_tables(studies.Costs.read(costs)))
 
 
 def cost_tables(costs: studies.Costs) -> Iterator[Table]:
-    """Lay out sizes, speed, and the speeds that papers published of models of the same shapes."""
+    """Yield the tables of sizes and speeds, and the published ones that have models of the same shapes."""
     yield _sizes_table(costs)
     yield _speeds_table(costs)
     yield from _published_tables(costs)
 
 
 def cost_blocks(costs: studies.Costs | None) -> Iterator[Block]:
-    """Show sizes and speed, where they were measured."""
+    """Yield the tables of costs; nothing where costs were not measured."""
     if costs is not None:
         yield from cost_tables(costs)
 
 
 def conditions_of(costs: studies.Costs) -> str:
-    """Describe the pass whose latency was measured first."""
-    row = costs.timings[0]
-    return f"latency, ms (batch {row.batch}, {row.length} tokens, {costs.machine['device']})"
+    """Return the label of latencies with the batch size, length and device of the first timing.
+
+    `studies.Costs.latency` gives the latencies of this batch size and length.
+    """
+    timing = costs.timings[0]
+    return f"latency, ms (batch {timing.batch}, {timing.length} tokens, {costs.machine['device']})"
 
 
 def _title_of(costs: studies.Costs, model: str) -> str:
-    """Return the name of a model in tables."""
-    for row in costs.models:
-        if row.model == model and row.title:
-            return row.title
+    """Return the name of a model in tables: its title, or the short form of its path where it has none."""
+    for size in costs.models:
+        if size.model == model and size.title:
+            return size.title
     return short_model_name(model)
 
 
 def _sizes_table(costs: studies.Costs) -> Table:
-    # Operations a token grow with the length, through attention.
+    """Lay out the parameters, the weights and the operations of each model."""
+    # The operations of a token grow with the length of the text, through attention: there is a column for each length.
     lengths = list(costs.models[0].megaflops_per_token)
     rows: list[tuple[AnyCell, ...]] = []
     for model in costs.models:
@@ -65,12 +74,14 @@ def _sizes_table(costs: studies.Costs) -> Table:
 
 
 def _millions(count: float | None) -> Cell:
+    """Return a cell with a number in millions, blank where it is not known."""
     if count is None:
         return Cell(None)
     return Cell(count / 1e6, "{:.2f}")
 
 
 def _speeds_table(costs: studies.Costs) -> Table:
+    """Lay out a row for each model, batch size and length."""
     headings = ("", "Batch", "Tokens", "Median (ms)", "10th–90th (ms)", "Sentences per s", "Tokens per s", "Speedup")
     rows: list[tuple[AnyCell, ...]] = []
     for timing in costs.timings:
@@ -82,11 +93,11 @@ def _speeds_table(costs: studies.Costs) -> Table:
 
 
 def _published_tables(costs: studies.Costs) -> Iterator[Table]:
-    """Lay out the published tables that have a row of the same shape as a student here."""
+    """Yield the published tables that have a row of the same shape as one of the measured students."""
     # The first model is the teacher, unless it is the only one.
     students = costs.models[1:] or costs.models
-    # Shapes as papers write them: `6x384` of `bert 6x384, 12 heads, …`.
-    student_shapes = {model.shape.split(",")[0].split()[-1] for model in students}
+    student_shapes = {_layers_and_width(model.shape) for model in students}
+    # The record has the rows of all published tables in one list.
     rows_by_title: dict[str, list[studies.PublishedCost]] = {}
     for row in costs.published:
         title = f"{PAPERS[row.paper]}, table {row.table} ({row.device})"
@@ -96,8 +107,19 @@ def _published_tables(costs: studies.Costs) -> Iterator[Table]:
             yield _published_table(title, published)
 
 
+def _layers_and_width(shape: str) -> str:
+    """Return layers and width of a recorded shape as papers write them: `6x384` for `bert 6x384, 12 heads, FFN 1536`.
+
+    The record has a shape as text only, in the form that `limbeck.models.families.Shape` writes.
+    """
+    type_and_size, _, _ = shape.partition(",")
+    _, _, size = type_and_size.rpartition(" ")
+    return size
+
+
 def _published_table(title: str, published: list[studies.PublishedCost]) -> Table:
-    """Lay out the rows of one table of a paper, with a column for the task where the paper measured on several."""
+    """Lay out the rows of one table of a paper, with a column for the task where the paper names it."""
+    # The figures of a row, by their names with the unit; all rows of a table have the same figures.
     names = list(published[0].values)
     has_tasks = any(row.task for row in published)
     headings = ["", *names]

@@ -1,4 +1,8 @@
-"""How a result was made: versions, commit, hardware, seeds, text."""
+"""How a result was made: versions, commit, hardware, seeds, and the text that was read.
+
+A *result* is a run, a comparison or a search. Its *identity* holds the settings that decide the result, so a result
+with other settings is another result. A *view* is the text as one stage reads it: cut into rows of some length.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +18,8 @@ _DIRTY = "-dirty"
 
 
 def run_provenance(run: records.Run, folder: Path) -> Iterator[Block]:
-    """Describe how a run was made, and the text of its stages."""
+    """Show how a run was made, then the text of its stages: fingerprints, mixed sources, and kinds of rows."""
+    # Each part of a run has a seed and a time, by its name: `training 42`, `total 3 h 20 min`.
     seeds = [f"{name} {seed}" for name, seed in run.seeds.items()]
     times = [f"{name} {duration(seconds)}" for name, seconds in run.timings.items()]
     facts = made_by(run, folder, seeds=", ".join(seeds))
@@ -29,15 +34,16 @@ def run_provenance(run: records.Run, folder: Path) -> Iterator[Block]:
 
 
 def comparison_provenance(comparison: studies.Comparison, folder: Path) -> Iterator[Block]:
-    """Describe how a comparison was made, and what it is bound to."""
+    """Show how a comparison was made, and the settings that it cannot change any more."""
     seeds = ", ".join(map(str, comparison.plan.seeds))
     yield facts_block(made_by(comparison, folder, seeds))
+    # Settings that were fixed when the comparison began, since its runs compare only with the same ones.
     if comparison.fixed:
         yield identity_block(comparison.fixed)
 
 
 def search_provenance(search: studies.Search, folder: Path) -> Iterator[Block]:
-    """Describe how a search was made, and what it is bound to."""
+    """Show how a search was made, and the settings that it cannot change any more."""
     seed = search.identity.get("seed")
     seeds = "" if seed is None else f"seed {seed}"
     yield facts_block(made_by(search, folder, seeds))
@@ -46,7 +52,13 @@ def search_provenance(search: studies.Search, folder: Path) -> Iterator[Block]:
 
 
 def made_by(record: records.Made, folder: Path, seeds: str = "") -> dict[str, str | None]:
-    """Return the facts of a result's making that every record has, by name; empty or None where one is not recorded."""
+    """Return the facts about the making of a result, by name; a fact that is not recorded is empty or None.
+
+    Args:
+        record: The result's record.
+        folder: The result's folder.
+        seeds: The seeds as text, since every kind of record keeps them in another form.
+    """
     hardware = record.hardware
     commit = record.git_commit or ""
     if commit.endswith(_DIRTY):
@@ -71,12 +83,12 @@ def made_by(record: records.Made, folder: Path, seeds: str = "") -> dict[str, st
 
 
 def facts_block(facts: dict[str, str | None]) -> Facts:
-    """Return the facts that are known as a block."""
+    """Return a block of the facts that are known; those that are empty, None or a dash are left out."""
     return Facts(tuple((name, value) for name, value in facts.items() if value and value != NOTHING))
 
 
 def identity_block(identity: dict[str, object]) -> Code:
-    """Return the settings that a result is bound to as a block."""
+    """Return a block of the settings that decide a result, as YAML."""
     return Code("Identity", yaml.safe_dump(identity, sort_keys=False, allow_unicode=True), "yaml")
 
 
@@ -88,6 +100,7 @@ def _gibibytes(size: float | None, *, digits: int) -> str:
 
 
 def _fingerprints(text: records.CorpusText) -> Iterator[Table]:
+    """Show the size of the text of each stage, and its fingerprint: a hash by which equal text is recognised."""
     rows: list[tuple[AnyCell, ...]] = []
     for view in text.views:
         names = (Cell(view.stage or None), Cell(view.unit or None), Cell(view.length, "{:.0f}"))
@@ -98,17 +111,22 @@ def _fingerprints(text: records.CorpusText) -> Iterator[Table]:
 
 
 def _mixtures(run: records.Run, text: records.CorpusText) -> Iterator[Table]:
-    """Show the shares of mixed sources, and the rows that finished stages drew from each."""
+    """Show the share of each source in stages that mix sources, and the rows that were drawn from it.
+
+    Only finished stages have recorded the rows that they drew.
+    """
     drawn_by_stage = {stage.name: stage.drawn.rows for stage in run.stages if stage.drawn is not None}
     rows: list[tuple[AnyCell, ...]] = []
-    # A stage whose blocks grow reads the text at several lengths, each with shares of its own.
+    # A stage whose blocks grow during training has several views, one for each length, with their own shares.
     for view in text.views:
+        # `mixed` gives for each stage that mixes sources the rule of the shares in words, such as sizes to a power.
         if view.stage not in text.mixed:
             continue
-        drawn = drawn_by_stage.get(view.stage, {})
+        rule = text.mixed[view.stage]
+        rows_by_source = drawn_by_stage.get(view.stage, {})
         for source, share in (view.shares or {}).items():
-            names = (view.stage, without_path(source), text.mixed[view.stage])
-            numbers = (Cell(view.length, "{:.0f}"), Cell(share, "{:.2%}"), number(drawn.get(source)))
+            names = (view.stage, without_path(source), rule)
+            numbers = (Cell(view.length, "{:.0f}"), Cell(share, "{:.2%}"), number(rows_by_source.get(source)))
             rows.append((*names, *numbers))
     if rows:
         headings = ("Stage", "Source", "Mixed by", "Longest block, tokens", "Share", "Rows drawn, of all lengths")
@@ -116,15 +134,19 @@ def _mixtures(run: records.Run, text: records.CorpusText) -> Iterator[Table]:
 
 
 def _rows_by_role_and_unit(text: records.CorpusText) -> Iterator[Table]:
-    """Show the shares of the rows of each stage by their role and by their unit."""
+    """Show the shares of each stage's rows by their role and by their unit.
+
+    The *role* of a row is query or document. Its *unit* is the piece of text that it holds, such as a sentence.
+    """
     rows: list[tuple[AnyCell, ...]] = []
     for view in text.views:
-        # Roles are recorded as shares, units as numbers of rows.
-        shares = dict(view.roles or {})
+        # Roles are recorded as shares; units, which the record calls pieces, as numbers of rows.
+        share_by_name = dict(view.roles or {})
         row_count_by_unit = view.pieces or {}
-        total = sum(row_count_by_unit.values()) or 1
+        total = sum(row_count_by_unit.values())
         for unit, count in row_count_by_unit.items():
-            shares[unit] = count / total
-        rows += [(view.stage or NOTHING, kind, Cell(share, "{:.2%}")) for kind, share in shares.items()]
+            share_by_name[unit] = count / total if total else 0.0
+        for name, share in share_by_name.items():
+            rows.append((view.stage or NOTHING, name, Cell(share, "{:.2%}")))
     if rows:
         yield Table("Rows by role and unit", ("Stage", "Role or unit", "Share"), tuple(rows), words=(1,))

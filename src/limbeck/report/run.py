@@ -1,4 +1,8 @@
-"""Sections of a run: teacher beside student, answers on development rows, layers, training, recipe, provenance."""
+"""Sections of a run's page: teacher beside student, answers on development rows, layers, training, recipe, provenance.
+
+Each function with the decorator `section` yields the blocks of one section, such as tables and notes; a section
+without blocks is left out. A run has one or more *stages*, each with a method of training.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -20,6 +24,7 @@ from limbeck.report.statuses import run_status
 from limbeck.report.subjects import RunFolder, StageFolder
 
 _MOST_SOURCES = 3
+"""Sources of the text that are named in the overview."""
 
 
 @summary(RunFolder)
@@ -39,7 +44,7 @@ def run_summary(run: RunFolder) -> Summary:
 
 @section(RunFolder, "Overview")
 def overview(run: RunFolder) -> Iterator[Block]:
-    """Show the models and the text of a run, the status of an unfinished one, and warnings."""
+    """Show the models and the text of a run, its status if it is not finished, and warnings."""
     teacher = run.record.teacher
     student = run.record.student
     parameters = "" if student.parameters is None else counted(student.parameters, "parameter")
@@ -56,7 +61,7 @@ def overview(run: RunFolder) -> Iterator[Block]:
 
 
 def _text(text: records.CorpusText) -> str:
-    """Return the sources of a run's text, of many the first ones, and its size."""
+    """Return the first sources of a run's text, and its size in documents and tokens as far as it is known."""
     sources = ", ".join(map(without_path, text.sources[:_MOST_SOURCES]))
     left_out = len(text.sources) - _MOST_SOURCES
     if left_out > 0:
@@ -67,6 +72,7 @@ def _text(text: records.CorpusText) -> str:
 
 
 def _join(*parts: str) -> str:
+    """Join the parts that are not empty by commas."""
     return ", ".join(part for part in parts if part)
 
 
@@ -80,26 +86,27 @@ def result(run: RunFolder) -> Iterator[Block]:
         yield Notes((f"Teacher and student {state}.",))
         return
     table = quality_table(evaluation, "Both models, and how the student compares with its teacher")
-    # A label that begins with spaces is a part of the row above; a page does not show spaces.
+    # In this table, a label that begins with spaces marks a detail of the row above. HTML does not show these spaces,
+    # so the page has an arrow instead.
     rows: list[tuple[AnyCell, ...]] = []
     for label, *cells in table.rows:
-        text = str(label)
-        if text.startswith(" "):
-            text = f"↳ {text.strip()}"
-        rows.append((text, *cells))
+        page_label = str(label)
+        if page_label.startswith(" "):
+            page_label = f"↳ {page_label.strip()}"
+        rows.append((page_label, *cells))
     yield replace(table, rows=tuple(rows))
     yield Notes(tuple(comparison_notes(evaluation)))
 
 
 @section(RunFolder, "Largest disagreements")
 def disagreements(run: RunFolder) -> Iterable[Block]:
-    """List the rows that student and teacher are furthest apart on."""
+    """List the rows for which the answers of student and teacher differ most."""
     return disagreement_blocks(run.record.evaluation or records.RunEvaluation())
 
 
 @section(RunFolder, "Answers on development rows")
 def answers(run: RunFolder) -> Iterable[Block]:
-    """Show confused classes, and F1 by label."""
+    """Show which classes the student confuses, and F1 of each label."""
     return answer_blocks(run.record.evaluation or records.RunEvaluation())
 
 
@@ -128,21 +135,28 @@ def training(run: RunFolder) -> Iterator[Block]:
 
 
 def _stages_table(stages: Sequence[StageFolder]) -> Table:
+    """Lay out method, steps, time and speed of each stage."""
     columns = ("Method", "Steps", "Tokens", "Time", "Tokens/s", "Padding", "Precision", "Device", "Skipped steps")
     rows: list[tuple[AnyCell, ...]] = [(stage.title, *stage_cells(stage)) for stage in stages]
     return Table("Stages", ("Stage", *columns), tuple(rows), words=(1, 7, 8))
 
 
 def stage_cells(stage: StageFolder) -> tuple[Cell, ...]:
-    """Return the cells of a stage in the table of stages; of an unfinished stage as far as its log goes."""
+    """Return the cells of a stage in the table of stages.
+
+    Steps, tokens and time of an unfinished stage come from its log and are marked "so far"; the other cells come from
+    the record, which is written at the end.
+    """
     record = stage.record
     so_far = "" if stage.is_finished else " so far"
     time = None if stage.seconds is None else f"{duration(stage.seconds)}{so_far}"
-    # A stage may have another teacher than the run, and its teacher may compute in another precision.
+    # The record names the teacher only if it is another one than the run's, and its precision only if its weights were
+    # quantised to int8.
     teacher = f"taught by {record.teacher}" if record.teacher else ""
     teacher_precision = f"teacher {record.teacher_precision}" if record.teacher_precision else ""
     return (
         Cell(_join(stage.method, teacher) or None),
+        # The format of these cells is `{:,.0f}`, or `{:,.0f} so far`.
         Cell(stage.steps, f"{{:,.0f}}{so_far}"),
         Cell(stage.tokens, f"{{:,.0f}}{so_far}"),
         Cell(time),
@@ -155,11 +169,14 @@ def stage_cells(stage: StageFolder) -> tuple[Cell, ...]:
 
 
 def _lengths_table(stages: Iterable[StageFolder]) -> Iterator[Table]:
-    """Yield what was read at each length of a schedule; the loss jumps where the length changes."""
+    """Yield a table of the lengths of stages whose blocks of text grow during training; nothing where none do.
+
+    The loss jumps where the length changes, which the reader of the curves should know.
+    """
     rows: list[tuple[AnyCell, ...]] = []
     for stage in stages:
-        for part in stage.record.lengths:
-            cells = [number(part.get(name)) for name in ("length", "steps", "tokens")]
+        for trained_length in stage.record.lengths:
+            cells = [number(trained_length.get(name)) for name in ("length", "steps", "tokens")]
             rows.append((stage.title, *cells))
     if rows:
         headings = ("Stage", "Longest block, tokens", "Steps", "Tokens")
@@ -167,33 +184,38 @@ def _lengths_table(stages: Iterable[StageFolder]) -> Iterator[Table]:
 
 
 def _terms_table(stages: Iterable[StageFolder]) -> Iterator[Table]:
-    """Yield the last logged mean of every term, beside its value on held-out text."""
+    """Yield a table of the terms of each stage's loss: the last logged mean, and the value on held-out text."""
     rows: list[tuple[AnyCell, ...]] = []
     for stage in stages:
         terms = stage.record.final_terms
         held_out = stage.record.held_out
+        # A term may be known in training alone, or on held-out text alone. `loss` is no term: it is their weighted sum.
         names = dict.fromkeys([*terms, *held_out])
         names.pop("loss", None)
         rows += [(stage.title, name, _loss(terms.get(name)), _loss(held_out.get(name))) for name in names]
         last_loss = _last_loss(stage)
-        if last_loss is not None or held_out.get("loss") is not None:
-            rows.append((stage.title, "loss (weighted sum)", _loss(last_loss), _loss(held_out.get("loss"))))
+        held_out_loss = held_out.get("loss")
+        if last_loss is not None or held_out_loss is not None:
+            rows.append((stage.title, "loss (weighted sum)", _loss(last_loss), _loss(held_out_loss)))
     if rows:
         headings = ("Stage", "Term", "Training, at the end", "Held-out text")
         yield Table("Terms of the loss", headings, tuple(rows), words=(1,))
 
 
 def _last_loss(stage: StageFolder) -> float | None:
-    """Return the last logged loss of a finished stage, which older records left in the log alone."""
+    """Return the last logged loss of a finished stage; None for an unfinished one."""
     if stage.record.final_loss is not None:
         return stage.record.final_loss
+    # Records of earlier versions do not have it, so it is read from the log: rows of (step, loss).
     curve = stage.log.curves.get("loss")
     if not stage.is_finished or curve is None:
         return None
-    return float(curve[-1, 1])
+    _, last_loss = curve[-1]
+    return float(last_loss)
 
 
 def _loss(value: float | None) -> Cell:
+    """Return a cell with a loss in five digits."""
     return Cell(value, "{:.5g}")
 
 
@@ -214,17 +236,19 @@ def provenance(run: RunFolder) -> Iterable[Block]:
 
 @section(RunFolder, "References")
 def references(run: RunFolder) -> Iterator[Block]:
-    """Name the papers of the methods, each once."""
-    citations = {}
+    """Name the papers of the methods, each once, then give their BibTeX entries."""
+    citation_by_title = {}
     for stage in run.record.stages:
         if stage.citation is not None:
-            citations[stage.citation.title] = stage.citation
-    for title, citation in citations.items():
-        if title:
-            # The address of a damaged record may be no link.
-            is_web = citation.url.startswith(("https://", "http://"))
-            address = citation.url if is_web else ""
-            yield Paragraph(f"{citation.authors}: {title}.", address)
-    entries = [citation.bibtex for citation in citations.values() if citation.bibtex is not None]
+            citation_by_title[stage.citation.title] = stage.citation
+    for title, citation in citation_by_title.items():
+        # Some records have the BibTeX entry alone.
+        if not title:
+            continue
+        # The text comes from a file that may be damaged: only addresses of the web become links.
+        is_web = citation.url.startswith(("https://", "http://"))
+        address = citation.url if is_web else ""
+        yield Paragraph(f"{citation.authors}: {title}.", address)
+    entries = [citation.bibtex for citation in citation_by_title.values() if citation.bibtex is not None]
     if entries:
         yield Code("BibTeX", "\n\n".join(entries), "bibtex")

@@ -1,4 +1,9 @@
-"""The scores of one student on tasks, out of the tables of `limbeck evaluate`, as its card shows them."""
+"""The scores of one student on tasks, out of the tables of `limbeck evaluate`, as its card shows them.
+
+A *column* of these tables is a task with its main metric. A *split* is a part of a task's data, such as `validation`.
+A model card names the data set on the Hub that a score belongs to, which is true only if all rows of that data set were
+scored: notes of the evaluation tell where other rows were.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,24 +23,29 @@ from limbeck.report.card import HEADS, hub_metric
 from limbeck.report.names import metric_name
 from limbeck.report.scores import share_kept
 
-_OTHER_ROWS = re.compile(
-    rf"rows?, but [\d,]+ are published|\({PUBLISHED} |(?:rows|queries), drawn$|"
-    r"(?:made of|assembled from) \d+ of its \d+ parts"
-)
-"""In notes on scores that are of other rows than the published ones, or of a part of them."""
+_OTHER_COUNT = re.compile(rf"\({PUBLISHED} ")
+"""Found in `SQuAD 1.1 validation: 2 rows (the published set has 10,570)`."""
+_OTHER_COUNT_BEFORE = re.compile(r"rows?, but [\d,]+ are published")
+"""The same as earlier versions wrote it: `2 rows, but 10,570 are published`."""
+_DRAWN = re.compile(r"(?:rows|queries), drawn$")
+"""Found in `Retrieval test: 5 of 11 queries, drawn`."""
+_MISSING_PARTS = re.compile(r"(?:made of|assembled from) \d+ of its \d+ parts")
+"""Found in `XNLI validation: assembled from 2 of its 15 parts`; earlier versions wrote `made of`."""
+_OTHER_ROWS = (_OTHER_COUNT, _OTHER_COUNT_BEFORE, _DRAWN, _MISSING_PARTS)
+"""Patterns of the notes that say that a score is not over all published rows, or over others."""
 _VECTOR_TASKS = {"similarity": "sentence-similarity", "retrieval": "information-retrieval"}
-"""The Hub's names of the tasks whose kinds compare sentence vectors."""
+"""The Hub's names of our kinds of tasks that compare sentence vectors."""
 
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """The rows that a score is of, as the Hub names them.
+    """The rows that a score is over, by the fields that a model card on the Hub has for a data set.
 
     Attributes:
-        type: Name of the data set on the Hub, or of the task where its rows are not those of the Hub.
-        name: The task, as tables head it.
-        config: Part of the data set on the Hub, where it has several.
-        split: Split of the data set on the Hub; None where the rows are not those of the Hub.
+        type: Name of the data set on the Hub; where other rows were scored, our name of the task.
+        name: Title of the task's column.
+        config: Configuration of the data set on the Hub, if it has several.
+        split: Split of the data set on the Hub; None where other rows were scored.
     """
 
     type: str
@@ -49,10 +59,11 @@ class TaskScore:
     """A student's main score on one task.
 
     Attributes:
-        column: The task and its metric, as tables head them.
+        column: The column of the evaluation, with the title of the task and its metric.
         student: The student's score.
-        teacher: That of the first model of the evaluation, or None where this is the student.
-        share: The share that the student keeps of it, in percent; None where it says nothing.
+        teacher: The score of the teacher, which is the first model of the evaluation; None where this is the student.
+        share: The student's share of the teacher's score, in percent; None without a teacher, and where one of the
+            scores is meaningless, since its model gives all rows one answer.
         dataset: The scored rows.
     """
 
@@ -65,14 +76,14 @@ class TaskScore:
 
 @dataclass(frozen=True)
 class TaskScores:
-    """A student's scores.
+    """A student's scores on all tasks of an evaluation.
 
     Attributes:
-        preset: The protocol.
-        teacher: Name of the first model of the evaluation; empty where that is the student.
-        rows: A row a task.
-        notes: Where the rows that were scored are not all that are published.
-        as_is: Whether its head was scored as it is; else it was fine-tuned.
+        preset: Name of the protocol of fine-tuning and scoring.
+        teacher: Name of the teacher, the first model of the evaluation; empty where this is the student.
+        rows: The score on each task.
+        notes: Notes of the evaluation on splits of which not all published rows were scored.
+        as_is: Whether the student was scored with the head that it has; else it was fine-tuned on each task.
     """
 
     preset: str
@@ -83,15 +94,15 @@ class TaskScores:
 
 
 def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | None:
-    """Return the scores of a student, where it has been evaluated.
+    """Return the scores of a student; None where it has not been evaluated.
 
     Args:
-        student: Its folder.
-        evaluation: Folder of an evaluation; None looks into the folders in the run's, and where `limbeck compare`
-            keeps its own.
+        student: Folder of the student.
+        evaluation: Folder of an evaluation that has the student among its models. With None, an evaluation is looked
+            for where `limbeck evaluate` and `limbeck compare` write it.
 
     Raises:
-        RecipeError: if the folder that is named holds no tables, or none of this student.
+        RecipeError: if `evaluation` holds no tables, or if the student is not in them.
     """
     if evaluation is None:
         return _look_for_scores(student)
@@ -108,20 +119,25 @@ def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | N
 
 
 def _look_for_scores(student: Path) -> TaskScores | None:
-    """Return the scores of a student out of the first evaluation that has any, where they are usually written."""
-    # `limbeck evaluate` writes into the run, `limbeck compare` beside its runs.
+    """Return a student's scores out of the first evaluation near its run that has them; None where none has."""
+    # `limbeck evaluate` writes into a folder of the run. A comparison has its runs in `runs`, and beside that folder
+    # its evaluation.
     run = student.resolve().parent
     folders = sorted(path.parent for path in run.glob(f"*/{EVALUATION_TABLE}"))
     folders.append(run.parent.parent / "evaluation")
     for folder in folders:
+        # A folder without tables gives an empty summary.
         summary = load(Evaluation, folder)
-        scores = scores_of(student, summary) if _has_scores(summary) else None
+        if not _has_scores(summary):
+            continue
+        scores = scores_of(student, summary)
         if scores is not None:
             return scores
     return None
 
 
 def _has_scores(summary: Evaluation) -> bool:
+    """Return whether a summary has scores; one that measured only costs, or of a folder without tables, has none."""
     return summary.preset is not None and bool(summary.models) and bool(summary.columns)
 
 
@@ -129,8 +145,8 @@ def scores_of(student: Path, summary: Evaluation) -> TaskScores | None:
     """Return a student's scores out of an evaluation's summary; None where it is not among the models.
 
     Args:
-        student: Its folder.
-        summary: Of the evaluation.
+        student: Folder of the student.
+        summary: Summary of the evaluation, which names its models as the user did.
     """
     model = _model_in_folder(student, summary.models)
     return None if model is None else scores_of_model(model, summary)
@@ -149,22 +165,25 @@ def _model_in_folder(folder: Path, models: Sequence[EvaluatedModel]) -> Evaluate
         parts = path.resolve().parts
         if parts == folder_parts:
             return model
+        # A name of one part, such as `student`, is compared by its whole path only: many folders have it.
         if len(path.parts) > 1 and parts[-2:] == folder_parts[-2:]:
             namesakes.append(model)
     return namesakes[0] if len(namesakes) == 1 else None
 
 
 def scores_of_model(model: EvaluatedModel, summary: Evaluation) -> TaskScores:
-    """Return the scores of one of the models of an evaluation's summary."""
+    """Return the scores of one of the models of an evaluation's summary, beside those of the first model."""
+    # The first model is the teacher. Where it is this model, there is no teacher: an empty `Scores`.
     first = summary.models[0]
     teacher = Scores() if model is first else first
     rows = []
     notes: list[str] = []
     for column in summary.columns:
+        # Columns may share a split, such as that of one language and that of the mean of all: its note stands once.
         column_notes = _notes_on_rows(column, summary.notes)
         notes += [note for note in column_notes if note not in notes]
         figure = model.columns.get(column.key)
-        # Details are parts of another column.
+        # A detail is a part of another column, such as one language of a mean over several.
         if figure is None or column.detail:
             continue
         score = TaskScore(
@@ -175,19 +194,37 @@ def scores_of_model(model: EvaluatedModel, summary: Evaluation) -> TaskScores:
             dataset=_scored_rows(column, are_all=not column_notes),
         )
         rows.append(score)
-    teacher_name = "" if model is first else first.name
-    return TaskScores(str(summary.preset), teacher_name, tuple(rows), tuple(notes), summary.as_is)
+    return TaskScores(
+        preset=str(summary.preset),
+        teacher="" if model is first else first.name,
+        rows=tuple(rows),
+        notes=tuple(notes),
+        as_is=summary.as_is,
+    )
 
 
 def _notes_on_rows(column: Column, notes: Sequence[str]) -> list[str]:
-    """Return, of each split of a column, the first note that its scores are of other rows than the published ones."""
+    """Return the notes that say of a column's splits that other rows than the published ones were scored.
+
+    Args:
+        column: The column of the evaluation.
+        notes: All notes of the evaluation.
+
+    Returns:
+        One note for each split that has any: the first.
+    """
+    # A task of the user's own has no published rows.
     if column.task is None or column.task not in DEFINITIONS:
         return []
     title = DEFINITIONS[column.task].task.title
     notes_on_rows = []
     for split in _splits_of(column):
-        split_notes = [note for note in notes if note.startswith(f"{title} {split}: ") and _OTHER_ROWS.search(note)]
-        notes_on_rows += split_notes[:1]
+        # Notes on the rows of a split begin with the task's title and the split: `XNLI validation: …`.
+        for note in notes:
+            is_on_split = note.startswith(f"{title} {split}: ")
+            if is_on_split and any(pattern.search(note) for pattern in _OTHER_ROWS):
+                notes_on_rows.append(note)
+                break
     return notes_on_rows
 
 
@@ -195,14 +232,16 @@ def _scored_rows(column: Column, *, are_all: bool) -> ScoredRows:
     """Return the rows of a column by their place on the Hub, or by the task's own name.
 
     Args:
-        column: Of the evaluation.
-        are_all: Whether all published rows were scored; a score of other rows would be a wrong claim about the data
-            set of the Hub.
+        column: The column of the evaluation.
+        are_all: Whether all published rows were scored. If not, the Hub's data set is not named, since the score does
+            not belong to it.
     """
     task = str(column.task)
     place = None
     if are_all and task in DEFINITIONS:
+        # A result on the Hub has one split: of a mean over several splits it is the first.
         place = DEFINITIONS[task].on_hub(_splits_of(column)[0])
+    # Tasks of the user's own, and some splits of ours, are not on the Hub.
     if place is None:
         return ScoredRows(type=task, name=column.title)
     data_set, split = place
@@ -210,20 +249,25 @@ def _scored_rows(column: Column, *, are_all: bool) -> ScoredRows:
 
 
 def _splits_of(column: Column) -> list[str]:
-    """Return the splits whose rows a column is of, without the variants of sentence vectors."""
+    """Return the splits whose rows a column is over.
+
+    A split that was scored with a variant of the sentence vectors, such as shorter ones, is recorded as
+    `SPLIT@VARIANT`; the variant is left out here, since its rows are the same.
+    """
     return [split.partition("@")[0] for split in column.splits]
 
 
 def hub_results(scores: TaskScores) -> Iterator[EvalResult]:
-    """Yield scores on tasks as the Hub has them, all as shares."""
+    """Yield the scores as results for a model card's front matter: values from 0 to 1, under the Hub's names."""
     for row in scores.rows:
         kind = str(row.column.kind)
         if KINDS[kind].of_vectors:
             task_type = _VECTOR_TASKS[kind]
-            how = "cosine of sentence vectors"
+            method = "cosine of sentence vectors"
         else:
+            # A kind of task from a plugin has the Hub's name of the built-in kind that it is like.
             task_type = HEADS[own_kind_like(kind)]["pipeline_tag"]
-            how = "as it is" if scores.as_is else f"fine-tuned, preset {scores.preset}"
+            method = "as it is" if scores.as_is else f"fine-tuned, preset {scores.preset}"
         yield EvalResult(
             task_type=task_type,
             dataset_type=one_line(row.dataset.type),
@@ -231,6 +275,7 @@ def hub_results(scores: TaskScores) -> Iterator[EvalResult]:
             dataset_config=row.dataset.config,
             dataset_split=row.dataset.split,
             metric_type=hub_metric(row.column.metric),
-            metric_name=f"{metric_name(row.column.metric)} ({how})",
+            metric_name=f"{metric_name(row.column.metric)} ({method})",
+            # Our figures are in percent.
             metric_value=round(row.student.mean / 100, 4),
         )
