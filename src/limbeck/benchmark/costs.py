@@ -1,4 +1,7 @@
-"""Costs of models: sizes, operations, latency and throughput, beside the figures of papers."""
+"""Costs of models: sizes, operations, latency and throughput, beside the costs that papers published.
+
+The result is what `limbeck.core.studies.Costs` reads, and what the tables of costs are made of.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,13 +33,14 @@ def measure_costs(
     Args:
         names: Folders, `package:NAME`, Hub names, or shapes such as `"6x384h6"`.
         device: The device that computes.
-        batch_sizes: Texts a pass; the papers measure 1, 16, 32 and 64 (MLKD-BERT, table 3).
-        lengths: Tokens a text, all of them real.
+        batch_sizes: Numbers of texts in a forward pass; the papers measure 1, 16, 32 and 64 (MLKD-BERT, table 3).
+        lengths: Lengths of the texts in tokens, without padding.
         seconds: Time for all timings together.
         report: Receives the progress.
 
     Returns:
-        `models` (sizes and operations), `timings` (the rows of `limbeck benchmark model`), `published` and `machine`.
+        A mapping with `models` (sizes and operations of each), `timings` (the rows of `limbeck benchmark model`),
+        `published` (costs of models of the same shapes, from papers) and `machine`.
 
     Raises:
         ModelError: if a model cannot be loaded.
@@ -46,12 +50,13 @@ def measure_costs(
         names, device=device, batch_sizes=batch_sizes, lengths=lengths, seconds=seconds, report=report
     )
     sizes = []
-    names_and_vocabularies = []
+    shapes_and_vocabularies = []
     for name in names:
         sizes.append(_size([row for row in timings if row["model"] == name]))
         shape = families.shape_of(read_config(name, max(lengths)))
-        names_and_vocabularies.append((f"{shape.layers}x{shape.hidden}", shape.vocabulary))
-    published_costs = published.matching_costs(names_and_vocabularies)
+        # Papers name a shape by layers and width, `6x384`. The vocabulary tells multilingual models from others.
+        shapes_and_vocabularies.append((f"{shape.layers}x{shape.hidden}", shape.vocabulary))
+    published_costs = published.matching_costs(shapes_and_vocabularies)
     return {
         "models": sizes,
         "timings": timings,
@@ -61,6 +66,13 @@ def measure_costs(
 
 
 def _size(rows: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
-    """Return the size of one model from its rows; operations by length."""
-    operations = {str(row["length"]): row["megaflops_per_token"] for row in rows}
-    return {name: rows[0][name] for name in _SIZES} | {"megaflops_per_token": operations}
+    """Return the size of one model, and its operations a token by the length of the text.
+
+    Args:
+        rows: Rows of `limbeck benchmark model`, all of this model.
+    """
+    operations_by_length = {str(row["length"]): row["megaflops_per_token"] for row in rows}
+    # Sizes are the same in all rows.
+    size: dict[str, Any] = {column: rows[0][column] for column in _SIZES}
+    size["megaflops_per_token"] = operations_by_length
+    return size

@@ -1,4 +1,7 @@
-"""Sizes that are too large to be measured, refused before anything is loaded."""
+"""Limits of benchmarks: lengths and memory that are refused before anything is loaded.
+
+The estimates of memory are lower bounds: what they refuse cannot run, and what they let pass may still not fit.
+"""
 
 import math
 from collections.abc import Iterable
@@ -10,18 +13,18 @@ from limbeck.errors import RecipeError
 from limbeck.models.families import Shape
 
 LONGEST = 131_072
-"""Tokens of a text where no saved model says how many it takes; more than any encoder here does."""
+"""Most tokens of a text for models that are made from a shape; saved models have lower limits of their own."""
 
 
 def check_length(option: str, lengths: Iterable[int]) -> None:
     """Refuse texts longer than `LONGEST` tokens.
 
     Args:
-        option: The option that has them, for the message.
+        option: The command-line option with the lengths, for the message.
         lengths: Lengths of texts in tokens.
 
     Raises:
-        RecipeError: naming the longest.
+        RecipeError: with the greatest length.
     """
     longest = max(lengths)
     if longest > LONGEST:
@@ -31,11 +34,11 @@ def check_length(option: str, lengths: Iterable[int]) -> None:
 
 
 def check_memory(options: str, least_bytes: float, device: torch.device) -> None:
-    """Refuse what cannot fit into the free memory of a device.
+    """Refuse a measurement that cannot fit into the free memory of a device.
 
     Args:
-        options: The options that ask for it, with their values, for the message.
-        least_bytes: A lower bound of its memory.
+        options: The command-line options that decide its size, with their values, for the message.
+        least_bytes: A lower bound of the memory that it takes.
         device: The device that computes.
 
     Raises:
@@ -50,7 +53,7 @@ def check_memory(options: str, least_bytes: float, device: torch.device) -> None
 
 
 def free_bytes(device: torch.device) -> float:
-    """Return the free memory of a device; infinity where it does not tell."""
+    """Return the free memory of a device in bytes; infinity for devices other than CUDA and CPU, which do not tell."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
     if device.type == "cpu":
@@ -59,7 +62,9 @@ def free_bytes(device: torch.device) -> float:
 
 
 def least_forward_bytes(shape: Shape, tokens: int, itemsize: int) -> int:
-    """Return the bytes that a forward pass holds at once at the very least: input and intermediate of one block.
+    """Return the bytes that a forward pass holds at once at the very least.
+
+    Within a feed-forward layer these are, for each token, the input, the intermediate vector and the output.
 
     Args:
         shape: The model's shape.
@@ -72,7 +77,8 @@ def least_forward_bytes(shape: Shape, tokens: int, itemsize: int) -> int:
 def least_training_bytes(shape: Shape, tokens: int, itemsize: int) -> int:
     """Return the bytes that a backward pass needs of the forward pass at the very least.
 
-    That is of every block its intermediate, and the inputs of its four matrix products with one of its attention.
+    For each token and block these are the intermediate vector of the feed-forward layer, and at least four vectors of
+    the hidden width that its other matrix products and its attention have read.
 
     Args:
         shape: The model's shape.

@@ -1,4 +1,8 @@
-"""`limbeck benchmark loss`: the costs of a loss by each of its backends, and their errors."""
+"""`limbeck benchmark loss`: the costs of a loss by each of its backends, and their errors.
+
+A *case* is a loss on inputs of one size. A *backend* is one of several ways to compute it, such as by Triton kernels.
+The *plain* backend is the simplest: it holds everything at once, and may need more memory than there is.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +30,16 @@ from limbeck.errors import RecipeError, suggestion
 from limbeck.models.loading import as_dtype
 
 FREE_SHARE = 0.7
-"""Share of the free memory that a plain backend may be expected to take."""
+"""Share of the free memory above which the plain backend is not run, by an estimate of the memory that it needs."""
 COLUMNS = (
     "objective", "backend", "batch", "length", "heads", "classes", "teacher_width", "student_width", "mask", "relation",
     "dtype", "device_type", "rounds", "median_ms", "p10_ms", "p90_ms", "speedup", "tokens_per_second", "peak_extra_mb",
     "value_error", "gradient_error", "note",
 )  # fmt: skip
 _SOME_SIZES = ("heads", "classes", "relation")
-"""Columns that some objectives have; each names its own (`Benchmark.sizes`)."""
+"""Sizes that only some objectives depend on; `Benchmark.sizes` names those of an objective, and the others are None."""
 _TIMED = 0.7
-"""Share of a case's progress when it is timed; the rest is memory."""
+"""Share of a case's progress that is reported when it has been timed; the rest is the measurement of memory."""
 
 
 def measure_losses(
@@ -48,24 +52,24 @@ def measure_losses(
 ) -> list[Row]:
     """Measure forward and backward of a loss by each backend.
 
-    The backends of a case take turns; `speedup` refers to the first. Errors are relative, against the plain backend in
-    float64 on the same numbers; see `limbeck.benchmark.loss_errors`. A plain backend that would not fit into the free
-    memory has a row that says so.
+    The backends of a case take turns; `speedup` compares each with the first. Errors are relative to the plain backend
+    in float64 on the same numbers; see `limbeck.benchmark.loss_errors`. If the plain backend would not fit into the
+    free memory, its row has a note instead of figures.
 
     Args:
-        cases: Sizes to measure.
+        cases: The cases to measure.
         backends: Names of the objective's backends; empty means all that can run on the device.
         seconds: Time for all timings together; at least five rounds are made of each case.
         memory: Whether to measure peak memory too, on a CPU in a process for each backend.
         report: Receives the progress.
 
     Returns:
-        One row a case and backend.
+        One row for each case and backend.
 
     Raises:
         LimbeckError: if a backend is unknown or cannot run here, heads do not divide widths, or a case is too large.
     """
-    # All cases are checked before any is measured.
+    # All cases are checked before any is measured, so that a mistake in the last one does not cost the time of all.
     backends_of_cases = [_check(case, backends) for case in cases]
     rows: list[Row] = []
     for index, (case, backends_of_case) in enumerate(zip(cases, backends_of_cases, strict=True)):
@@ -76,15 +80,21 @@ def measure_losses(
 
 def measure_peak(case: LossCase, backend: str) -> Peak:
     """Measure the peak memory of one forward and backward, the gradients included."""
-    run = benchmark_of(case.objective).backends[backend]
-    # This loads what is loaded once, such as compiled kernels.
-    run_loss(run, make_inputs(tiny_case(case)))
+    compute = benchmark_of(case.objective).backends[backend]
+    # A small run first loads what is loaded only once, such as compiled kernels, and is not part of the loss.
+    run_loss(compute, make_inputs(tiny_case(case)))
     inputs = make_inputs(case)
-    return peak_memory.watch_peak(lambda: run_loss(run, inputs), torch.device(case.device))
+    return peak_memory.watch_peak(lambda: run_loss(compute, inputs), torch.device(case.device))
 
 
 def _check(case: LossCase, backends: Sequence[str]) -> list[str]:
-    """Return the backends of a case, each of which has run on a very small one.
+    """Refuse a case that cannot be measured, and return the names of its backends.
+
+    Each backend is run once on very small inputs, since some refuse a device or a size only when they run.
+
+    Args:
+        case: The case.
+        backends: Names that the user gave; empty for all that can run on the device.
 
     Raises:
         LimbeckError: see `measure_losses`.
@@ -92,11 +102,13 @@ def _check(case: LossCase, backends: Sequence[str]) -> list[str]:
     benchmark = benchmark_of(case.objective)
     device = torch.device(case.device)
     limits.check_length("--lengths", [case.length])
-    # The student's tensors with their gradient, and the teacher's; where there are classes, output weights too.
+    # A lower bound of the memory. There are a student's and a teacher's tensor with a row for each token; the student's
+    # has a gradient of the same size. A loss over a vocabulary also has output weights with a row for each class.
     rows = case.batch * case.length
     if "classes" in benchmark.sizes:
         rows += case.classes
-    least_bytes = rows * (2 * case.student_width + case.teacher_width) * as_dtype(case.dtype).itemsize
+    numbers_of_row = 2 * case.student_width + case.teacher_width
+    least_bytes = rows * numbers_of_row * as_dtype(case.dtype).itemsize
     limits.check_memory(f"--batch {case.batch} and --lengths {case.length}", least_bytes, device)
 
     for name in backends:
@@ -104,7 +116,7 @@ def _check(case: LossCase, backends: Sequence[str]) -> list[str]:
             raise RecipeError(f"Unknown backend '{name}' for this objective.{suggestion(name, benchmark.backends)}")
     names = list(dict.fromkeys(backends))
     if not names:
-        # Triton's interpreter is for tests alone.
+        # Without a GPU, Triton runs only by its interpreter, which is for tests and far too slow to be measured.
         names = [name for name in benchmark.backends if name != "triton" or device.type == "cuda"]
     inputs = make_inputs(tiny_case(case))
     for name in names:
@@ -113,7 +125,7 @@ def _check(case: LossCase, backends: Sequence[str]) -> list[str]:
 
 
 def _measure(case: LossCase, backends: Sequence[str], *, seconds: float, memory: bool, report: Report) -> list[Row]:
-    """Measure a case by each backend that fits into memory; the others have a row that says so.
+    """Measure a case by each backend that fits into memory; the row of another backend has a note instead.
 
     Args:
         case: The case.
@@ -135,6 +147,7 @@ def _measure(case: LossCase, backends: Sequence[str], *, seconds: float, memory:
 
     rows: list[Row] = []
     for index, name in enumerate(backends):
+        # The row is in the list before its figures are filled in.
         row = _empty_row(case, name)
         rows.append(row)
         if name not in fitting:
@@ -148,6 +161,7 @@ def _measure(case: LossCase, backends: Sequence[str], *, seconds: float, memory:
         spread = summarise(times[name])
         row.update(spread)
         row["rounds"] = len(times[name])
+        # The first backend has no times where it did not fit into memory: then there are no speedups.
         if backends[0] in times:
             row["speedup"] = speedup(times[backends[0]], times[name])
         row["tokens_per_second"] = tokens / spread["median_ms"] * 1000
@@ -160,10 +174,11 @@ def _measure(case: LossCase, backends: Sequence[str], *, seconds: float, memory:
 
 
 def _fitting(case: LossCase, backends: Sequence[str]) -> list[str]:
-    """Return the backends that fit into the free memory; the plain one alone may not."""
-    needed = megabytes_needed(case) * peak_memory.BYTES_PER_MEGABYTE
-    if needed <= FREE_SHARE * limits.free_bytes(torch.device(case.device)):
+    """Return the backends that fit into the free memory: all of them, or all but the plain one."""
+    needed_bytes = megabytes_needed(case) * peak_memory.BYTES_PER_MEGABYTE
+    if needed_bytes <= FREE_SHARE * limits.free_bytes(torch.device(case.device)):
         return list(backends)
+    # The other backends work in pieces, so their memory is small.
     plain = benchmark_of(case.objective).plain
     return [name for name in backends if name != plain]
 
@@ -171,7 +186,17 @@ def _fitting(case: LossCase, backends: Sequence[str]) -> list[str]:
 def _measure_times(
     case: LossCase, backends: Sequence[str], seconds: float, tell: Tell
 ) -> tuple[dict[str, list[float]], int]:
-    """Time backends in turns; return the seconds of each round by backend, and the valid tokens of a round."""
+    """Time the forward and backward passes of backends, in turns.
+
+    Args:
+        case: The case.
+        backends: Names of the backends.
+        seconds: Time for all together.
+        tell: Receives the progress.
+
+    Returns:
+        The seconds of each round by backend, and the number of valid tokens of the inputs.
+    """
     inputs = make_inputs(case)
     device = torch.device(case.device)
     runs = {}
@@ -183,13 +208,13 @@ def _measure_times(
 
 
 def _empty_row(case: LossCase, backend: str) -> Row:
-    """Return a row with the sizes that matter, and no figure yet."""
-    sizes = benchmark_of(case.objective).sizes
+    """Return a row of all `COLUMNS` with the fields of the case; the columns of measurements are None."""
+    sizes_of_objective = benchmark_of(case.objective).sizes
     row: Row = dict.fromkeys(COLUMNS)
     row["backend"] = backend
     row["device_type"] = torch.device(case.device).type
     for name, value in asdict(case).items():
-        is_shown = name in COLUMNS and (name not in _SOME_SIZES or name in sizes)
-        if is_shown:
+        is_irrelevant = name in _SOME_SIZES and name not in sizes_of_objective
+        if name in COLUMNS and not is_irrelevant:
             row[name] = value
     return row

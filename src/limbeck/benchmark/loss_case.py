@@ -19,6 +19,7 @@ from limbeck.models.loading import as_dtype
 from limbeck.objectives import OBJECTIVES, Benchmark, LossTerm
 
 _FLOAT32_BYTES = 4
+# Sizes of `tiny_case`.
 _TINY_LENGTH = 8
 _TINY_CLASSES = 64
 
@@ -59,10 +60,11 @@ class Inputs:
     """Random tensors of a case.
 
     Args:
-        student: Two tensors of the student, which may be the same.
-        teacher: The same of the teacher.
-        valid: Real tokens, bool `[B, L]`.
-        options: Further keywords of the objective.
+        student: Two tensors of the student. They may be one and the same tensor, such as where a relation is that of a
+            stream with itself.
+        teacher: Two tensors of the teacher, likewise.
+        valid: Bool `[B, L]`, True for real tokens.
+        options: Further keyword arguments of the objective.
     """
 
     student: Sequence[Tensor]
@@ -72,22 +74,23 @@ class Inputs:
 
     @property
     def leaves(self) -> list[Tensor]:
-        """The student's tensors, each once."""
+        """The different tensors of the student, whose gradients are computed."""
         first, second = self.student
         return [first] if first is second else [first, second]
 
     def double(self) -> Inputs:
-        """Return the same numbers in float64, on the CPU where the device has none."""
+        """Return copies in float64; they are on the CPU where the device has no float64."""
         device = self.valid.device
         if device.type == "mps":
             device = torch.device("cpu")
-        # A tensor that stands twice is one tensor afterwards too.
-        doubles: dict[int, Tensor] = {}
+        # Tensors are known by their identity: where both are the same tensor, both get the same copy, whose gradient is
+        # then the sum of both uses.
+        copy_by_id: dict[int, Tensor] = {}
         for tensor in (*self.student, *self.teacher):
-            doubles[id(tensor)] = tensor.detach().to(device).double().requires_grad_(tensor.requires_grad)
+            copy_by_id[id(tensor)] = tensor.detach().to(device).double().requires_grad_(tensor.requires_grad)
         return Inputs(
-            student=[doubles[id(tensor)] for tensor in self.student],
-            teacher=[doubles[id(tensor)] for tensor in self.teacher],
+            student=[copy_by_id[id(tensor)] for tensor in self.student],
+            teacher=[copy_by_id[id(tensor)] for tensor in self.teacher],
             valid=self.valid.to(device),
             options=self.options,
         )
@@ -99,10 +102,10 @@ def measured_objectives() -> dict[str, Benchmark]:
 
 
 def benchmark_of(objective: str) -> Benchmark:
-    """Return the benchmark of an objective.
+    """Return the benchmark of an objective: its backends, its random inputs, and the sizes that it depends on.
 
     Raises:
-        RecipeError: if the objective is unknown, or has none.
+        RecipeError: if the objective is unknown, or has no benchmark.
     """
     benchmarks = measured_objectives()
     if objective not in benchmarks:
@@ -111,31 +114,37 @@ def benchmark_of(objective: str) -> Benchmark:
 
 
 def make_inputs(case: LossCase) -> Inputs:
-    """Draw the random streams of a case; nothing larger than them is ever resident."""
+    """Draw the random tensors of a case; no larger tensor is made on the way, which would raise the peak memory."""
     device = torch.device(case.device)
     # Numbers are drawn on the device: output weights of a large vocabulary take seconds on a CPU.
     generator = torch.Generator(device).manual_seed(0)
 
-    def normal(*shape: int, deviation: float = 1.0) -> Tensor:
+    def draw_normal(*shape: int, deviation: float = 1.0) -> Tensor:
+        """Draw a tensor of normal numbers around 0 in the format of the case."""
         numbers = torch.empty(shape, dtype=as_dtype(case.dtype), device=device)
         return numbers.normal_(std=deviation, generator=generator)
 
-    student, teacher, options = benchmark_of(case.objective).inputs(case, normal)
+    student, teacher, options = benchmark_of(case.objective).inputs(case, draw_normal)
     for tensor in student:
         tensor.requires_grad_()
 
+    # [B, 1].
     lengths = torch.full((case.batch, 1), case.length)
     if case.mask == "ragged":
-        # Lengths are drawn on the CPU, whatever the device.
+        # `valid` is made on the CPU. On a CPU, the generator goes on after the numbers above.
         host_generator = generator if device.type == "cpu" else torch.Generator().manual_seed(0)
         shortest = max(1, case.length // 2)
         lengths = torch.randint(shortest, case.length + 1, (case.batch, 1), generator=host_generator)
+    # [L] < [B, 1] -> [B, L].
     valid = torch.arange(case.length) < lengths
-    return Inputs(student, teacher, valid.to(device), options)
+    return Inputs(student=student, teacher=teacher, valid=valid.to(device), options=options)
 
 
 def run_loss(backend: Callable[..., LossTerm], inputs: Inputs) -> Tensor:
-    """Run forward and backward of the summed loss; return its value, and leave the gradients on the leaves."""
+    """Run forward and backward of the summed loss, and return its value.
+
+    The gradients of the student's tensors are left in their `grad`; those of a run before are dropped.
+    """
     for leaf in inputs.leaves:
         leaf.grad = None
     term = backend(*inputs.student, *inputs.teacher, valid=inputs.valid, **inputs.options)
@@ -144,11 +153,14 @@ def run_loss(backend: Callable[..., LossTerm], inputs: Inputs) -> Tensor:
 
 
 def tiny_case(case: LossCase) -> LossCase:
-    """Return a very small case of the same sizes otherwise, on which everything is loaded that is loaded once."""
+    """Return the case with a small batch, length and vocabulary.
+
+    A run of it is quick. It loads kernels, and shows whether a backend accepts widths, heads and device.
+    """
     return replace(case, batch=1, length=min(case.length, _TINY_LENGTH), classes=min(case.classes, _TINY_CLASSES))
 
 
 def megabytes_needed(case: LossCase) -> float:
-    """Return about how much memory the plain backend takes, in megabytes."""
+    """Return an estimate of the memory that the plain backend takes, in megabytes; it computes in float32."""
     numbers = benchmark_of(case.objective).numbers_at_once(case)
     return numbers * _FLOAT32_BYTES / BYTES_PER_MEGABYTE

@@ -1,4 +1,8 @@
-"""The relative errors of a loss and its gradient by each backend, beside the plain one in float64."""
+"""The relative errors of a loss and its gradient by each backend, against the plain backend in float64.
+
+A *backend* is one of several ways to compute a loss. The *plain* one is the simplest, and its result in float64 is
+taken for exact.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,9 +13,10 @@ from torch import Tensor
 
 from limbeck.benchmark.loss_case import Inputs, LossCase, benchmark_of, make_inputs, megabytes_needed, run_loss
 
-# Errors are measured on less than a whole case: float64 by the plain backend takes many times the memory.
 ERROR_BATCH = 2
+"""Most samples of the case that errors are measured on: in float64 the plain backend takes much more memory."""
 ERROR_MEGABYTES = 2000
+"""Most memory that the plain backend may need for it in float64, by an estimate."""
 
 
 class RelativeErrors(NamedTuple):
@@ -27,16 +32,24 @@ class RelativeErrors(NamedTuple):
 
 
 def errors_of(case: LossCase, backends: Sequence[str]) -> dict[str, RelativeErrors]:
-    """Return the errors of each backend, on the same numbers as the plain one in float64."""
+    """Return the errors of each backend, by its name.
+
+    Args:
+        case: The sizes of the inputs; see `error_case` for sizes that fit into memory.
+        backends: Names of the backends.
+    """
     benchmark = benchmark_of(case.objective)
     inputs = make_inputs(case)
+    # The exact result is computed from copies of the same numbers.
     double_inputs = inputs.double()
     exact_value = run_loss(benchmark.backends[benchmark.plain], double_inputs)
+    # float64 may have been computed on another device than the case's, to which the results are brought.
     device = exact_value.device
     exact_gradient = _gradient(double_inputs, device)
 
     errors = {}
     for name in backends:
+        # `run_loss` leaves the gradients in the tensors of `inputs`.
         value = run_loss(benchmark.backends[name], inputs).to(device).double()
         gradient = _gradient(inputs, device)
         value_error = (value - exact_value).abs() / exact_value.abs()
@@ -46,9 +59,9 @@ def errors_of(case: LossCase, backends: Sequence[str]) -> dict[str, RelativeErro
 
 
 def error_case(case: LossCase) -> LossCase:
-    """Return the case that errors are measured on: at most two samples, shorter ones where float64 takes too much."""
+    """Return the case that errors are measured on: at most two samples, and shorter ones where memory requires it."""
     smaller = replace(case, batch=min(case.batch, ERROR_BATCH))
-    # A number in float64 takes twice the memory.
+    # The estimate is of float32; float64 takes twice the memory. Batch and length shrink until it fits, or are both 1.
     while 2 * megabytes_needed(smaller) > ERROR_MEGABYTES:
         if smaller.batch > 1:
             smaller = replace(smaller, batch=1)
@@ -60,6 +73,6 @@ def error_case(case: LossCase) -> LossCase:
 
 
 def _gradient(inputs: Inputs, device: torch.device) -> Tensor:
-    """Return the student's gradients, joined, in float64."""
+    """Return the gradients of all of the student's tensors as one vector in float64, on a device."""
     gradients = [leaf.grad for leaf in inputs.leaves if leaf.grad is not None]
     return torch.cat([gradient.flatten().to(device).double() for gradient in gradients])

@@ -1,4 +1,8 @@
-"""`limbeck benchmark model`: size, latency and throughput of any models, side by side."""
+"""`limbeck benchmark model`: size, latency and throughput of any models, side by side.
+
+A model is a saved one, or a *shape* such as `6x384h12` (layers x width, heads): then a BERT of that shape with random
+weights is measured, whose speed is that of a trained one.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,8 +22,9 @@ from limbeck.models.blueprint import names_shape
 from limbeck.models.loading import load_config, load_model
 
 _BERT_POSITIONS = 512
+"""Positions of a BERT of a named shape, unless longer texts are measured."""
 _LOADED = 0.1
-"""Share of the progress when all models are loaded."""
+"""Share of the progress that is reported when all models are loaded."""
 
 
 def read_config(name: str, length: int) -> PreTrainedConfig:
@@ -27,7 +32,7 @@ def read_config(name: str, length: int) -> PreTrainedConfig:
 
     Args:
         name: A shape (see `names_shape`), a folder, `package:NAME` or a Hub name.
-        length: Tokens that a model of a named shape has to take; it takes 512 at least.
+        length: Tokens of the longest text that a model of a named shape has to take; it has at least 512 positions.
 
     Raises:
         ModelError: see `parse_blueprint` and `load_config`.
@@ -39,13 +44,13 @@ def read_config(name: str, length: int) -> PreTrainedConfig:
 
 
 def load_or_make(name: str, *, length: int, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
-    """Load a saved model, or make a random BERT of a named shape; in eval mode.
+    """Load a saved model, or make a random BERT of a named shape, and set it to evaluation mode.
 
     Args:
         name: A model or a shape, as in `read_config`.
-        length: Tokens that a model of a named shape has to take, as in `read_config`.
+        length: Tokens of the longest text that a model of a named shape has to take, as in `read_config`.
         dtype: Number format of the weights.
-        device: The device that it is moved to.
+        device: The device that the model is moved to.
 
     Raises:
         ModelError: see `load_model`.
@@ -61,12 +66,13 @@ def measure_size(name: str, model: PreTrainedModel) -> tuple[Row, ForwardCost]:
     """Measure the size of a loaded model; it is left as it was.
 
     Args:
-        name: Its folder, package or Hub name.
+        name: The shape, folder, package or Hub name of the model.
         model: The model.
 
     Returns:
-        Columns of a benchmark's row, and the products of a whole forward pass without a head. Megabytes (10⁶ bytes) are
-        those of the weights' `"files"`, or of its `"tensors"` where the model has no files here.
+        Columns of a benchmark's row, and the matrix products of a whole forward pass without a head. `megabytes` (10⁶
+        bytes) is the size of the weights in files, and `megabytes_of` is then `"files"`; of a model without files on
+        this machine it is the size in memory, and `megabytes_of` is `"tensors"`.
     """
     folder = None
     if not names_shape(name):
@@ -75,8 +81,10 @@ def measure_size(name: str, model: PreTrainedModel) -> tuple[Row, ForwardCost]:
     megabytes, source = costs.model_megabytes(model, folder)
     shape = families.shape_of(model.config)
     counts = costs.count_parameters(model)
-    with taps.StreamTap(model, [streams.StreamKey("hidden", families.depth(model.config))]) as whole:
-        forward = forward_cost(whole, shape)
+    # A tap runs a model only as far as the streams that it reads require: the output of the last layer requires all.
+    last_output = streams.StreamKey("hidden", families.depth(model.config))
+    with taps.StreamTap(model, [last_output]) as tap:
+        forward = forward_cost(tap, shape)
     size: Row = {
         "shape": str(shape),
         "heads": shape.heads,
@@ -102,20 +110,20 @@ def measure_models(
 ) -> list[Row]:
     """Measure the size of encoders, and time their forward passes alternately.
 
-    All tokens are real: nothing is padded. The first model is what `speedup` refers to.
+    The batches have no padding. `speedup` compares each model with the first.
 
     Args:
-        names: Saved models or shapes, as `load_or_make` takes them; the first is the one to compare with.
+        names: Saved models or shapes, as `load_or_make` takes them; the others are compared with the first.
         device: The device that computes.
-        batch_sizes: Texts a pass.
-        lengths: Tokens a text.
+        batch_sizes: Numbers of texts in a forward pass.
+        lengths: Lengths of the texts in tokens.
         dtype: Number format of weights and activations.
         seconds: Time for all timings together; at least five rounds are made of each batch size and length.
         warmup: Passes of each model that are not counted, at each batch size and length.
         report: Receives the progress.
 
     Returns:
-        One row a model, batch size and length.
+        One row for each model, batch size and length.
 
     Raises:
         RecipeError: if a length is beyond what a model can take, a batch cannot fit into memory, or a model is named
@@ -133,15 +141,17 @@ def measure_models(
     cases = [(batch, length) for length in lengths for batch in batch_sizes]
     _check_memory(models, cases, dtype, device)
 
+    # All models read the same random token ids, which have to be in the smallest vocabulary.
     vocabulary = min(families.shape_of(model.config).vocabulary for model in models.values())
     generator = torch.Generator().manual_seed(0)
     share = (1 - _LOADED) / len(cases)
     rows: list[Row] = []
     for index, (batch, length) in enumerate(cases):
         progress = part_of(report, _LOADED + share * index, _LOADED + share * (index + 1))
+        token_ids = torch.randint(0, vocabulary, (batch, length), generator=generator).to(device)
         passes = time_passes(
             encoders,
-            torch.randint(0, vocabulary, (batch, length), generator=generator).to(device),
+            token_ids,
             seconds=seconds / len(cases),
             warmup=warmup,
             tell=tell_rounds(progress, f"{batch} x {length} tokens"),
@@ -169,11 +179,12 @@ def measure_models(
 
 
 def _load(name: str, lengths: Sequence[int], dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
-    """Load a model that takes texts of all lengths.
+    """Load a model, and refuse lengths that it cannot take.
 
     Raises:
-        RecipeError: if a length is beyond what it can take.
+        RecipeError: for a length that is greater than the model's limit.
     """
+    # A model of a named shape is made for any length; the general limit is checked before it is made.
     if names_shape(name):
         limits.check_length("--lengths", lengths)
     longest = max(lengths)
@@ -189,7 +200,17 @@ def _load(name: str, lengths: Sequence[int], dtype: torch.dtype, device: torch.d
 def _check_memory(
     models: Mapping[str, PreTrainedModel], cases: Sequence[tuple[int, int]], dtype: torch.dtype, device: torch.device
 ) -> None:
-    """Refuse batches that cannot fit into memory for any of the models."""
+    """Refuse batches that cannot fit into memory for at least one of the models.
+
+    Args:
+        models: The models by name.
+        cases: (batch size, length) of each batch.
+        dtype: Number format of the activations.
+        device: The device that computes.
+
+    Raises:
+        RecipeError: for the first batch that is too large.
+    """
     shapes = [families.shape_of(model.config) for model in models.values()]
     for batch, length in cases:
         least_bytes = max(limits.least_forward_bytes(shape, batch * length, dtype.itemsize) for shape in shapes)

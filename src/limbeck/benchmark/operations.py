@@ -1,20 +1,25 @@
 """Operations of a training step: products of matrices in a forward pass and in the losses.
 
-Only matrix products are counted, a multiplication and an addition as two; only valid tokens take part, so padding is
-waste. With l_b valid tokens in sample b, n = Σ l_b and s = Σ l_b²:
+Only matrix products are counted, each multiplication and each addition as one operation. Only valid tokens are counted,
+so that time spent on padding shows as waste. With l_b valid tokens in sample b, n = Σ l_b and s = Σ l_b²; H hidden
+width, D width of a head, A query heads, A' key and value heads, E width of a factorised embedding, V vocabulary:
 
     a block                2 n Σ(numbers of its matrices) + 4 s A D          (projections and FFN; scores and their use)
-    its projections alone  2 n H (A + 2 A') D                                (A query heads, A' key and value heads)
+    its projections alone  2 n H (A + 2 A') D                                (query, key and value)
     a factorised embedding 2 n E H
     scores of V tokens     2 (scored tokens) V H + 2 n Σ(numbers of the head's other matrices)
-    the same, left to loss 2 n_t V (3 H_S + H_T) for a term of n_t tokens; see `Term.takes_from_hidden`
+    the same in the loss   2 n_t V (3 H_S + H_T) for a term of n_t tokens, student S and teacher T
     backward               twice the forward
     a learned map          6 n W_S W_T, with forward and both gradients; over R relation heads divided by R
     a loss                 as its objective counts (`Objective.operations`)
 
-Sliding windows count as full attention. Norms, activations, softmax, embeddings, poolers, heads without a vocabulary,
-terms over whole samples have no products worth counting: they are why 100 % is out of reach. The optimizer's floor is
-the bytes that it moves; see `Step.optimizer_bytes`.
+A *term* is one part of the loss, and its *objective* the function that computes it. Some objectives compute scores over
+the vocabulary themselves, in chunks and from hidden vectors, since all scores would take too much memory. A *learned
+map* is a trained matrix from a stream of the student (width W_S) to the width of the teacher's stream (W_T).
+
+Sliding windows count as full attention. Norms, activations, softmax, embeddings, poolers, heads without a vocabulary
+and terms over whole samples have few products, which are not counted; their time is the reason why no step reaches
+100 % of its floor. The optimizer's floor is that of the bytes that it moves; see `Step.optimizer_bytes`.
 """
 
 from collections.abc import Sequence
@@ -32,12 +37,12 @@ from limbeck.objectives import OBJECTIVES, Workload
 
 @dataclass(frozen=True)
 class ForwardCost:
-    """What a forward pass multiplies, as numbers of matrices.
+    """Sizes of the matrices that a forward pass multiplies.
 
     Attributes:
-        weights: Numbers of the matrices that every valid token is multiplied with.
+        weights: Number of entries of all matrices that every valid token is multiplied with.
         attention_widths: A · D of each block whose attention runs.
-        decoder: Numbers of the matrix that gives scores over the vocabulary; 0 where none are read.
+        decoder: Number of entries of the matrix that gives scores over the vocabulary; 0 where no scores are read.
     """
 
     weights: int
@@ -49,10 +54,12 @@ class ForwardCost:
 
         Args:
             lengths: Valid tokens of each sample.
-            scored: Tokens that are scored over the vocabulary.
+            scored: Number of tokens that are scored over the vocabulary.
         """
         tokens = sum(lengths)
         squares = sum(length**2 for length in lengths)
+        # A token and an entry of a matrix meet in one multiplication and one addition. Attention has two products
+        # (queries with keys, probabilities with values), for every pair of tokens of a sample.
         weights = 2 * tokens * self.weights
         attention = 4 * squares * sum(self.attention_widths)
         scores = 2 * scored * self.decoder
@@ -60,26 +67,29 @@ class ForwardCost:
 
 
 def forward_cost(tap: taps.StreamTap, shape: Shape) -> ForwardCost:
-    """Work out what a tapped model runs: no more than its streams need.
+    """Return the matrices that a tapped model multiplies; it stops as soon as it has the streams of its tap.
 
     Args:
-        tap: The tap on the model.
-        shape: The model's shape, before blocks were dropped.
+        tap: The tap on the model, which knows the streams that are read.
+        shape: The model's shape with all its blocks; the tap may have dropped those that no stream needs.
     """
     weights = 0
-    if family_of(tap.base.config).embedding_projection is not None and shape.embedding != shape.hidden:
+    # Narrow embeddings are projected to the hidden width.
+    has_projection = family_of(tap.base.config).embedding_projection is not None
+    if has_projection and shape.embedding != shape.hidden:
         weights += shape.embedding * shape.hidden
 
-    # All blocks run whole but the last, which ends where its last stream is.
+    # All blocks run whole but the last, which stops after the projections of query, key and value, or after the
+    # attention (its context), if nothing further is read.
     attention_widths = []
-    plan = tap.recorder
-    for layer, block in enumerate(blocks(tap.model)[: plan.last_layer], start=1):
-        is_whole = layer < plan.last_layer or plan.stop_after == "block"
+    recorder = tap.recorder
+    for layer, block in enumerate(blocks(tap.model)[: recorder.last_layer], start=1):
+        is_whole = layer < recorder.last_layer or recorder.stop_after == "block"
         if is_whole:
             weights += _matrix_numbers(block)
         else:
             weights += shape.hidden * (shape.heads + 2 * shape.key_value_heads) * shape.head_size
-        if is_whole or plan.stop_after == "context":
+        if is_whole or recorder.stop_after == "context":
             attention_widths.append(shape.heads * shape.head_size)
 
     decoder = None
@@ -87,16 +97,18 @@ def forward_cost(tap: taps.StreamTap, shape: Shape) -> ForwardCost:
         decoder = tap.model.get_output_embeddings()
     if decoder is None:
         return ForwardCost(weights, tuple(attention_widths))
-    # The head's other matrices read every token.
+    # The other matrices of the head are multiplied with every token. They are neither the encoder's nor the decoder's;
+    # parameters are compared by identity, since the decoder may share the encoder's embeddings.
     counted = {id(parameter) for parameter in (*tap.base.parameters(), *decoder.parameters())}
     for parameter in tap.model.parameters():
-        if parameter.dim() == 2 and id(parameter) not in counted:
+        is_matrix = parameter.dim() == 2
+        if is_matrix and id(parameter) not in counted:
             weights += parameter.numel()
-    return ForwardCost(weights, tuple(attention_widths), decoder.weight.numel())
+    return ForwardCost(weights, tuple(attention_widths), decoder=decoder.weight.numel())
 
 
 def loss_operations(term: Term, student: Shape, teacher: Shape, lengths: Sequence[int]) -> int:
-    """Count the operations of a term and of its gradient for the student's streams.
+    """Count the operations of a term of the loss, with its gradient for the student's streams.
 
     Args:
         term: The term.
@@ -104,37 +116,50 @@ def loss_operations(term: Term, student: Shape, teacher: Shape, lengths: Sequenc
         teacher: The teacher's shape.
         lengths: Valid tokens of each sample.
     """
-    total = _map_operations(term, lengths)
+    map_operations = _map_operations(term, lengths)
+    # A term without a teacher, such as one on labels, has no objective with products worth counting.
     if not term.teacher:
-        return total
+        return map_operations
     count = OBJECTIVES[term.objective].operations
     if count is None:
-        return total
-    student_width = stream_width(student, term.student[0].name)
+        return map_operations
+    # All streams of one side have the same width.
     teacher_width = stream_width(teacher, term.teacher[0].name)
+    # Heads of the teacher may be merged into fewer groups, each as wide as one head.
     if term.teacher_heads is not None:
         teacher_width = teacher_width * term.teacher_heads.groups // term.teacher_heads.heads
-    student_streams = len(set(term.student))
-    teacher_streams = len(set(term.teacher))
-    workload = Workload(lengths, student_width, teacher_width, student_streams, teacher_streams, term.options)
-    return total + count(workload)
+    workload = Workload(
+        lengths=lengths,
+        student_width=stream_width(student, term.student[0].name),
+        teacher_width=teacher_width,
+        student_streams=len(set(term.student)),
+        teacher_streams=len(set(term.teacher)),
+        options=term.options,
+    )
+    return map_operations + count(workload)
 
 
 def _map_operations(term: Term, lengths: Sequence[int]) -> int:
-    """Count the operations of a learned map with both gradients, once for each layer of the student that it takes."""
+    """Count the operations of a term's learned map, which is applied to each of the student's streams; 0 without one.
+
+    A product has two operations for each row and entry of the matrix. There are three products: the forward pass, the
+    gradient of the stream, and that of the map.
+    """
     if term.learned_map is None:
         return 0
+    # A vector of the first token or of a sentence is one row for each sample; other streams have one for each token.
     is_of_samples = term.student[0].name in ("cls", *OF_SENTENCES)
     rows = len(lengths) if is_of_samples else sum(lengths)
-    numbers = term.learned_map.inputs * term.learned_map.outputs
-    # A map of relation heads has a block for each head, and no numbers between heads.
+    # A map by relation heads is block-diagonal: each of R heads has a block of inputs / R x outputs / R.
     heads = term.learned_map.heads or 1
-    return 6 * rows * len(term.student) * numbers // heads
+    entries_times_heads = term.learned_map.inputs * term.learned_map.outputs
+    return 6 * rows * len(term.student) * entries_times_heads // heads
 
 
 def _matrix_numbers(block: nn.Module) -> int:
-    """Count the numbers of a block's matrices; packed ones are no parameters."""
+    """Count the entries of a block's matrices."""
     numbers = sum(parameter.numel() for parameter in block.parameters() if parameter.dim() == 2)
+    # The weights of linear maps that were packed for fast products on a CPU are no parameters.
     for module in block.modules():
         if isinstance(module, packed_linear.PackedLinear):
             numbers += module.in_features * module.out_features

@@ -1,4 +1,7 @@
-"""Peak rates of a machine, to compare a measurement with: a large matrix product, and a large copy."""
+"""Peak rates of a machine: the operations a second of a large matrix product, and the bytes a second of a large copy.
+
+A step of training is compared with them: no product or copy in it can be faster.
+"""
 
 import torch
 from torch import nn
@@ -6,45 +9,45 @@ from torch import nn
 from limbeck.core.timing import stopwatch, take_turns
 from limbeck.models import packed_linear
 
-# Rows of the square matrices: large enough that more would not be faster, small enough to be done soon.
+# Rows of the square matrices. Larger ones would not be multiplied at a higher rate, and would take longer.
 CPU_SIZE = 1536
 DEVICE_SIZE = 8192
 COPIED = 2**26
-"""Numbers that are copied: more than any cache holds."""
+"""Number of float32 numbers that are copied, 256 MiB, which is more than any cache holds."""
 
 
 def measure_ceiling(
     device: torch.device, dtype: torch.dtype, *, size: int | None = None, seconds: float = 1.0
 ) -> float:
-    """Measure the operations a second of a square matrix product, which has 2 · size³.
+    """Measure the operations a second of the product of two square matrices.
 
-    The fastest pass counts: whatever slows one down is no property of the machine. On a CPU the weights are packed as a
-    teacher's are, which is faster than a plain product. Settings of PyTorch that decide how products in float32 are
-    computed (TF32) apply as in training.
+    A product has 2 · size³ operations. The fastest pass counts, since slower ones are slow for reasons outside of the
+    product, such as other programs. On a CPU the weights are packed like those of a teacher, which is faster than a
+    plain product. PyTorch's settings for products in float32 (TF32) apply as in training.
 
     Args:
         device: The device that computes.
         dtype: Number format of the matrices.
-        size: Rows and columns; None chooses by device.
+        size: Rows and columns of the matrices; None chooses by device.
         seconds: Time for all passes; at least five are made.
     """
-    rows = size
-    if rows is None:
-        rows = CPU_SIZE if device.type == "cpu" else DEVICE_SIZE
-    left = torch.randn(rows, rows, device=device).to(dtype)
-    linear = nn.Sequential(nn.Linear(rows, rows, bias=False, device=device, dtype=dtype)).requires_grad_(False)
+    if size is None:
+        size = CPU_SIZE if device.type == "cpu" else DEVICE_SIZE
+    left = torch.randn(size, size, device=device).to(dtype)
+    # Packing replaces the linear maps inside of a module, so the map is wrapped into one.
+    linear = nn.Sequential(nn.Linear(size, size, bias=False, device=device, dtype=dtype)).requires_grad_(False)
     packed_linear.pack_linear_maps([linear])
     time_product = stopwatch(lambda: linear(left), device)
     times = take_turns({"matmul": time_product}, seconds=seconds)["matmul"]
-    return 2 * rows**3 / min(times)
+    return 2 * size**3 / min(times)
 
 
 def measure_bandwidth(device: torch.device, *, numbers: int = COPIED, seconds: float = 1.0) -> float:
-    """Measure the bytes a second that memory moves, read and written, in a copy of float32; the fastest pass counts.
+    """Measure the bytes a second that are read and written in a copy of float32 numbers; the fastest pass counts.
 
     Args:
         device: The device with the memory.
-        numbers: Number of numbers that are copied.
+        numbers: How many numbers are copied.
         seconds: Time for all passes; at least five are made.
     """
     source = torch.ones(numbers, device=device)

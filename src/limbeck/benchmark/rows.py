@@ -125,7 +125,7 @@ def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Value]], 
 
 
 def _write_csv(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows as CSV, without a line of headings if there are none; the columns are those of the first row.
+    """Write rows as CSV; the columns are those of the first row.
 
     Text is quoted and numbers are not, so that readers can tell the text `1` from the number.
     """

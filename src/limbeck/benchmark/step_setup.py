@@ -1,4 +1,9 @@
-"""The setup of a training step to be measured: a request, checked against configurations alone."""
+"""The setup of a training step to be measured: a request, checked against configurations alone.
+
+A request names a recipe, of which one *stage* of training is measured, or a method with the shapes of two models. A
+*method*, such as MiniLMv2, has one or more stages; in each, it gives the *terms* of the loss. Models are described by
+configurations of transformers: no weights are loaded.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -46,10 +51,10 @@ class StepRequest:
         teacher: A shape such as `"12x768"` (of a BERT), or a saved model, of which the configuration alone is read.
         student: A shape.
         method: A method, with its own defaults.
-        vocabulary: Words of both models; None is the teacher's.
-        batch: Samples of a micro-batch; None is the recipe's, or 8.
-        length: Tokens of the longest sample; None is the recipe's, or 128.
-        ragged: Draw lengths from [L/2, L] instead of L for all.
+        vocabulary: Size of the vocabulary of both models; None is the teacher's. It counts without a recipe only.
+        batch: Samples of a micro-batch; None is the recipe's number, or 8 without a recipe.
+        length: Tokens L of the longest sample; None is the recipe's length, or 128 without a recipe.
+        ragged: Draw the lengths of samples from [L/2, L], instead of L for all.
         dtype: `"auto"` (as training chooses), `"float32"` or `"bfloat16"`.
         device: Name of the device, as in `choose_device`.
     """
@@ -77,17 +82,17 @@ class StepSetup:
         student: Configuration of the student, dropout included.
         terms: The terms of the stage.
         method: Name of the method.
-        teacher_head: The head whose scores the teacher gives, or None.
-        student_head: The same of the student.
-        student_sentence_head: Makes sentence vectors of the student's streams.
-        teacher_sentence_head: Makes sentence vectors of the teacher's streams.
-        labels: The labels of a batch, as `PadCollator` names them.
-        masked: Share of tokens with a label, where labels are tokens.
+        teacher_head: The head whose scores the loss reads of the teacher, or None if it reads no scores.
+        student_head: The head whose scores the loss reads of the student, or None.
+        student_sentence_head: Makes sentence vectors of the student's token vectors, for example by their mean.
+        teacher_sentence_head: Makes sentence vectors of the teacher's token vectors.
+        labels: The kind of the labels of a batch, as `PadCollator` names it.
+        masked: Share of tokens that a masked language model has to predict; 0 where labels are no tokens.
         freeze_embeddings: Keep the student's embeddings as they are.
         training: The training arguments, as a recipe gives them.
         teacher_dtype: Number format of the teacher's weights.
-        length: Tokens of the longest sample.
-        ragged: Draw lengths from [L/2, L].
+        length: Tokens L of the longest sample.
+        ragged: Draw the lengths of samples from [L/2, L], instead of L for all.
     """
 
     teacher: PreTrainedConfig
@@ -128,13 +133,14 @@ class StepSetup:
 
 
 def set_up_step(request: StepRequest) -> StepSetup:
-    """Check a request; no weight and no text is read.
+    """Check a request, and return the setup of its step. No weights and no text are read.
 
     Raises:
         LimbeckError: for everything that a recipe's check refuses; an unknown stage, dtype or device; a length beyond
             the models' positions; a batch that cannot fit into memory.
     """
     device = choose_device(request.device)
+    # The trainer computes on the first device, whatever the request says. An index of None or 0 is the first device.
     if device.index:
         raise RecipeError(
             f"Steps run on the first visible device, not on '{request.device}'; choose it with CUDA_VISIBLE_DEVICES."
@@ -147,6 +153,7 @@ def set_up_step(request: StepRequest) -> StepSetup:
     if setup.ragged:
         # Every length is at least half of the longest.
         least_tokens //= 2
+    # The bound holds for float32 and for mixed precision, where most activations are in a 16-bit format.
     least_bytes = limits.least_training_bytes(setup.student_shape, least_tokens, torch.bfloat16.itemsize)
     limits.check_memory(f"--batch {setup.batch} and --length {setup.length}", least_bytes, device)
     return setup
@@ -171,11 +178,18 @@ def _check_positions(owner: str, shape: Shape, length: int) -> None:
 
 
 def _from_recipe(request: StepRequest, recipe: str) -> StepSetup:
-    """Set up a stage of a recipe as its run would."""
+    """Set up a stage of a recipe as its run would.
+
+    Args:
+        request: The request.
+        recipe: Path of the recipe.
+    """
     plan = plan_run(load_recipe(recipe, request.overrides))
-    stage = plan.stages[_index(request.stage, len(plan.stages), "The recipe")]
+    stage = plan.stages[_index(request.stage, len(plan.stages), owner="The recipe")]
+    # A stage may train a student of its own, such as a teacher assistant; others train the student of the run.
     student_plan = stage.student or plan.student_plan
-    # A copy, since the plan's own configuration stays as it is.
+    # The dropout of the recipe is set on a copy of the configuration, since the plan's own one must not change. A
+    # family may have several fields of dropout, for example of attention and of hidden vectors.
     student = type(student_plan.config)(**student_plan.config.to_dict())
     if student_plan.spec.dropout is not None:
         for name in family_of(student).fields.dropouts:
@@ -203,9 +217,10 @@ def _from_recipe(request: StepRequest, recipe: str) -> StepSetup:
 
 
 def _from_shapes(request: StepRequest) -> StepSetup:
-    """Set up a stage of a method with its own defaults, on models of these shapes."""
+    """Set up a stage of the request's method with its own defaults, on models of the request's shapes."""
+    # A method of several stages gives the settings of each; another method is a single stage.
     stages = stages_of(METHODS[request.method])
-    stage = stages[_index(request.stage, len(stages), f"The method {request.method}")]
+    stage = stages[_index(request.stage, len(stages), owner=f"The method {request.method}")]
     method, options = read_method(stage)
     length = _USUAL_LENGTH if request.length is None else request.length
     if names_shape(request.teacher):
@@ -215,8 +230,9 @@ def _from_shapes(request: StepRequest) -> StepSetup:
         teacher.vocab_size = request.vocabulary
     student = student_config(parse_blueprint(request.student, shape_of(teacher)), teacher)
 
-    # Of a method for several tasks the first stands for all.
+    # A method may be for several kinds of tasks. The first one is measured.
     task = method.tasks[0]
+    # A task whose label is a number, such as a similarity, has a head with one output.
     if kind_of(task).has_value:
         teacher.num_labels = 1
         student.num_labels = 1
@@ -224,16 +240,19 @@ def _from_shapes(request: StepRequest) -> StepSetup:
     terms = method.compose(options, pairing)
     student_head = needed_head(terms, pairing, "student")
     teacher_head = needed_head(terms, pairing, "teacher")
-    # Both families have a class with the head, or this refuses them.
+    # `model_class` raises an error for a family that has no model with the head.
     model_class(student, student_head)
     model_class(teacher, teacher_head)
 
+    # Terms over labels, of a method for text without labels, are those of a masked language model: the labels are the
+    # tokens that it has to predict.
     masked = 0.0
     labels = pairing.label
-    reads_masked_tokens = any(term.unit == "label" for term in terms)
-    if reads_masked_tokens and not pairing.has_labels:
+    has_label_terms = any(term.unit == "label" for term in terms)
+    if has_label_terms and not pairing.has_labels:
         masked = MASKED_SHARE
         labels = "token"
+    # Methods on sentence vectors have an option for their pooling.
     sentence_head = SentenceHead(getattr(options, "pooling", None) or "mean")
     training = _training_arguments(request, {"per_device_train_batch_size": _USUAL_BATCH})
     return StepSetup(
@@ -256,17 +275,23 @@ def _from_shapes(request: StepRequest) -> StepSetup:
 
 
 def _training_arguments(request: StepRequest, training: dict[str, Any]) -> dict[str, Any]:
-    """Lay the request over the training arguments of a recipe.
+    """Return training arguments in which the request's batch size, device and format take precedence.
+
+    Args:
+        request: The request.
+        training: The training arguments of the recipe, or defaults.
 
     Raises:
-        RecipeError: for a format that training does not have.
+        RecipeError: for a number format that training does not have.
     """
     arguments = {**training, "report_to": "none"}
     if request.batch is not None:
         arguments["per_device_train_batch_size"] = request.batch
-    if choose_device(request.device).type == "cpu" and torch.accelerator.is_available():
+    # The trainer would compute on the accelerator. Without a request, its format would be chosen by the accelerator
+    # too, and bfloat16 may be slow on the CPU.
+    avoids_accelerator = choose_device(request.device).type == "cpu" and torch.accelerator.is_available()
+    if avoids_accelerator:
         arguments["use_cpu"] = True
-        # The format that is fast on the accelerator may not be fast here.
         arguments.setdefault("bf16", False)
     if request.dtype != "auto":
         dtype = as_dtype(request.dtype)
@@ -280,21 +305,25 @@ def _training_arguments(request: StepRequest, training: dict[str, Any]) -> dict[
 
 
 def _teacher_dtype(request: StepRequest, training: dict[str, Any], planned: str) -> torch.dtype:
-    """Choose the format of the teacher's weights as a run does; a format that was asked for holds for both models.
+    """Choose the format of the teacher's weights as a run does.
+
+    A format in the request takes precedence over the recipe's, and holds for both models.
 
     Args:
         request: The request.
-        training: Training arguments, the request's dtype in them.
-        planned: The recipe's format of the teacher's weights, or `auto`.
+        training: Training arguments after `_training_arguments`, so with the request's format.
+        planned: The recipe's format of the teacher's weights; "auto" where it leaves the choice to the run.
     """
     if request.dtype == "auto" and planned != "auto":
         return as_dtype(planned)
-    is_in_bf16 = training.get("bf16", bf16_is_fast() and not training.get("fp16"))
+    # Then the teacher computes in bfloat16 if the student does, which is the default where that is fast.
+    default_is_bf16 = bf16_is_fast() and not training.get("fp16")
+    is_in_bf16 = training.get("bf16", default_is_bf16)
     return torch.bfloat16 if is_in_bf16 else torch.float32
 
 
 def _index(stage: int, stages: int, owner: str) -> int:
-    """Return the place of a stage, counted from 0.
+    """Return the index of a stage, counted from 0.
 
     Args:
         stage: Counted from 1, as the user counts.
@@ -302,7 +331,7 @@ def _index(stage: int, stages: int, owner: str) -> int:
         owner: The recipe or method that has the stages, for the message.
 
     Raises:
-        RecipeError: for a stage that is not there.
+        RecipeError: if there is no stage of this number.
     """
     if not 1 <= stage <= stages:
         raise RecipeError(f"{owner} has {counted(stages, 'stage')}, but --stage is {stage}; count from 1.")

@@ -1,4 +1,8 @@
-"""Tables of the rows of a benchmark: losses, a training step, models."""
+"""Tables of the rows of the three benchmarks: losses, a training step, models.
+
+A *row* of a benchmark maps columns to values. A table is declared by its headings, each with the key or the function
+that gives the cells of its column. A line break in a heading is a line break on the console.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -9,18 +13,19 @@ from limbeck.core.blocks import NOTHING, Block, Layout, Notes, Paragraph, Table
 
 Rows: TypeAlias = Sequence[Mapping[str, Value]]
 Column: TypeAlias = str | Callable[[Mapping[str, Value]], str]
-"""A key of the rows, or a function that writes the cell of a row."""
+"""A key of the rows whose values are shown, or a function that returns the cell of a row."""
 _MOST_PADDED_COLUMNS = 7
-"""Columns that fit into a terminal of 80 letters with a space beside each."""
+"""Most columns that fit into a terminal of 80 letters with spaces beside them; more columns get no spaces."""
 
 
 def loss_blocks(rows: Rows) -> list[Block]:
     """Return the tables and notes of `limbeck benchmark loss`."""
     title = ""
+    # An objective depends on a number of heads, or on the classes of a vocabulary: the table has a column for one.
     size = "heads"
     if rows:
+        # All rows are of one objective.
         first = rows[0]
-        # An objective without heads may have a vocabulary.
         if first["heads"] is None and first["classes"] is not None:
             size = "classes"
         facts = [str(first["objective"]), f"widths {first['teacher_width']} and {first['student_width']}"]
@@ -42,6 +47,7 @@ def loss_blocks(rows: Rows) -> list[Block]:
 
 def step_blocks(rows: Rows) -> list[Block]:
     """Return the tables and notes of `limbeck benchmark step`."""
+    # The first row is that of the whole step, the others are of its parts.
     whole = rows[0]
     columns: dict[str, Column] = {
         "part": "part",
@@ -63,7 +69,7 @@ def step_blocks(rows: Rows) -> list[Block]:
 
 
 def _floor(row: Mapping[str, Value]) -> str:
-    """Return how near a part is to its floor."""
+    """Return the floor of a part, the shortest time that its products could take, in percent of the measured time."""
     if row["floor_percent"] is None:
         return NOTHING
     return f"{_number(row['floor_percent'])} %"
@@ -79,15 +85,17 @@ def _throughput(whole: Mapping[str, Value]) -> str:
 
 
 def _floor_note(rows: Rows) -> str:
-    """Return a note on the floor, with the rates that the parts are compared with."""
-    rates = {}
+    """Return a note that explains the floor, with the peak rates of the machine."""
+    rate_by_dtype = {}
     for row in rows:
         if row["ceiling_gflops"] is not None:
-            rates[row["dtype"]] = _number(row["ceiling_gflops"])
-    products = ", ".join(f"{rate} Gflop/s in {dtype}" for dtype, rate in rates.items())
+            rate_by_dtype[row["dtype"]] = _number(row["ceiling_gflops"])
+    products = ", ".join(f"{rate} Gflop/s in {dtype}" for dtype, rate in rate_by_dtype.items())
+    # The optimizer is the last part of a step.
+    optimizer = rows[-1]
     return (
         f"Floor: the matrix products at the rate of a large one ({products}), plus the optimizer's memory traffic at "
-        f"the rate of a large copy ({_number(rows[-1]['ceiling_gbytes'])} GB/s), in % of the measured time."
+        f"the rate of a large copy ({_number(optimizer['ceiling_gbytes'])} GB/s), in % of the measured time."
     )
 
 
@@ -113,28 +121,37 @@ def model_blocks(rows: Rows) -> list[Block]:
 
 
 def _uneven_notes(rows: Rows) -> Iterator[str]:
-    """Yield a note for each row whose speedup is not the ratio of the medians, with the number to trust."""
-    medians_of_first: dict[str, Any] = {}
+    """Yield a note for each row whose speedup differs from the ratio of the two medians in the table.
+
+    The speedup is the median of the ratios of neighbouring passes, so that it suffers less from other programs.
+    """
+    # Every model is compared with the first one at the same batch size and length.
+    median_of_first_by_batch: dict[str, Any] = {}
     for row in rows:
         if row["model"] == rows[0]["model"]:
-            medians_of_first[_batch(row)] = row["median_ms"]
+            median_of_first_by_batch[_batch(row)] = row["median_ms"]
     for row in rows:
-        first_median = medians_of_first[_batch(row)]
+        median_of_first = median_of_first_by_batch[_batch(row)]
         median: Any = row["median_ms"]
-        ratio: Any = row["speedup"]
+        speedup: Any = row["speedup"]
         rounds: Any = row["rounds"]
-        # Where there are too few rounds, the speedup is no better than the ratio.
+        # With too few rounds every speedup is doubtful, and no better than the ratio of the medians.
         has_enough_rounds = rounds >= timing.FEWEST_ROUNDS
-        if has_enough_rounds and timing.is_doubtful(first_median, median, ratio, rounds):
+        if has_enough_rounds and timing.is_doubtful(median_of_first, median, speedup, rounds):
             yield (
                 f"The machine was uneven: at {_batch(row)} the medians of {row['model']} give "
-                f"{_number(first_median / median)}x. Trust {_number(ratio)}x, of passes side by side; more --seconds "
-                "make it surer."
+                f"{_number(median_of_first / median)}x. Trust {_number(speedup)}x, of passes side by side; more "
+                "--seconds make it surer."
             )
 
 
 def _size_table(rows: Rows) -> Table:
-    """Return a row a model; operations depend on the length, so there is a column for each."""
+    """Lay out the size of each model, with a column of operations a token for each length of text.
+
+    Args:
+        rows: Rows of all models, batch sizes and lengths.
+    """
+    # The size of a model is the same in all of its rows, but its operations depend on the length.
     first_row_by_model: dict[Value, Mapping[str, Value]] = {}
     operations: dict[tuple[Value, Value], Value] = {}
     for row in rows:
@@ -153,12 +170,26 @@ def _size_table(rows: Rows) -> Table:
 
 
 def _operations_column(operations: Mapping[tuple[Value, Value], Value], length: Value) -> Column:
-    """Return the column of operations a token in texts of a length."""
-    return lambda row: _number(operations[row["model"], length])
+    """Return the column of operations a token at one length.
+
+    Args:
+        operations: Operations a token, by model and length.
+        length: The length.
+    """
+
+    def write_cell(row: Mapping[str, Value]) -> str:
+        return _number(operations[row["model"], length])
+
+    return write_cell
 
 
 def _table(columns: Mapping[str, Column], rows: Rows) -> Table:
-    """Make a table with these columns, by their headings."""
+    """Make a table of rows.
+
+    Args:
+        columns: The columns by their headings, in order.
+        rows: The rows.
+    """
     cells = [tuple(_cell(column, row) for column in columns.values()) for row in rows]
     padding = 1 if len(columns) <= _MOST_PADDED_COLUMNS else 0
     layout = Layout(padding=padding, no_wrap=True, label_width=12)
@@ -166,14 +197,17 @@ def _table(columns: Mapping[str, Column], rows: Rows) -> Table:
 
 
 def _cell(column: Column, row: Mapping[str, Value]) -> str:
-    """Write the cell of a row in a column."""
+    """Return the text of a row's cell in a column."""
     if isinstance(column, str):
         return _number(row[column])
     return column(row)
 
 
 def _number(value: Value, digits: int = 3) -> str:
-    """Write a number with at least so many digits: a larger one as a whole number; text as it is."""
+    """Write a value: a number with `digits` significant digits, text as it is, None as a dash.
+
+    Larger numbers are written in full, with a comma between thousands: `0.0123`, `12.3`, `12,345`.
+    """
     if value is None:
         return NOTHING
     if isinstance(value, str):
@@ -184,12 +218,12 @@ def _number(value: Value, digits: int = 3) -> str:
 
 
 def _batch(row: Mapping[str, Value]) -> str:
-    """Return the batch size and the length."""
+    """Return the batch size and the length of a row: `32 x 128`."""
     return f"{row['batch']} x {row['length']}"
 
 
 def _spread(row: Mapping[str, Value]) -> str:
-    """Return the percentiles of the milliseconds."""
+    """Return the 10th and the 90th percentile of the milliseconds: `9.1–10.4`."""
     if row["p10_ms"] is None:
         return NOTHING
     return f"{_number(row['p10_ms'])}–{_number(row['p90_ms'])}"
@@ -207,6 +241,11 @@ def _millions(value: Value) -> str:
 
 
 def _notes(rows: Rows, name: str) -> Notes:
-    """Return the notes of the rows, each once."""
+    """Return the notes of the rows as warnings, each once.
+
+    Args:
+        rows: The rows.
+        name: The column that names a row in its note.
+    """
     notes = dict.fromkeys(f"{row[name]}: {row['note']}" for row in rows if row["note"])
     return Notes(tuple(notes), warning=True)

@@ -14,14 +14,14 @@ from limbeck.diagnosis.findings import Finding, gigabytes
 
 
 def find_devices() -> Iterator[Finding]:
-    """Yield the processor, the accelerators, and the precision."""
+    """Yield the findings on the processor, the accelerators, and the precision of training."""
     yield find_processor()
     yield from find_accelerators()
     yield find_precision()
 
 
 def find_processor() -> Finding:
-    """Describe the processor, its threads and the memory; more threads than cores slow each other down."""
+    """Describe the processor and the memory, and warn of more threads than cores, which slow each other down."""
     machine = hardware()
     memory = psutil.virtual_memory()
     cores = machine["cores"]
@@ -43,13 +43,14 @@ def find_processor() -> Finding:
 
 
 def find_accelerators() -> Iterator[Finding]:
-    """Yield each accelerator with its memory; or that there is none, and why a GPU is not used."""
+    """Yield a finding for each accelerator, or one that says that there is none, or why a GPU cannot be used."""
     device_type = accelerator_type()
     if device_type is None:
         yield _without_accelerator()
         return
     for index in range(torch.accelerator.device_count()):
         name = f"{device_type}:{index}"
+        # Only CUDA tells the name and the memory of a device.
         if device_type != "cuda":
             text = f"an accelerator of the kind {device_type}"
             yield Finding(name, "ok", text, facts={"name": device_type})
@@ -63,7 +64,7 @@ def find_accelerators() -> Iterator[Finding]:
 
 
 def find_precision() -> Finding:
-    """Name the precision in which training computes unless a recipe asks for another."""
+    """Name the number format in which training computes unless a recipe sets another."""
     device_type = accelerator_type() or "cpu"
     if bf16_is_fast():
         dtype = "bfloat16"
@@ -91,26 +92,35 @@ def device_types() -> list[str]:
 
 
 def _without_accelerator() -> Finding:
-    """Explain why there is no accelerator: there is no GPU, or torch cannot use it."""
+    """Explain why torch has no accelerator: the machine has no GPU, or torch cannot use it."""
     has_driver = _has_nvidia_driver()
+    # The version of CUDA that torch was built for; None for a build for processors.
     cuda = torch.version.cuda
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     facts = {"torch": torch.__version__, "torch_cuda": cuda, "driver": has_driver}
     if not has_driver:
         return Finding("accelerator", "absent", "none: limbeck computes on the processor", facts=facts)
+
+    # A driver means that there is a GPU: something keeps torch from using it.
+    visible_devices = os.environ.get("CUDA_VISIBLE_DEVICES")
     text = f"there is an NVIDIA driver, but torch {torch.__version__}"
     if cuda is None:
-        text = f"{text} was built without CUDA"
+        text += " was built without CUDA"
         way_out = "install a CUDA build of torch: https://pytorch.org"
-    # An empty list and -1 both hide all GPUs.
-    elif hidden is not None and not hidden.strip("- 1"):
-        text = f"the GPUs are hidden by CUDA_VISIBLE_DEVICES='{hidden}'"
+    elif visible_devices is not None and _hides_all_gpus(visible_devices):
+        text = f"the GPUs are hidden by CUDA_VISIBLE_DEVICES='{visible_devices}'"
         way_out = "unset CUDA_VISIBLE_DEVICES"
     else:
-        text = f"{text} for CUDA {cuda} finds no GPU"
+        text += f" for CUDA {cuda} finds no GPU"
         way_out = "see what `nvidia-smi` says; the driver may be too old"
     return Finding("accelerator", "warning", text, way_out, facts)
 
 
+def _hides_all_gpus(visible_devices: str) -> bool:
+    """Return whether a value of CUDA_VISIBLE_DEVICES hides all GPUs: an empty one, or the number -1."""
+    # Nothing is left of these values without their characters.
+    return not visible_devices.strip("- 1")
+
+
 def _has_nvidia_driver() -> bool:
+    """Return whether an NVIDIA driver is installed, by its file on Linux or its program."""
     return Path("/proc/driver/nvidia/version").is_file() or which("nvidia-smi") is not None

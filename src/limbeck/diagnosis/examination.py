@@ -1,7 +1,8 @@
-"""The examination of `limbeck doctor`: its parts, and the order in which they are looked at.
+"""The examination of `limbeck doctor`: its parts, and the order in which they are examined.
 
-Nothing is imported here that limbeck needs besides `packaging`: a damaged torch has to be found, not met. The modules
-of the parts are imported when they are reached.
+Each part is a function that yields *findings*, the lines of the report. This module imports none of the packages that
+limbeck needs: a missing or damaged torch has to become a finding, not an error at the start. The module of a part is
+imported when its turn comes.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,18 +18,23 @@ PARTS = {
     "folders": "limbeck.diagnosis.folders:find_folders",
     "self-test": "limbeck.diagnosis.self_test:find_self_test",
 }
-"""By the name of a part the module and the function that yields its findings."""
+"""The parts in their order, each with the module and the function that yields its findings."""
 _VECTORS = "limbeck.diagnosis.sentence_vectors:find_vectors"
+"""The part that is examined last, where the user names a teacher."""
 
 
 def examine(begin: Callable[[str], None], teacher: str | None = None) -> Iterator[tuple[str, Finding]]:
-    """Yield the findings of all parts, each with the name of its part.
+    """Examine all parts.
 
-    Without the packages that limbeck needs nothing else is looked at. A part that fails as a whole is a finding.
+    If a package that limbeck needs is missing, the examination ends with the packages. An error within a part is a
+    finding of that part, and the examination goes on.
 
     Args:
-        begin: Receives the name of each part before it is looked at.
+        begin: Is called with the name of each part before it is examined.
         teacher: A model whose sentence vectors are examined last; see `limbeck.diagnosis.sentence_vectors`.
+
+    Yields:
+        The name of a part, and one of its findings.
     """
     for part, place in PARTS.items():
         begin(part)
@@ -36,6 +42,7 @@ def examine(begin: Callable[[str], None], teacher: str | None = None) -> Iterato
         for finding in _findings_of(place):
             findings.append(finding)
             yield part, finding
+        # The other parts import these packages, and would fail with the same cause.
         if part == "packages" and worst(findings) == "failed":
             return
     if teacher is not None:
@@ -45,9 +52,16 @@ def examine(begin: Callable[[str], None], teacher: str | None = None) -> Iterato
 
 
 def _findings_of(place: str, *arguments: str) -> Iterator[Finding]:
-    """Yield the findings of a part; an error is the last finding, that of an import too."""
+    """Yield the findings of a part; if it fails with an error, this is its last finding.
+
+    Args:
+        place: The module and the function of the part, `MODULE:FUNCTION`.
+        arguments: Arguments of the function.
+    """
     try:
-        yield from resolve_name(place)(*arguments)
+        # The import of the module may fail too, for example where torch is damaged.
+        find = resolve_name(place)
+        yield from find(*arguments)
     except Exception as error:
         text = describe_error(error)
         way_out = "if the lines above do not explain it, report it together with all of them"

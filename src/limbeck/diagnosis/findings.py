@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 Status: TypeAlias = Literal["ok", "absent", "warning", "failed"]
-"""From the best to the worst; `absent` is something optional that is not installed or not there."""
+"""The statuses from the best to the worst. `absent` is for optional things that are not installed, or not there."""
 _BY_SEVERITY: tuple[Status, ...] = get_args(Status)
+"""The statuses in the order above, so that the index is the severity."""
 
 
 @dataclass(frozen=True)
@@ -14,11 +15,11 @@ class Finding:
     """One line of an examination.
 
     Args:
-        name: Of its subject.
-        status: How it is.
+        name: Name of the thing that was examined, such as `python` or `corpus cache`.
+        status: Its status.
         text: The result in words.
-        way_out: What to do about it; None where there is nothing to do.
-        facts: The same for programs; fit for JSON.
+        way_out: The user's way out of a problem; None where nothing needs to be done.
+        facts: The result for programs, fit for JSON.
     """
 
     name: str
@@ -29,7 +30,7 @@ class Finding:
 
 
 def worst(findings: Iterable[Finding]) -> Status:
-    """Return the most severe status; `"ok"` for no findings, and where the worst is only absent."""
+    """Return the most severe status; "ok" for no findings, and where the worst is "absent", which is no problem."""
     severity = max((_BY_SEVERITY.index(finding.status) for finding in findings), default=0)
     status = _BY_SEVERITY[severity]
     return "ok" if status == "absent" else status

@@ -1,4 +1,8 @@
-"""The kernels that `auto` chooses on the devices of this machine."""
+"""The kernels that the setting `auto` chooses on the devices of this machine, and faster ones that are missing.
+
+A *kernel* is a compiled function, in C for processors and in Triton for GPUs. Where there is none, PyTorch computes the
+same, more slowly.
+"""
 
 from collections.abc import Iterator
 
@@ -25,32 +29,38 @@ def find_kernels() -> Iterator[Finding]:
 def find_attention() -> Finding:
     """Name the computation of attention over packed samples in bfloat16: a compiled kernel, or PyTorch."""
     name = "attention on cpu"
-    # The kernel, or the reason why there is none.
-    kernel = cpu_attention.kernel()
-    if not isinstance(kernel, str):
-        facts = {"device": "cpu", "backend": "compiled"}
-        return Finding(name, "ok", "in bfloat16 by a compiled kernel", facts=facts)
-    facts = {"device": "cpu", "backend": "pytorch"}
-    way_out = "install a C compiler (gcc), or name one in $CC"
-    return Finding(name, "warning", f"in bfloat16 by PyTorch, at half the speed: {kernel}", way_out, facts)
+    kernel_or_reason = cpu_attention.kernel()
+    # A text is the reason why there is no kernel.
+    if isinstance(kernel_or_reason, str):
+        facts = {"device": "cpu", "backend": "pytorch"}
+        text = f"in bfloat16 by PyTorch, at half the speed: {kernel_or_reason}"
+        return Finding(name, "warning", text, "install a C compiler (gcc), or name one in $CC", facts)
+    facts = {"device": "cpu", "backend": "compiled"}
+    return Finding(name, "ok", "in bfloat16 by a compiled kernel", facts=facts)
 
 
 def find_relation(device_type: str) -> Finding:
-    """Name the backend of `relation_kl`; a GPU without Triton is slower than it could be."""
+    """Name the backend of the loss `relation_kl`, and warn if a GPU computes it without Triton, which is slower."""
     backend = choose_relation_backend("auto", device_type, torch.float32)
     name = f"relation_kl on {device_type}"
     text = f"backend '{backend}'"
     facts = {"device": device_type, "backend": backend}
     if device_type != "cuda" or backend == "triton":
         return Finding(name, "ok", text, facts=facts)
+    # Triton can run here, yet is not chosen: its interpreter is switched on, which is for tests and slow.
     obstacle = triton_obstacle(device_type, torch.float32)
     if obstacle is None:
         return Finding(name, "warning", f"{text}, since Triton is interpreted", "unset TRITON_INTERPRET", facts)
-    return Finding(name, "warning", f"{text}: {obstacle.partition(';')[0]}", 'pip install "limbeck[triton]"', facts)
+    # An obstacle has the form "reason; way out".
+    reason, _, _ = obstacle.partition(";")
+    return Finding(name, "warning", f"{text}: {reason}", 'pip install "limbeck[triton]"', facts)
 
 
 def find_soft_labels(device_type: str) -> Finding:
-    """Name the computation of soft labels: PyTorch, and the size of a chunk of logits where they are made in chunks."""
+    """Name the computation of the loss on soft labels, the teacher's probabilities: it is always PyTorch.
+
+    Logits that would take too much memory are made in chunks, whose size depends on the device.
+    """
     logits = soft_label_chunks.logits_at_once(torch.device(device_type))
     megabytes = logits * _FLOAT32_BYTES // _MEGABYTE
     text = f"PyTorch; from hidden vectors in chunks of {megabytes} MiB of logits"

@@ -1,4 +1,7 @@
-"""A self-test of a few seconds: each kernel against float64, and a whole small run in a temporary folder."""
+"""A self-test of a few seconds: each kernel is compared with float64, and a small run is made in a temporary folder.
+
+An *objective* is a function that computes a loss, by one of several *backends*, such as plain PyTorch or a kernel.
+"""
 
 import json
 import math
@@ -30,12 +33,15 @@ from limbeck.training.run import Run
 TOLERANCE = 1e-4
 """Relative error against float64 that float32 stays far below, on numbers of any machine."""
 _STEPS = 2
+"""Training steps of the small run."""
 _REPORT = "report it, with all lines of this examination"
+"""The way out of a failure that a user can do nothing about."""
 _CACHE_VARIABLE = "LIMBECK_CACHE"
+"""The environment variable that names the folder of built corpora."""
 
 
 def find_self_test() -> Iterator[Finding]:
-    """Yield how exact the kernels are, and how a run goes."""
+    """Yield the findings on the errors of the kernels, then those on the small run."""
     for device_type in device_types():
         for objective in measured_objectives():
             yield find_error(objective, device_type)
@@ -43,7 +49,11 @@ def find_self_test() -> Iterator[Finding]:
 
 
 def find_error(objective: str, device_type: str) -> Finding:
-    """Compare every backend that can run on a type of device with float64 in plain PyTorch: value and gradient."""
+    """Compare the value and the gradient of an objective with those of plain PyTorch in float64.
+
+    Every backend that can run on the type of device is compared.
+    """
+    # Small and odd sizes, with padding: they take no time, and no kernel is made for them alone.
     case = LossCase(
         objective,
         batch=2,
@@ -61,20 +71,24 @@ def find_error(objective: str, device_type: str) -> Finding:
     if not has_triton and "triton" in backends:
         backends.remove("triton")
 
-    # The larger error of value and gradient.
-    errors = {name: max(backend_errors) for name, backend_errors in errors_of(case, backends).items()}
-    # NaN is no error within the tolerance either.
-    wrong = [name for name, error in errors.items() if not error <= TOLERANCE]
+    # Of each backend, the larger one of the errors of value and gradient.
+    error_by_backend = {backend: max(errors) for backend, errors in errors_of(case, backends).items()}
+    # Written with `not`, the condition holds for an error of NaN too.
+    wrong_backends = [backend for backend, error in error_by_backend.items() if not error <= TOLERANCE]
     name = f"{objective} on {device_type}"
-    shown = ", ".join(f"{backend} {error:.0e}" for backend, error in errors.items())
+    shown = ", ".join(f"{backend} {error:.0e}" for backend, error in error_by_backend.items())
     text = f"relative errors against float64: {shown}"
-    if wrong:
-        return Finding(name, "failed", text, f"choose a backend other than {', '.join(wrong)}, and {_REPORT}", errors)
-    return Finding(name, "ok", text, facts=errors)
+    if wrong_backends:
+        way_out = f"choose a backend other than {', '.join(wrong_backends)}, and {_REPORT}"
+        return Finding(name, "failed", text, way_out, error_by_backend)
+    return Finding(name, "ok", text, facts=error_by_backend)
 
 
 def find_run() -> Iterator[Finding]:
-    """Distil a random teacher for two steps: the corpus, the losses, and the student that is saved."""
+    """Distil a random teacher for two steps, and check the corpus, the losses and the saved student.
+
+    An error of the run is raised: the examination makes a finding of it.
+    """
     started = time.monotonic()
     with _workplace() as folder, quiet():
         write_teacher(folder / "teacher")
@@ -99,7 +113,8 @@ def find_run() -> Iterator[Finding]:
 
 
 def _judge_losses(output: Path) -> Finding:
-    """Check that every step has a loss, and a finite one."""
+    """Check the log of a run: every step has a loss, and all losses are finite."""
+    # The run has a single stage, whose folder is named after its number and its name.
     [log] = output.glob("stages/1-*/log.jsonl")
     entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     losses = [entry["loss"] for entry in entries if "loss" in entry]
@@ -111,6 +126,11 @@ def _judge_losses(output: Path) -> Finding:
 
 
 def _recipe(folder: Path) -> dict[str, Any]:
+    """Return the recipe of the small run.
+
+    Args:
+        folder: The folder with the teacher and the text; the run goes to its folder `run`.
+    """
     training = {"max_steps": _STEPS, "per_device_train_batch_size": 8, "learning_rate": 1e-3, "logging_steps": 1}
     return {
         "name": "self-test",
@@ -125,7 +145,10 @@ def _recipe(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def _workplace() -> Iterator[Path]:
-    """Give a temporary folder that corpora are cached in too, so that the user's cache stays as it is."""
+    """Make a temporary folder, and set the cache of corpora to a folder in it, so that the user's cache is not touched.
+
+    At the end, the folder is removed, and the environment is as it was.
+    """
     cache_before = os.environ.get(_CACHE_VARIABLE)
     with tempfile.TemporaryDirectory(prefix="limbeck-self-test-", ignore_cleanup_errors=True) as folder:
         os.environ[_CACHE_VARIABLE] = str(Path(folder) / "cache")

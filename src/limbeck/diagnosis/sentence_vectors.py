@@ -1,4 +1,8 @@
-"""The check of a model's sentence vectors against those of sentence-transformers."""
+"""The check of a model's sentence vectors against those of sentence-transformers.
+
+limbeck reads from a model's files how its sentence vectors are made, and makes them itself. If it misread the files,
+students would learn from wrong vectors.
+"""
 
 from collections.abc import Iterator
 
@@ -12,12 +16,15 @@ def find_vectors(model: str) -> Iterator[Finding]:
     name = f"sentence vectors of {model}"
     try:
         difference = vector_check.compare_with_sentence_transformers(model)
-    except ModelError as error:  # Of the model, not of limbeck here.
+    except ModelError as error:
+        # The fault is in the model, and its message has the way out.
         yield Finding(name, "failed", str(error))
         return
+    # Without a difference, nothing was compared.
     if difference is None:
-        text = "the model's files do not define any"
-        if not vector_check.is_installed():
+        if vector_check.is_installed():
+            text = "the model's files do not define any"
+        else:
             text = "not compared: sentence-transformers is not installed"
         yield Finding(name, "absent", text)
         return

@@ -16,13 +16,17 @@ _LENGTH = 32
 
 
 def random_text() -> str:
-    """Return every sentence that the words make, each a document."""
+    """Return all sentences of a subject, a verb and an object, each as a document."""
+    # A blank line separates documents.
     sentences = [f"{' '.join(words)} ." for words in product(_SUBJECTS, _VERBS, _OBJECTS)]
     return "\n\n".join(sentences)
 
 
 def write_teacher(folder: Path, seed: int = 0) -> None:
-    """Write a BERT, 2 layers, 32 wide, 4 heads, with its tokenizer; the random stream is left as it was."""
+    """Write a BERT with random weights (2 layers, width 32, 4 heads) and its tokenizer into a folder.
+
+    The state of torch's random numbers is the same afterwards as before.
+    """
     words = sorted(set(random_text().split()))
     vocabulary = {token: number for number, token in enumerate((*_SPECIAL, *words))}
     config = BertConfig(
