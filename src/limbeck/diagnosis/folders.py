@@ -39,7 +39,7 @@ def find_cache() -> Finding:
 
 def find_hub() -> Finding:
     """Check the folder that models of the Hub are fetched into; a folder that cannot be written is only a warning."""
-    # Imported here, since huggingface_hub itself may be damaged: then only this finding fails.
+    # Imported here, so that a damaged huggingface_hub does not hide the finding on the corpus cache.
     from huggingface_hub import constants
 
     finding = find_folder("Hugging Face home", Path(constants.HF_HOME), "set HF_HOME to a folder that can be written")

@@ -53,7 +53,7 @@ def find_error(objective: str, device_type: str) -> Finding:
 
     Every backend that can run on the type of device is compared.
     """
-    # Small and odd sizes, with padding: they take no time, and no kernel is made for them alone.
+    # Small sizes, which take no time, with samples of different lengths and so with padding.
     case = LossCase(
         objective,
         batch=2,
