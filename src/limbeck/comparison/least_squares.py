@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 _PENALTIES = tuple(10.0**power for power in range(-4, 3))
-"""Candidates, in units of the mean variance of the features."""
+"""The penalties that are tried, in units of the mean variance of the features."""
 
 
 class LinearMap(NamedTuple):
@@ -89,28 +89,31 @@ class Moments:
         unit = covariance.diagonal().mean()
         for penalty in penalties:
             raised = eigenvalues + unit * penalty
-            # A pseudo-inverse, since vectors that are all alike have no covariance.
-            smallest = len(raised) * torch.finfo(raised.dtype).eps * raised.max()
-            inverse = torch.where(raised > smallest, 1 / raised, 0.0)
+            # If all vectors are alike, the covariance is 0 and has no inverse. As in a pseudo-inverse, eigenvalues that
+            # are 0 up to rounding get the inverse 0.
+            rounding = len(raised) * torch.finfo(raised.dtype).eps * raised.max()
+            inverse = torch.where(raised > rounding, 1 / raised, 0.0)
             weight = eigenvectors @ (inverse[:, None] * projected)
             yield LinearMap(weight, mean_y - mean_x @ weight)
 
     def error(self, regression: LinearMap) -> float:
         """Return the mean of |x W + b - y|^2 over rows."""
         weight, offset = regression
-        # The square is multiplied out: the squares of x W, b and y, and twice their products with each other.
+        # |x W + b - y|^2 is multiplied out, and each term is summed over rows by the moments:
+        # |x W|^2 + |b|^2 + |y|^2 + 2 (x W · b - x W · y - y · b).
         squares = (self.xx @ weight * weight).sum() + self.rows * offset @ offset + self.yy
         products = (self.x @ weight) @ offset - (self.xy * weight).sum() - self.y @ offset
         return float((squares + 2 * products) / self.rows)
 
 
 def regression_error(fitted: Moments, choosing: Moments, measured: Moments, *, offset: bool = True) -> float:
-    """Return the squared error of a row that was not fitted, summed over y.
+    """Return the mean squared error of a ridge regression on rows that it was not fitted on, summed over the targets.
 
     Args:
-        fitted: Rows that each penalty's regression is fitted on.
-        choosing: Rows on which the penalty is chosen; the regression is then fitted on these too.
-        measured: Rows that the error is of.
+        fitted: Rows on which a regression is fitted for each penalty.
+        choosing: Rows on which the penalty with the smallest error is chosen. The regression with this penalty is then
+            fitted again, on `fitted` and `choosing` together.
+        measured: Rows on which the error is measured.
         offset: Whether the regression has an offset.
     """
     candidates = fitted.regressions(_PENALTIES, offset=offset)

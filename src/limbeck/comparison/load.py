@@ -23,12 +23,12 @@ def load_plan(
     *,
     data: str | Path | None = None,
 ) -> ComparisonPlan:
-    """Make a checked plan of a path, a dict or a plan.
+    """Return a checked plan from the path of a YAML file, a dictionary or a plan.
 
     Args:
         plan: The plan.
-        overrides: `path.to.key=value` each, or one alone, applied before checking.
-        data: Folder with the tasks' files; wins over the plan's.
+        overrides: One or several changes `path.to.key=value`, which are made before the plan is checked.
+        data: Folder with the tasks' files, which takes precedence over the plan's; None leaves the plan's.
 
     Raises:
         RecipeError: one line that names each mistake with its place in the plan.

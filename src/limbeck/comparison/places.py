@@ -13,7 +13,7 @@ from limbeck.recipe.facts import check_corpus, check_student
 _EVALUATION = "evaluation"
 """Folder of the evaluation in that of the comparison."""
 _HUB = "hub"
-"""In place of a folder with the tasks' files: they are read from the Hub."""
+"""Value of `evaluation.data` that stands for the Hub rather than a folder with the tasks' files."""
 
 
 def check_places(plan: ComparisonPlan, output: Path | None) -> None:
@@ -42,10 +42,10 @@ def request_evaluation(
     """Return the request for `limbeck evaluate`.
 
     Args:
-        spec: The plan's.
-        folder: Of the comparison.
-        teacher: The model to compare with, if it is evaluated.
-        students: The students' folders.
+        spec: The options of the plan.
+        folder: The folder of the comparison.
+        teacher: The teacher; None if it is not evaluated.
+        students: The folders of the students.
     """
     data = None
     if spec.data is not None and spec.data.lower() != _HUB:

@@ -14,11 +14,11 @@ def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[PlannedTask]:
     """Check tasks and settings, before hours go into students that could not be evaluated.
 
     Args:
-        spec: The plan's.
-        read: Read the tasks' rows too; where they are in a folder they are in any case.
+        spec: The options of the plan.
+        read: Whether rows are read from the Hub too, which may download them; rows in a folder are read in any case.
 
     Returns:
-        The tasks whose rows were read, groups expanded.
+        The tasks whose rows were read, groups expanded; an empty list where no rows were read.
 
     Raises:
         RecipeError: for an unknown task or setting.
@@ -37,14 +37,14 @@ def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[PlannedTask]:
 def evaluate_students(
     spec: MeasuresSpec, folder: Path, *, teacher: str, students: Sequence[Path], report: Report
 ) -> EvaluationOutcome:
-    """Evaluate students on the plan's tasks, of each at least one; cells that are finished are not run again.
+    """Evaluate students on the plan's tasks; what is finished in the folder is not run again.
 
     Args:
-        spec: The plan's.
-        folder: Of the comparison.
-        teacher: The teacher.
-        students: The students' folders.
-        report: Where progress goes.
+        spec: The options of the plan; it has one or more tasks.
+        folder: The folder of the comparison.
+        teacher: The teacher, which is evaluated too if the plan says so.
+        students: The folders of the students, one or more.
+        report: Receives the progress.
     """
     compared_teacher = teacher if spec.teacher else None
     request = request_evaluation(spec, folder, teacher=compared_teacher, students=students)

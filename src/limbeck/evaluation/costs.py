@@ -103,12 +103,13 @@ def _parameter_count(module: nn.Module) -> int:
 
 
 def _place(name: str) -> str:
-    """Return which count a parameter of the encoder belongs to, by its dotted name."""
+    """Return the part of the encoder (a field of `ParameterCounts`) that a parameter belongs to, by its dotted name."""
     parts = name.split(".")
     if any(part.startswith("pooler") for part in parts):
         return "pooler"
-    # `encoder.embedding_hidden_mapping_in` (ALBERT) and `embeddings_project` (ELECTRA) are factorised
-    # projections; the blocks themselves are numbered, and whatever is inside one is the Transformer's.
+    # `encoder.embedding_hidden_mapping_in` (ALBERT) and `embeddings_project` (ELECTRA) project a narrow embedding table
+    # to the hidden width and count as embeddings. Names with a number, as `encoder.layer.3.…`, are inside of a block,
+    # and count as the Transformer's even if they are called an embedding, as tables of relative positions are.
     is_in_block = any(part.isdigit() for part in parts)
     is_embedding = any(part.startswith(_EMBEDDING_NAMES) for part in parts)
     if is_embedding and not is_in_block:

@@ -22,11 +22,11 @@ def compare_outputs(
     Args:
         prepared: The task.
         split: A labelled split of it.
-        student: As `read_outputs` returns them, classes in the task's order.
-        teacher: Likewise; None scores the student alone.
+        student: The outputs of the student's head, as `read_outputs` returns them, with classes in the task's order.
+        teacher: The outputs of the teacher's head; None scores the student alone.
 
     Returns:
-        The figures; without the models' names and the stage.
+        The figures. The caller adds the names of the models and the stage of the run.
     """
     task = prepared.task
     kind = KINDS[task.kind]

@@ -46,7 +46,7 @@ def measure_task(
     for start in range(0, len(rows), batch_size):
         end = min(start + batch_size, len(rows))
         batches.append(collate([rows[index] for index in range(start, end)]))
-    # Labels are taken out of the batches, which are then the inputs of the models.
+    # This removes the labels from the batches, in place: what remains are the inputs of the models.
     labels = torch.cat([kind.held_out_labels(batch) for batch in batches])
     student_answers = _predict(student, batches, kind)
     gives_one_answer = len(student_answers.unique(dim=0)) == 1

@@ -66,15 +66,15 @@ def time_passes(
         models: Name to model, ready for inference on the device of the texts: a module in evaluation mode, or any
             callable that takes `input_ids` and `attention_mask` as keywords.
         input_ids: `[B, L]` int64 on that device.
-        seconds: For everything together. At least `fewest` rounds are made whatever they take.
+        seconds: Time for all passes together. At least `fewest` rounds are made, even if they take longer.
         warmup: Passes of each model that are not counted.
         fewest: Least number of counted passes of each model.
         most: Greatest number of counted passes of each model.
-        blocks: Name of a model to its blocks, whose part of a pass is timed too.
+        blocks: Name of a model to its Transformer blocks, whose part of a pass is timed too.
         tell: Receives the progress.
 
     Returns:
-        Name to counted passes. Passes at the same place of two lists are of the same round.
+        Name to the counted passes of the model. The passes with the same index in two lists are of the same round.
     """
     inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
     runs: dict[str, Callable[[], PassTime]] = {}

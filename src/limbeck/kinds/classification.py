@@ -25,7 +25,7 @@ def _accuracy(predictions: Predictions, rows: Sequence[LabelledRow], task: Task)
 
 
 def _f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
-    """F1 of the second of two classes, as for MRPC and QQP; the mean over all where there are more."""
+    """F1 of the second of two classes, as for MRPC and QQP; with more classes, the mean of the F1 of each."""
     average = "binary" if len(task.labels) == 2 else "macro"
     return class_scores.f1(cast(Any, predictions), class_scores.labels_of(rows), average)  # type: ignore[arg-type]
 
@@ -50,6 +50,7 @@ class Classification(Kind):
         """Return the number of the class."""
         column = source.columns.label
         value = row.values.get(column)
+        # The source turns a label into None if its row is to be left out.
         label = source.usual_spelling(value, row)
         is_left_out = label is None and value is not None
         if is_left_out:
@@ -107,7 +108,10 @@ class Classification(Kind):
         outputs: tuple[Outputs, Outputs],
         task: Task,
     ) -> Disagreements | None:
-        """Return half of the summed differences of the probabilities of all classes."""
+        """Return the distance of student and teacher on each row, 0 to 1.
+
+        It is half of the summed differences of the probabilities of all classes (the total variation distance).
+        """
         student_classes, teacher_classes = (np.asarray(classes) for classes in predictions)
         student_outputs, teacher_outputs = outputs
         student_probabilities = _probabilities(student_outputs)
@@ -158,13 +162,14 @@ def _with_probabilities(numbers: NDArray[Any], probabilities: NDArray[np.float64
 
 
 def figures_of_classes(labels: NDArray[Any], predictions: Sequence[NDArray[Any]], names: Sequence[str]) -> ClassFigures:
-    """Return the F1 of each class, and the confusion of the first predictions.
+    """Return the F1 of each class for each model, and the student's confusion matrix.
 
     Args:
-        labels: Number of the class of each row, or word.
-        predictions: The student's, and the teacher's where there are any.
+        labels: The number of the class of each row, or of each word; `[N]`.
+        predictions: The student's classes, and the teacher's where there are any; `[N]` each.
         names: The names of the classes.
     """
+    # [labels, predicted classes] for each model.
     confusions = [class_scores.confusion(labels, predicted, len(names)) for predicted in predictions]
     by_label = []
     for number, name in enumerate(names):
@@ -184,10 +189,11 @@ def figures_of_classes(labels: NDArray[Any], predictions: Sequence[NDArray[Any]]
 def resampled_interval(
     metric: Metric, task: Task, rows: Sequence[LabelledRow], predictions: Predictions
 ) -> intervals.Interval | None:
-    """Return the interval of a metric by the bootstrap of rows."""
+    """Return the 95 % interval of a metric by the bootstrap: rows are drawn with replacement, and scored again."""
     predictions_of_rows = cast(Sequence[Any], predictions)
 
     def score_sample(places: Sequence[int]) -> float:
+        """Return the metric of the rows with these indices, which may come several times."""
         sampled_predictions = [predictions_of_rows[place] for place in places]
         sampled_rows = [rows[place] for place in places]
         return metric(sampled_predictions, sampled_rows, task)

@@ -47,7 +47,7 @@ class CorpusRows(RowSource):
     def require(self, row: PlacedRow, columns: Sequence[str]) -> None:
         """Refuse a row that lacks a column of its kind; the message says which setting names the column.
 
-        All columns of the kind are looked for, whichever are asked for, since settings name them all.
+        `columns` is not read: the settings name all columns of the kind, and each of them is looked for.
         """
         for column, setting in self._setting_of_column.items():
             if column in row.values:
@@ -93,7 +93,8 @@ class CorpusRows(RowSource):
         if not isinstance(value, str) or not value.strip():
             self.report.note("row with an empty context", row.where)
             return None
-        # Characters are only replaced one by one: the answer's place must stay.
+        # The context is not cleaned as other texts are: answers are found by the number of their first character.
+        # Surrogates are replaced one by one, which moves no character.
         return without_surrogates(value)
 
     def document(self, text: str, where: str) -> str | None:
@@ -111,7 +112,7 @@ class CorpusRows(RowSource):
         return value
 
     def row_id(self, row: PlacedRow, column: str | None) -> str:
-        """Return no id: rows of a corpus have none."""
+        """Return an empty id, since rows of a corpus have none."""
         return ""
 
     def answers(self, row: PlacedRow, column: str) -> list[tuple[str, int]]:

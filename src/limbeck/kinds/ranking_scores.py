@@ -66,8 +66,7 @@ def score_places(above: NDArray[np.int64], equal: NDArray[np.int64], gains: NDAr
     rank_before_first = np.minimum(above, CUTOFF)
     last_rank = np.minimum(above + equal, CUTOFF)
     summed_discounts = sums_of_discounts[last_rank] - sums_of_discounts[rank_before_first]
-    mean_discounts = summed_discounts / equal
-    gain = (gains * mean_discounts).sum()
+    gain = (gains * summed_discounts / equal).sum()
 
     # The best order has the most relevant documents first.
     highest_gains = np.sort(gains)[::-1][:CUTOFF]
@@ -75,11 +74,11 @@ def score_places(above: NDArray[np.int64], equal: NDArray[np.int64], gains: NDAr
     ndcg = gain / best_gain
 
     # Of the documents that are tied with the best relevant one, the irrelevant ones come before it in the worst order.
-    highest_above = above.min()
-    is_tied_with_best = above == highest_above
+    above_best = above.min()
+    is_tied_with_best = above == above_best
     tied_documents = equal[is_tied_with_best][0]
     irrelevant_ties = tied_documents - is_tied_with_best.sum()
-    first_rank = int(highest_above + irrelevant_ties + 1)
+    first_rank = int(above_best + irrelevant_ties + 1)
     reciprocal_rank = 1 / first_rank if first_rank <= CUTOFF else 0.0
 
     return QueryScores(

@@ -49,7 +49,7 @@ class ValueKind(Kind):
         return float(cast(float, label))
 
     def set_up_head(self, config: Any, labels: Sequence[str]) -> None:
-        """Set the one output, and its name."""
+        """Set the one output of the head, and its name, in the configuration in place."""
         config.num_labels = 1
         config.id2label = {0: self.facts.output}
         config.label2id = {self.facts.output: 0}
@@ -101,7 +101,7 @@ class ValueKind(Kind):
         """Return Spearman's correlation; None of values that are all equal, or unknown."""
         if np.isnan(labels).any():
             return None
-        # Records of runs correlate ranks of float32 values, of any number of rows.
+        # A correlation with equal values is undefined.
         are_equal = len(np.unique(predicted)) == 1 or len(np.unique(labels)) == 1
         if are_equal:
             return None

@@ -14,7 +14,7 @@ _SHOWN_CHARACTERS = 40
 
 
 def text_of(row: PlacedRow, column: str) -> str:
-    """Return the text of a column: "" where it is null, the parts of a list joined by spaces.
+    """Return the text in a column. A null value gives "", and the parts of a list are joined by spaces.
 
     Raises:
         CorpusError: for a value that is no text.

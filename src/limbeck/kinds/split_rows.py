@@ -83,7 +83,7 @@ class SplitRows(RowSource):
         return str(row_id)
 
     def answers(self, row: PlacedRow, column: str) -> list[tuple[str, int]]:
-        """Return all answers of a question; blank ones are none."""
+        """Return all answers of a question, without blank ones."""
         require_columns(row, [column])
         answers: list[tuple[str, int]] = []
         has_answers = not row.values.get("is_impossible") and not is_missing(row.values[column])

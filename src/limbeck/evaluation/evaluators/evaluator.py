@@ -50,9 +50,11 @@ class CellResult:
         seconds: Duration without the making of tokens; a training that is shared counts for each of its cells.
         training_seconds: Duration of the training; 0 where nothing is trained.
         weights: Hash of the weights as they were kept; None where they are not kept.
-        thresholds: Probability from which each class is given; None where none was chosen.
+        thresholds: Probability from which a row is given each class, where a row may have several; None if none were
+            chosen.
         intervals: 95 % intervals of scores over the rows of a split, by split and metric; None without any.
-        only_answer: By split, the one answer that all rows are given; None where all splits have several.
+        only_answer: By split, the one answer that a model gives to all rows, a sign that it has learned nothing; None
+            if its answers differ on all splits.
     """
 
     scores: Scores
@@ -157,10 +159,10 @@ class Evaluator:
         """
 
     def task(self, name: str, request: EvaluationRequest) -> EvaluatedTask:
-        """Return a task, with all that its cells depend on; its rows are read, but no tokens made.
+        """Return a task with everything that its cells depend on; its rows are read, but no tokens are made.
 
         Args:
-            name: As the user named it; of an evaluator from outside the package `NAME:TASK`.
+            name: The task, as the user named it: `NAME:TASK` for an evaluator from outside the package.
             request: The request.
 
         Raises:
@@ -199,31 +201,32 @@ class Evaluator:
         """Return the cells of a model on a task.
 
         Args:
-            task: As `task` returned it.
-            model: One of the models.
-            models: All models, the reference first.
+            task: The task, as `task` returned it.
+            model: The model whose cells are returned.
+            models: All models; the first is the one that others are compared with.
             request: The request.
         """
         return PlannedCells([Cell(model.name, task.name, VersionedPoint(self.version), seed=0)])
 
     def prepare(self, task: EvaluatedTask, cell: Cell, model: PlannedModel, request: EvaluationRequest) -> Any:
-        """Return what `run` needs beside the cell, such as tokens; it may be sent to another process.
+        """Return what `run` needs besides the cell, such as tokens; it is pickled if cells run in other processes.
 
-        It is called once for each task and tokenizer, for those that have cells to run, before any is run.
+        Before any cell is run, it is called once for each task and tokenizer with cells that are still to run.
 
         Args:
-            task: As `task` returned it.
-            cell: One of its cells.
+            task: The task, as `task` returned it.
+            cell: One of the task's cells, which stands for all with the same tokenizer.
             model: The model of the cell.
             request: The request.
         """
         return None
 
     def train(self, cells: Sequence[ReadyCell], report: Share) -> Any:
-        """Do the work that cells share, such as one training, and return what `run` needs of it.
+        """Do the work that several cells share, such as one training, and return what `run` needs of it.
 
         Args:
-            cells: All cells with the same `training`; where nothing is trained, one.
+            cells: All cells with the same identity of their training (`PlannedCell.training`); a single cell where
+                nothing is trained.
             report: Receives the progress.
 
         Raises:
@@ -244,6 +247,7 @@ class Evaluator:
             LimbeckError: one clear line.
         """
         started = time.monotonic()
+        # The task's name is `NAME:TASK`, of which `score` takes the second part.
         _, _, task = ready.cell.task.partition(":")
         scores = dict(self.score(ready.cell.model, task, report))
         for metric in self.metrics:
@@ -295,11 +299,11 @@ EVALUATORS: Registry[Evaluator] = Registry(
 
 
 def register_as_evaluator(*, replace: bool = False) -> Callable[[type[E]], type[E]]:
-    """Return a decorator that adds an evaluator, and returns its class as it is.
+    """Return a class decorator that adds an evaluator to the registry, and returns the class unchanged.
 
     Args:
-        replace: Take the place of an evaluator that was registered before, as when a notebook's cell runs again; the
-            package's own are never replaced.
+        replace: Whether an evaluator of the same name from outside the package is replaced, as when a cell of a
+            notebook is run again. limbeck's own evaluators are never replaced.
 
     Raises:
         PluginError: if the name is taken, or it has no metrics.
@@ -317,12 +321,13 @@ def evaluator_of(name: str, request: EvaluationRequest) -> Evaluator:
     """Return the evaluator of a task.
 
     Args:
-        name: Of the task, as the user named it.
-        request: Whether models are scored as they are.
+        name: The task, as the user named it.
+        request: The request, which says whether models are scored as they are.
 
     Raises:
         RecipeError: for an unknown task or evaluator.
     """
+    # `NAME:TASK` names an evaluator; for all other tasks it is one of limbeck's own.
     prefix = evaluator_named(name)
     if prefix is not None:
         return EVALUATORS[prefix]

@@ -14,9 +14,12 @@ def score_splits(
     """Score the predictions of splits, with the certainty of the scores.
 
     Args:
-        tasks: By split the task, with the thresholds that are used there.
-        prepared: Has the rows.
-        predictions: By split.
+        tasks: The task, by split: splits may be scored with different thresholds of classes.
+        prepared: The task with its rows.
+        predictions: The predictions of the rows, by split.
+
+    Returns:
+        A result with scores, intervals and the one answer that a model may give to all rows of a split.
     """
     scores = {}
     intervals = {}

@@ -35,20 +35,20 @@ def encode_rows(
 ) -> SourceReport:
     """Write the tokens of rows, or of the windows of questions and sentences, to an Arrow stream.
 
-    Columns: `input_ids`, `token_type_ids` where known, `length`; to train on `labels`, else the columns by which the
-    kind decodes outputs.
+    The file has the columns `input_ids`, `length` and, if the tokenizer gives them, `token_type_ids`. A file to train
+    on also has `labels`; a file to score has the columns by which its kind decodes outputs.
 
     Args:
-        rows: All single, or all pairs.
-        task: Its kind decides the columns.
-        tokenizer: Of the model; not changed.
-        path: The file.
+        rows: The rows: all have one text, or all have two.
+        task: The task, whose kind decides the columns.
+        tokenizer: The tokenizer of the model; it is not changed.
+        path: The path of the file.
         length: Most tokens of a row; the longer text of a pair is cut first.
         stride: Tokens that windows share.
         training: Write labels, and leave out questions whose answer has no place.
 
     Returns:
-        Rows that were cut or left out.
+        The report of rows that were cut or left out.
 
     Raises:
         CorpusError: if no token fits between the special ones, or the tokenizer is slow where windows are needed.

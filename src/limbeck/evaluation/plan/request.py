@@ -1,4 +1,4 @@
-"""`EvaluationRequest`, the request for an evaluation, and the checks of it that need no model and no row.
+"""`EvaluationRequest`, the request for an evaluation, with the checks that read no models and no rows.
 
 Nothing heavy is imported, so that a mistake is reported at once; `limbeck.evaluation.plan.planner` plans a request.
 """
@@ -88,7 +88,7 @@ class EvaluationRequest:
         return self.protocol.settings(task, overrides)
 
     def all_models(self) -> list[str]:
-        """Return every model that is evaluated, the reference first.
+        """Return every model that is evaluated; the teacher comes first, with which the others are compared.
 
         Raises:
             RecipeError: if there is none.

@@ -43,7 +43,7 @@ def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool =
     for text in texts:
         where = f"--set '{text}'"
         path, value = parse_assignment(text, where, _FORM)
-        # Names of tasks may have dots, names of settings have none.
+        # The last dot divides task and setting, since names of tasks may have dots and names of settings have none.
         task, dot, setting = path.strip().rpartition(".")
         if dot and not task:
             raise RecipeError(f"{where} names no task before the dot; write {_FORM}.")

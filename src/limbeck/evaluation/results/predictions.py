@@ -48,7 +48,7 @@ def read_predictions(path: Path) -> dict[str, Predictions]:
 
 
 def _to_json(predictions: Predictions) -> Any:
-    """Return plain values: of answers the text and the null odds, null where they are infinite."""
+    """Return predictions as plain values for JSON, which has no infinity: infinite null odds of answers become null."""
     if not isinstance(predictions, Mapping):
         return list(predictions)
     answers = {}

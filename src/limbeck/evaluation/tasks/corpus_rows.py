@@ -142,7 +142,8 @@ class TaskRows:
         content = self._read()
         task = self.task
         if self.files and "answers" in FACTS[task.kind].columns:
-            # The description is of the task's own files: whether questions lack answers is seen in these ones.
+            # The task's description says whether its own files have questions without answers. For the user's files it
+            # is found out by their rows.
             task = replace(task, answerable_only=all(row.answers for row in content.rows))
         return TaskData(task, {self.split: content.rows}, tuple(dict.fromkeys(content.notes)))
 
@@ -151,7 +152,7 @@ class TaskRows:
         described = self.definition.model_dump(
             mode="json",
             include={"type", "columns", "labels", "files", "no_answers"},
-            # Files of texts are of retrieval alone, on which nothing is trained.
+            # Only retrieval has files of queries and documents, and nothing is trained on it.
             exclude={"files": {"__all__": {"__all__": {"queries", "documents"}}}},
         )
         states: list[Any] = []
@@ -198,7 +199,7 @@ class TaskRows:
         Args:
             most: Rows that are read; None for all.
         """
-        # The files are like the first of those that the task itself is trained on.
+        # The user's files are taken to have the layout of the file that the task itself is trained on.
         layouts = self.definition.files.get(self.definition.train, ())
         layout = layouts[0] if layouts else None
         columns = self.definition.columns

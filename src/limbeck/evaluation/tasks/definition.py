@@ -1,4 +1,8 @@
-"""`TaskDefinition`, the schema of a task's description in YAML: its classes, metrics, splits, and sources of rows."""
+"""`TaskDefinition`, the schema of a task's description in YAML: its classes, metrics, splits, and sources of rows.
+
+A split has a *role*: rows are trained on, settings are *selected* on it, it is *scored* (labelled), or only *predicted*
+(unlabelled). A *joint* split is made of other splits, its *parts*.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +35,9 @@ from limbeck.kinds.columns import Columns, Names
 from limbeck.kinds.task import AnswerRules, SplitFacts, Submission, Task
 
 _PAIR = "pair"
-"""A type beside those of kinds: the classification of two texts."""
+"""A value of `type` that is not the name of a kind: it stands for a classification of two texts."""
 _TEST = "test"
-"""Beginning of the names of splits that are there to be scored, not to choose by."""
+"""Beginning of the names of splits that should only be scored, so that no settings are chosen on them."""
 _LONGEST_TITLE = 200
 _SHOWN_CHARACTERS = 40
 _SHOWN_CHARACTERS_OF_FILE = 80
@@ -161,13 +165,16 @@ class TaskDefinition(Strict):
         return self
 
     def _problems_of_names(self) -> Iterator[str]:
-        """Yield splits without a source, and files that are not near: a description may come from anywhere."""
+        """Yield problems with names of splits and files.
+
+        A description may come from an untrusted source, so its files must lie below the folders that are searched.
+        """
         if not self.files and self.hub is None:
             yield "give files, hub or both"
         if not self.split_names:
             yield "hub names no split: give at least one, such as validation"
         for split in self.split_names:
-            # Files of predictions are named after splits.
+            # The name becomes part of the names of files with predictions.
             if not _SPLIT_NAME.fullmatch(split):
                 shown = split[:_SHOWN_CHARACTERS]
                 yield f"the name of the split {shown!r} must consist of letters, digits, '.', '-' and '_'"
@@ -182,7 +189,7 @@ class TaskDefinition(Strict):
                     yield _far_file(file.name, key)
 
     def _problems_of_columns(self) -> Iterator[str]:
-        """Yield what is wrong with the columns of rows, and with the files of their texts."""
+        """Yield problems with the columns of rows, and with the files of queries and documents."""
         facts = self.facts
         if "text" in facts.columns and not self.columns.text:
             yield "columns.text is missing: name the column of the text"
@@ -204,7 +211,7 @@ class TaskDefinition(Strict):
             yield "header is for tables with a row per line: the fields of a word are numbered from 1"
 
     def _problems_of_classes(self) -> Iterator[str]:
-        """Yield what is wrong with the classes and the metrics."""
+        """Yield problems with the classes and the metrics."""
         facts = self.facts
         if facts.has_classes and len(self.classes) < 2:
             yield "labels is missing: name two classes or more, in the order of their numbers"
@@ -224,7 +231,7 @@ class TaskDefinition(Strict):
                 yield f"{self.type} has no metric '{name}'.{suggestion(name, metrics)}"
 
     def _problems_of_splits(self) -> Iterator[str]:
-        """Yield names of splits that the description does not have, and roles that a split cannot have."""
+        """Yield problems with the roles of splits: unknown names, and roles that a split cannot have."""
         known = self.split_names
         for split in self.unlabelled:
             if split not in known or split in (self.train, self.select):
@@ -236,13 +243,14 @@ class TaskDefinition(Strict):
                 if split not in known or (needs_labels and split in self.unlabelled):
                     yield f"{key} names '{split}'.{suggestion(split, known)}"
 
-        # Without a split to train on, models are scored as they are.
+        # A task without a split to train on is allowed, for models that are scored as they are. It is a mistake only if
+        # the description names the split.
         is_named = "train" in self.model_fields_set
         if is_named and self.is_trained and not self._has_train_split:
             yield f"there is no split '{self.train}' to train on.{suggestion(self.train, known)}"
 
     def _splits_by_key(self) -> Iterator[tuple[str, Sequence[str]]]:
-        """Yield the keys that name splits, each with the names in it."""
+        """Yield each key of the description that names splits, with the names of these splits."""
         for parts in self.parts.values():
             yield "parts", parts
         yield "rows", list(self.rows)
@@ -298,7 +306,8 @@ class TaskDefinition(Strict):
         """Return the files of the texts that the rows of a file name by their ids: `queries`, `documents`.
 
         Args:
-            rows: The file of the rows, whose own files of texts win over the task's; None for the task's alone.
+            rows: The file of the rows, which may name its own files of texts; these take precedence over the task's.
+                None returns the task's.
         """
         files = {"queries": self.queries, "documents": self.documents}
         if rows is not None:
@@ -312,7 +321,7 @@ class TaskDefinition(Strict):
         if hub is None or split in self.parts:
             return None
         if not hub.splits:
-            # Without names of its own the data set has the task's splits under the task's names.
+            # If the description maps no names, the data set has splits with the task's names.
             return HubPlace(hub, HubSplit(split=split, config=hub.config))
         if split not in hub.splits:
             return None
@@ -321,7 +330,10 @@ class TaskDefinition(Strict):
 
     @property
     def development(self) -> str | None:
-        """The split that is there to choose by; None where a test split alone is held out, and stands in for it."""
+        """The split on which settings may be chosen; None if the task has only test splits beside the rows to train on.
+
+        `task.select` is a test split in that case, unless the user has named another split.
+        """
         select = self.task.select
         is_chosen_by_user = "select" in self.model_fields_set
         if is_chosen_by_user or select is None or not select.startswith(_TEST):
@@ -364,7 +376,7 @@ class TaskDefinition(Strict):
 
     @property
     def _has_train_split(self) -> bool:
-        """Whether there are rows to train on. Another task's split, `mnli:train`, is looked up when that is known."""
+        """Whether there are rows to train on. A split of another task, such as `mnli:train`, is checked later."""
         is_other_tasks = ":" in self.train
         return is_other_tasks or self.train in self.split_names
 
@@ -385,7 +397,10 @@ class TaskDefinition(Strict):
 
     @property
     def _metrics(self) -> tuple[str, ...]:
-        """Names of the metrics that can score it: parts of speech have no entities."""
+        """Names of the metrics that can score the task.
+
+        Metrics of entities are left out if the tags mark none, as those of parts of speech.
+        """
         metrics = self.facts.metrics
         if "tags" in self.facts.columns and entity_tags(self.labels) is None:
             return tuple(name for name in metrics if not name.endswith("_entity"))
@@ -398,7 +413,7 @@ class TaskDefinition(Strict):
 
     @property
     def _held_out(self) -> list[str]:
-        """Names of the labelled splits that nothing is trained on, without joint ones, whose parts are among them."""
+        """Names of the labelled splits that are not trained on; of joint splits only their parts are named."""
         return [name for name in self._labelled if name != self.train and name not in self.parts]
 
     def _all_text_files(self) -> list[tuple[str, TextFile]]:
@@ -426,5 +441,5 @@ def _is_near(name: str) -> bool:
 
 
 def _far_file(name: str, owner: str) -> str:
-    """Return the problem with the file of a split, or of a key, that is not near."""
+    """Return the problem with a file that lies elsewhere; `owner` is the split or the key that names it."""
     return f"the file '{name[:_SHOWN_CHARACTERS_OF_FILE]}' of {owner} must lie beside the description or in --data"

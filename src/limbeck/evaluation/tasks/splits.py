@@ -54,9 +54,9 @@ class _Place:
     """Where a split is.
 
     Attributes:
-        definition: Whose split it is.
-        split: Its name.
-        folders: The folders that it is looked for in; none for the Hub.
+        definition: The task of the split.
+        split: Name of the split.
+        folders: The folders that the split's file is looked for in; empty where the split is read from the Hub.
     """
 
     definition: TaskDefinition
@@ -114,7 +114,7 @@ class Splits:
     data: Path | None
 
     def has(self, key: str) -> bool:
-        """Whether a split is there: of the Hub, whether it is known to be."""
+        """Whether a split exists. Of the Hub it is only checked that the task's description names the split."""
         place = self._locate(key)
         if place.is_joint:
             return any(self.has(part) for part in self._parts(place))
@@ -123,7 +123,7 @@ class Splits:
         return place.definition.on_hub(place.split) is not None
 
     def whole(self, key: str) -> list[str]:
-        """Return the keys of the splits that a split is made of: of a joint one its parts that are there."""
+        """Return the keys of the splits that a split is read from: itself, or the parts of a joint split that exist."""
         place = self._locate(key)
         if not place.is_joint:
             return [key]
@@ -141,9 +141,15 @@ class Splits:
         return place.on_hub().address
 
     def check(self, key: str) -> None:
-        """Refuse the file of a split that is not joint if its first row is none of the task.
+        """Refuse the file of a split if its first row does not fit the task.
 
-        A file that can only be read as a whole is not checked.
+        Nothing is checked on the Hub, nor in a file whose first row is known only after all of it was read.
+
+        Args:
+            key: A split that is not joint.
+
+        Raises:
+            CorpusError: if the file is missing, or its first row does not fit.
         """
         place = self._locate(key)
         if not place.folders:
