@@ -191,7 +191,7 @@ class ComparisonWork:
         # The record of a run that was never started has no stages: the planned steps are shown.
         steps_taken = [int(stage.steps or 0) for stage in record.stages]
         return studies.ComparisonCell(
-            **cell.combination.parts,
+            **cell.combination.parts,  # Titles of student, method and mapping.
             title=cell.title,
             seed=cell.seed,
             id=cell.id,

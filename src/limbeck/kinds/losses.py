@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class ClassWeightedLoss:
-    """The cross entropy with weights of classes, whose mean divides by the weights of the batch.
+    """The cross entropy with weights of classes, as in `torch.nn.CrossEntropyLoss(weights)`.
 
-    It is `torch.nn.CrossEntropyLoss(weights)`.
+    The mean is the weighted sum divided by the sum of the weights of the batch's labels.
 
     Args:
         weights: The weight of each class.

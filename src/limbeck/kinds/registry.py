@@ -31,7 +31,10 @@ def _problem(kind: Kind) -> str | None:
 
 
 def _import_own() -> Iterable[tuple[str, Kind]]:
-    """Import the files of this package: each kind is registered by its decorator as its file is read."""
+    """Import all files of this package, whose decorators register limbeck's own kinds.
+
+    A registry's `source` may return further items to register; here there are none.
+    """
     for module in iter_modules([str(Path(__file__).parent)]):
         import_module(f"limbeck.kinds.{module.name}")
     return ()
@@ -39,7 +42,13 @@ def _import_own() -> Iterable[tuple[str, Kind]]:
 
 KINDS: Registry[Kind] = Registry(
     "kind",
-    plugins=PluginPoint(facts_table.ENTRY_POINTS, Kind, "register_as_kind()", _problem, type),
+    plugins=PluginPoint(
+        group=facts_table.ENTRY_POINTS,
+        expected=Kind,
+        decorator="register_as_kind()",
+        problem=_problem,
+        code=type,
+    ),
     source=_import_own,
 )
 """Name to kind."""

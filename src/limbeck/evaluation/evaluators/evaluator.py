@@ -278,7 +278,10 @@ def _problem(evaluator: Evaluator) -> str | None:
 
 
 def _import_own() -> Iterable[tuple[str, Evaluator]]:
-    """Import the files of the package's evaluators, each of which registers its own."""
+    """Import the files of limbeck's own evaluators, whose decorators register them.
+
+    A registry's `source` may return further items to register; here there are none.
+    """
     for name in _OWN:
         import_module(f"limbeck.evaluation.evaluators.{name}")
     return ()

@@ -16,12 +16,12 @@ def save_predictions(folder: Path, identity: str, predictions: Mapping[str, Pred
     """Write a cell's predictions of unlabelled splits.
 
     Args:
-        folder: Of the evaluation.
-        identity: Of the cell.
-        predictions: By split.
+        folder: The folder of the evaluation.
+        identity: Identity of the cell, which names the file.
+        predictions: The predictions of each split; empty where the task has no unlabelled splits.
 
     Returns:
-        The file, relative to the folder; None without predictions.
+        The path of the file, relative to the folder; None without predictions.
     """
     if not predictions:
         return None

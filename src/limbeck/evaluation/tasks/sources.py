@@ -38,9 +38,9 @@ class FileSource(Strict):
     """A file of a split, and its layout.
 
     Attributes:
-        path: Names that it may have, below the data folder or one of its subfolders; a name with `*` is the one file of
-            the data folder itself that it matches.
-        columns: Those that a row is made of, where they are not the task's.
+        path: Names that the file may have, below the data folder or one of its subfolders. A name with `*` stands for
+            the only file in the data folder itself that it matches.
+        columns: The columns that a row is made of, where they are not the task's.
         header: Names of the fields of a table without a header; further fields are skipped.
         only: Fields and the values that a row must have in them to belong to the split.
         queries: File of the queries that its rows name by their ids, where it is not the task's.
