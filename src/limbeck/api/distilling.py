@@ -65,10 +65,10 @@ class RunResult(ModelResult):
 
     def blocks(self) -> Iterator[Block]:
         """Yield the table of teacher and student, with its notes."""
-        from limbeck.report.quality import evaluation_blocks
+        from limbeck.report.quality import quality_blocks
 
         if self.run.evaluation is not None and not self.run.evaluation.is_empty:
-            yield from evaluation_blocks(self.run.evaluation)
+            yield from quality_blocks(self.run.evaluation)
 
     def _csv(self) -> str:
         from limbeck.report.quality import comparison_csv

@@ -21,6 +21,8 @@ AGREEMENT = "Agreement with the teacher on rows it may have seen in training"
 """The figure of held-out rows of a task's training files."""
 RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
 """Figures of `Retrieval` in the order of the table; the first stands for shorter vectors."""
+_PART_MARK = "  "
+"""Indents the label of a part of the row above, in the terminal and in files."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Row:
     """One figure of the table.
 
     Attributes:
-        label: Its name, with the unit; a space before it where it is a part of the row above.
+        label: Its name, with the unit.
         teacher: The teacher's value, or None where the figure is about both.
         student: The student's value.
         unit: How it reads: "count" (smaller is better), "megabytes", "milliseconds", "share" (of 1, larger is
@@ -36,6 +38,7 @@ class Row:
             student that gives all rows one answer).
         speedup: For "milliseconds", the measured speedup, which is not the ratio of the two medians.
         interval: 95 % interval of the student's value, where there is one.
+        is_part: Whether it is a part of the last row above that is none.
     """
 
     label: str
@@ -44,10 +47,16 @@ class Row:
     unit: str
     speedup: float | None = None
     interval: Interval | None = None
+    is_part: bool = False
 
-    def cells(self) -> tuple[str, str, str, str]:
-        """Return label, teacher, student and change as they are printed."""
-        return self.label, self._value(self.teacher), self._value(self.student), self.change
+    def cells(self, part_mark: str = _PART_MARK) -> tuple[str, str, str, str]:
+        """Return label, teacher, student and change as they are printed.
+
+        Args:
+            part_mark: Stands before the label of a part of the row above.
+        """
+        label = f"{part_mark}{self.label}" if self.is_part else self.label
+        return label, self._value(self.teacher), self._value(self.student), self.change
 
     def _value(self, value: float | None) -> str:
         if value is None:
@@ -113,7 +122,7 @@ def format_count(value: float) -> str:
     return f"{scaled:.{digits}f} {unit}"
 
 
-def evaluation_blocks(comparison: Measured) -> list[Block]:
+def quality_blocks(comparison: Measured) -> list[Block]:
     """Return the table and its notes as blocks."""
     return [quality_table(comparison), Notes(tuple(comparison_notes(comparison)))]
 
@@ -144,11 +153,10 @@ def comparison_csv(comparison: Measured) -> str:
 
 def labelled_rows(comparison: Measured) -> Iterator[tuple[str, Row]]:
     """Yield the rows with labels that stand alone: `Latency batch 1, ms, its Transformer part`."""
-    # A label with a space before it is a part of the last row without one.
     whole_label = ""
     for row in comparison_rows(comparison):
-        if row.label.startswith(" "):
-            yield f"{whole_label}, {row.label.strip()}", row
+        if row.is_part:
+            yield f"{whole_label}, {row.label}", row
         else:
             whole_label = row.label
             yield whole_label, row
@@ -187,9 +195,9 @@ def write_tables(
     return write_forms(Path(folder), stem, {suffix: texts[suffix] for suffix in suffixes})
 
 
-def quality_table(comparison: Measured, caption: str = "Teacher and student") -> Table:
-    """Lay out the figures of teacher and student as a table."""
-    rows = tuple(row.cells() for row in comparison_rows(comparison))
+def quality_table(comparison: Measured, caption: str = "Teacher and student", *, part_mark: str = _PART_MARK) -> Table:
+    """Lay out the figures of teacher and student as a table; `part_mark` stands before a part of the row above."""
+    rows = tuple(row.cells(part_mark) for row in comparison_rows(comparison))
     return Table(caption, ("", "Teacher", "Student", "Student vs teacher"), rows, words=(0, 3), layout=BOXED)
 
 
@@ -245,11 +253,12 @@ def _latency_rows(batch: BatchLatency) -> Iterator[Row]:
         speedup=batch.speedup,
     )
     yield Row(
-        "  its Transformer part",
+        "its Transformer part",
         teacher=batch.teacher_transformer.median_ms,
         student=batch.student_transformer.median_ms,
         unit="milliseconds",
         speedup=batch.transformer_speedup,
+        is_part=True,
     )
 
 
@@ -279,7 +288,8 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
         yield Row(label, teacher=None, student=task.student, unit="agreement")
         return
     yield Row(AGREEMENT, teacher=None, student=task.agreement, unit="agreement")
-    yield Row(f"  {metric} with their labels", teacher=task.teacher, student=task.student, unit="agreement")
+    label = f"{metric} with their labels"
+    yield Row(label, teacher=task.teacher, student=task.student, unit="agreement", is_part=True)
 
 
 def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
@@ -318,7 +328,13 @@ def _asymmetric_row(teacher: Retrieval | None, asymmetric: Retrieval | None, met
     """Yield the row of retrieval by the student's queries among the teacher's documents, if it was measured."""
     value = _figure(asymmetric, metric)
     if value is not None:
-        yield Row("  in the teacher's documents", teacher=_figure(teacher, metric), student=value, unit="share")
+        yield Row(
+            "in the teacher's documents",
+            teacher=_figure(teacher, metric),
+            student=value,
+            unit="share",
+            is_part=True,
+        )
 
 
 def _figure(retrieval: Retrieval | None, metric: str) -> float | None:

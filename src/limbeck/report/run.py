@@ -5,7 +5,6 @@ without blocks is left out. A run has one or more *stages*, each with a method o
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from limbeck.core import records
 from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Notes, Paragraph, Table, counted, duration, number
@@ -85,16 +84,9 @@ def result(run: RunFolder) -> Iterator[Block]:
         state = "are compared at the end" if is_running else "were not compared"
         yield Notes((f"Teacher and student {state}.",))
         return
-    table = quality_table(evaluation, "Both models, and how the student compares with its teacher")
-    # In this table, a label that begins with spaces marks a detail of the row above. HTML does not show these spaces,
-    # so the page has an arrow instead.
-    rows: list[tuple[AnyCell, ...]] = []
-    for label, *cells in table.rows:
-        page_label = str(label)
-        if page_label.startswith(" "):
-            page_label = f"↳ {page_label.strip()}"
-        rows.append((page_label, *cells))
-    yield replace(table, rows=tuple(rows))
+    # Other tables indent a detail of the row above by spaces. HTML does not show these, so the page has an arrow.
+    caption = "Both models, and how the student compares with its teacher"
+    yield quality_table(evaluation, caption, part_mark="↳ ")
     yield Notes(tuple(comparison_notes(evaluation)))
 
 
