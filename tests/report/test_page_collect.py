@@ -211,3 +211,10 @@ def test_cells_of_an_evaluation_that_were_made_differently_are_named(copied, pag
     path.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
     text = render_markdown(page_of(folder), "figures")
     assert "- The cells differ in commit; those above are of the last cell." in text
+
+
+@pytest.mark.parametrize("kind", ["finished", "comparison", "search-mapping", "evaluation"])
+def test_a_folder_above_is_refused_with_a_folder_that_can_be_reported_on(copied, kind):
+    folder = copied(kind, "mine")
+    with pytest.raises(OutputError, match=r"some lie below it, such as '.*/mine'"):
+        collect([folder.parent])

@@ -79,7 +79,7 @@ def _read(path: Path) -> Subject:
 def _hint(folder: Path) -> str:
     """Name one of the folders below that can be reported on, if there is one."""
     folders_below: list[Path] = []
-    for name in (RUN_RECORD, COMPARISON_RECORD, SEARCH_RECORD):
+    for name in _RECORDS:
         folders_below += [path.parent for path in folder.glob(f"*/{name}")]
     if not folders_below:
         return ""
