@@ -14,7 +14,7 @@ from limbeck.inspection.results import read_result
 from limbeck.report import inspection_figures
 from limbeck.report.figures import MeasuredModel, lines_figure, quality_figures, show_number
 from limbeck.report.inspection import write_inspection
-from limbeck.report.names import short_name
+from limbeck.report.names import name_in_picture
 from limbeck.report.output_files import check_output
 from limbeck.report.pictures import drawn, svg_of
 from limbeck.report.plots import Lines, Series
@@ -154,7 +154,7 @@ def test_any_number_of_maps_has_its_panels(pairs, teacher, count):
 
 def test_names_are_short():
     names = {"runs/mine/student/": "mine/student", "./student": "student", "package:some": "some", "a/b": "a/b"}
-    assert {name: short_name(name) for name in names} == names
+    assert {name: name_in_picture(name) for name in names} == names
 
 
 def test_a_folder_holds_all_and_a_file_what_its_suffix_says(tmp_path):

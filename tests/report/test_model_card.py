@@ -27,7 +27,7 @@ from limbeck.models.sentences import SentencePooling
 from limbeck.models.streams import StreamKey
 from limbeck.report import export_card, run_cards, student_card, write_model_card
 from limbeck.report import model_card as text_of_card
-from limbeck.report.card_templates import onnx_usage, short_name, web_address
+from limbeck.report.card_templates import name_in_card, onnx_usage, web_address
 from limbeck.report.layers import layer_rows
 from limbeck.report.task_scores import ScoredRows, find_scores, scores_of
 from limbeck.training.layer_links import describe_layers
@@ -255,7 +255,7 @@ def test_markdown_filters():
 
 
 def test_facts_of_records():
-    assert {name: short_name(name) for name in KNOWN["short_names"]} == KNOWN["short_names"]
+    assert {name: name_in_card(name) for name in KNOWN["short_names"]} == KNOWN["short_names"]
     for stage, rows in KNOWN["layer_rows"]:
         assert list(map(list, layer_rows(Stage.read(stage)))) == rows
     for teacher, name in KNOWN["hub_names"]:

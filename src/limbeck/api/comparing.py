@@ -43,9 +43,9 @@ class ComparisonResult(Result):
 
     def blocks(self) -> Iterator[Block]:
         """Yield the table of all students, that of each, and the notes."""
-        from limbeck.report.comparison import comparison_blocks
+        from limbeck.report.comparison import methods_blocks
 
-        yield from comparison_blocks(self.comparison)
+        yield from methods_blocks(self.comparison)
 
     def _csv(self) -> str:
         from limbeck.report.comparison import methods_csv

@@ -1,4 +1,22 @@
-"""Reports: pages of runs and searches, the teacher-beside-student table, and the student's model card."""
+"""Reports: pages of runs and searches, the teacher-beside-student table, and the student's model card.
+
+The modules by subject:
+
+- Writing a page: `writing` calls `collect` and `collect_runs`, which read folders as `subjects` (with `logs`), then
+  `page`, which asks `sections` for what is on it, then `rendering` and `pictures`.
+- Sections of a run: `run`, `run_quality`, `run_warnings`, `development`, `runs_beside`; of other folders:
+  `comparison_sections`, `evaluation_sections`, `search_sections`, `inspection_sections`. They share `statuses`,
+  `warning_notes`, `provenance` and `layers`.
+- Figures: `plots` declares plots; `figures`, `curves` and `inspection_figures` make figures of them.
+- Teacher beside student: `quality`, `quality_notes`, `scored_rows`.
+- Comparisons of methods: `comparison`, `methods_notes`. Evaluations on tasks: `evaluation`, `evaluation_tables`,
+  `scores`. Costs of either: `costs`.
+- Searches: `search`, with a `search_view` for each kind: `search_mapping`, `search_architecture` and
+  `search_teacher_layer`. Inspections: `inspection`.
+- Model cards: `card` and `card_templates`; of students `student_card`, `student_results`, `task_scores` and
+  `run_cards`, of fine-tuned models `fine_tuned_card`, of exports `export_card` and `export_text`.
+- Shared by all: `names` and `output_files`.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -34,7 +34,7 @@ def card_templates() -> Environment:
         "block": code_block,
         "link": web_address,
         "count": format_count,
-        "short": short_name,
+        "short": name_in_card,
         "mean": mean,
         "metric": metric_name,
         "usage": usage_of,
@@ -82,7 +82,7 @@ def web_address(value: Any) -> str:
     return quote(line, safe=":/?#@!$&=+,;%~-._")
 
 
-def short_name(value: Any) -> str:
+def name_in_card(value: Any) -> str:
     """Return a path's last part; Hub names and `package:` or `hub:` sources as they are."""
     line = one_line(value)
     if line.startswith(("package:", "hub:")):

@@ -21,7 +21,7 @@ from limbeck.core.studies import (
     StudentBlock,
 )
 from limbeck.report.costs import cost_tables
-from limbeck.report.methods_notes import digits_of, has_one_seed, methods_notes, setting_lines
+from limbeck.report.methods_notes import has_one_seed, main_digits, methods_notes, setting_lines
 from limbeck.report.output_files import write_forms
 from limbeck.report.scores import csv_rows, numbers, published_cells, score_cells, score_headings, share_kept
 
@@ -36,18 +36,18 @@ _CSV_COLUMNS = (
 )
 
 
-def comparison_blocks(record: ComparisonRecord) -> list[Block]:
+def methods_blocks(record: ComparisonRecord) -> list[Block]:
     """Return the tables of a comparison and its notes as blocks."""
     comparison = Comparison.read(record)
-    return [*comparison_tables(comparison.summary), Notes(tuple(methods_notes(comparison)))]
+    return [*methods_tables(comparison.summary), Notes(tuple(methods_notes(comparison)))]
 
 
 def methods_table(record: ComparisonRecord) -> RenderableType:
     """Return the tables for the terminal: all students at once, then each with all its columns, then notes."""
-    return console(*comparison_blocks(record))
+    return console(*methods_blocks(record))
 
 
-def comparison_tables(summary: ComparisonSummary) -> list[Table]:
+def methods_tables(summary: ComparisonSummary) -> list[Table]:
     """Lay out all students at once where there are several, then each with all its columns."""
     tables = []
     if len(summary.blocks) > 1 and summary.main is not None:
@@ -59,12 +59,12 @@ def comparison_tables(summary: ComparisonSummary) -> list[Table]:
 def _overview_table(summary: ComparisonSummary, main: MainFigure) -> Table:
     """Lay out the main figure as the comparative study's table 3: methods and mappings down, students across."""
     students = [block.student for block in summary.blocks]
-    teacher = mean(summary.teacher.main, digits_of(main))
+    teacher = mean(summary.teacher.main, main_digits(main))
     cells_by_label: dict[str, dict[str, Cell]] = {summary.teacher.title: dict.fromkeys(students, teacher)}
     for block in summary.blocks:
         for row in block.rows:
             mark = "bold" if row.place == 1 else ""
-            cell = replace(mean(row.main, digits_of(main)), mark=mark)
+            cell = replace(mean(row.main, main_digits(main)), mark=mark)
             cells_by_label.setdefault(row.label, {})[block.student] = cell
 
     # A student may have no run of a method.
@@ -135,7 +135,7 @@ def _rank_columns(summary: ComparisonSummary, rows: Sequence[ComparedRow]) -> di
         return {}
     columns = {
         "rank\n": [Cell(row.place) for row in rows],
-        f"95 % over seeds\n{main.title}": [interval(row.over_seeds, digits_of(main)) for row in rows],
+        f"95 % over seeds\n{main.title}": [interval(row.over_seeds, main_digits(main)) for row in rows],
         f"% of teacher\n{main.title}": [Cell(share_kept(main.key, row, summary.teacher), "{:.1f} %") for row in rows],
     }
     return {heading: cells for heading, cells in columns.items() if _has_value(cells)}
@@ -191,7 +191,7 @@ def methods_markdown(record: ComparisonRecord) -> str:
     """Return everything as Markdown: settings, tables, costs and notes."""
     comparison = Comparison.read(record)
     sections = [Section("", (Paragraph(" ".join(setting_lines(comparison))),))]
-    tables = comparison_tables(comparison.summary)
+    tables = methods_tables(comparison.summary)
     if comparison.costs is not None:
         tables += cost_tables(comparison.costs)
     sections += [Section(table.caption, (table,)) for table in tables]

@@ -8,12 +8,12 @@ import yaml
 from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Notes, Table, counted, duration, interval, number
 from limbeck.core.paths import short_model_name
 from limbeck.core.studies import ComparedRow, ComparisonSummary, Costs, Figure, MainFigure, StudentBlock
-from limbeck.report.comparison import comparison_tables
+from limbeck.report.comparison import methods_tables
 from limbeck.report.costs import conditions_of, cost_blocks
 from limbeck.report.curves import course_figures
 from limbeck.report.figures import measured, quality_figures
 from limbeck.report.layers import layers_table
-from limbeck.report.methods_notes import digits_of, has_one_seed, methods_notes, one_seed_lines, range_words
+from limbeck.report.methods_notes import has_one_seed, main_digits, methods_notes, one_seed_lines, range_words
 from limbeck.report.names import without_path
 from limbeck.report.provenance import comparison_provenance
 from limbeck.report.quality import format_count
@@ -44,7 +44,7 @@ def comparison_facts(comparison: ComparisonFolder) -> Iterator[str]:
 
 
 def _facts_of_student(block: StudentBlock, main: MainFigure) -> Iterator[str]:
-    digits = digits_of(main)
+    digits = main_digits(main)
     values = [row.main.mean for row in block.rows if row.main is not None]
     best_rows = [row for row in block.rows if row.place == 1]
     for row in best_rows:
@@ -105,7 +105,7 @@ def _warnings(comparison: ComparisonFolder) -> Iterator[str]:
 def results(comparison: ComparisonFolder) -> Iterator[Block]:
     """Show the tables, published rows apart, then draw the main figure against latency."""
     record = comparison.record.summary
-    for table in comparison_tables(record):
+    for table in methods_tables(record):
         rows: list[tuple[AnyCell, ...]] = []
         published = []
         for index, row in enumerate(table.rows):

@@ -22,16 +22,16 @@ from limbeck.report.evaluation_tables import (
 from limbeck.report.output_files import write_forms
 from limbeck.report.scores import csv_rows, name_of
 
-Summary: TypeAlias = Mapping[str, Any] | studies.Evaluation
+EvaluationRecord: TypeAlias = Mapping[str, Any] | studies.Evaluation
 """The tables of an evaluation, typed or as plain values."""
-Costs: TypeAlias = Mapping[str, Any] | studies.Costs
+CostsRecord: TypeAlias = Mapping[str, Any] | studies.Costs
 """The costs of its models, typed or as plain values."""
 STEM = "evaluation_table"
 _MOST_PUBLISHED_ON_CONSOLE = 6
 _CSV_COLUMNS = ("source", "model", "column", "metric", "mean", "deviation", "runs", "low", "high", "retention")
 
 
-def evaluation_blocks(summary: Summary, costs: Costs | None = None) -> list[Block]:
+def evaluation_blocks(summary: EvaluationRecord, costs: CostsRecord | None = None) -> list[Block]:
     """Return the main table, its notes in short, and the tables of costs as blocks.
 
     Of the published rows those with the most figures are shown; the files have them all, and every note.
@@ -61,12 +61,12 @@ def _score_blocks(record: studies.Evaluation) -> list[Block]:
     return [*blocks, Notes(tuple(notes))]
 
 
-def evaluation_table(summary: Summary) -> RenderableType:
+def evaluation_table(summary: EvaluationRecord) -> RenderableType:
     """Return the main table for the terminal, with its notes in short below it."""
     return console(*_score_blocks(studies.Evaluation.read(summary)))
 
 
-def evaluation_markdown(summary: Summary, costs: Costs | None = None) -> str:
+def evaluation_markdown(summary: EvaluationRecord, costs: CostsRecord | None = None) -> str:
     """Return everything as Markdown: the main table, every metric, the chosen grid points, costs and notes.
 
     Args:
@@ -100,7 +100,7 @@ def _title(summary: studies.Evaluation) -> str:
     return f"{protocol} the preset '{summary.preset}'{average}, in percent"
 
 
-def evaluation_csv(summary: Summary) -> str:
+def evaluation_csv(summary: EvaluationRecord) -> str:
     """Return every figure on a separate line, unrounded, with the share of the first model's score."""
     record = studies.Evaluation.read(summary)
     rows: list[dict[str, Any]] = []
@@ -118,7 +118,7 @@ def evaluation_csv(summary: Summary) -> str:
     return to_csv(_CSV_COLUMNS, rows)
 
 
-def write_evaluation(summary: Summary, folder: Path, costs: Costs | None = None) -> list[Path]:
+def write_evaluation(summary: EvaluationRecord, folder: Path, costs: CostsRecord | None = None) -> list[Path]:
     """Write the tables as Markdown, CSV and JSON.
 
     Args:

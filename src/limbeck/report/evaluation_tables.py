@@ -82,7 +82,7 @@ def metrics_table(summary: studies.Evaluation) -> Table:
             metrics_by_model.append({} if figure is None else figure.metrics)
         # Models of different runs may have different metrics; each stands once.
         for metric in dict.fromkeys(metric for metrics in metrics_by_model for metric in metrics):
-            digits = digits_of(metric, column)
+            digits = metric_digits(metric, column)
             cells = [mean(metrics.get(metric), digits) for metrics in metrics_by_model]
             rows.append((column.title, metric_name(metric), *cells))
     names = [name_of(model) for model in summary.models]
@@ -90,7 +90,7 @@ def metrics_table(summary: studies.Evaluation) -> Table:
     return Table(caption, ("", "Metric", *names), tuple(rows), words=(0,))
 
 
-def digits_of(metric: str, column: studies.Column) -> int:
+def metric_digits(metric: str, column: studies.Column) -> int:
     """Return the number of decimals of a metric: three of a threshold that is a probability, one of the rest."""
     is_probability = metric.endswith(THRESHOLD_SUFFIX) and kind_of(column.kind).has_several
     return 3 if is_probability else 1

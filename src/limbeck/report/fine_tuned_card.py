@@ -23,8 +23,8 @@ from limbeck.report.card import (
     result_fields,
     usage_fields,
 )
-from limbeck.report.card_templates import short_name
-from limbeck.report.evaluation_tables import digits_of, units_of_thresholds
+from limbeck.report.card_templates import name_in_card
+from limbeck.report.evaluation_tables import metric_digits, units_of_thresholds
 from limbeck.report.names import metric_name
 from limbeck.report.task_scores import hub_results, scores_of_model
 
@@ -161,7 +161,7 @@ class FineTunedCard:
     @property
     def base(self) -> str:
         """The name of the model that was fine-tuned, or the last part of its path."""
-        return self.hub_name or short_name(self.cell.model)
+        return self.hub_name or name_in_card(self.cell.model)
 
     @property
     def scores(self) -> list[Score]:
@@ -174,7 +174,7 @@ class FineTunedCard:
             rows = sum(self.cell.rows.get(split, 0) for split in column.splits) or None
             for metric, figure in figures.metrics.items():
                 value = Figure.of_runs([figure.runs[self._place]])
-                scores.append(Score(column.title, rows, metric, value, figure, digits_of(metric, column)))
+                scores.append(Score(column.title, rows, metric, value, figure, metric_digits(metric, column)))
         return scores
 
     @property

@@ -18,7 +18,7 @@ from limbeck.inspection.results import (
     LayerSimilarity,
     PhraseClustering,
 )
-from limbeck.report.names import name_roles, short_name
+from limbeck.report.names import name_in_picture, name_roles
 from limbeck.report.output_files import DATA_SUFFIX, FILE_SUFFIXES, check_output
 
 
@@ -136,7 +136,7 @@ def _describe_maps(maps: AttentionMaps) -> str:
     """Return the number of attention maps, the model, the length of the sentence and the layers in a line."""
     layers = sorted({student.layer for student, _ in maps.pairs})
     return (
-        f"{counted(len(maps.pairs), 'attention map')} of {short_name(maps.student)}, {len(maps.tokens)} tokens, "
+        f"{counted(len(maps.pairs), 'attention map')} of {name_in_picture(maps.student)}, {len(maps.tokens)} tokens, "
         f"layers {', '.join(map(str, layers))}."
     )
 
@@ -186,7 +186,7 @@ def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: M
     if is_folder or path.suffix == DATA_SUFFIX:
         file = path / f"{name}{DATA_SUFFIX}" if is_folder else path
         with files.writing(file):
-            file.write_text(records.text_of(data), encoding="utf-8")
+            files.atomic_text(file, records.text_of(data))
         written.append(file)
     if is_folder or path.suffix in FILE_SUFFIXES:
         first_file = path / f"{name}.png" if is_folder else path

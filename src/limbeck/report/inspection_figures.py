@@ -16,7 +16,7 @@ from limbeck.inspection.results import (
     PhraseClustering,
 )
 from limbeck.report.figures import heat_figure, lines_figure
-from limbeck.report.names import name_roles, short_name
+from limbeck.report.names import name_in_picture, name_roles
 from limbeck.report.plots import Heat, Lines, Panels, Series
 
 
@@ -49,9 +49,9 @@ def attention_figure(maps: AttentionMaps) -> Figure:
     names = [_name_of_map(attention) for attention in attention_maps]
     heats = _heats(attention_maps, maps.tokens)
 
-    title = f"Attention of {short_name(maps.student)}"
+    title = f"Attention of {name_in_picture(maps.student)}"
     if maps.teacher is not None:
-        title += f" (student) beside {short_name(maps.teacher)} (teacher)"
+        title += f" (student) beside {name_in_picture(maps.teacher)} (teacher)"
     description = (
         "Attention maps, one row per attending token and one column per attended token: "
         f"{'; '.join(names)}. Tokens: {' '.join(maps.tokens)}"
@@ -196,8 +196,8 @@ def _scores_by_layer(label: str, model: LayerScores) -> Series:
 def _name_pair(student: str, teacher: str) -> str:
     """Name student and teacher, or the one model that is compared with itself."""
     if student == teacher:
-        return short_name(student)
-    return f"student {short_name(student)}, teacher {short_name(teacher)}"
+        return name_in_picture(student)
+    return f"student {name_in_picture(student)}, teacher {name_in_picture(teacher)}"
 
 
 def _known(values: Sequence[Sequence[float]]) -> list[list[float | None]]:

@@ -18,7 +18,7 @@ def has_one_seed(summary: ComparisonSummary) -> bool:
     return max(seed_counts, default=0) == 1
 
 
-def digits_of(main: MainFigure) -> int:
+def main_digits(main: MainFigure) -> int:
     """Return the number of decimals of the main figure: those of its measure, or one of scores in percent."""
     if main.kind == "held_out" and main.digits is not None:
         return main.digits
@@ -63,7 +63,7 @@ def one_seed_lines(summary: ComparisonSummary, main: MainFigure) -> Iterator[str
     A student that was not trained is the baseline that every method has to beat.
     """
     yield _CHANCE
-    digits = digits_of(main)
+    digits = main_digits(main)
     for block in summary.blocks:
         trained_scores = [row.main.mean for row in block.rows if row.main is not None and not _trains_nothing(row)]
         if not trained_scores:

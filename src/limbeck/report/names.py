@@ -58,7 +58,7 @@ def without_path(name: str) -> str:
     return short_model_name(name) if is_path else name
 
 
-def short_name(name: str) -> str:
+def name_in_picture(name: str) -> str:
     """Return a model's name as a picture has room for it: a folder by its last two parts, a package by its name."""
     parts = name.removeprefix("package:").rstrip("/").split("/")
     return "/".join(part for part in parts[-2:] if part not in ("", ".", ".."))
@@ -67,6 +67,6 @@ def short_name(name: str) -> str:
 def name_roles(names: Sequence[str]) -> list[str]:
     """Return the labels of one model, or of a student and a teacher."""
     if len(names) == 1:
-        return [short_name(names[0])]
+        return [name_in_picture(names[0])]
     student, teacher = names
-    return [f"student: {short_name(student)}", f"teacher: {short_name(teacher)}"]
+    return [f"student: {name_in_picture(student)}", f"teacher: {name_in_picture(teacher)}"]

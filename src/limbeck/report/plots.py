@@ -1,4 +1,4 @@
-"""The plots of reports, each a declaration that matplotlib draws: lines, boxes, bars, heat maps, panels of these.
+"""The plots of reports, each a declaration that matplotlib draws: lines, heat maps, panels of these.
 
 Text on a plot comes from records, so all of it is passed through `label_text`.
 """

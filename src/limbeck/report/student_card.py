@@ -36,7 +36,7 @@ from limbeck.report.card import (
     result_fields,
     usage_fields,
 )
-from limbeck.report.card_templates import folder_name, short_name
+from limbeck.report.card_templates import folder_name, name_in_card
 from limbeck.report.export_text import ExportRecord
 from limbeck.report.quality import comparison_markdown
 from limbeck.report.student_results import development_results, held_out_results
@@ -270,7 +270,7 @@ class StudentCard:
         # `models/teacher` may be a name on the Hub or a relative path; the record has its kind.
         if self.run.teacher.kind == "folder":
             return folder_name(name)
-        return short_name(name)
+        return name_in_card(name)
 
     @property
     def untrained(self) -> list[str]:
