@@ -1,4 +1,7 @@
-"""Student blueprints: the shape of a student by a short string, a preset's name or fields, and the student of it."""
+"""Student blueprints: the shape of a student, read from a short text such as `6x384`, a preset's name, or fields.
+
+A *shape* is the number of layers, the widths and the number of heads. A *preset* is a published student's shape.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,7 @@ from limbeck.models.families import Shape, describe_size
 
 @dataclass(frozen=True)
 class Preset:
-    """A published student's shape and where it is published; None follows the rules of `parse_blueprint`.
-
-    The rules for heads and feed-forward width are those of a shape in text.
-    """
+    """A published student's shape, and its source; numbers that are None follow the rules of `parse_blueprint`."""
 
     layers: int
     hidden: int
@@ -190,7 +190,7 @@ def _complete(named_fields: Mapping[str, Any]) -> StudentBlueprint:
     for name in ("layers", "hidden"):
         if fields.get(name) is None:
             raise ModelError(f"The student lacks '{name}': {_HOW}.")
-    # Heads and feed-forward width follow a sane width only; of another the model below names the error.
+    # Rules need a width that can be one. For any other 1 is filled in, and the validation below refuses the width.
     hidden = fields["hidden"]
     is_sane = isinstance(hidden, int) and 1 <= hidden <= MAX_WIDTH
     if fields.get("heads") is None:
@@ -209,7 +209,7 @@ def _complete(named_fields: Mapping[str, Any]) -> StudentBlueprint:
 
 
 def _shorten(value: Any) -> str:
-    """A value for a message, within 80 characters."""
+    """Return a value for a message, within 80 characters."""
     try:
         return repr(value)[:80]
     except ValueError:  # An integer of more digits than Python writes.

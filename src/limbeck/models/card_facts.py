@@ -1,4 +1,7 @@
-"""Licence and language of a model, read from its card, and its name on the Hub."""
+"""Licence and language of a model, read from its card, and its name on the Hub.
+
+The *card* of a model is its README.md, whose head has metadata.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -53,8 +56,8 @@ def is_hub_name(text: str) -> bool:
 def card_fields(model: str) -> dict[str, str]:
     """Return the licence in a model's own card, and its language where it has only one.
 
-    The card is read in its folder, its package or the Hub's cache; the network is not asked. Of several languages none
-    is taken over: a student may have seen text in one of them only.
+    The card is read in its folder, its package or the Hub's cache, without the network. Several languages are left out,
+    since a student may have seen text in only one of them.
 
     Args:
         model: A folder, `package:NAME` or a Hub name.
@@ -77,7 +80,7 @@ def card_fields(model: str) -> dict[str, str]:
 
 
 def single_language(value: Any) -> str | None:
-    """Return the language of a card's metadata where there is only one."""
+    """Return the language of a card's metadata, a name or a list of names; None if there are none or several."""
     language = value
     if isinstance(value, list) and len(value) == 1:
         language = value[0]
@@ -91,7 +94,7 @@ def _card_path(model: str) -> Path | None:
     except LimbeckError:
         return None
     if is_local(resolved):
-        # They differ for the old layout of sentence-transformers, whose card is above the Transformer's folder.
+        # In the old layout of sentence-transformers the card lies in the model's folder, above the Transformer's.
         for folder in (Path(resolved), Path(model).expanduser()):
             if (folder / MODEL_CARD).is_file():
                 return folder / MODEL_CARD

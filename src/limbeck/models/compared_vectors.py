@@ -1,6 +1,6 @@
-"""Comparisons with sentence-transformers that came out well, remembered until the weights or the packages change.
+"""Comparisons with sentence-transformers that succeeded, remembered until the model's files or the packages change.
 
-Nothing heavy is imported, so that what was compared once costs nothing the next time.
+`vector_check.py` makes them. Nothing heavy is imported, so that a comparison costs nothing the next time.
 """
 
 import json
@@ -48,9 +48,10 @@ def remember(model: str, result: str) -> None:
 
 
 def _result_file(model: str) -> Path | None:
-    """Return the file for a model's result, named after its files as they are on the disk, and after the packages.
+    """Return the cache file for a model's result; None for a Hub name, and for a folder without weights.
 
-    None for a Hub name, and for a folder without weights.
+    Its name is a hash of the model's files (their sizes and times) and of the packages' versions, so that a changed
+    model has another file.
     """
     resolved = resolve_model(model)
     if not is_local(resolved):
@@ -58,7 +59,7 @@ def _result_file(model: str) -> Path | None:
     folder = Path(resolved)
     if not weight_names(folder):
         return None
-    # The modules that make a vector lie above the Transformer, or below it.
+    # Modules that make a vector of the Transformer's output lie in the root, which may be the folder above.
     root = sentence_root(folder)
     states = {}
     for file in sorted(root.rglob("*")):

@@ -259,18 +259,11 @@ def _check_sizes(
     # Every model has these sizes, so that one which the file leaves out is checked by its default.
     needed = {names.layers, names.hidden, names.heads, "vocab_size"}
     for field, most in bounds.items():
-        default = getattr(defaults, field, None) if field in needed else None
-        value = values.get(field, default)
-        if value is None and field not in needed:
-            continue  # A family may leave it unset, as GPT-2 its feed-forward width.
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        if is_whole and 1 <= value <= most:
-            continue
-        if is_whole and value == 0 and field == "type_vocab_size":
-            continue  # RoBERTa-like models have no segments.
-        raise ModelError(
-            f"{owner} says {field} = {_shorten(value)}; a model has a whole number of 1 to {most:,} there: {_AGAIN}."
-        )
+        if field in needed:
+            _check_size(field, values.get(field, getattr(defaults, field, None)), most, owner)
+        elif values.get(field) is not None:
+            # Other sizes may be unset, as GPT-2's feed-forward width.
+            _check_size(field, values[field], most, owner)
 
     _check_padding(values, family, defaults, owner)
     for name in ("id2label", "label2id"):
@@ -281,8 +274,21 @@ def _check_sizes(
     heads = values.get(names.heads, getattr(defaults, names.heads))
     hidden = values.get(names.hidden, getattr(defaults, names.hidden))
     head_size = values.get("head_dim", getattr(defaults, "head_dim", None))
+    # Without a size of its own, a head has an equal part of the hidden width.
     if head_size is None and heads > hidden:
         raise ModelError(f"{owner} has {heads} heads in a width of {hidden}; {_AGAIN}.")
+
+
+def _check_size(field: str, value: Any, most: int, owner: str) -> None:
+    """Refuse the value of a field that is not a whole number from 1 to `most`."""
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if is_whole and 1 <= value <= most:
+        return
+    if is_whole and value == 0 and field == "type_vocab_size":
+        return  # RoBERTa-like models have no segments.
+    raise ModelError(
+        f"{owner} says {field} = {_shorten(value)}; a model has a whole number of 1 to {most:,} there: {_AGAIN}."
+    )
 
 
 def _check_padding(

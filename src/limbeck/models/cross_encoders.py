@@ -1,4 +1,4 @@
-"""What sentence-transformers does around the scores of a cross-encoder, read from its files.
+"""The settings by which sentence-transformers uses the scores of a cross-encoder, read from the model's files.
 
 A *cross-encoder* reads two texts together and scores the pair. Version 6 of sentence-transformers keeps its settings in
 the file `LIBRARY_CONFIG` of a folder with `modules.json`.
@@ -31,8 +31,9 @@ def cross_encoder_settings(name_or_path: str | Path, config: PreTrainedConfig, r
         revision: A branch, tag or commit on the Hub.
 
     Returns:
-        The `sentence_transformers` of a configuration, which all versions from 4 on read: `activation_fn`, the function
-        after the scores. Empty where the model does not say, and sentence-transformers takes a sigmoid.
+        The settings as the field `sentence_transformers` of a configuration has them, which all versions from 4 on
+        read. `activation_fn` names the function that is applied to scores. Without it sentence-transformers applies a
+        sigmoid.
 
     Raises:
         ModelError: for a file that cannot be read.
@@ -42,7 +43,7 @@ def cross_encoder_settings(name_or_path: str | Path, config: PreTrainedConfig, r
     if isinstance(declared, dict):
         settings = dict(declared)
 
-    # The newest place that names the activation decides.
+    # Of the three places the newest that names the activation takes precedence.
     library_config_file = _library_config_file(name_or_path, revision)
     library_config = {}
     if library_config_file is not None:
@@ -55,9 +56,9 @@ def cross_encoder_settings(name_or_path: str | Path, config: PreTrainedConfig, r
 
 
 def check_no_prompt(name_or_path: str | Path, revision: str | None = None) -> None:
-    """Refuse a cross-encoder that has a prompt before its texts by default, as version 6 of sentence-transformers may.
+    """Refuse a cross-encoder that puts a prompt before its texts by default, as it may since sentence-transformers 6.
 
-    Limbeck puts none before texts whose scores it reads, so these would be of other inputs.
+    Limbeck puts no prompt before texts that are scored, so the scores would be those of other inputs.
 
     Raises:
         ModelError: for such a model, or a file that cannot be read.
@@ -68,7 +69,7 @@ def check_no_prompt(name_or_path: str | Path, revision: str | None = None) -> No
     prompts = read_prompts(file)
     prompt = ""
     if prompts.default is not None:
-        # An empty prompt is not among the texts.
+        # `texts` holds only prompts that are not empty.
         prompt = prompts.texts.get(prompts.default, "")
     if prompt:
         raise ModelError(
@@ -79,7 +80,7 @@ def check_no_prompt(name_or_path: str | Path, revision: str | None = None) -> No
 
 
 def _library_config_file(name: str | Path, revision: str | None) -> Path | None:
-    """Return the place of `LIBRARY_CONFIG` of a model; None for a folder without modules, of which it says nothing."""
+    """Return the path of a model's `LIBRARY_CONFIG`; None for a model without `modules.json`, which does not use it."""
     folder = fetch(name, revision, [MODULES, LIBRARY_CONFIG])
     if not is_sentence_folder(folder):
         return None

@@ -40,16 +40,18 @@ def principal_directions(rows: Tensor, width: int, *, through: Tensor | None = N
     # A small matrix in float64 costs nothing; of a large one only the sums are in float64.
     is_small = len(rows) <= _CHUNK
     mean = rows.double().mean(0) if is_small else rows.mean(0, dtype=torch.float64)
-    # [E, E], up to a factor.
+    # The sum of outer products, [E, E]; the number of rows, by which it is not divided, changes no direction and no
+    # share.
     covariance = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
     for chunk in rows.split(_CHUNK):
         centred = chunk.double() - mean
         covariance += centred.T @ centred
     if through is not None:
+        # The covariance of mapped rows M x is M C Mᵀ, [H, H].
         through = through.detach().double()
         covariance = through @ covariance @ through.T
 
-    # Eigenvalues come in rising order.
+    # Eigenvalues come in rising order, and are turned round.
     eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
     basis = eigenvectors.flip(1)[:, :width]
     variances = eigenvalues.clamp(min=0).flip(0)
@@ -61,9 +63,9 @@ def principal_directions(rows: Tensor, width: int, *, through: Tensor | None = N
 
 
 def leading_directions(moments: Sequence[Tensor], width: int) -> Directions:
-    """Return the directions that several groups of vectors lie along most, and the share of their mean square.
+    """Return the directions along which several groups of vectors lie most, and the share of their mean square.
 
-    Each group counts alike, however long its vectors are.
+    Each group counts the same, however long its vectors are.
 
     Args:
         moments: Of each group the mean of x xᵀ over its vectors x, `[H, H]` in float64.

@@ -150,11 +150,7 @@ def encode(
     """
     encoder = encoder_of(model)
     head = SentenceHead(pooling) if isinstance(pooling, str) else pooling
-    limits = [max_length, tokenizer.model_max_length]
-    length_of_model = longest_input(encoder)
-    if length_of_model is not None:
-        limits.append(length_of_model)
-    limit = int(min(limits))
+    limit = _input_limit(encoder, tokenizer, max_length)
 
     # Each text is read behind the prompt of its role. Some models do not pool the tokens of prompts, `skipped` of each
     # row.
@@ -197,6 +193,15 @@ def encode(
                 batch_vectors = F.normalize(batch_vectors, dim=-1)
             vectors[places] = batch_vectors.cpu()
     return vectors
+
+
+def _input_limit(encoder: nn.Module, tokenizer: PreTrainedTokenizerBase, max_length: int) -> int:
+    """Return the least of the lengths that the caller, the tokenizer and the model allow, in tokens."""
+    limits = [max_length, tokenizer.model_max_length]
+    length_of_model = longest_input(encoder)
+    if length_of_model is not None:
+        limits.append(length_of_model)
+    return int(min(limits))
 
 
 def _prompt_tokens(tokenizer: PreTrainedTokenizerBase, prompt: str, limit: int) -> int:

@@ -89,6 +89,7 @@ def _replace(
         for parent in list(module.modules()):
             for name, child in list(parent.named_children()):
                 if is_meant(child):
+                    # PyTorch registers the new module in the old one's place.
                     setattr(parent, name, make(child))
                     count += 1
     return count

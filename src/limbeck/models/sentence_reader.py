@@ -114,14 +114,13 @@ def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> S
     if len(entries) == 1:
         return None
 
+    # The order of the first two modules was checked above.
     transformer_folder = folders[0]
     pooling_folder = folders[1]
     pooling = read_config(pooling_folder)
     check_transformer(transformer_folder, tokenizer_folder=_tokenizer_folder(name_or_path, root))
-    modules = []
-    for entry, folder in zip(entries[2:], folders[2:], strict=True):
-        if entry.class_name != "Dropout":
-            modules.append(read_module(entry.class_name, folder))
+    entries_behind = [entry for entry in entries[2:] if entry.class_name != "Dropout"]
+    modules = [read_module(entry.class_name, entry.folder(root)) for entry in entries_behind]
     _check_widths(name_or_path, modules)
     # A last module that scales to length one is described by a field of its own.
     normalizes = bool(modules) and modules[-1].class_name == "Normalize"

@@ -28,7 +28,7 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path) -> list[
     are compared before any weight is read, see `same_tensors`.
 
     Args:
-        student: With or without a head.
+        student: The student, with or without a head.
         name_or_path: The earlier student: a folder, `package:NAME`, or a Hub name.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Streams: named tensors of a model at a layer, and what can be asked for.
+"""Streams: the named tensors of a model at its layers, which methods compare between student and teacher.
 
 Layers are numbered as in `hidden_states`: 0 is the embedding output, 1..N are the blocks. Every per-token stream is
 `[B, L, width]` with the heads concatenated.
@@ -14,10 +14,10 @@ Layers are numbered as in `hidden_states`: 0 is the embedding output, 1..N are t
 | vector | N | one vector a row `[B, width]` as the model is used: pooled, and through the modules behind the pooling |
 | logits | N | the head's scores `[B, L, V]` or `[B, classes]`; `[B, 2, L]` for an answer's start and end |
 
-Scores over a vocabulary may be left unmade: a tap that is told so gives, for a batch whose `logits` would be many,
-what makes them instead, at the same layer: `pre_logits`, the input of the output layer `[B, L, width]` or of the
-scored tokens `[tokens, width]`, `output_weight` `[V, width]` and, where it has one, `output_bias` `[V]`, in the number
-format that they are multiplied in.
+Logits over a vocabulary take much memory, so a tap may leave them unmade (`StreamTap`, `from_hidden`). In place of
+`logits` it then gives the tensors that make them, at the same layer and in the number format of their product:
+`pre_logits`, the input of the output layer, `[B, L, width]` or `[tokens, width]` for scored tokens alone;
+`output_weight`, `[V, width]`; and `output_bias`, `[V]`, if the layer has one.
 """
 
 import warnings
@@ -42,7 +42,7 @@ class StreamKey(NamedTuple):
     Attributes:
         name: One of `STREAM_NAMES`.
         layer: Its layer.
-        of: The teacher whose stream it is, where several teach.
+        of: The name of the teacher whose stream it is, if there are several; else empty.
     """
 
     name: str

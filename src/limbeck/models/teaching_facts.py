@@ -1,4 +1,8 @@
-"""`TeachingFacts`: what is known of a teaching before anything is loaded."""
+"""`TeachingFacts`: the facts about a teacher that are known before anything is loaded.
+
+A *teacher* is a model that runs beside the student, or a source of stored outputs, such as vectors in a file. Its
+outputs are *streams*, tensors at layers; see `streams.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +17,18 @@ from limbeck.models.streams import StreamKey
 
 @dataclass(frozen=True)
 class TeachingFacts:
-    """What is known of a teaching before anything is loaded: methods are composed, and recipes checked, by it.
+    """Facts about a teacher that are known before anything is loaded; methods and the checks of recipes read them.
 
-    The numbers of its model are attributes too, such as `layers` and `hidden`: see `Shape`.
+    The numbers of a model's shape are attributes too, such as `layers` and `hidden`: see `Shape`.
 
     Args:
-        title: What messages and records call it.
-        shape: The shape of the model that is read; None where there is no model, such as for vectors in a file.
-        widths: Without a model, the width of each stream that it gives, by the stream's name: `{"pooled": 384}`.
+        title: The teacher's name in messages and records.
+        shape: The shape of the model; None for a teacher that is no model, such as vectors in a file.
+        widths: For a teacher that is no model, the width of each stream that it gives, by name: `{"pooled": 384}`.
         labels: Names of a classifier's classes, in the order of its scores.
-        identity: A text that changes with what it teaches, which a resumed run compares; empty for a model, whose
-            weights are compared.
-        reads: What of a batch it reads: the tokens, or the rows as a whole.
+        identity: A text that changes with what is taught, by which a resumed run sees that it is the same. It is empty
+            for a model, whose weights are compared.
+        reads: Whether it needs the tokens of a batch, or the rows (texts) as a whole.
     """
 
     title: str
@@ -49,7 +53,7 @@ class TeachingFacts:
         return self.shape
 
     def __getattr__(self, name: str) -> Any:
-        """Return a number of the model's shape; this is called for names that the facts lack."""
+        """Return a number of the model's shape; Python calls this for names that are no other attribute."""
         if name in Shape.__dataclass_fields__:
             return getattr(self.model_shape, name)
         raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}'")
@@ -72,16 +76,16 @@ class TeachingFacts:
         return self.shape.hidden
 
     def check_gives(self, key: StreamKey, term: str) -> None:
-        """Refuse a stream that it cannot give.
+        """Refuse a stream that the teacher does not give.
 
         Args:
             key: The stream.
-            term: Name of the term that reads it.
+            term: Name of the term (a loss of the method) that reads it.
 
         Raises:
-            RecipeError: saying which streams it gives.
+            RecipeError: with the streams that it gives.
         """
-        # A model gives every stream; without one those of `widths` are given, at the layer of the output.
+        # A model gives every stream. Any other teacher gives the streams of `widths`, at its output layer.
         if self.shape is not None:
             return
         if key.name in self.widths and key.layer == self.output_layer:

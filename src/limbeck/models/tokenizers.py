@@ -21,7 +21,7 @@ from limbeck.models.quiet import quiet
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Without one of these `transformers` makes up a tokenizer of five tokens instead of failing.
+# Files of a vocabulary. In a folder without any of them `transformers` makes up a tokenizer of five tokens.
 _TOKENIZER_FILES = (
     "tokenizer.json",
     "vocab.txt",
@@ -40,7 +40,7 @@ _BESIDE_TOKENIZERS = (
     "merges.txt",
     "*.jinja",
 )
-"""Files that a tokenizer is read with."""
+"""Further files that are read with a tokenizer."""
 
 
 def load_tokenizer(name_or_path: str | Path, *, revision: str | None = None) -> PreTrainedTokenizerBase:
@@ -62,7 +62,8 @@ def load_tokenizer(name_or_path: str | Path, *, revision: str | None = None) -> 
     settings = read_json(folder / _SETTINGS, {})
     _check_settings(name_or_path, settings, config)
 
-    # A file that is named by the settings is not read: the folder's own is.
+    # The settings may name files, which could lie anywhere. Keyword arguments of None replace these settings, so that
+    # the usual files of the folder are read.
     settings_of_files = [key for key in settings if key.endswith("_file")]
     no_files = dict.fromkeys(settings_of_files)
     with quiet():
@@ -73,6 +74,7 @@ def load_tokenizer(name_or_path: str | Path, *, revision: str | None = None) -> 
         except Exception as error:  # Each wrong value raises another class.
             raise ModelError(f"The tokenizer of '{name_or_path}' cannot be read: {shorten_error(error)}") from error
     tokenizer: PreTrainedTokenizerBase = loaded
+    # They are not saved with the tokenizer either.
     for key in ("auto_map", *settings_of_files):
         tokenizer.init_kwargs.pop(key, None)
     return tokenizer
@@ -97,7 +99,7 @@ def _check_settings(name: str | Path, settings: Mapping[str, Any], config: PreTr
         if declared is None or declared == "":
             continue
         class_name = str(declared)
-        # `transformers` tries the fast and the slow tokenizer of a name.
+        # `transformers` looks for a fast and a slow tokenizer of each name.
         spellings = [class_name, class_name.removesuffix("Fast"), f"{class_name}Fast"]
         if not all(_is_no_other_class(spelling) for spelling in spellings):
             raise ModelError(
@@ -106,7 +108,7 @@ def _check_settings(name: str | Path, settings: Mapping[str, Any], config: PreTr
 
 
 def _is_no_other_class(name: str) -> bool:
-    """Whether a name in `transformers` is a tokenizer's class, or that of nothing there."""
+    """Whether `transformers` has a tokenizer's class of this name, or nothing at all."""
     if not name.isidentifier():
         return False
     value = getattr(transformers, name, PreTrainedTokenizerBase)
@@ -118,9 +120,10 @@ _SETTINGS_OF_CALLS = ("max_length", "stride", "truncation_strategy", "pad_to_mul
 
 
 def plain_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Copy a tokenizer without the padding and truncation that calls, or its own file, have left in it.
+    """Copy a tokenizer without the padding and truncation that earlier calls, or its own file, have set in it.
 
-    Each call rewrites these settings inside the fast tokenizer, so that one in use is left alone.
+    Each call changes these settings inside of a fast tokenizer, so a copy is used, and the tokenizer itself stays as it
+    is.
     """
     plain = copy.deepcopy(tokenizer)
     backend = getattr(plain, "backend_tokenizer", None)
@@ -135,13 +138,13 @@ def plain_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBa
 def save_tokenizer(
     folder: Path, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, longest: int | None = None
 ) -> None:
-    """Write a tokenizer beside its model, see `plain_tokenizer`: whoever loads it would otherwise read texts cut.
+    """Write a tokenizer beside its model, without truncation (`plain_tokenizer`), which would cut its users' texts.
 
     Args:
-        folder: The model's.
+        folder: The model's folder.
         tokenizer: Left as it is.
-        model: Whose longest input bounds `model_max_length`.
-        longest: Another bound in tokens, such as that of sentence vectors; None where there is none.
+        model: The model, whose longest input bounds the tokenizer's `model_max_length`.
+        longest: Another bound in tokens, such as that of sentence vectors; None for no other.
     """
     plain = plain_tokenizer(tokenizer)
     bounds = (plain.model_max_length, shape_of(model.config).positions, longest)

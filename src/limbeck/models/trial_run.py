@@ -1,4 +1,4 @@
-"""Whether the model of a configuration can be built and run, found by a run that takes no memory."""
+"""A check whether the model of a configuration can be built and run, by a run that takes no memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SHORT_ROW = 8
 def check_runs(name: str | Path, config: PreTrainedConfig, head: Head | None = None) -> None:
     """Refuse a configuration whose model cannot be built or run, by a run of one row that takes no memory.
 
-    Costs some 0.1 s for BERT-base, once a configuration and head, behind an import of seconds. A configuration that
-    has nothing but other sizes than its family's usual one is known to run, and is not tried.
+    It takes about 0.1 s for BERT-base, once for a configuration and head, after an import of seconds. A configuration
+    that differs from its family's usual one only in sizes is known to run, and is not tried.
 
     Args:
         name: The model, as the user named it.
@@ -31,8 +31,8 @@ def check_runs(name: str | Path, config: PreTrainedConfig, head: Head | None = N
         head: Its head, or None.
 
     Raises:
-        ModelError: with what the model stumbles over: an activation that is not there, ids out of range, widths that
-            do not divide.
+        ModelError: with the error of the run, such as an unknown activation, ids out of range, or widths that do not
+            divide.
     """
     if _is_usual(config):
         return
@@ -41,7 +41,7 @@ def check_runs(name: str | Path, config: PreTrainedConfig, head: Head | None = N
         raise ModelError(f"The model of '{name}' cannot be run with its configuration: {problem}")
 
 
-# Families whose usual model runs whatever its sizes are, where heads divide the width; a test tries them.
+# Families whose usual model runs at any sizes, if its heads divide the width. A test tries them.
 _RUN_AT_ANY_SIZE = ("bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta")
 
 _SIZES = frozenset({
@@ -78,10 +78,10 @@ def _is_usual(config: PreTrainedConfig) -> bool:
 
 @lru_cache(maxsize=256)
 def _problem_of_run(config_json: str, head: Head | None) -> str | None:
-    """Run the model of a configuration, and return what it stumbles over; None for a model that runs.
+    """Run the model of a configuration, and return its error in a line; None for a model that runs.
 
     Args:
-        config_json: The configuration, as text for the cache's sake.
+        config_json: The configuration, as text, which the cache can compare.
         head: Its head, or None.
     """
     values = json.loads(config_json)
@@ -94,7 +94,8 @@ def _problem_of_run(config_json: str, head: Head | None) -> str | None:
             model = model_class(config, head)(config)
             model(input_ids=row)
         except Exception as error:  # Each wrong value raises another class.
-            # A causal mask of GPT-2 asks for numbers, by which time the model is built.
+            # GPT-2's causal mask reads numbers of a tensor, which a run without memory does not have. By then the model
+            # is built, which is enough.
             if "on meta tensors" in str(error):
                 return None
             return shorten_error(error)

@@ -26,11 +26,11 @@ from limbeck.models.weight_files import WEIGHTS, WEIGHTS_INDEX, weight_names
 
 PACKAGE = "sentence_transformers"
 LARGEST_DIFFERENCE = 1e-3
-"""Of a teacher's sentence vectors from those of sentence-transformers; a float32 model stays below 1e-5."""
+"""Largest allowed difference of sentence vectors from those of sentence-transformers; usually it is below 1e-5."""
 
 Role: TypeAlias = str | None
 _BATCH = 4
-"""Texts that are read at once; the long ones are few, and shall not pad many others."""
+"""Texts that are read at once; they are few, so that a long text does not pad many others."""
 
 
 class NotLoadedError(ModelError):
@@ -52,15 +52,16 @@ class ModelName(Protocol):
 
 
 def check_vectors(teachers: Mapping[str, ModelName], *, fetch: bool = True) -> dict[str, float | None]:
-    """Refuse teachers whose sentence vectors limbeck makes otherwise than sentence-transformers does.
+    """Refuse teachers of whose sentence vectors limbeck's differ from those of sentence-transformers.
 
     Args:
-        teachers: By title.
-        fetch: Get weights that are on the Hub; else only models whose weights are on this machine are compared.
+        teachers: The teachers by title.
+        fetch: Whether to download weights from the Hub; else only models whose weights are on this machine are
+            compared.
 
     Returns:
-        The largest difference of each, see `compare_with_sentence_transformers`, None where that library does not load
-        the model; without those that there is nothing to compare with.
+        The largest difference by title, see `compare_with_sentence_transformers`; None if that library does not load
+        the model. Teachers that were not compared are left out.
 
     Raises:
         ModelError: for a difference above `LARGEST_DIFFERENCE`.
@@ -72,9 +73,10 @@ def check_vectors(teachers: Mapping[str, ModelName], *, fetch: bool = True) -> d
         try:
             difference = compare_with_sentence_transformers(teacher.model, revision=teacher.revision)
         except NotLoadedError:
-            # This says nothing of limbeck's vectors.
+            # That does not show that limbeck's vectors are wrong.
             differences[title] = None
             continue
+        # Without sentence vectors, or without the library, there is nothing to compare.
         if difference is None:
             continue
         if not _is_small(difference):
@@ -91,11 +93,11 @@ def _is_here(teacher: ModelName) -> bool:
     """Whether a model's weights are on this machine."""
     resolved = resolve_model(teacher.model)
     if is_local(resolved):
-        # A folder may hold a configuration alone, which can be planned with.
+        # A folder may hold only a configuration, which is enough to plan a run.
         return bool(weight_names(Path(resolved)))
     for name in (WEIGHTS, WEIGHTS_INDEX):
         cached = try_to_load_from_cache(teacher.model, name, revision=teacher.revision)
-        # For a file that is not there the answer may also be an object of its own.
+        # The answer is None for a file that is not cached, or an object that says that the Hub does not have it.
         if isinstance(cached, str):
             return True
     return False
@@ -113,12 +115,12 @@ def compare_with_sentence_transformers(
 
     Args:
         name: A folder, `package:NAME` or a Hub name.
-        texts: With their roles; None takes `sample_texts`.
+        texts: Texts with their roles; None takes `sample_texts`.
         revision: Of a Hub name: branch, tag or commit; None is `main`.
 
     Returns:
-        The largest absolute difference; of vectors with values above 1, as a share of the largest. None where
-        sentence-transformers is not installed, or the model's files say nothing of sentence vectors.
+        The largest absolute difference, as a share of the largest value where that is above 1. None if
+        sentence-transformers is not installed, or if the model's files do not describe sentence vectors.
 
     Raises:
         ModelError: for a model that limbeck cannot load, or whose vectors change with the texts beside them.
@@ -132,8 +134,11 @@ def compare_with_sentence_transformers(
     vectors = own_vectors(source, texts)
     folder = fetch_sentence_root(source.name, revision)
     pads_left = source.tokenizer.padding_side == "left"
-    del source  # Two copies of a large model need not be there at once.
+    # A large model is let go before the library loads it a second time.
+    del source
 
+    # With padding on the left a text's vector may depend on the texts beside it, so such texts are also read one by
+    # one.
     difference_alone = None
     try:
         model = load_in_library(folder)
@@ -163,7 +168,7 @@ def _largest_difference(vectors: Tensor, expected: Tensor) -> float:
 
 
 def describe_difference(difference: float | None) -> str:
-    """Say in words how far a model's sentence vectors are from those of sentence-transformers; None: not compared."""
+    """Return a description of a difference in words; None stands for a model that the library cannot load."""
     if difference is None:
         return (
             "not compared, since the installed sentence-transformers does not load the model (`limbeck doctor "
@@ -182,11 +187,11 @@ def sample_texts() -> list[tuple[str, Role]]:
 
 
 def own_vectors(source: LoadedModel, texts: Sequence[tuple[str, Role]]) -> Tensor:
-    """Return the vectors `[texts, width]` that limbeck makes, at the length that they have.
+    """Return the vectors `[texts, width]` that limbeck makes, not scaled to another length.
 
     Args:
-        source: Makes sentence vectors.
-        texts: With their roles, whose prompts are put before them.
+        source: A model that makes sentence vectors.
+        texts: Texts with their roles, whose prompts are put before them.
     """
     assert source.sentence is not None
     return encode(
@@ -207,7 +212,7 @@ def is_installed() -> bool:
 
 
 def load_in_library(folder: Path) -> Any:
-    """Load a folder in sentence-transformers, on the CPU and in float32; nothing is fetched, and no code of it run."""
+    """Load a folder in sentence-transformers, on the CPU and in float32, without the network or code of the model."""
     from sentence_transformers import SentenceTransformer
 
     options = {"dtype": torch.float32, "use_safetensors": True}
@@ -218,12 +223,12 @@ def load_in_library(folder: Path) -> Any:
 def library_vectors(model: Any, texts: Sequence[tuple[str, Role]], *, batch_size: int = _BATCH) -> Tensor:
     """Return the vectors `[texts, width]` that sentence-transformers makes, by its method for each role.
 
-    Version 6.2 fills an empty prompt in for `document` in every model, and `encode_document` takes that where its
-    documentation promises the one called `passage` or `corpus`; so the prompts that are there are named here.
+    Version 6.2 gives every model an empty prompt `document`, and `encode_document` takes that even if the model has a
+    prompt `passage` or `corpus`, which its documentation promises to take. So the prompt is named in the call.
 
     Args:
         model: A `SentenceTransformer`.
-        texts: With their roles.
+        texts: Texts with their roles.
         batch_size: Texts that are read at once.
     """
     encoders = {None: model.encode, "query": model.encode_query, "document": model.encode_document}

@@ -1,6 +1,7 @@
 """The files of a model's weights: safetensors, checked before they are loaded, and pickles, which never are loaded.
 
-Large models keep their weights in several files, the *shards*, and an index that names them.
+A *pickle* is Python's own file format; loading one can run code that it holds. Large models keep their weights in
+several files, the *shards*, and an index that names them. An *adapter* holds changes of another model's weights.
 """
 
 import json
@@ -36,11 +37,12 @@ def fetch_weights(name: str | Path, revision: str | None) -> list[Path]:
     folder = fetch(name, revision, ("config.json", WEIGHTS, WEIGHTS_INDEX, _ADAPTER))
     is_on_hub = not is_local(resolve_model(name))
     if is_on_hub and not (folder / WEIGHTS).is_file():
-        # Only the index, which was fetched, names the shards.
+        # The names of the shards stand in the index, which was fetched above.
         shards = weight_names(folder)
         if shards:
             folder = fetch(name, revision, shards)
         else:
+            # Neither the weights nor an index could be fetched.
             check_fetched(name)
     return check_weights(folder, name)
 
@@ -88,7 +90,9 @@ def weight_names(path: Path) -> list[str]:
 
 
 def check_not_pickled(name: str | Path) -> None:
-    """Refuse a model that is nowhere, or has only pickled weights; one without any is a configuration to plan with.
+    """Refuse a model that is nowhere, or that has only pickled weights.
+
+    A folder without any weights is accepted, since a run can be planned with its configuration.
 
     Raises:
         ModelError: with the way to a safe copy.
@@ -137,7 +141,7 @@ def _read_index(index: Path) -> list[str]:
         ModelError: for a damaged index, one without files, or one that names files elsewhere.
     """
     try:
-        # By the name of each tensor the file that holds it.
+        # The name of each tensor, with the file that holds it.
         weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         shards = sorted({str(name) for name in weight_map.values()})
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:

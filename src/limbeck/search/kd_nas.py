@@ -92,24 +92,18 @@ class ControllerSampler(BaseSampler):
 
     def _choose(self, trials: Sequence[FrozenTrial], number: int) -> Point:
         """Return a shape for the trial of this number, by all other trials of the study."""
-        # Shapes that other trials hold, and among these the shapes with a reward.
+        # Earlier trials count as members of episodes if they cost training, which those of refused shapes did not.
+        begun = sum(1 for trial in trials if trial.number < number and _costs_training(trial))
+
         taken = set()
         tried: list[Point] = []
         rewards: list[float] = []
-        # Earlier trials that count as members of an episode.
-        begun = 0
         for trial in trials:
-            reward = reward_of(trial)
-            # Earlier trials that cost no training, since their shape was refused, are no part of an episode.
-            costs_training = trial.state == TrialState.RUNNING or reward is not None
-            if trial.number < number and costs_training:
-                begun += 1
-            if trial.number == number:
-                continue
             point = self._point_of(trial)
-            if point is None:
+            if trial.number == number or point is None:
                 continue
             taken.add(point)
+            reward = reward_of(trial)
             if reward is not None:
                 tried.append(self._scaled[point])
                 rewards.append(reward)
@@ -131,6 +125,11 @@ class ControllerSampler(BaseSampler):
         values = parameters_of(trial)
         point = tuple(values.get(name) for name in self._choices)
         return point if point in self._scaled else None
+
+
+def _costs_training(trial: FrozenTrial) -> bool:
+    """Whether the shape of a trial is in training now, or was trained."""
+    return trial.state == TrialState.RUNNING or reward_of(trial) is not None
 
 
 def random_share(episode: int) -> float:
