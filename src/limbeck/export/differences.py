@@ -194,6 +194,7 @@ class _Gaps:
             equal_decisions = float(torch.cat(self._equal).float().mean())
             mean_kl = float(torch.cat(self._divergences).mean())
 
+        # A text may be in several batches.
         texts: set[Text] = set()
         longest = 0
         for batch in batches:

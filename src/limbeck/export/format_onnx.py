@@ -1,4 +1,8 @@
-"""The formats `onnx` and `onnx-int8`: a graph beside configuration and tokenizer."""
+"""The formats `onnx` and `onnx-int8`: a graph beside configuration and tokenizer.
+
+A *graph* is the model's computation with its weights, as a file of ONNX. *Quantising* turns weights in float32 into 8
+bits.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX files with weights of 8 bits: made of a file in float32, and measured beside it."""
+"""ONNX files with weights of 8 bits: made of a file in float32 (*quantised*), and measured beside it."""
 
 from __future__ import annotations
 

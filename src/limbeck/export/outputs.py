@@ -1,4 +1,7 @@
-"""The named outputs of a model that is exported, by which the export is compared with it."""
+"""The named outputs of a model that is exported, by which the export is compared with it.
+
+The *head* of a model serves a task, such as classification; a model without one may make sentence vectors instead.
+"""
 
 import inspect
 

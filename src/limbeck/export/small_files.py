@@ -22,6 +22,7 @@ def write_small_files(source: LoadedModel, folder: Path, *, config: bool = True)
         with quiet():
             source.model.config.save_pretrained(str(folder))
     save_tokenizer(folder, source.tokenizer, source.model, source.longest)
+    # The length is that of the whole model, which may be less than its sentence vectors allow.
     sentence = source.sentence
     if sentence is not None:
         write_sentence_transformers_files(

@@ -18,14 +18,15 @@ LICENSE_KEYS = ("license", "license_name", "license_link")
 
 
 def teacher_facts(model: str, name: str | None = None) -> dict[str, Any]:
-    """Return where a teacher is from, its name on the Hub, and the facts of its card that hold for its students.
+    """Return a teacher's origin, its name on the Hub, and the facts of its card that are true of its students too.
 
     Args:
         model: A folder, `package:NAME` or a Hub name, as the recipe has it.
-        name: What the recipe calls it; one of the form `owner/model` is its name on the Hub.
+        name: The name that the recipe gives it; if it has the form `owner/model`, it is taken for its name on the Hub.
 
     Returns:
-        `kind` (`"folder"`, `"package"` or `"hub"`), `hub_id` (None where it has none), and `card`, see `card_fields`.
+        `kind`, the origin: `"folder"`, `"package"` or `"hub"`; `hub_id`, the name on the Hub or None; and `card`, see
+        `card_fields`.
 
     Raises:
         ModelError: if there is no such folder or package.

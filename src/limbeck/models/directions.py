@@ -1,4 +1,7 @@
-"""Orthonormal directions along which vectors lie most: principal directions of words, and of hidden states."""
+"""Orthonormal directions along which vectors lie most: principal directions of words, and of hidden states.
+
+H is the width of the directions, V the number of words and E the width of their embeddings.
+"""
 
 from __future__ import annotations
 

@@ -149,6 +149,7 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
     check_family(config, head)
     saved_by = _saved_by(config)
     architectures = getattr(config, "architectures", None) or []
+    # Without a name nothing is known of the head; loading it finds out.
     if saved_by and not any(cls.endswith(_class_ends(head)) for cls in architectures):
         way_out = "fine-tune it on the task first"
         if head == _MASKED_LM:

@@ -1,4 +1,4 @@
-"""Which of the teacher's layers a student starts from."""
+"""The teacher's layers that a student's layers start from, by a strategy or a list."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: 
         )
     if strategy == "random":
         return []
+    # The named strategies take each teacher layer at most once.
     if student_depth > teacher_depth:
         raise ModelError(
             f"A student of {student_depth} layers cannot start from the '{strategy}' layers of a teacher of "

@@ -1,4 +1,7 @@
-"""Loading configurations and models: safetensors only, no remote code, one clear line when it fails."""
+"""Loading configurations and models: only from safetensors, without code from the Hub, with one-line errors.
+
+A *head* is the part of a model on top of its Transformer that serves a task, such as `classification`; see `heads.py`.
+"""
 
 from __future__ import annotations
 

@@ -106,6 +106,7 @@ def _config_folder(path: Path) -> Path:
 
 def _no_config_error(path: Path, modules: list[ModuleEntry]) -> ModelError:
     """Return the error for a folder without a `config.json`, by what it holds instead."""
+    # `Asym` is the name of a Router in older releases of sentence-transformers.
     classes = [module.class_name for module in modules]
     if "Router" in classes or "Asym" in classes:
         way_out = "load it with sentence-transformers, save the modules of one of them as a model, and give that"

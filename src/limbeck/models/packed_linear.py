@@ -97,11 +97,13 @@ def _replace(
 
 def _can_pack(linear: nn.Module) -> bool:
     """Whether a module is a plain frozen map that this CPU and PyTorch can pack."""
+    # A subclass may compute something else.
     if type(linear) is not nn.Linear:
         return False
     weight = linear.weight
     if weight.device.type != "cpu" or weight.dtype not in _FORMATS or weight.requires_grad:
         return False
+    # Hooks would be lost with the map that they are on.
     if linear._forward_hooks or linear._forward_pre_hooks or not torch.backends.mkldnn.is_available():
         return False
     if not all(hasattr(torch.ops.mkldnn, name) for name in _OPERATIONS):

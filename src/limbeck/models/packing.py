@@ -68,6 +68,7 @@ def send_batch(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]
             sent[name] = value
     if device.type not in GPUS:
         return sent
+    # A batch may have several masks, whose names all end in the same way. One without a real token is not packed.
     for name, value in batch.items():
         is_mask = name.endswith("attention_mask")
         if is_mask and value.device.type == "cpu" and value.any():
@@ -80,6 +81,7 @@ def plan_for_gpu(attention_mask: Tensor, device: torch.device) -> Packing:
     packing = _find_tokens(attention_mask)
     offsets = torch.tensor([0, *accumulate(packing.lengths)], dtype=torch.int32)
     index = packing.index
+    # Only tensors in pinned memory are sent without waiting.
     if device.type == "cuda":
         index = index.pin_memory()
         offsets = offsets.pin_memory()

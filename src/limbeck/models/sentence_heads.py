@@ -206,6 +206,7 @@ def _load_module(module: SentenceModule) -> nn.Module:
         assert module.out_width is not None
         layer = _LayerNorm(module.out_width)
 
+    # Weights are checked before they are loaded, so that an error names the file.
     weights = _read_weights(module.folder)
     file = module.folder / WEIGHTS
     if _shapes(weights) != _shapes(layer.state_dict()):

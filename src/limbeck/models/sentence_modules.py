@@ -60,6 +60,7 @@ def check_transformer(folder: Path, tokenizer_folder: Path) -> None:
             f"'{file}' says {key} {str(value)[:_SHOWN]}; limbeck reads texts as the tokenizer alone gives them, and "
             "the last hidden states: take that out of a copy of the folder, if its vectors may be others."
         )
+    # Older releases make text small before the tokenizer reads it, which limbeck does not.
     if config.get("do_lower_case"):
         tokenizer = read_json(tokenizer_folder / "tokenizer.json", {})
         if not _lowers_case(tokenizer):
@@ -133,6 +134,7 @@ def longest_input(folder: Path) -> int | None:
         file = folder / "tokenizer_config.json"
         key = "model_max_length"
         value = read_json(file, {}).get(key)
+        # A tokenizer without a limit has a number such as 1e30.
         if isinstance(value, int | float) and value > _MOST_TOKENS:
             return None
     if value is None:
@@ -199,6 +201,7 @@ def read_module(class_name: str, folder: Path) -> SentenceModule:
     """
     file = folder / "config.json"
     config = read_json(file, {}) if class_name == "Normalize" else read_config(folder)
+    # In version 6 modules may be applied to other tensors than the sentence vector.
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, _VECTOR):
             raise ModelError(f"'{file}' says {key} {_quoted(config[key])}; limbeck applies modules to {_VECTOR}.")

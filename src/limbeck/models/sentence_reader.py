@@ -171,6 +171,7 @@ def _check_classes(name: str | Path, entries: Sequence[ModuleEntry]) -> None:
                 "its Transformer alone, take it without modules.json."
             )
     class_names = [entry.class_name for entry in entries]
+    # A Transformer may stand alone, without a pooling.
     starts_well = class_names[:2] == _FIRST_MODULES[: len(class_names)]
     has_second_start = any(name in _FIRST_MODULES for name in class_names[2:])
     if not starts_well or has_second_start:

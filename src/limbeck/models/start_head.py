@@ -1,4 +1,7 @@
-"""The start of a student's task head: a copy of the source's, where shapes are equal."""
+"""The start of a student's task head: a copy of the source's, where shapes are equal.
+
+The *source* is the model that the student starts from, usually its teacher.
+"""
 
 from __future__ import annotations
 

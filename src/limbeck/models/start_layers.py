@@ -1,4 +1,7 @@
-"""The start of a student's layers: copies of the source's, whole or narrowed by the role of each linear map."""
+"""The start of a student's layers: copies of the source's, whole or narrowed by the role of each linear map.
+
+The *source* is the model that the student starts from, usually its teacher. A *block* is the module of a layer.
+"""
 
 from __future__ import annotations
 

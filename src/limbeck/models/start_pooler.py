@@ -1,4 +1,8 @@
-"""The start of a student's pooler: a copy of the source's, or random values."""
+"""The start of a student's pooler: a copy of the source's, or random values.
+
+The *pooler* is the layer on the first token's hidden state that some Transformers, such as BERT, end with. The *source*
+is the model that the student starts from, usually its teacher.
+"""
 
 from __future__ import annotations
 

@@ -139,6 +139,7 @@ def find_family(config: PreTrainedConfig) -> Family:
     layers_field = unlisted_family(model_type).fields.layers
     vocabulary_size = min(_VOCABULARY, int(config.vocab_size))
 
+    # The configuration of the small model. Equal ones give equal text, by which the result is cached.
     values: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
     depth = int(values[layers_field])
     fit_layer_lists(values, depth, range(_BLOCKS))

@@ -70,6 +70,7 @@ def student_config(
         family = families["electra"]
         config_class = ElectraConfig
 
+    # The teacher's settings, with the student's numbers under the names that the family has for them.
     inherited = teacher_config.to_dict()
     values: dict[str, Any] = {key: value for key, value in inherited.items() if key not in _NOT_INHERITED}
     fields = family.fields

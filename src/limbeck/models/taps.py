@@ -330,12 +330,14 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         for name, values in inputs.items():
             is_by_token = values.shape[:2] == packing.shape
             packed[name] = packing.pack(values) if is_by_token else values
+        # A token keeps the position that it has in its text.
         if "position_ids" not in inputs:
             padding_id = None
             if family_of(self.model.config).padded_positions:
                 padding_id = self.base.config.pad_token_id
             positions = padded_batch_positions(inputs["input_ids"], padding_id)
             packed["position_ids"] = packing.pack(positions)
+        # There is no padding to mask.
         packed["attention_mask"] = None
         return packed
 
@@ -435,7 +437,7 @@ def _reads_last_hidden(key: StreamKey, layers: int) -> bool:
 
 
 def _check_key(key: StreamKey, layers: int) -> None:
-    """Refuse a stream that a model of this depth does not have."""
+    """Refuse a stream that a model of this depth does not have; see the table of layers in `streams.py`."""
     if key.name not in STREAM_NAMES:
         raise ModelError(f"Unknown stream '{key.name}'.{suggestion(key.name, STREAM_NAMES)}")
     lowest = 1

@@ -1,4 +1,7 @@
-"""Writing a student's tensors from those of another model, and the record of each tensor's origin."""
+"""Writing a student's tensors from those of its source, and the record of each tensor's origin.
+
+The *source* is the model that the student starts from, usually its teacher.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -232,6 +232,7 @@ def library_vectors(model: Any, texts: Sequence[tuple[str, Role]], *, batch_size
         batch_size: Texts that are read at once.
     """
     encoders = {None: model.encode, "query": model.encode_query, "document": model.encode_document}
+    # The texts of each role are encoded together, and their vectors put back into the order of the texts.
     vector_by_place: dict[int, Tensor] = {}
     for role, encode_by_role in encoders.items():
         places = [place for place, (_, role_of_text) in enumerate(texts) if role_of_text == role]

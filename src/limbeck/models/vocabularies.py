@@ -1,4 +1,4 @@
-"""Checks of vocabularies: of two tokenizers, and of a tokenizer and a model."""
+"""Checks that two tokenizers have the same vocabulary, and that a tokenizer fits its model."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedT
         ModelError: naming the first difference, and what to do.
     """
     way_out = "both must read the same tokens: leave out the student's tokenizer to use the teacher's"
+    # The ids of all tokens.
     student_ids = student.get_vocab()
     teacher_ids = teacher.get_vocab()
     differing = _differing_tokens(student_ids, teacher_ids)
@@ -46,6 +47,7 @@ def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedT
             f"The vocabularies of student ({len(student_ids)} tokens) and teacher ({len(teacher_ids)}) differ in "
             f"{len(differing)} tokens: {', '.join(examples)}; {way_out}."
         )
+    # Two tokenizers of one vocabulary may use other tokens of it as special ones, or split text differently.
     for name in _SPECIAL_TOKENS:
         student_id = getattr(student, f"{name}_token_id")
         teacher_id = getattr(teacher, f"{name}_token_id")
@@ -62,7 +64,7 @@ def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedT
 
 
 def _differing_tokens(student_ids: Mapping[str, int], teacher_ids: Mapping[str, int]) -> list[str]:
-    """Return the tokens that have different ids, or one in a single vocabulary; the lowest ids first."""
+    """Return the tokens that have different ids, or are in only one vocabulary; those of the lowest ids first."""
     tokens = student_ids.keys() | teacher_ids.keys()
     differing = [token for token in tokens if student_ids.get(token) != teacher_ids.get(token)]
 

@@ -310,8 +310,8 @@ class ArchitectureSearch(engine.SharedSearch):
                 break
             if repeats >= MOST_REPEATS:
                 # The sampler is stuck, so a new shape is queued at random, which the next trial gets.
-                random = np.random.default_rng([self.plan.recipe.seed, trials_asked, len(log.done)])
-                study.enqueue_trial(open_points[random.integers(len(open_points))]._asdict())
+                generator = np.random.default_rng([self.plan.recipe.seed, trials_asked, len(log.done)])
+                study.enqueue_trial(open_points[generator.integers(len(open_points))]._asdict())
                 repeats = 0
             trial = ask()
             trials_asked += 1
@@ -349,6 +349,7 @@ class ArchitectureSearch(engine.SharedSearch):
         if reason is not None:
             _refuse(study, trial, reason)
             return None
+        # Measured last, since it takes seconds.
         latency = self._latency(study, shape)
         trial.set_user_attr(LATENCY, asdict(latency))
         reason = shape_space.refuse_latency(limits, latency.share)

@@ -194,8 +194,8 @@ class GeneticSampler(BaseSampler):
             number: The generation's number.
             history: Of each generation before its genomes that have a value.
         """
-        random = np.random.default_rng([self._seed, _GENERATION_STREAM, number])
-        genomes, counts = next_generation(self.space, history, self.settings, random)
+        generator = np.random.default_rng([self._seed, _GENERATION_STREAM, number])
+        genomes, counts = next_generation(self.space, history, self.settings, generator)
         genomes_as_text = [to_binary(genome, self.space.bits) for genome in genomes]
         # Two workers may breed the same generation at once; both write the same.
         study.set_user_attr(generation_key(number), {"genomes": genomes_as_text, "breeding": asdict(counts)})
@@ -214,9 +214,9 @@ class GeneticSampler(BaseSampler):
 
     def _draw_unseen(self, log: TrialLog[Genome], generation: Generation, trial_number: int) -> Genome:
         """Draw a genome that is new to the study; return one that is known where the whole space has been tried."""
-        random = np.random.default_rng([self._seed, _TRIAL_STREAM, trial_number])
+        generator = np.random.default_rng([self._seed, _TRIAL_STREAM, trial_number])
         seen = {*log.done, *log.running, *generation.genomes}
-        new_genomes = draw_new(self.space, 1, random, seen)
+        new_genomes = draw_new(self.space, 1, generator, seen)
         if new_genomes:
             return new_genomes[0]
         return next(iter(seen))

@@ -1,4 +1,7 @@
-"""The identity of a run that is searched: its teacher, its text, and all of it that is computed."""
+"""The identity of a run that is searched: the settings that the results of its candidates depend on.
+
+Searches of the same identity can share a study, since values of its trials can be compared; see `engine.py`.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

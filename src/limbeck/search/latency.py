@@ -150,6 +150,7 @@ def compare_latency(teacher: nn.Module, student: nn.Module, input_ids: torch.Ten
         if not busy:
             break
 
+    # Processor times do not count the time in which a pass waited.
     if busy:
         student_seconds = min(_cpu_times(passes["student"]))
         teacher_seconds = min(_cpu_times(passes["teacher"]))

@@ -75,6 +75,7 @@ def candidates_of(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[st
     candidates = []
     for genome, trial in read_genomes(trials, space).done.items():
         attributes = trial.user_attrs
+        # Each score has a user attribute of the trial.
         scores = {}
         for name, value in attributes.items():
             if name.startswith(SCORE):

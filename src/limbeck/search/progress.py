@@ -194,6 +194,7 @@ def _results_so_far(record: studies.Search, study: optuna.Study) -> studies.Sear
 
 def _mapping_results(study: optuna.Study, identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return the generations and mappings so far."""
+    # The space is made again from its description in the identity.
     teacher_layers: set[int] = set()
     for choices in identity["space.choices"]:
         teacher_layers.update(choices)

@@ -230,6 +230,7 @@ def task_measures(
 
     if tasks is None:
         tasks = "none" if data is None else ",".join(PAPER_TASKS)
+    # Without names, candidates are scored on held-out text.
     names: list[str] = []
     has_tasks = tasks.strip().lower() != "none"
     if has_tasks:

@@ -1,4 +1,7 @@
-"""The scores of a candidate, and their mean, which is its fitness."""
+"""The scores of a candidate, and their mean, which is its fitness.
+
+A *candidate* is what a search tries, such as a layer mapping; its student is scored on tasks or on held-out text.
+"""
 
 import math
 import statistics

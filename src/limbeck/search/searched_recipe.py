@@ -1,4 +1,8 @@
-"""The recipes that can be searched, and their variants with another value of an option."""
+"""The recipes that can be searched, and their variants with another value of an option.
+
+A recipe has *stages*, each with a method and its options. A search varies one option, such as `mapping` or
+`teacher_layer`, in all stages whose method has it.
+"""
 
 from typing import Any
 

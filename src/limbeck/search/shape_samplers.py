@@ -1,4 +1,7 @@
-"""The samplers that choose among the shapes of a search."""
+"""The samplers that choose among the shapes of a search.
+
+A *sampler* of Optuna proposes the parameters of the next trial, here a shape, by the trials so far.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict

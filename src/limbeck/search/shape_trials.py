@@ -73,6 +73,7 @@ def shape_row(point: ShapePoint, trial: FrozenTrial) -> SearchedShape:
     """
     attributes = trial.user_attrs
     state, reason = _state_of(trial)
+    # A refused shape may have no latency.
     latency = attributes.get(LATENCY, {})
     note = _BUSY if latency.get("busy") else None
     reward = trial.value if state == "trained" else None

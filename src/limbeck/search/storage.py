@@ -1,4 +1,7 @@
-"""The storage of searches: a journal file, or a database, which workers share."""
+"""The storage of searches: a journal file, or a database, which workers share.
+
+A *journal* is Optuna's own file format: a line for each change of a study. It is locked by a symbolic link beside it.
+"""
 
 import os
 import re

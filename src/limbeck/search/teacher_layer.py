@@ -272,6 +272,7 @@ class TeacherLayerSearch(engine.Search):
                 "Every candidate diverged, so no layer can be recommended; lower the learning rate, under a new "
                 f"--name. The study is kept in {shown(self.request.proxy.place)}."
             )
+        # The rows of the record, best first.
         ranked = [candidate.row for candidate in sorted(candidates, key=lambda candidate: candidate.sort_key)]
         for rank, row in enumerate(ranked, start=1):
             row.rank = rank
