@@ -24,7 +24,7 @@ def check_fixed(folder: Path, saved: Mapping[str, Any], requested: Mapping[str, 
 
     Args:
         folder: The folder of the comparison.
-        saved: Its record, plain values.
+        saved: The record of the comparison, as plain values.
         requested: What has to be the same for all runs in it, by name; plain values.
 
     Raises:

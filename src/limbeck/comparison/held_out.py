@@ -115,7 +115,7 @@ class HeldOutText:
 
         Args:
             model: The model.
-            pooling: Makes its sentence vectors; None takes the pooling of the teacher.
+            pooling: How the model makes sentence vectors; None takes the teacher's way.
         """
         model = model.to(self.teacher.device).eval()
         pooling = pooling or self.pooling

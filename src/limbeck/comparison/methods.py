@@ -37,7 +37,7 @@ class Variant:
     Attributes:
         method: The method's title.
         mapping: Its layer mapping or teacher layer, as tables show it; empty for a method that has none.
-        stages: Its stages, without steps.
+        stages: The stages of the method, without numbers of steps.
         shares: The share of the budget of each stage; they add up to 1.
     """
 
@@ -165,8 +165,8 @@ def _with_option(stages: Sequence[Stage], option: str, value: Any, *, place: str
     Args:
         stages: Left as they are.
         option: The option of the method.
-        value: Its value.
-        place: Where the user gave it, for messages.
+        value: The value of the option.
+        place: The key under which the user gave the option, for messages.
 
     Raises:
         ValueError: if no stage has the option, or all that have it refuse the value.

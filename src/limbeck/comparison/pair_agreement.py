@@ -43,7 +43,7 @@ class PairAgreement:
 
         Args:
             student: The student.
-            pooling: Of its sentence vectors; None takes that of the teacher.
+            pooling: How the student makes sentence vectors; None takes the teacher's way.
         """
         similarities = self._similarities(student, pooling or self._pooling)
         return spearman_agreement(similarities, self._teacher_similarities)

@@ -46,9 +46,9 @@ def run_comparison(
 
     Args:
         plan: The plan.
-        folder: Of the comparison.
-        console: Where progress goes.
-        write_cards: Writes the cards of each run.
+        folder: The folder of the comparison.
+        console: The console for lines of progress.
+        write_cards: Writes the model card of each run; None writes no cards.
 
     Raises:
         LimbeckError: for a plan that cannot be carried out, before anything runs; a run that fails raises nothing.
@@ -113,7 +113,7 @@ def _record(
 
     Args:
         checked: The plan.
-        corpus: Its text.
+        corpus: The text of the comparison.
         saved: The record that is in the folder; its date, and further values of `fixed`, are kept.
         fixed: The values that all runs share, by name.
     """
@@ -143,7 +143,7 @@ def plan_cells(checked: CheckedPlan, corpus: Corpus, began: Mapping[str, Any]) -
 
     Args:
         checked: The plan.
-        corpus: Its text.
+        corpus: The text of the comparison.
         began: Teacher and corpus as the comparison began with them; empty where they have not moved since.
 
     Raises:

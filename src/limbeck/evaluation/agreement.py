@@ -46,10 +46,10 @@ def measure_agreement(
     are alike. With fewer than `FEWEST_DOCUMENTS` documents there is none: they would give nearly the same resamples.
 
     Args:
-        pairs: As `build_pairs` gives them.
+        pairs: The pairs, as `build_pairs` returns them.
         student_similarities: One number a pair.
         teacher_similarities: One number a pair.
-        seed: Of the resampling.
+        seed: Seed of the resampling.
     """
     student = np.asarray(student_similarities, np.float64)
     teacher = np.asarray(teacher_similarities, np.float64)
@@ -84,7 +84,7 @@ def _interval(
         student: Similarities, `[pairs]`.
         teacher: Similarities, `[pairs]`.
         groups: The numbers of the pairs of each document.
-        seed: Of the resampling.
+        seed: Seed of the resampling.
     """
     if len(groups) < FEWEST_DOCUMENTS:
         return None
@@ -106,7 +106,7 @@ def furthest_pairs(
     """Return the pairs whose places in the orders of student and teacher are furthest apart, ten at most.
 
     Args:
-        pairs: As `build_pairs` gives them.
+        pairs: The pairs, as `build_pairs` returns them.
         student_similarities: One number a pair.
         teacher_similarities: One number a pair.
     """

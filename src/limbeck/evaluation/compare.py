@@ -41,10 +41,10 @@ class Side:
 
     Attributes:
         model: The loaded model.
-        tokenizer: Its tokenizer.
+        tokenizer: The tokenizer of the model.
         vectors: How it makes sentence vectors: a pooling, or the pooling, modules and prompts of its folder.
         max_length: Most tokens of a text.
-        dtype: Of weights and activations; None is the model's own for quality, and float32 for latency.
+        dtype: Type of weights and activations; None takes the model's own for quality, and float32 for latency.
         folder: Folder of its weights, for its megabytes on disk; None takes those in memory.
     """
 
@@ -66,7 +66,7 @@ class Side:
         Args:
             texts: The pairs.
             report: Receives the progress.
-            roles: Of both texts, by which prompts are put before them.
+            roles: Role of the first and of the second text, such as "query", which decide the prompts before them.
         """
         return inference.encode_both(
             self.model,
@@ -123,7 +123,7 @@ def compare_models(
             bodies, which needs vectors of the same width.
         widths: Numbers of components that vectors are cut to for further figures; a width that is not smaller than that
             of both models is skipped.
-        seed: Of the choice of pairs, the resampling and the token ids.
+        seed: Seed of the choice of pairs, the resampling and the token ids.
         report: Receives the progress of all.
 
     Returns:

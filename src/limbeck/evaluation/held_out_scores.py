@@ -27,10 +27,10 @@ def measure_task(
     """Score teacher and student on labelled rows, by the kind's metric of held-out rows.
 
     Args:
-        teacher: With the head of the task; None scores the student alone.
-        student: With the head of the task.
+        teacher: The teacher with the head of the task; None scores the student alone.
+        student: The student with the head of the task.
         rows: Held-out rows with `labels`.
-        collate: Makes a batch of them.
+        collate: Function that makes a batch of rows.
         task: Name of a kind of task.
         batch_size: Rows a forward pass.
 

@@ -108,9 +108,9 @@ def measure_latency(
         length: Tokens per text; lowered to what both models can take.
         seconds: For everything together, shared by the batch sizes. At least `FEWEST_ROUNDS` rounds
             are made whatever they take.
-        dtype: Of weights and activations. A model of another dtype is copied, never cast.
+        dtype: Type of weights and activations. A model of another type is copied, and not changed in place.
         warmup: Passes of each model at each batch size that are not counted.
-        seed: Of the token ids, which both models share.
+        seed: Seed of the token ids, which both models share.
         report: Receives the progress.
     """
     for model in (teacher, student):
@@ -156,7 +156,7 @@ class _BlockClock:
     ALBERT calls the same block many times, so all entries and exits are marked, and the first and last mark count.
 
     Args:
-        device: Where the model runs.
+        device: The device of the model.
     """
 
     def __init__(self, device: torch.device) -> None:

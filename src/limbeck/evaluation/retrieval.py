@@ -112,9 +112,9 @@ def measure_retrieval(
 
     Args:
         model: A loaded encoder.
-        tokenizer: Its tokenizer.
+        tokenizer: The tokenizer of the model.
         pairs: (summary, body), as `build_retrieval_pairs` gives them.
-        encoding: As in `encode`; text beyond `max_length` is not read.
+        encoding: Arguments of `encode`; text beyond `max_length` tokens is not read.
     """
     summaries = [summary for summary, _ in pairs]
     bodies = [body for _, body in pairs]
@@ -127,7 +127,7 @@ def score_matches(queries: Tensor, documents: Tensor) -> Retrieval:
 
     Args:
         queries: Vectors of length one, `[N, width]`.
-        documents: Those of their documents, in the same order; they may be another model's of the same space.
+        documents: Vectors of length one of their documents, in the same order; another model may have made them.
     """
     return retrieval_scores(ranks_of_matches(queries @ documents.T))
 

@@ -57,7 +57,7 @@ def score_answers(predictions: Mapping[str, AnswerPrediction], rows: Sequence[La
     Args:
         predictions: Row id to answer.
         rows: The rows with their gold answers.
-        task: Decides the rules.
+        task: The task, which decides the rules.
 
     Raises:
         CorpusError: if a row of a task whose questions all have answers has none.

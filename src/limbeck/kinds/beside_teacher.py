@@ -33,8 +33,8 @@ def label_figures(label: str, rows: int, f1_of_models: Sequence[float]) -> Label
     """Return the figures of one class.
 
     Args:
-        label: Its name.
-        rows: How often the labels have it.
+        label: Name of the class.
+        rows: Number of rows (or words) with this label.
         f1_of_models: The F1 of the student, and of the teacher where it was scored.
     """
     student, *others = f1_of_models

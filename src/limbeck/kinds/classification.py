@@ -153,7 +153,7 @@ def _with_probabilities(numbers: NDArray[Any], probabilities: NDArray[np.float64
     Args:
         numbers: The class of each row, `[rows]`.
         probabilities: The probabilities of all classes, `[rows, classes]`.
-        task: Has the names of the classes.
+        task: The task, with the names of the classes.
     """
     words = []
     for number, row_probabilities in zip(numbers, probabilities, strict=True):

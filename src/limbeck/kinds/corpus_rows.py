@@ -23,7 +23,7 @@ class CorpusRows(RowSource):
 
     Args:
         settings: Columns and class names.
-        report: Receives rows that are left out.
+        report: Receives notes on rows that are left out.
     """
 
     def __init__(self, settings: LabelledSettings, report: SourceReport) -> None:

@@ -14,7 +14,7 @@ def draw(items: Sequence[Item], most: int | None) -> Sequence[Item]:
 
     Args:
         items: The items.
-        most: Their number; None for all.
+        most: Largest number of them; None for all.
     """
     if most is None or len(items) <= most:
         return items

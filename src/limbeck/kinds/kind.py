@@ -61,7 +61,7 @@ class Kind:
     """A kind of task. A new kind is a subclass in one file, and a row of `limbeck.core.kinds.KINDS`.
 
     Attributes:
-        name: Its name, as recipes, heads and task files have it.
+        name: Name of the kind in recipes and task files.
         metrics: Name to metric, the default first.
         label_type: Type of stored labels.
         has_queries: Whether rows are documents of queries, which are read together.
@@ -208,7 +208,7 @@ class Kind:
 
         Args:
             rows: The rows of the split.
-            most: Their number; None for all.
+            most: Largest number of them; None for all.
         """
         return draw(rows, most)
 
@@ -243,7 +243,7 @@ class Kind:
         Args:
             encoder: The encoder that `encoder` returned.
             rows: The rows; labels are not read.
-            report: Receives rows that were cut.
+            report: Receives notes on rows that were cut.
             first: Number of the first row in its split.
         """
         encoded = encoder.encode(rows, report)

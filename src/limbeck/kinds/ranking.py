@@ -114,8 +114,8 @@ class Document(NamedTuple):
     """A document of a query.
 
     Attributes:
-        text: Its text.
-        relevance: Its relevance to the query, 0 or more; None where the row does not say it.
+        text: Text of the document.
+        relevance: Relevance to the query, 0 or more; None where the row does not tell it.
     """
 
     text: str

@@ -34,7 +34,7 @@ class RowSource(ABC):
     Args:
         columns: Names of the columns.
         labels: Class names in the order of their numbers; empty where there are no classes.
-        report: Receives rows that are left out.
+        report: Receives notes on rows that are left out.
         labelled: Whether rows have labels.
         language: The language of the texts.
 
@@ -130,7 +130,7 @@ class RowSource(ABC):
         Args:
             context: The context of the question.
             answer: The answer's text.
-            start: Its place, as the row has it.
+            start: Number of the answer's first character in the context, as the row has it.
             where: The place of the row, for messages.
 
         Returns:

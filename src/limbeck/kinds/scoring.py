@@ -18,7 +18,7 @@ def score(task: Task, split: str, rows: Sequence[LabelledRow], predictions: Pred
 
     Args:
         task: The task.
-        split: Its name.
+        split: Name of the split.
         rows: The rows of the split, with labels or gold answers.
         predictions: A prediction for each row, in order; answers by row id.
 

@@ -48,8 +48,8 @@ class Task:
     """A task: its kind, the roles of its splits, its metrics.
 
     Attributes:
-        name: As it is asked for, for example `sst2`.
-        title: As tables print it, for example `SST-2`.
+        name: Name by which users ask for it, for example `sst2`.
+        title: Name in tables, for example `SST-2`.
         group: `glue`, `qa`, `cross_lingual`, `chinese`, `similarity` or `own`.
         kind: Name of its kind, see `limbeck.kinds.KINDS`.
         labels: Class names in the order of their numbers; empty where there are no classes.

@@ -18,7 +18,7 @@ def given_classes(probabilities: ArrayLike, task: Task) -> NDArray[np.bool_]:
 
     Args:
         probabilities: The probability of each class in each row, `[rows, classes]`.
-        task: Has the thresholds; 0.5 without.
+        task: The task, with a threshold for each class; without any, 0.5 is the threshold of all.
     """
     thresholds = np.asarray(task.thresholds or DECIDED)
     return np.asarray(np.asarray(probabilities) >= thresholds)

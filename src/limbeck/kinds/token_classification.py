@@ -221,9 +221,9 @@ def _read_tags(row: PlacedRow, count: int, source: RowSource) -> tuple[int, ...]
     """Return the number of each word's class.
 
     Args:
-        row: Has the column of the classes.
+        row: The row of the sentence, with a column of tags.
         count: Words of the sentence.
-        source: Knows the classes; its report receives tags that contradict their scheme.
+        source: The source, which knows the classes; its report receives tags that contradict their scheme.
 
     Raises:
         CorpusError: if there is not one of the classes for each word.

@@ -100,7 +100,7 @@ def _predict_and_score(cell: Cell, prepared: PreparedTask, report: Share) -> Cel
 
     Args:
         cell: The cell.
-        prepared: Its task.
+        prepared: The task of the cell, with its tokens.
         report: Receives the share of the rows that are done.
     """
     task = prepared.task

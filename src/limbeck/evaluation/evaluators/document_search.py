@@ -41,7 +41,7 @@ class Search:
         """Gather the rows of a split.
 
         Args:
-            rows: Of a retrieval, see `LabelledRow`.
+            rows: Rows of a retrieval: the query as `text`, the document as `pair`, the relevance as `label`.
             where: Names the split, for the message.
 
         Raises:
@@ -117,10 +117,10 @@ def _own_documents(
     In some collections (ArguAna) the queries are documents of the collection, with the same ids.
 
     Args:
-        queries: Their texts.
-        documents: Their texts.
-        relevance_of_query: By the id of each query, in the order of `queries`.
-        number_of_document: By the id of each document.
+        queries: Texts of the queries.
+        documents: Texts of the documents.
+        relevance_of_query: Relevance of documents by the id of each query, in the order of `queries`.
+        number_of_document: Number of each document by its id.
     """
     own_documents = {}
     for place, (query_id, relevance) in enumerate(relevance_of_query.items()):

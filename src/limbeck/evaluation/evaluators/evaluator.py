@@ -77,7 +77,7 @@ class EvaluatedTask:
         name: The task's name, as the user gave it.
         evaluator: Name of its evaluator.
         task: The task, with the splits that are there.
-        settings: Its settings.
+        settings: The settings of the task.
         data: Fingerprint of all of its rows; other rows make other cells.
         training_set: Fingerprint of the rows to train on.
         notes: Notes on its rows, for the user to read.
@@ -150,7 +150,7 @@ class Evaluator:
         """Refuse a model that does not fit a task, before any work is done.
 
         Args:
-            task: As the request names it; its rows were not read.
+            task: The facts of the task; its rows have not been read yet.
             model: One of the request's.
             request: The request.
 
@@ -239,7 +239,7 @@ class Evaluator:
 
         Args:
             ready: The cell, with what `prepare` returned.
-            trained: As `train` returned it.
+            trained: The value that `train` returned.
             report: Receives the progress.
 
         Raises:
@@ -347,7 +347,7 @@ def facts_of(name: str) -> Task:
     """Return the facts of a task, before its rows are read.
 
     Args:
-        name: As the user named it.
+        name: The task, as the user named it.
 
     Raises:
         RecipeError: for an unknown task or evaluator.

@@ -100,9 +100,9 @@ class Trained:
     """A finished training, by which its cells are scored.
 
     Attributes:
-        tuner: Holds the fine-tuned model.
-        best_epochs: Of the cells that keep the weights of an epoch.
-        seconds: For the training.
+        tuner: The finished fine-tuning, with its model.
+        best_epochs: The best epoch of each cell that is not scored by the last weights.
+        seconds: Seconds that the training took.
     """
 
     tuner: FineTuner

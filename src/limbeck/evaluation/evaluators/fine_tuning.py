@@ -87,8 +87,8 @@ def load_task_model(name: str, task: Task, *, seed: int) -> PreTrainedModel:
 
     Args:
         name: A folder, `package:NAME` or a Hub name.
-        task: Decides the class of the model and the number of its outputs.
-        seed: Of the head.
+        task: The task, which decides the class of the model and the number of its outputs.
+        seed: Seed of the weights of a new head.
 
     Raises:
         ModelError: for a model that cannot be loaded or is damaged, or whose family has no such head.
@@ -114,7 +114,7 @@ def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> N
 
     Args:
         name: The model, as the user named it.
-        model: As it was loaded.
+        model: The model, as it was loaded.
         info: What `from_pretrained` says of the checkpoint.
 
     Raises:
@@ -154,7 +154,7 @@ def training_keywords(point: TrainingPoint, seed: int) -> dict[str, Any]:
 
     Args:
         point: The settings; what it lacks is left to `transformers`.
-        seed: Of the order of rows and of dropout.
+        seed: Seed of the order of rows and of dropout.
     """
     return {
         "seed": seed,
@@ -183,7 +183,7 @@ def training_arguments(point: TrainingPoint, seed: int) -> TrainingArguments:
 
     Args:
         point: The settings.
-        seed: Of the order of rows and of dropout.
+        seed: Seed of the order of rows and of dropout.
     """
     is_accelerated = has_accelerator()
     return TrainingArguments(
@@ -205,15 +205,15 @@ class FineTuner:
     """One model being fine-tuned on the rows of one task, and predicting those of any task with the same head.
 
     Args:
-        model: With the head of the task; trained in place.
-        tokenizer: Its tokenizer.
+        model: The model with the head of the task, which is trained in place.
+        tokenizer: The tokenizer of the model.
         prepared: The task.
-        arguments: Of the training.
-        class_weights: Of the classes in the loss; None for none.
+        arguments: Arguments of the training.
+        class_weights: Weights of the classes in the loss; None weighs all alike.
 
     Attributes:
         model: The model; see `settle`.
-        tokenizer: Its tokenizer.
+        tokenizer: The tokenizer of the model.
 
     Raises:
         CorpusError: for balanced weights of a class that no row has.

@@ -85,7 +85,7 @@ def match_head(
 
     Args:
         name: The model, as the user named it.
-        config: Its configuration.
+        config: The configuration of the model.
         task: The task.
         renamed: Names of classes in the configuration to the task's names of them.
         way_out: The end of the error for other names, which says how to map them; by default by an option.
@@ -123,7 +123,7 @@ def _match_classes(
 
     Args:
         name: The model, as the user named it.
-        classes: Of its head, in the order of its outputs.
+        classes: Names of the classes of its head, in the order of its outputs.
         task: The task.
         renamed: Names of classes to the task's names of them.
         way_out: How classes of other names are named, for the message.

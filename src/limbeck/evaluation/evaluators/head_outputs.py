@@ -33,8 +33,8 @@ def load_head(name: str, task: Task, tokenizer: Any, length: int) -> PreTrainedM
 
     Args:
         name: A folder, `package:NAME` or a Hub name.
-        task: Decides the head.
-        tokenizer: Of the model.
+        task: The task, which decides the head.
+        tokenizer: The tokenizer of the model.
         length: Most tokens of a row.
 
     Raises:
@@ -124,7 +124,7 @@ def check_padding(name: str, tokenizer: Any) -> None:
 
     Args:
         name: The model, as the user named it.
-        tokenizer: Its tokenizer.
+        tokenizer: The tokenizer of the model.
 
     Raises:
         ModelError: if it has none.
@@ -139,7 +139,7 @@ def check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int)
     Args:
         name: The model, as the user named it.
         model: The model.
-        tokenizer: Its tokenizer.
+        tokenizer: The tokenizer of the model.
         length: Most tokens of a row.
 
     Raises:

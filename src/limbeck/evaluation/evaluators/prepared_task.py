@@ -73,8 +73,8 @@ class PreparedTask:
         """Return the predictions that the outputs of a head stand for.
 
         Args:
-            split: Whose rows were read.
-            outputs: Of the head, a row (or window) each.
+            split: The split whose rows were read.
+            outputs: The outputs of the head, with an array for each row or window.
         """
         kind = KINDS[self.task.kind]
         return kind.decode(outputs, self.rows[split], self.task, lambda: token_files.open_columns(self.tokens(split)))
@@ -111,8 +111,8 @@ def prepare(
 
     Args:
         data: All rows of the task.
-        tokenizer: Of the model.
-        keys: Of tokenizer and rows.
+        tokenizer: The tokenizer of the model.
+        keys: Fingerprints of tokenizer and rows, which name the files in the cache.
         cache_dir: Root of the cache of tokens.
         length: Most tokens of a row.
         stride: Tokens that windows share.
@@ -179,7 +179,7 @@ def notes_of_draws(data: TaskData, drawn: Mapping[str, Sequence[LabelledRow]]) -
 
     Args:
         data: All rows of the task.
-        drawn: Those that were drawn, by split.
+        drawn: The rows that were drawn, by split.
     """
     kind = KINDS[data.task.kind]
     notes = []

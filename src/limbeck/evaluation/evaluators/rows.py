@@ -30,7 +30,7 @@ def load_rows(name: str, data: Path | None, *, training: bool) -> TaskData:
     """Return the rows of a task, see `load_task`.
 
     Args:
-        name: As the user named it.
+        name: The task, as the user named it.
         data: Folder with the tasks' files; None for the Hub.
         training: Whether the rows to train and to select on are needed too.
     """
@@ -41,7 +41,7 @@ def plan_task(name: str, evaluator: str, request: EvaluationRequest, *, training
     """Read the rows of a task, and plan its evaluation.
 
     Args:
-        name: As the user named it.
+        name: The task, as the user named it.
         evaluator: Name of its evaluator.
         request: The request.
         training: Whether models are fine-tuned.

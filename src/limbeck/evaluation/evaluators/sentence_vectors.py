@@ -78,9 +78,9 @@ class TextReading(NamedTuple):
     """How two lists of texts are read.
 
     Attributes:
-        roles: Of both lists, by which prompts are put before texts; None for the default.
+        roles: Role of each list, which decides the prompt before its texts; None for the default prompt.
         length: Most tokens of a text.
-        pooling: In place of what the folder says.
+        pooling: Pooling that replaces the folder's; None follows the folder.
         normalize: Whether vectors get the length one.
     """
 
@@ -94,8 +94,8 @@ class VectorPairs(NamedTuple):
     """Vectors of two lists of texts: of pairs, or of queries and documents.
 
     Attributes:
-        first: Of the first texts, `[texts, width]`.
-        second: Of the second texts, `[texts, width]`.
+        first: Vectors of the first texts, `[texts, width]`.
+        second: Vectors of the second texts, `[texts, width]`.
     """
 
     first: Tensor

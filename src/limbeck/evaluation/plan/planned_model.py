@@ -25,7 +25,7 @@ class PlannedModel:
         name: The model's name, as the user gave it.
         fingerprint: Hash of its weights and tokenizer.
         tokenizer: Fingerprint of its tokenizer.
-        shape: Its shape.
+        shape: Layers, widths and vocabulary.
         on_task: Whether it can be compared with published students that were distilled on each task. This is so for
             students that limbeck distilled on labelled rows, and for models that are scored as they are.
         queries: The model that reads queries: the model itself, or one of the two models in a router's folder.

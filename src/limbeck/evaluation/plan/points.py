@@ -31,8 +31,8 @@ class TrainingPoint:
         length: Most tokens of a row or window.
         stride: Tokens that neighbouring windows share; 0 where there are no windows.
         warmup: Share of the steps in which the rate rises.
-        schedule: As `transformers` names it.
-        weight_decay: Of AdamW.
+        schedule: Name of the schedule of the learning rate in `transformers`.
+        weight_decay: Weight decay of AdamW.
         group_by_length: Whether batches are of rows of similar length.
         best_epoch_by: The metric on the select split by which the weights of the best epoch are kept; None keeps the
             last.
@@ -70,10 +70,10 @@ class SimilarityPoint:
         max_scored_rows: Rows drawn of every split, of a retrieval queries; None takes all.
         widths: Components that the vectors are cut to, for further scores.
         teacher: The model whose cosines are compared with.
-        asymmetric: Of a retrieval, whether queries look through the teacher's vectors of the documents too.
+        asymmetric: Whether a retrieval is also scored with the teacher's vectors of the documents.
         prompts: What is put before texts, of a retrieval before queries and before documents, and the same of the
             teacher; empty where that is nothing.
-        dot: Of a retrieval, whether the model's folder says that its vectors are compared by their inner product.
+        dot: Whether a retrieval compares vectors by their inner products, as the model's folder says, not by cosines.
     """
 
     length: int
@@ -125,7 +125,7 @@ class VersionedPoint:
     """The one point of an evaluator without settings.
 
     Attributes:
-        version: Of the evaluator: another one runs its cells anew.
+        version: Version of the evaluator; with another version its cells are run again.
     """
 
     version: str

@@ -29,7 +29,7 @@ def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool =
     """Read `setting=value` and `task.setting=value`; values are YAML.
 
     Args:
-        texts: As the user wrote them.
+        texts: The overrides, as the user wrote them.
         tasks: Names of the tasks that are evaluated.
         as_is: Whether nothing is trained, so that settings of a training are refused.
 

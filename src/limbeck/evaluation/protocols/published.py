@@ -39,8 +39,8 @@ class PublishedRow:
 
     Attributes:
         paper: One of `PAPERS`.
-        table: Its number there.
-        model: As the paper calls it.
+        table: Number of the table in the paper.
+        model: Name of the model in the paper.
         teacher: The model it was distilled from; None where it was not.
         distilled: `"task"` for a student that was distilled on each task, from a teacher fine-tuned on it; None for all
             others, whether they were distilled on text or not at all.
@@ -48,9 +48,9 @@ class PublishedRow:
         multilingual: Whether its vocabulary is.
         split: `"development"`, `"test"` (a leaderboard's, for GLUE), or `"unstated"`.
         scores: Column and metric to percent.
-        average: As printed; None without one.
+        average: The printed average; None without one.
         averaged: The columns, with their metrics, that the printed average is over.
-        average_without_cola: As printed; None without one.
+        average_without_cola: The printed average without CoLA; None without one.
     """
 
     paper: str
@@ -149,10 +149,10 @@ def matching_rows(
     """Find the published rows that can be read beside models.
 
     Args:
-        shapes: Of every model, (layers x hidden width such as `"6x384"`, tokens in its vocabulary).
+        shapes: For each model, layers x hidden width (such as `"6x384"`) and the tokens in its vocabulary.
         columns: The columns that were measured, each with its metric; a row with none of them, printed under the same
             metric, is left out.
-        papers: Whose rows; in this order.
+        papers: Papers whose rows are searched, in this order.
         on_task: The same of the models that were distilled on a task; published rows of students that were distilled on
             each task are found for these models only.
     """

@@ -19,7 +19,7 @@ def averages_of(
     """Return the averages over the columns of the protocol, else over all main columns of trained tasks.
 
     Args:
-        scores: Of a model, by column.
+        scores: Figures of a model, by column.
         columns: All columns.
         protocol: May name the columns of its paper's average.
     """

@@ -46,8 +46,8 @@ def choose_all(cells: Cells, tasks: Sequence[PlannedTask], models: Sequence[Plan
 
     Args:
         cells: The latest row of every planned cell, by identity.
-        tasks: In the order of the columns.
-        models: In the order of the rows.
+        tasks: The tasks, in the order of the columns.
+        models: The models, in the order of the rows.
     """
     choices: dict[tuple[str, str], Choice] = {}
     for task in tasks:

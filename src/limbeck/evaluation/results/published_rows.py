@@ -24,7 +24,7 @@ def published_scores(
 
     Args:
         row: The row.
-        protocol: Has the columns of the average.
+        protocol: The protocol, which may name the columns of the average.
         shown: The columns that are shown, each with its metric.
         models: The models that stand beside it.
     """
@@ -72,7 +72,7 @@ def _computed_average(
     None where these differ between our models, or the row lacks one.
 
     Args:
-        name: Of the average.
+        name: Name of the average.
         columns: Figures of the row.
         models: Our models.
     """

@@ -36,11 +36,11 @@ def summarise(
 
     Args:
         cells: The latest row of every planned cell, by identity.
-        tasks: In the order of the columns.
-        models: In the order of the rows.
-        protocol: Decides metrics, averages and the papers beside.
+        tasks: The tasks, in the order of the columns.
+        models: The models, in the order of the rows.
+        protocol: The protocol, which decides averages and the papers whose rows are shown.
         choices: The grid points whose scores stand for the models.
-        task_notes: On the rows and tokens of tasks, by their names; those of the plan by default.
+        task_notes: Notes on rows and tokens, by the name of the task; by default those of the plan.
     """
     columns = []
     for task in tasks:

@@ -180,7 +180,7 @@ def check_room(
 
     Args:
         keep: `"best"` or `"all"`.
-        folder: Of the evaluation.
+        folder: The folder of the evaluation.
         models: All models.
         tasks: The plan.
         finished: Identities of the finished cells, which are not run again.

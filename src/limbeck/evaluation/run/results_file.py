@@ -18,7 +18,7 @@ class ResultsFile:
     """The rows of all cells that ever ran in a folder.
 
     Args:
-        folder: Of the evaluation.
+        folder: The folder of the evaluation.
     """
 
     def __init__(self, folder: Path) -> None:

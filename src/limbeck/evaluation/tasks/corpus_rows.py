@@ -217,7 +217,7 @@ class TaskRows:
         """Yield the rows of the files as they are.
 
         Args:
-            layout: Of the task's own file to train on.
+            layout: Layout of the task's own file to train on; None without one.
             report: Receives what is left out.
         """
         of_words = KINDS[self.definition.kind].rows_of_words

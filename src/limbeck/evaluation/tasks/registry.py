@@ -197,7 +197,7 @@ def _check_other_task(path: Path, key: str, split: str) -> None:
     Args:
         path: The YAML file.
         key: The key that names the split.
-        split: Its name.
+        split: Name of the split.
     """
     other_task, colon, _ = split.rpartition(":")
     if colon and other_task not in TASKS:

@@ -23,7 +23,7 @@ def read_texts(file: SplitFile, layout: TextFile, report: SourceReport) -> dict[
         file: The file.
         layout: The columns of id and text. Of several columns of text only the last is required: in BEIR's files the
             others, such as a title, may be missing.
-        report: Receives lines that are left out.
+        report: Receives notes on lines that are left out.
 
     Raises:
         CorpusError: if the file cannot be read as a whole, a row lacks a column, or two texts have the same id.

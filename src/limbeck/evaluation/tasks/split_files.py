@@ -47,7 +47,7 @@ def find_file(files: Sequence[PossibleFile], folders: Sequence[Path]) -> SplitFi
     """Return the first of several files that is there, plain or compressed.
 
     Args:
-        files: In the order of preference; see `TaskDefinition.paths`.
+        files: Possible files, in the order of preference; see `TaskDefinition.paths`.
         folders: In their order, each before its subfolders, in alphabetical order; a name with `*` is looked for in
             the folders alone.
     """
@@ -103,9 +103,9 @@ def read_split_file(
 
     Args:
         path: The file.
-        source: Its header, where the file has none, and the rows to take.
-        report: Receives lines that are left out.
-        quotes: Of a table between tabs, see `TableLayout`.
+        source: The layout of the file: a header, where the file has none, and the values that its rows must have.
+        report: Receives notes on lines that are left out.
+        quotes: Quotation marks in tables between tabs, see `TableLayout`.
         of_words: Read a table as sentences of tagged words; see `limbeck.corpus.files.file_readers.read_rows`.
 
     Raises:
@@ -194,9 +194,9 @@ def read_labelled_rows(
 
     Args:
         placed_rows: The source's rows.
-        task: Decides the columns that a row must have.
-        facts: Of the split: whether it is labelled, and its language.
-        columns: Where text, label and answers stand.
+        task: The task, which decides the columns that a row must have.
+        facts: The facts of the split: whether it is labelled, and its language.
+        columns: Names of the columns of text, label and answers.
         report: Receives the rows that are left out and the answers that are moved.
         most: Rows of the source that are read; None for all.
 

@@ -292,7 +292,7 @@ def _counted(
 
     Args:
         place: The split.
-        rows: Its rows.
+        rows: The rows of the split.
         report: What was left out of them or moved.
         published: The number of published rows; None where it is not known.
         origin: The source, for messages.
@@ -327,7 +327,7 @@ def require_file(files: Sequence[PossibleFile], folders: Sequence[Path], title: 
 
     Args:
         files: Names of the file.
-        folders: Where it is looked for.
+        folders: The folders that are searched, with their subfolders.
         title: The file in words, for the message.
 
     Raises:
