@@ -19,11 +19,11 @@ _announced: set[str] = set()
 
 @dataclass(frozen=True)
 class Operation:
-    """A computation that several kernels can do.
+    """A computation that has several implementations, its *backends*.
 
     Args:
-        name: As messages and the log have it.
-        backends: By name, from the plain one to the fastest; one named "triton" needs a GPU.
+        name: Name in messages and in the log.
+        backends: Functions by name, from the plain one to the fastest; one named "triton" needs a GPU.
     """
 
     name: str
@@ -54,8 +54,17 @@ class Operation:
 
 
 def _choose(operation: str, backends: tuple[str, ...], device: str, dtype: torch.dtype) -> str:
-    """Resolve `auto`; logged once, with the reason where a GPU has to do without Triton."""
-    # Triton's interpreter is for tests alone.
+    """Return the backend that `auto` stands for.
+
+    Each choice is logged once, with the reason if a GPU has to do without Triton.
+
+    Args:
+        operation: Name of the operation.
+        backends: Names of its backends, the fastest last.
+        device: Type of the device.
+        dtype: The dtype that the loss is computed in.
+    """
+    # Triton's interpreter is for tests alone, and `auto` never chooses it.
     obstacle = "Triton is interpreted" if interpreting() else triton_obstacle(device, dtype)
     can_triton = device == "cuda" and obstacle is None
     chosen = [name for name in backends if name != "triton" or can_triton][-1]
@@ -68,7 +77,8 @@ def _choose(operation: str, backends: tuple[str, ...], device: str, dtype: torch
     return chosen
 
 
-# As torch.compiler.assume_constant_result, which imports the compiler: that takes two seconds.
+# `torch.compile` takes the result as a constant and does not trace the function. The decorator for this,
+# `torch.compiler.assume_constant_result`, would import the compiler, which takes two seconds.
 _choose._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 

@@ -1,9 +1,9 @@
 """`fast_dropout`: dropout that draws fewer random bits and saves no mask, for training on a CPU.
 
-PyTorch's Bernoulli on a CPU takes 64 serial bits of a Mersenne twister for every element. Here each element takes 16
-bits of an SFC64 stream, several times faster. The seed of a stream comes from PyTorch's own generator: the same
-`torch.manual_seed` gives the same factors, and a restored generator state goes on with them. A stream can be started
-again from its seed, so a backward pass needs no saved mask.
+PyTorch's Bernoulli on a CPU takes 64 bits of a Mersenne twister for every element, one after the other. Here each
+element takes 16 bits of an SFC64 random stream, which is several times faster. The seed of a stream is drawn from
+PyTorch's own generator: the same `torch.manual_seed` gives the same factors, and so does a restored generator state. A
+stream can be started again from its seed, so a backward pass needs no saved mask.
 """
 
 import math
@@ -39,7 +39,7 @@ class KeepFactors:
 
     Args:
         p: Dropout probability, 0 to 1.
-        seed: Of the stream, see `draw_seed`.
+        seed: Seed of the stream, see `draw_seed`.
         part: Number of the stream; streams of one seed are independent.
     """
 
@@ -60,8 +60,8 @@ class KeepFactors:
         word_count = math.ceil(count / _ELEMENTS_OF_A_WORD)
         words = self._bits.integers(0, (1 << 64) - 1, size=word_count, dtype=np.uint64, endpoint=True)
         numbers = torch.from_numpy(words.view(np.int16))[:count].view(out.shape)
-        # 1 from the lowest number that is kept on, else 0. Arithmetic on whole numbers, exact in float32, vectorises
-        # where a comparison does not.
+        # The factor is 1 for numbers from `_lowest_kept` on, and 0 below: number − (lowest − 1), cut to 0 … 1. The
+        # numbers are exact in float32, and PyTorch vectorises this arithmetic, but not a comparison.
         if out.dtype in (torch.float32, torch.float64):
             return out.copy_(numbers).sub_(self._lowest_kept - 1).clamp_(0, 1)
         factors = torch.empty(out.shape)
@@ -98,7 +98,7 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
-        if torch.is_grad_enabled():  # It is differentiated again.
+        if torch.is_grad_enabled():  # The backward pass is to be differentiated again.
             return _Dropout.apply(upstream, ctx.p, ctx.seed), None, None
         return _drop(upstream, ctx.p, ctx.seed), None, None
 

@@ -22,17 +22,17 @@ def autocast_off(device: torch.device) -> AbstractContextManager[object]:
 
 
 def sum_accumulator(device: torch.device) -> Tensor:
-    """Return a zero to sum blocks into, float64 where `device` has it: more blocks cost no precision."""
+    """Return a zero to sum blocks into, in float64 where `device` has it, so that many blocks cost no precision."""
     dtype = torch.float32 if device.type == "mps" else torch.float64
     return torch.zeros((), dtype=dtype, device=device)
 
 
 def refuse_second_derivative(objective: str, way_out: str) -> None:
-    """Stop a backward pass that is asked to be differentiable, whose result would be silently incomplete.
+    """Stop a backward pass that is to be differentiated again, since its result would be silently wrong.
 
     Args:
         objective: The objective, as users call it.
-        way_out: What to do instead.
+        way_out: Another way to do it, for the message.
 
     Raises:
         KernelError: if the running backward pass was called with `create_graph=True`.
@@ -51,14 +51,16 @@ def wanted_gradients(*tensors: Tensor | None) -> list[bool]:
 def with_gradients(
     total: Tensor, tensors: Sequence[Tensor | None], grads: Sequence[Tensor | None], objective: str, way_out: str
 ) -> Tensor:
-    """Join a loss to autograd whose gradient was made with it: a backward pass only scales it.
+    """Give a loss whose gradients are computed already a place in the graph of autograd.
+
+    The backward pass multiplies the gradients by the upstream gradient.
 
     Args:
-        total: A scalar, computed without graph.
-        tensors: The tensors that it has a gradient for.
-        grads: Of each the gradient; None where none was made. They may be in another dtype, so that they are rounded
-            once, after they were scaled.
-        objective: The name that users know, for the refusal of a second derivative.
+        total: The loss, a scalar that was computed without graph.
+        tensors: The tensors that it depends on.
+        grads: The gradient of the loss for each of them; None where none was computed. They may be in a higher dtype
+            than the tensors, so that they are rounded once, after the multiplication.
+        objective: Name of the objective as users know it, for the refusal of a second derivative.
         way_out: As in `refuse_second_derivative`.
 
     Returns:
@@ -71,7 +73,7 @@ def with_gradients(
 
 
 class _MadeGradients(torch.autograd.Function):
-    """Holds gradients until they are scaled."""
+    """Keeps the gradients of a loss until its backward pass, which scales them."""
 
     @staticmethod
     def forward(
@@ -86,7 +88,8 @@ class _MadeGradients(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative(ctx.objective, ctx.way_out)
-        # In place where nobody reads them again: of output weights a copy would be more than all else that is held.
+        # In place if nobody reads the gradients again. A copy of the gradient of an output layer's weight would take
+        # more memory than all other tensors of the loss.
         may_overwrite = _is_last_backward() and not is_batched(upstream)
         scale = Tensor.mul_ if may_overwrite else Tensor.mul
         scaled_grads: list[Tensor | None] = []
@@ -95,16 +98,16 @@ class _MadeGradients(torch.autograd.Function):
                 scaled_grads.append(None)
             else:
                 scaled_grads.append(scale(grad, upstream).to(dtype))
-        # The loss, the gradients and the two texts have none.
+        # The first four arguments of `forward` have no gradient: the loss, its gradients and the two texts.
         return None, None, None, None, *scaled_grads
 
 
 def is_batched(x: Tensor) -> bool:
-    """Whether a tensor is one of vmap's, or of the older one that autograd's own batching uses."""
+    """Return whether a tensor belongs to `torch.func.vmap`, or to the older vmap that autograd's own batching uses."""
     return torch._C._functorch.is_batchedtensor(x) or torch._C._functorch.is_legacy_batchedtensor(x)
 
 
 def _is_last_backward() -> bool:
-    """Whether the running backward pass frees the graph, so that the saved tensors may be overwritten."""
+    """Return whether the running backward pass frees the graph, so that saved tensors may be overwritten."""
     keeps = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
     return keeps is not None and not keeps()

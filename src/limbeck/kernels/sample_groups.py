@@ -1,8 +1,9 @@
 """Groups of samples that a kernel computes together.
 
-On a CPU lengths can be read for free, so padding is packed away: samples of like length form a group and their valid
-tokens move to the front. On any other device reading a length would stall the queue: there every group keeps the full
-length, and a mask removes the padding.
+Each sample of a group has as many *slots* for tokens as its longest one has tokens; a slot that holds a valid token is
+*filled*. On a CPU lengths can be read for free, so padding is *packed* away: samples of like length form a group, and
+their valid tokens move to the front. On any other device the host would wait to read a length. There every group keeps
+the full length, and a mask removes the padding. A *unit* is one head of one sample.
 """
 
 from collections.abc import Iterator
@@ -20,11 +21,11 @@ class Group:
     """Samples that are computed together, each with `length` token slots.
 
     Args:
-        samples: How many.
-        length: Token slots per sample.
-        start: First sample, when the samples are consecutive and not packed.
-        index: Where the slots come from, flat positions in `[B · L]`, `[samples · length]`; None when not
-            packed.
+        samples: Number of samples.
+        length: Slots of each sample.
+        start: First sample of a group that is not packed, whose samples follow one another.
+        index: For a packed group the position in the batch, in `[B · L]`, of the token in each slot,
+            `[samples · length]`; None for a group that is not packed.
         filled: Slots that hold a valid token, bool `[samples, length]`; None when all do.
     """
 
@@ -42,11 +43,11 @@ def plan_groups(vectors: Tensor, valid: Tensor | None, heads: int, block: int, o
         vectors: Any of the operands, `[B, L, width]`.
         valid: Real tokens, bool `[B, L]`; None means all.
         heads: Relation heads.
-        block: Logits per group that are aimed at; one sample is the least a group holds.
-        on_host: Whether the lengths may be read.
+        block: Most logits of a group of several samples; a single sample may have more.
+        on_host: Whether lengths may be read to the host.
 
     Yields:
-        Groups that hold every valid token once; samples without any are left out where lengths can be read.
+        Groups that hold every valid token once. Samples without valid tokens are left out where lengths can be read.
     """
     batch, length, _ = vectors.shape
     if batch == 0 or length == 0:
@@ -55,7 +56,7 @@ def plan_groups(vectors: Tensor, valid: Tensor | None, heads: int, block: int, o
     if valid is not None and on_host:
         lengths = valid.sum(1).tolist()
 
-    # Without lengths, or with equal ones, samples stay where they are.
+    # Where lengths may not be read, or every sample has the full length, samples stay where they are.
     if not lengths or min(lengths) == length:
         size = max(1, block // max(1, heads * length * length))
         for start in range(0, batch, size):
@@ -84,22 +85,24 @@ def alike_samples(lengths: list[int], block: int, allowance: float = PADDING_ALL
 
     Args:
         lengths: Tokens of each sample; those of 0 are left out.
-        block: Logits that a group computes at most, if it is of several samples.
-        allowance: How many times the logits that its samples need a group may compute, all padded to its longest.
+        block: Most logits of one head that a group of several samples computes.
+        allowance: A group, padded to its longest sample, computes at most this many times the logits that its samples
+            need.
 
     Yields:
-        Numbers of the samples of a group, by falling length.
+        Indices of the samples of a group, the longest first.
     """
     members: list[int] = []
+    # Logits that the members need without padding.
     needed = 0
     longest_first = sorted(range(len(lengths)), key=lambda sample: -lengths[sample])
     for sample in longest_first:
         cost = lengths[sample] ** 2
         if cost == 0:
-            # All others are empty too.
+            # The samples that follow are empty too.
             break
         if members:
-            # Of the group with this sample, all padded to the first.
+            # Logits of the group if this sample joined it, all padded to the first member, which is the longest.
             computed = (len(members) + 1) * lengths[members[0]] ** 2
             if computed > block or computed > allowance * (needed + cost):
                 yield members
@@ -112,16 +115,16 @@ def alike_samples(lengths: list[int], block: int, allowance: float = PADDING_ALL
 
 
 def pack(vectors: Tensor, group: Group, heads: int, out: Tensor) -> Tensor:
-    """Take a group's vectors apart into units (sample by head).
+    """Copy a group's vectors unit by unit.
 
     Args:
-        vectors: `[B, L, width]`.
-        group: Which of them.
+        vectors: Vectors of the batch, `[B, L, width]`.
+        group: The group.
         heads: Relation heads; divides width.
-        out: Where to, `[samples · heads, length, width / heads]`, contiguous, of any dtype.
+        out: Receives them, `[samples · heads, length, width / heads]`, contiguous, of any dtype.
 
     Returns:
-        `out`, zero in slots that are not filled whatever lay there.
+        `out`, with 0 in slots that are not filled, even if the padding holds NaN.
     """
     width = vectors.shape[-1]
     if group.index is None:
@@ -136,12 +139,12 @@ def pack(vectors: Tensor, group: Group, heads: int, out: Tensor) -> Tensor:
 
 
 def unpack_into(target: Tensor, units: Tensor, group: Group) -> None:
-    """Write a group's gradient back where its vectors came from; slots that are not filled get exactly 0.
+    """Write a group's gradient to the places that its vectors came from; slots that are not filled get exactly 0.
 
     Args:
-        target: `[B, L, width]`, or some heads of such; written at the group's positions.
-        units: `[samples · heads, width / heads, length]`.
-        group: Which positions.
+        target: Gradient of the batch's vectors, or of some heads of them, `[B, L, width]`; changed in place.
+        units: Gradient by unit, `[samples · heads, width / heads, length]`.
+        group: The group.
     """
     width = target.shape[-1]
     values = units.reshape(group.samples, width, group.length).transpose(1, 2)

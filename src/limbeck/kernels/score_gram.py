@@ -3,12 +3,12 @@
 Letters: B samples, L tokens, A heads; d and d' are the student's and the teacher's head size, s = 1/√d and s' = 1/√d'.
 Q, K are the student's queries and keys of a head, Q', K' the teacher's. A *unit* is one head of one sample.
 
-Long texts: the Gram identity, linear in the length,
+There are two ways to compute it. Long texts take the Gram identity, whose time is linear in the length:
     ‖s Q Kᵀ − s' Q' K'ᵀ‖² = s² ⟨QᵀQ, KᵀK⟩ − 2 s s' ⟨QᵀQ', KᵀK'⟩ + s'² ⟨Q'ᵀQ', K'ᵀK'⟩.
-Near the teacher it subtracts large numbers, and their rounding stays. It is computed in float64, which leaves more
-digits than streams in float32 have to give.
-Short texts: the difference of the scores itself, in blocks, which is less work there (a Gram matrix has d² entries, a
-score matrix L²). Streams in float64 take this way too: the identity would need more.
+Where the student is near its teacher, it subtracts large numbers that nearly cancel, so that their rounding errors
+remain. It is computed in float64, in which these are smaller than the rounding of streams in float32.
+Short texts take the difference of the scores itself, in blocks of rows. This is less work for them, since a Gram matrix
+has d² entries and a score matrix L². Streams in float64 take this way too, since the identity would need more digits.
 
 A loss at L = 512 takes 0.16 times as long as with all scores in memory, in 0.14 times its memory
 (benchmarks/results/attention_score_mse.json).
@@ -26,11 +26,11 @@ from torch import Tensor
 from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator, wanted_gradients, with_gradients
 from limbeck.kernels.workers import Scratch, left_uncompiled, run_tasks
 
-# Numbers of one operand in float64, or scores, that a task has in work: on a CPU they stay in cache, and an accelerator
-# wants few launches.
+# Most numbers of an operand, or most scores, that a task works on at a time. On a CPU they stay in cache; on an
+# accelerator fewer launches matter more.
 CHUNK = 1 << 18
 DEVICE_CHUNK = 1 << 24
-# The identity pays from this many tokens for each number of a student's and a teacher's head (measured on a CPU).
+# The identity is faster from a length of SHORT · (d + d') tokens on (measured on a CPU).
 SHORT = 3.5
 
 
@@ -40,7 +40,7 @@ def score_distance(
 ) -> Tensor:
     """Σ (Q Kᵀ/√d − Q'K'ᵀ/√d')² over samples, heads and pairs of valid tokens.
 
-    Time and memory grow with B · L · width² / heads and B · L · width once texts are long; the gradient is made in
+    For long texts, time grows with B · L · width² / heads and memory with B · L · width. The gradient is computed in
     the forward pass.
 
     Args:
@@ -83,7 +83,7 @@ def score_distance(
             scratch=Scratch(),
         )
 
-        # As many samples at a time as a chunk holds.
+        # A task has as many samples as a chunk holds, one at least.
         numbers_of_a_sample = length * max(student_width, teacher_width)
         if by_scores:
             numbers_of_a_sample = heads * length * length
@@ -137,8 +137,8 @@ class _Distance:
         grads: `[B, L, width_S]` each; None where none is wanted.
         heads: Attention heads of both.
         valid: Real tokens, bool `[B, L]`; None means all.
-        dtype: Of the computation.
-        compute_units: The way of computing it.
+        dtype: Dtype of the computation.
+        compute_units: Computes the distance of some units, by the identity or by scores.
         scratch: Memory to compute in.
     """
 
@@ -195,13 +195,13 @@ def _chunk_of(device: torch.device) -> int:
 def _by_identity(
     units: _Streams, student_scale: float, teacher_scale: float, unit_grads: _StudentGrads | None
 ) -> Tensor:
-    """Squared distance of some units by the Gram identity.
+    """Compute the squared distance of some units by the Gram identity.
 
     Args:
-        units: Q, K, Q' and K', all `[units, L, d]`.
+        units: Q and K, `[units, L, d]` each, and Q' and K', `[units, L, d']` each.
         student_scale: s.
         teacher_scale: s'.
-        unit_grads: Receive (difference) K and (difference)ᵀ Q, `[units, L, d]`; None where none is wanted.
+        unit_grads: Receive E K and Eᵀ Q with E = s Q Kᵀ − s' Q' K'ᵀ, `[units, L, d]` each; None where none is wanted.
     """
     q, k, teacher_q, teacher_k = units
     # Gram matrices of the student, [units, d, d], and of both models, [units, d, d'].
@@ -209,10 +209,10 @@ def _by_identity(
     k_k = torch.bmm(k.mT, k)
     q_teacher = torch.bmm(q.mT, teacher_q)
     k_teacher = torch.bmm(k.mT, teacher_k)
-    # ⟨Q'ᵀQ', K'ᵀK'⟩, in which the student has no part.
+    # ⟨Q'ᵀQ', K'ᵀK'⟩, which does not depend on the student.
     constant = (torch.bmm(teacher_q.mT, teacher_q) * torch.bmm(teacher_k.mT, teacher_k)).sum()
     if unit_grads is not None:
-        # (difference) K = s Q KᵀK − s' Q' K'ᵀK, and the same with Q and K exchanged.
+        # E K = s Q (KᵀK) − s' Q' (K'ᵀK), and Eᵀ Q is the same with Q and K exchanged.
         torch.bmm(q, k_k, out=unit_grads.q).mul_(student_scale)
         unit_grads.q.baddbmm_(teacher_q, k_teacher.mT, alpha=-teacher_scale)
         torch.bmm(k, q_q, out=unit_grads.k).mul_(student_scale)
@@ -226,14 +226,14 @@ def _by_identity(
 
 
 def _by_scores(units: _Streams, student_scale: float, teacher_scale: float, unit_grads: _StudentGrads | None) -> Tensor:
-    """Squared distance of the scores themselves, a block of rows at a time; arguments as of `_by_identity`."""
+    """Compute the squared distance by the scores, a block of rows at a time; arguments as of `_by_identity`."""
     q, k, teacher_q, teacher_k = units
     unit_count, length, _ = q.shape
     total = sum_accumulator(q.device)
     rows_at_once = max(1, _chunk_of(q.device) // max(1, unit_count * length))
     for first in range(0, length, rows_at_once):
         rows = slice(first, first + rows_at_once)
-        # [units, rows, L]. Both in the same operations: where the models agree, so does the rounding.
+        # E, [units, rows, L]. Both scores are made by the same operations: where the models agree, E is exactly 0.
         difference = torch.bmm(q[:, rows], k.mT).mul_(student_scale)
         difference -= torch.bmm(teacher_q[:, rows], teacher_k.mT).mul_(teacher_scale)
         if unit_grads is not None:

@@ -1,8 +1,8 @@
-"""Attention over packed samples on a GPU, by PyTorch's own kernels for samples of many lengths: no padding, no waiting.
+"""Attention over packed samples on a GPU, by PyTorch's own kernels for samples of many lengths.
 
-FlashAttention in 16 bits on GPUs from Ampere on, memory-efficient attention in float32 and on older ones. They are the
-kernels of `torch.nn.attention.varlen` and of nested tensors, called directly: the former has no dropout, and the latter
-take many times as long on the host.
+Packed samples have no padding, and the host never waits for the device. FlashAttention computes 16-bit numbers on GPUs
+from Ampere on, memory-efficient attention all others. PyTorch offers these kernels by `torch.nn.attention.varlen`,
+which has no dropout, and by nested tensors, which take many times as long on the host. So they are called directly.
 """
 
 from functools import cache
@@ -45,7 +45,7 @@ def varlen_attention(
     if query.dtype in HALVES and head_size <= _LARGEST_HEAD and _is_recent(query.device):
         attend = _flash
     context = attend(_by_token(query), _by_token(key), _by_token(value), offsets, longest, dropout, scale)
-    # Without the zeros behind D.
+    # Cut off the zeros that `_by_token` added.
     return context[..., :head_size]
 
 
@@ -64,8 +64,11 @@ def _by_token(operand: Tensor) -> Tensor:
 def _flash(
     query: Tensor, key: Tensor, value: Tensor, offsets: Tensor, longest: int, dropout: float, scale: float
 ) -> Tensor:
+    """Attend by FlashAttention; arguments as of `varlen_attention`, operands `[T, A, D]`."""
+    is_causal = False
+    returns_mask = False
     context: Tensor = torch.ops.aten._flash_attention_forward(
-        query, key, value, offsets, offsets, longest, longest, dropout, False, False, scale=scale
+        query, key, value, offsets, offsets, longest, longest, dropout, is_causal, returns_mask, scale=scale
     )[0]
     return context
 
@@ -73,9 +76,14 @@ def _flash(
 def _efficient(
     query: Tensor, key: Tensor, value: Tensor, offsets: Tensor, longest: int, dropout: float, scale: float
 ) -> Tensor:
+    """Attend by memory-efficient attention; arguments as of `varlen_attention`, operands `[T, A, D]`."""
+    # The kernel takes a batch of one row, [1, T, A, D].
     row = [x.unsqueeze(0) for x in (query, key, value)]
+    bias = None
+    mask_type = 0  # No causal mask.
+    keeps_log_sums = torch.is_grad_enabled()  # The backward pass reads them.
     context: Tensor = torch.ops.aten._efficient_attention_forward(
-        *row, None, offsets, offsets, longest, longest, dropout, 0, torch.is_grad_enabled(), scale=scale
+        *row, bias, offsets, offsets, longest, longest, dropout, mask_type, keeps_log_sums, scale=scale
     )[0]
     return context[0]
 

@@ -1,8 +1,8 @@
 """Work on a CPU divided into tasks, one thread each, instead of every operation divided over all threads.
 
-A blocked kernel is a long chain of short operations. Divided one by one they would meet at a barrier after each,
-which costs more than the operation does as soon as anything else runs on the machine; and a block would be in no
-core's own cache. Tasks meet once, at the end.
+A blocked kernel is a long chain of short operations. If every operation were divided over all threads, the threads
+would wait for each other after each, which takes longer than the operation as soon as anything else runs on the
+machine; and no core would have a block in its own cache. Tasks wait for each other once, at the end.
 
 Tasks in Python run on threads of a pool; parts of a kernel in C run on PyTorch's own, see `cpu/team.py`.
 """
@@ -30,8 +30,10 @@ os.register_at_fork(after_in_child=_pools.clear)
 def left_uncompiled(kernel: Callable[P, T]) -> Callable[P, T]:
     """Keep `torch.compile` out of a function.
 
-    As `torch.compiler.disable`, which imports the compiler: that takes two seconds, and waits here for the first call.
+    It does what `torch.compiler.disable` does, which imports the compiler and so takes two seconds. Here this happens
+    only at the first call.
     """
+    # The disabled function, once it has been made.
     disabled: list[Callable[P, T]] = []
 
     @wraps(kernel)
@@ -46,8 +48,8 @@ def left_uncompiled(kernel: Callable[P, T]) -> Callable[P, T]:
 def run_tasks(tasks: Sequence[Callable[[], T]], device: str = "cpu") -> list[T]:
     """Run tasks on as many threads as PyTorch uses for one operation, without gradient.
 
-    Tasks must not touch each other's results. With one task or one thread, or elsewhere than on a CPU, they run where
-    they are.
+    Tasks must not touch each other's results. With one task or one thread, or on another device than a CPU, they run in
+    the calling thread.
 
     Args:
         tasks: Computations on tensors of the device.
@@ -63,13 +65,14 @@ def run_tasks(tasks: Sequence[Callable[[], T]], device: str = "cpu") -> list[T]:
 
 
 def _without_gradient(task: Callable[[], T]) -> T:
-    # Whether gradients are recorded is a matter of each thread.
+    # Each thread has a setting of its own whether gradients are recorded.
     with torch.no_grad():
         return task()
 
 
 def _use_one_thread() -> None:
-    # Asking first: a thread takes on the process's default when it is first asked, and would do so later.
+    # A thread takes over the process's number of threads when it first asks for it, which would replace a number that
+    # was set before.
     torch.get_num_threads()
     torch.set_num_threads(1)
 
@@ -77,8 +80,8 @@ def _use_one_thread() -> None:
 def _pool_of(threads: int) -> ThreadPoolExecutor:
     with _lock:
         if threads not in _pools:
-            # All threads have to start now: each sets its own number of threads to 1, and the default that later
-            # threads of the process start with is put back after that.
+            # Each new thread sets its number of threads to 1, and by that also the number that later threads of the
+            # process begin with. All threads of the pool start now, so that this number can be put back after them.
             started = threading.Barrier(threads + 1)
             pool = ThreadPoolExecutor(threads, "limbeck-kernel", _use_one_thread)
             for _ in range(threads):

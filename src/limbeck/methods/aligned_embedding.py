@@ -1,4 +1,9 @@
-"""Aligned embedding: a student whose sentence vectors lie in the teacher's space, by a map that it keeps."""
+"""Aligned embedding: a student whose sentence vectors lie in the teacher's space, by a map that it keeps.
+
+*Finished* vectors are those that a model is used by: its tokens pooled and, for the teacher, passed through the modules
+of its folder. Since both models' vectors lie in one space, documents may be embedded by one and queries by the other.
+A *prefix* is the first numbers of a vector, which may be used as a shorter vector.
+"""
 
 from __future__ import annotations
 
@@ -79,22 +84,22 @@ def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> lis
     Make the terms on the finished vectors, whole and cut to prefixes, and those on hidden states below. Finished
     vectors are those that the model is used by: pooled and, in the teacher, through the modules of its folder.
 
-    Vectors get length one where the teacher's have it, and where no file of it says; else the student learns length
-    too.
+    Vectors are scaled to length one if the teacher's files say so, or say nothing about it; else the student learns
+    their length too.
     """
     student = pairing.student
     student_pooling = finished_pooling(pairing.sentence, options.pooling)
     teacher_pooling = finished_pooling(pairing.sentence)
     student_width = student_pooling.pooled_width(student.hidden)
     pooled_width = teacher_pooling.pooled_width(pairing.teacher.width)
-    # Modules behind the teacher's pooling may change its width.
+    # The modules behind the teacher's pooling may give vectors of another width.
     width = teacher_pooling.width(pairing.teacher.width)
 
     keeps_map = _keeps_map(options, student_width, pooled_width)
     _check_prefixes(options.truncate, width)
     kept_map: LearnedMap | None = None
     if keeps_map:
-        # The name lets the terms of all prefixes share it.
+        # Terms whose maps have the same name share one: the terms of all prefixes do.
         kept_map = LearnedMap(inputs=student_width, outputs=width, name="vector", kept=True, bias=options.bias)
     squared = {"squared": True} if options.distance == "l2_squared" else {}
     whole = Term(
@@ -110,7 +115,7 @@ def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> lis
         replace(whole, name=f"vector_{prefix}", options={**squared, "prefix": prefix}) for prefix in options.truncate
     ]
     terms = [whole, *cut]
-    # A teacher without layers has finished vectors alone.
+    # These terms need a teacher whose layers can be read, which vectors in a file have not.
     if options.hidden_weight or options.layer_mapping:
         terms += sentence_hidden_terms(
             pairing,

@@ -47,7 +47,7 @@ def bert_pkd(options: BertPkdOptions, pairing: Pairing) -> list[Term]:
 
     The paper sums the patient loss over the samples; here it is their mean, as the other two terms are.
     """
-    # The student's last layer is taught by the prediction.
+    # The student's last layer has no patient term, since the predictions that are made from it teach it.
     terms = mapped_terms(
         options,
         pairing,

@@ -73,7 +73,7 @@ class Method(Generic[OptionsT]):
         compose: Makes the terms.
         citation: Its source, if it has one.
         tasks: The tasks it can be composed for, the most usual first.
-        stages: The stages that make it up, each a method's name and options, where it is more than one.
+        stages: For a method of several stages, the name and options of the method of each.
     """
 
     name: str
@@ -85,7 +85,8 @@ class Method(Generic[OptionsT]):
     stages: tuple[Mapping[str, Any], ...] = ()
 
     def takes(self, task: Task) -> bool:
-        """Whether it can be composed for a task: for one of its own, and for a plugin's kind with the same labels."""
+        """Return whether it can be composed for a task."""
+        # A plugin's kind of task counts as the package's kind that has the same labels.
         return task in self.tasks or own_kind_like(task) in self.tasks
 
 

@@ -1,4 +1,8 @@
-"""Layer mappings, from student layers to the teacher layers they learn from, and single layers by name or number."""
+"""Layer mappings, from student layers to the teacher layers they learn from, and single layers by name or number.
+
+S and T are the numbers of layers of student and teacher; layers are counted from 1. A *strategy* is a rule with a name
+that makes a mapping of these numbers.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +37,7 @@ def uniform(student: int, teacher: int) -> LayerMapping:
 
 
 def uniform_consecutive(student: int, teacher: int) -> LayerMapping:
-    """Map onto neighbouring teacher layers: i to [k (i - 1), k i] within [1, T], both ends included.
+    """Map onto neighbouring teacher layers: i to k (i - 1) up to k i, both included, within 1 to T; k = ceil(T / S).
 
     Source: comparative study section 4. Neighbouring student layers share the layer between them, as printed.
     """
@@ -42,6 +46,7 @@ def uniform_consecutive(student: int, teacher: int) -> LayerMapping:
     for layer in range(1, student + 1):
         first = max(1, step * (layer - 1))
         last_included = min(step * layer, teacher)
+        # If S does not divide T, nothing may be left for the last student layers, which then learn from none.
         if first <= last_included:
             mapping[layer] = tuple(range(first, last_included + 1))
     return mapping
@@ -91,14 +96,14 @@ _ONE_LAYER_EACH = ("last", "uniform_last", "contribution")
 def resolve_mapping(choice: MappingChoice, pairing: Pairing, more_names: Sequence[str] = ()) -> LayerMapping:
     """Turn the option of a recipe into a layer mapping.
 
-    `contribution` is known only once the teacher has been measured; before that it stands for `last`, so that
-    everything else can be checked.
+    The mapping `contribution` is known only once the teacher has been measured. Before that `last` is returned in its
+    place, so that everything else can be checked.
 
     Args:
-        choice: A strategy's name, a list with a teacher layer (0: none) for each student layer, or student layer to
-            teacher layer or layers.
+        choice: Name of a strategy; or a list with a teacher layer for each student layer, 0 for none; or student layer
+            to teacher layer or layers.
         pairing: The two models.
-        more_names: Names that the method itself knows, for the message.
+        more_names: Further names that the method itself takes, for the message about an unknown one.
 
     Returns:
         Student layer to teacher layers, both counted from 1; student layers that learn from none are left out.
@@ -126,13 +131,14 @@ def resolve_mapping(choice: MappingChoice, pairing: Pairing, more_names: Sequenc
         for layer, teacher_layers in choice.items():
             mapping[layer] = tuple(teacher_layers) if isinstance(teacher_layers, list) else (teacher_layers,)
 
+    # Both forms are checked alike.
     for layer, layers_of_teacher in mapping.items():
         _check_layer(layer, student, "student", choice)
         for teacher_layer in layers_of_teacher:
             _check_layer(teacher_layer, teacher, "teacher", choice)
         if len(set(layers_of_teacher)) < len(layers_of_teacher):
             raise RecipeError(f"mapping {choice} names a teacher layer twice for student layer {layer}; name it once.")
-    # An empty list leaves its student layer out, too.
+    # A student layer with an empty list learns from none, and is left out.
     mapping = {layer: layers_of_teacher for layer, layers_of_teacher in sorted(mapping.items()) if layers_of_teacher}
     if not mapping:
         raise RecipeError(f"mapping {choice} maps no layers; give {MAPPING_FORMS}.")
@@ -162,7 +168,7 @@ def _by_name(name: str, pairing: Pairing, names: Sequence[str]) -> LayerMapping:
     if name == "contribution":
         cosines = pairing.layer_cosines
         if cosines is None:
-            # Before the teacher is loaded, for a plan: `last` maps as many layers.
+            # The teacher is not measured yet. `last` maps as many layers, so that a plan can be checked with it.
             return last(student, teacher)
         return contribution(student, cosines)
     return STRATEGIES[name](student, teacher)
@@ -176,27 +182,28 @@ def _check_layer(layer: int, depth: int, owner: str, choice: MappingChoice) -> N
 
 
 def without_last(mapping: LayerMapping, student: int) -> LayerMapping:
-    """Leave out the student's last layer, for methods that teach it by the prediction (BERT-PKD)."""
+    """Leave out the student's last layer, for methods that teach it by the predictions made from it (BERT-PKD).
+
+    Args:
+        mapping: Student layer to teacher layers.
+        student: Number of the student's layers.
+    """
     return {layer: teacher_layers for layer, teacher_layers in mapping.items() if layer != student}
 
 
-# MiniLMv2 section 3.2: the teacher layer that worked best, of teachers of 24 layers.
+# The layer that worked best of teachers of 24 layers, by type of model (MiniLMv2 section 3.2).
 _LARGE_DEPTH = 24
 _BEST_LARGE_LAYER = {"bert": 21, "roberta": 19, "xlm-roberta": 19}
 
 
 def resolve_layer(choice: LayerChoice, shape: Shape, owner: str) -> int:
-    """Turn `last`, `auto` or a number (negative counts from the end, -1 is the last) into a layer 1..N.
-
-    `auto` is the last layer, except for 24-layer BERT (21) and RoBERTa or XLM-R (19).
+    """Turn the option of a recipe for a layer into the number of the layer, from 1.
 
     Args:
-        choice: The option of the recipe.
+        choice: `last`; or a number, of which negative ones count from the end (-1 is the last layer); or `auto`, the
+            last layer except for 24-layer BERT (21) and RoBERTa or XLM-R (19).
         shape: The model's shape.
         owner: `"teacher"` or `"student"`, for the message.
-
-    Returns:
-        The layer, 1..N.
 
     Raises:
         RecipeError: if the model has no such layer.
@@ -221,7 +228,10 @@ def resolve_layer(choice: LayerChoice, shape: Shape, owner: str) -> int:
 
 
 def stream_width(shape: Shape, stream: str) -> int:
-    """Return the width of a per-token stream: keys and values are narrower where query heads share them."""
+    """Return the width of a stream that has a vector for each token.
+
+    Keys and values are narrower where several query heads share them (grouped-query attention).
+    """
     if stream in ("key", "value"):
         return shape.key_value_heads * shape.head_size
     if stream in ("query", "context"):

@@ -53,7 +53,10 @@ def minilm(options: MiniLMOptions, pairing: Pairing) -> list[Term]:
     terms = []
     for layer, teacher_layers in resolve_mapping(options.mapping, pairing).items():
         for teacher_layer in teacher_layers:
+            # With one pair of layers, names of terms need no layers.
             suffix = "" if options.mapping == "single" else f"_{layer}_{teacher_layer}"
+            # Relations of queries and keys with one relation head for each attention head are the attention
+            # distributions.
             attention = Term(
                 f"attention{suffix}",
                 "relation_kl",

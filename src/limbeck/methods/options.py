@@ -10,17 +10,17 @@ from limbeck.core.strict import Strict
 
 
 class MethodOptions(Strict):
-    """Base of every method's options: unknown keys are refused, the nearest is named."""
+    """Base of every method's options. An unknown option is refused, with the nearest name in the message."""
 
     added: ClassVar[frozenset[str]] = frozenset()
-    """Options that came after a release.
+    """Names of options that were added after the method was released.
 
-    At their defaults they are left out of the identity of a run, so that a run begun before can still be resumed.
+    At their defaults they are left out of the identity of a run, so that a run that was begun before can be resumed.
     """
 
     @property
     def unread_options(self) -> frozenset[str]:
-        """Names of options that mean nothing beside the others; a written recipe leaves them out."""
+        """Names of options that have no effect beside the others; a recipe that is written out leaves them out."""
         return frozenset()
 
     def deciding(self) -> dict[str, Any]:

@@ -30,8 +30,9 @@ class Pairing:
         student: The student's shape.
         teacher: The facts of the teacher.
         task: `"text"` for a corpus without labels, else the kind of its labels.
-        layer_cosines: For each teacher layer the cosine between its input and its output, where it was measured.
-        sentence: How the teacher makes sentence vectors, where its files say so.
+        layer_cosines: For each teacher layer the mean cosine between its input and its output; None if the teacher has
+            not been measured.
+        sentence: How the teacher makes sentence vectors; None if its files do not say so.
     """
 
     student: Shape
@@ -45,7 +46,7 @@ class Pairing:
         """The teacher's shape, for methods that read its layers.
 
         Raises:
-            RecipeError: for a teacher that is no model.
+            RecipeError: for a teacher that is not a model, such as vectors in a file.
         """
         return self.teacher.model_shape
 
@@ -66,5 +67,5 @@ class Pairing:
 
     @property
     def head(self) -> Head:
-        """The head whose scores are taught: that of the task; of text the masked language model's."""
+        """The head whose scores are taught: the task's head for labelled rows, the masked language model's for text."""
         return self.task if self.has_labels else "masked_lm"

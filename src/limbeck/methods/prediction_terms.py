@@ -1,6 +1,6 @@
 """Terms over predictions that methods share.
 
-*Soft labels* are the teacher's scores, *hard labels* the labels of the rows: of text, its masked tokens.
+*Soft labels* are the teacher's scores. *Hard labels* are the labels of the rows; for text they are its masked tokens.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def soft_label_term(
 ) -> Term:
     """Make the term that teaches the teacher's scores.
 
-    On text these are the vocabulary's distribution. On labelled rows it is the `soft_label` of their kind of task,
-    such as the distribution over classes, or the squared error of a value, for which a temperature means nothing.
+    For text the term compares the distributions over the vocabulary. For labelled rows their kind of task names the
+    objective: it compares the distributions over classes, or values by their squared error, which has no temperature.
 
     Args:
         pairing: The two models and the task.
         weight: Coefficient.
         temperature: T, above 0.
-        positions: For text only.
+        positions: Tokens whose scores are taught, for text only.
     """
     if not pairing.has_labels:
         return Term(
@@ -101,12 +101,13 @@ def hard_label_term(pairing: Pairing, *, weight: float) -> Term:
         raise RecipeError(
             "hard labels do not apply to rankings, which learn the teacher's scores; give them the weight 0."
         )
-    # A term without weight is left out in the end; its objective does not matter.
+    # Methods drop terms of weight 0, so the objective of this one does not matter.
     return Term("hard_label", "hard_label_ce", student=logits, teacher=(), weight=weight, rows="sample")
 
 
 def _kind(name: str) -> Kind:
-    """Return a kind of task. Kinds import NumPy, which a list of methods need not wait for."""
+    """Return a kind of task."""
+    # Importing the kinds imports NumPy, which a list of methods need not wait for.
     from limbeck.kinds.registry import KINDS
 
     return KINDS[name]

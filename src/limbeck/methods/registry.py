@@ -23,7 +23,10 @@ ALL_TASKS: tuple[Task, ...] = (TEXT, *LABELLED_TASKS)
 
 
 def _problem(method: Method[Any]) -> str | None:
-    """Return why a recipe could not name a method, or could not leave its options out; None where it can."""
+    """Return why recipes could not use a method; None if they can.
+
+    A recipe has to be able to name the method without options, so all of these need defaults.
+    """
     options: object = method.options
     if not (isinstance(options, type) and issubclass(options, MethodOptions)):
         return "its options are not a subclass of limbeck.methods.MethodOptions"
@@ -102,7 +105,7 @@ def register_as_method(
         citation: Its source, if it has one.
         tasks: The tasks it can be composed for, the most usual first.
         replace: See `register_method`.
-        stages: The stages that make it up, each a method's name and options, where it is more than one.
+        stages: For a method of several stages, the name and options of the method of each.
 
     Raises:
         PluginError: one line, if the name is taken or a field is not what recipes need.

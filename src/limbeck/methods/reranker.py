@@ -50,6 +50,7 @@ class RerankerOptions(MethodOptions):
 
     @model_validator(mode="after")
     def _options_that_are_read(self) -> RerankerOptions:
+        """Refuse options that have no effect beside the others, as a user who sets them expects one."""
         if self.temperature != 1 and self.loss != "listwise_kl":
             raise ValueError(f"temperature is for loss 'listwise_kl', but loss is {self.loss!r}: leave it out")
         if self.mapping != "uniform" and not (self.hidden_weight or self.relation_weight):

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Teaching(ABC):
-    """Gives the streams that a student learns: a model that is run, vectors in a file, or anything else.
+    """Gives the streams that a student learns from, by running a model, reading vectors from a file, or in another way.
 
-    A subclass has `facts`, which are asked for before anything is loaded, and `read`. It is registered by
+    A subclass has `facts`, which are read before anything is loaded, and `read`. It is registered by
     `register_as_teaching`, and a recipe names it under `teacher.teaching`.
 
     Example:
@@ -37,7 +37,7 @@ class Teaching(ABC):
 
     facts: TeachingFacts
     from_hidden: bool = False
-    """Whether it may leave scores over a vocabulary unmade, and give the hidden vectors that make them instead."""
+    """Whether `read` may give hidden vectors and the output layer in place of large scores over a vocabulary."""
 
     @abstractmethod
     def read(self, batch: Batch, scored: Tensor | None = None) -> Streams:

@@ -1,4 +1,8 @@
-"""A term of a method: one weighted objective, and how each side's streams are prepared for it."""
+"""A term of a method: one weighted objective, and how each model's streams are prepared for it.
+
+A *stream* is a tensor that a model computes on the way, such as the hidden states of a layer. An *objective* is a
+function that compares streams of the student with streams of the teacher.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +28,10 @@ class LearnedMap:
         outputs: Width of the teacher's stream.
         heads: Number of relation heads with a map each, from `inputs / heads` to `outputs / heads`; None is one map
             for the whole width.
-        name: Terms whose maps have the same name share one; None is a separate map.
-        kept: The student keeps it, as a module behind its pooling; it then starts by least squares. The student's
-            stream is its pooled tokens.
-        bias: Whether it adds a vector.
+        name: Terms whose maps have the same name share one map; None for a map of the term's own.
+        kept: The student keeps the map after training, as a module behind its pooling. It then starts by least squares,
+            and its input is the student's pooled vector.
+        bias: Whether the map adds a vector.
     """
 
     inputs: int
@@ -53,14 +57,15 @@ class Term:
         weight: Coefficient in the loss; not negative.
         options: Further keyword arguments of the objective, such as `heads`.
         learned_map: The map applied to the student's stream, if any.
-        teacher_heads: Merges the teacher's attention heads first, where it is set.
-        transform: Makes one stream of the teacher's streams, for objectives of one stream.
-        normalise: Give the rows of both models unit length first, the student's behind its learned map.
-        rows: The rows that count, for terms on logits: `"token"` every valid token, `"label"` the labelled ones,
-            `"sample"` one row for each sample. Where all terms on logits count the labelled ones, no others are
-            scored: the objective then gets these rows, and their labels, alone.
+        teacher_heads: Merges the teacher's attention heads first; None leaves them as they are.
+        transform: Makes one stream of the teacher's streams, for objectives that take one; None leaves them as they
+            are.
+        normalise: Give the rows of both models unit length first; the student's after its learned map.
+        rows: The rows that count, for terms on logits: `"token"` every valid token, `"label"` labelled tokens,
+            `"sample"` one row for each sample. If all terms on logits have `"label"`, the models score labelled tokens
+            alone, and the objective gets only their rows and labels.
         cost_attention: Temperature with which the weights of the layers follow their costs, for objectives over all
-            layers; None keeps the weights equal.
+            layers (see `limbeck.objectives.layer_transport.cost_attention`); None keeps the weights equal.
     """
 
     name: str
@@ -97,6 +102,7 @@ class Term:
     @property
     def takes_from_hidden(self) -> bool:
         """Whether it can be computed from hidden vectors in place of logits; see `Objective.from_hidden`."""
+        # Maps, merged heads, transforms and normalising would need the logits themselves.
         has_plain_streams = (
             self.learned_map is None and self.teacher_heads is None and self.transform is None and not self.normalise
         )
@@ -109,17 +115,17 @@ class Term:
 
     @property
     def map_in_objective(self) -> bool:
-        """Whether the objective takes the learned map itself, rather than streams behind it."""
+        """Whether the objective applies the learned map itself, rather than getting mapped streams."""
         return self.learned_map is not None and self._function.takes_projection and not self.normalise
 
     def prepare_student(self, streams: Streams, learned: Callable[[Tensor], Tensor] | None = None) -> list[Tensor]:
         """Return the student's streams as the objective takes them.
 
-        They are behind the learned map, unless the objective takes it, and of unit length where the term says so.
+        They are mapped, unless the objective applies the map itself, and of unit length with `normalise`.
 
         Args:
             streams: The student's streams, with all that the term names.
-            learned: The module of the learned map; None where the term has none.
+            learned: The module of the learned map; None if the term has none.
         """
         tensors = [streams[key] for key in self.student]
         if learned is not None and not self.map_in_objective:
@@ -150,7 +156,8 @@ class Term:
 
     @property
     def _function(self) -> Objective:
-        """The objective of its name, which computes with torch."""
+        """The objective of its name."""
+        # Importing it imports torch, which takes seconds that a list of methods need not wait for.
         from limbeck.objectives import OBJECTIVES
 
         return OBJECTIVES[self.objective]

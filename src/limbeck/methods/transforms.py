@@ -1,4 +1,7 @@
-"""Transforms of a teacher's streams for a term: heads merged, layers drawn or joined, scores scaled."""
+"""Transforms of a teacher's streams into the stream that a term compares the student with.
+
+They merge attention heads, draw one of several layers, join layers, or scale scores.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ class HeadGroups:
 
     Args:
         heads: Attention heads of the stream; a multiple of `groups`.
-        groups: Heads that are left.
-        chosen: The head kept of each group, counted from 0 within it; None averages the group.
+        groups: Number of groups, each of which becomes one head.
+        chosen: For each group the head that is kept, counted from 0 within the group; None averages the group.
 
     Source:
         MLKD-BERT (arXiv 2407.02775) section 4.5: average and random mapping. Concat-split needs none of this: it is
@@ -43,7 +46,7 @@ class HeadGroups:
         split = stream.unflatten(-1, (self.groups, heads_of_group, size))  # [B, L, groups, heads of a group, D]
         if self.chosen is None:
             return split.mean(-2).flatten(-2)
-        # Of group g the head chosen[g].
+        # Two lists of indices choose one head of each group: of group g the head chosen[g].
         groups = list(range(self.groups))
         return split[..., groups, list(self.chosen), :].flatten(-2)
 
@@ -53,8 +56,8 @@ class Course:
     """The progress of a training, for transforms that change with it.
 
     Args:
-        epoch: Whole epochs that are done; a stream is one epoch.
-        share: Share of the steps that is done, 0 up to 1.
+        epoch: Whole epochs that are done; a stream of text is one epoch.
+        share: Share of the steps that is done, from 0 to 1.
     """
 
     epoch: int = 0
@@ -68,7 +71,8 @@ class Transform(Protocol):
         """Return the stream to compare with, without gradient.
 
         Args:
-            student: Returns the student's stream, through the learned map where the term has one.
+            student: Returns the student's stream, mapped by the term's learned map if it has one. It is a function
+                since most transforms do not need the stream.
             teacher: The teacher's streams.
             course: The progress of the training.
         """
@@ -77,11 +81,13 @@ class Transform(Protocol):
 
 @dataclass(frozen=True)
 class DrawnLayer:
-    """One of the teacher's layers: as many as there are student layers are drawn at random and kept in order.
+    """One of the teacher's layers, drawn at random.
+
+    As many of the teacher's layers are drawn as student layers are taught, and sorted; each student layer gets one.
 
     Args:
-        place: The student layer's place among the layers that are taught, from 0.
-        count: Student layers that are taught.
+        place: Place of the student layer among the layers that are taught, from 0.
+        count: Number of student layers that are taught.
         seed: Seed of the draw.
         each_epoch: Draw anew in every epoch; else once.
 
@@ -101,7 +107,7 @@ class DrawnLayer:
             layers: Layers of the teacher.
             epoch: The epoch, from 0.
         """
-        # All places draw from the same seed, so that their draws are one draw without replacement.
+        # Every student layer makes the same draw of all layers, from the same seed, and takes the layer at its place.
         number_of_draw = epoch if self.each_epoch else 0
         draw = random.Random(f"{self.seed}/{number_of_draw}")
         layers_in_order = sorted(draw.sample(range(layers), self.count))
@@ -114,13 +120,13 @@ class DrawnLayer:
 
 @dataclass(frozen=True)
 class AttendedLayers:
-    """All layers of the teacher, each weighted by its likeness to the student's vector.
+    """The mean of all layers of the teacher, weighted by their likeness to the student's vector.
 
-    target = Σ_j a_j h^T_j with a = softmax_j(h^S · h^T_j), vector by vector, over all layers without buckets. The
-    weights carry no gradient: the target is as fixed in a step as the teacher is.
+    target = Σ_j a_j h^T_j with a = softmax_j(h^S · h^T_j), for each vector, over all layers j. The weights a carry no
+    gradient: within a step the target is a constant.
 
     Source:
-        ALP-KD (arXiv 2012.14022).
+        ALP-KD (arXiv 2012.14022), which may also restrict a student layer to a bucket of teacher layers; this does not.
     """
 
     def make(self, student: Callable[[], Tensor], teacher: Sequence[Tensor], course: Course) -> Tensor:
@@ -137,9 +143,10 @@ class AttendedLayers:
 
 @dataclass(frozen=True)
 class AnnealedScores:
-    """The teacher's scores, scaled down first and whole last.
+    """The teacher's scores times a factor that grows to 1 during the training.
 
-    target = Φ(T) z^T with Φ(T) = 1 − (T − 1) / τ_max; T falls from τ_max to 1, each for an equal share of the steps.
+    target = Φ(T) z^T with Φ(T) = 1 − (T − 1) / τ_max. T falls from τ_max to 1 in whole steps, and each value lasts for
+    an equal share of the training.
 
     Args:
         highest: τ_max, the temperature of the first steps.
@@ -152,7 +159,7 @@ class AnnealedScores:
 
     def scale(self, share: float) -> float:
         """Return Φ(T) after a share of the steps."""
-        # Each temperature lasts for an equal share of the steps, the last one, 1, to the end.
+        # The number of times that T has fallen; at the very end, where share is 1, T stays 1.
         falls = min(int(share * self.highest), self.highest - 1)
         temperature = self.highest - falls
         return 1 - (temperature - 1) / self.highest

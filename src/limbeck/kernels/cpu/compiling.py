@@ -1,7 +1,7 @@
 """Kernels in C, compiled at first use where a C compiler is found.
 
-They are C without any header of Python or PyTorch, so a compiler (`$CC`, or `cc`) takes a second; libraries are kept in
-limbeck's cache, by source, compiler and processor.
+They include no header of Python or PyTorch, so that a compiler (`$CC`, or `cc`) takes about a second. The compiled
+libraries are kept in limbeck's cache, under a name that follows from source, compiler and processor.
 """
 
 import ctypes
@@ -34,9 +34,9 @@ def compile_kernel(source: Path, read: Callable[[ctypes.CDLL], T], is_right: Cal
     """Compile a kernel, or find it in the cache.
 
     Args:
-        source: Its source.
-        read: Takes its functions from the library.
-        is_right: Whether they compute the right thing, by a small case.
+        source: File of its source.
+        read: Finds the functions in the library.
+        is_right: Returns whether the functions give the right result for a small case.
 
     Returns:
         The functions; or the reason why there are none, which is no error.
