@@ -1,12 +1,13 @@
 """All student layers compared with all teacher layers at once, by the earth mover's distance: BERT-EMD.
 
-Squared distances of all pairs of layers are computed without graph; which layer moves to which at least cost is solved
-on the CPU, see `layer_transport.py`. M and N are the numbers of student and teacher layers, S and H their vectors.
+M and N are the numbers of student and teacher layers, S_i and H_j their vectors. Every layer has a weight, and the
+*flow* f_ij says how much of student layer i's weight moves to teacher layer j. The squared distances of all pairs of
+layers are computed without graph, and the flow of least cost is solved on the CPU, see `layer_transport.py`.
 
-The flow is a constant, so that only its few entries above 0 carry gradient, and those of one student layer can be
-gathered: with b_i = Σ_j f_ij H_j / w_i, the layer's barycentre of the teacher,
+For the gradient the flow is a constant. The terms of one student layer of weight w_i = Σ_j f_ij can then be gathered by
+its *barycentre* b_i = Σ_j f_ij H_j / w_i, a mean of the teacher's layers:
     Σ_j f_ij ‖S_i − H_j‖² = w_i ‖S_i − b_i‖² + a constant.
-One difference per student layer, not per pair, is kept for the backward pass.
+So the backward pass needs one difference for each student layer, not for each pair.
 
 Source: BERT-EMD (Li et al., EMNLP 2020, arXiv 2010.06133) §3.
 """
@@ -26,11 +27,12 @@ from limbeck.objectives import registry, relations, terms
 from limbeck.objectives.layer_transport import transport_flow, uniform_weights
 from limbeck.objectives.terms import LossTerm, Projection
 
-# Differences of all pairs in work at once: on a CPU they stay in cache, elsewhere few launches matter more.
+# Most differences, over all pairs of layers, that are computed at a time. On a CPU they stay in cache; on other devices
+# few launches matter more.
 CPU_CHUNK = 1 << 20
 CHUNK = 1 << 24
-# Tokens for each number of a student's and a teacher's head from which scores are not worth computing: the pairs are
-# then compared one by one, in time linear in the length (measured on a CPU).
+# From a length of SHORT · (d + d') tokens on, with the head sizes d and d' of both models, it is faster not to compute
+# scores, but to compare the pairs of layers one by one in time linear in the length (measured on a CPU).
 SHORT = 9
 
 
@@ -41,8 +43,8 @@ def hidden_distances(
     """Return Σ (S_i − H_j)² over valid tokens and features for all pairs of layers.
 
     Args:
-        student: M of `[B, L, width]`.
-        teacher: N of `[B, L, width]`, as wide.
+        student: The student's M layers, `[B, L, width]` each.
+        teacher: The teacher's N layers, `[B, L, width]` each, of the same width.
         mask: Real tokens, bool `[B, L]`; None means all.
         dtype: Dtype of the computation.
 
@@ -134,7 +136,7 @@ def _heads(
 ) -> tuple[Tensor, Tensor]:
     """Return queries, divided by √d, and keys of all layers for one sample, `[layers, heads, L, d]`.
 
-    Tokens that are not real become zeros, and so do all their scores, in both models.
+    Vectors of padding become 0, so that its scores are 0 in both models and their distance is 0 too.
     """
     q = _split_heads([terms.zero_masked(query[sample], real, dtype) for query, _ in layers], heads)
     k = _split_heads([terms.zero_masked(key[sample], real, dtype) for _, key in layers], heads)
@@ -147,14 +149,19 @@ def _split_heads(vectors: list[Tensor], heads: int) -> Tensor:
 
 
 def _all_pairs(student: Tensor, teacher: Tensor) -> Tensor:
-    """Return the squared distances of the rows `[M, …]` and `[N, …]`, `[M, N]`."""
+    """Return the squared distances of all pairs of a student's layer and a teacher's, `[M, N]`.
+
+    Args:
+        student: `[M, …]`.
+        teacher: `[N, …]`, with the same further axes.
+    """
     # [M, 1, numbers] − [N, numbers] = [M, N, numbers].
     differences = student.flatten(1)[:, None] - teacher.flatten(1)
     return differences.square_().sum(-1)
 
 
 def _chunk(like: Tensor) -> int:
-    """Return how many differences are in work at once on a tensor's device."""
+    """Return the most differences that are computed at a time on a tensor's device."""
     return CPU_CHUNK if like.device.type == "cpu" else CHUNK
 
 
@@ -166,7 +173,7 @@ class EmdTerm(LossTerm):
         total: As in `LossTerm`.
         count: As in `LossTerm`.
         costs: Mean cost of each pair of layers, `[M, N]`, float64 on the CPU, without gradient.
-        flow: How much of each student layer moved to each teacher layer, `[M, N]`, float64 on the CPU.
+        flow: Weight that moved from each student layer to each teacher layer, `[M, N]`, float64 on the CPU.
     """
 
     costs: Tensor
@@ -248,7 +255,7 @@ def layer_emd(
 
 
 def _hidden_barycentre(layers: Sequence[Tensor], shares: Sequence[float], dtype: torch.dtype) -> Tensor:
-    """Return Σ_j share_j H_j over the layers with a share, which is at least one."""
+    """Return Σ_j share_j H_j; at least one share is above 0, and layers without a share are skipped."""
     parts = [layer.to(dtype) * share for layer, share in zip(layers, shares, strict=True) if share > 0]
     barycentre = parts[0]
     for part in parts[1:]:
@@ -257,7 +264,8 @@ def _hidden_barycentre(layers: Sequence[Tensor], shares: Sequence[float], dtype:
 
 
 def _count_scores(work: registry.Workload) -> int:
-    """Scores of every layer, whose streams are pairs of query and key, and the gradient of the student's."""
+    """Count the operations for the scores of every layer, and for the gradient of the student's."""
+    # The streams of a layer are two, its queries and its keys.
     student = work.student_streams // 2 * work.student_width
     teacher = work.teacher_streams // 2 * work.teacher_width
     return work.pairs * (6 * student + 2 * teacher)
@@ -331,9 +339,11 @@ def attention_layer_emd(
 def _score_barycentre(
     layers: Sequence[tuple[Tensor, Tensor]], shares: Sequence[float], heads: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Return a query and a key whose scores are Σ_j share_j Q_j K_jᵀ/√d: those of the layers, head beside head.
+    """Return queries and keys whose scores are Σ_j share_j Q_j K_jᵀ/√d.
 
-    A head of n layers side by side is n times wider, so its scores are divided by √(n d); the queries take √n.
+    The heads of the n layers with a share are put side by side: the product of two such heads is the sum of the layers'
+    products. Since such a head is n times wider, its scores will be divided by √(n d) instead of √d. So the queries are
+    multiplied by √n.
     """
     width_factor = math.sqrt(sum(share > 0 for share in shares))
     queries = []
@@ -361,9 +371,9 @@ def _emd_term(
 
     Args:
         totals: Σ of squared distances of all pairs of layers, `[M, N]`, without gradient.
-        count: Number of the distances in each.
-        distance: From a student layer and the shares of the teacher's layers in its barycentre to Σ of squared
-            distances, with gradient.
+        count: Number of squared distances that each of these sums has.
+        distance: Takes the index of a student layer, and the share of each teacher layer in its barycentre. Returns the
+            Σ of squared distances to the barycentre, with gradient.
         student_weights: w^S; None means equal ones.
         teacher_weights: w^T; None means equal ones.
         across: Sums a tensor over the processes that share a batch.
@@ -373,7 +383,8 @@ def _emd_term(
     if teacher_weights is None:
         teacher_weights = uniform_weights(totals.shape[1])
 
-    # Costs are those of the whole batch, whichever processes share it.
+    # The flow follows the costs of the whole batch, also where several processes share it. Totals and count are summed
+    # in one communication.
     all_totals = totals
     all_count = count
     if across is not None:
@@ -383,11 +394,13 @@ def _emd_term(
     costs = (all_totals / all_count.clamp(min=1)).cpu().double()
     flow = transport_flow(costs, student_weights, teacher_weights)
 
-    # The loss by barycentres carries the gradient; its value is replaced by that of the moved costs.
+    # The sum over barycentres has the right gradient, but its value lacks the constant of the formula. The value is
+    # corrected below.
     layer_losses: list[Tensor] = []
     for layer, moved in enumerate(flow.tolist()):
         weight = math.fsum(moved)
-        # A layer that moves nothing stays in the graph, with gradient 0: which layers get one is not up to the batch.
+        # A layer that moves nothing has weight 0, with which any barycentre will do. It stays in the graph with
+        # gradient 0, so that the same layers get a gradient in every batch.
         shares = [1.0] + [0.0] * (len(moved) - 1)
         if weight > 0:
             shares = [part / weight for part in moved]

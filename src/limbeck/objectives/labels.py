@@ -29,7 +29,7 @@ def soft_label_kl_from_hidden(
     temperature: float = 1.0,
     valid: Tensor | None = None,
 ) -> LossTerm:
-    """Divergence of the student's output distribution from the teacher's, from what their last layers multiply.
+    """Divergence of the student's output distribution from the teacher's, from hidden vectors and output layers.
 
     total = T² Σ KL(softmax(z^T/T) ‖ softmax(z^S/T)) over valid rows, z = hidden · weightᵀ + bias, in nats, 0 at
     equality. It equals `soft_label_kl` of the logits and has no second derivative. Logits exist for a chunk of rows
@@ -96,7 +96,7 @@ def _check_head(model: str, hidden: Tensor, weight: Tensor, bias: Tensor | None)
         terms.check_tensors({f"{model}_bias": bias}, 1, "[V]", 0)
         if len(bias) != len(weight):
             raise KernelError(f"{model}_bias has shape {list(bias.shape)}; it has to be [{len(weight)}].")
-    # No axes, which leaves the device.
+    # With 0 axes to compare, this checks that all are on one device.
     terms.check_alike(parts, 0)
 
 
@@ -107,7 +107,7 @@ def _draw_heads(
 
     def draw(width: int) -> tuple[Tensor, Tensor]:
         hidden = normal(case.batch, case.length, width)
-        # Logits are about 1, as the differences of a trained model's are.
+        # With this deviation logits are of size 1, as differences between logits of a trained model are.
         weight = normal(case.classes, width, deviation=width**-0.5)
         return hidden, weight
 
@@ -177,7 +177,7 @@ def soft_label_kl(
         student_log = (inputs.masked(student_logits) / temperature).log_softmax(-1)
         teacher_log = (inputs.masked(teacher_logits.detach()) / temperature).log_softmax(-1)
         share = teacher_log.exp()
-        # 0 · (−inf − x) would be NaN for an excluded class.
+        # An excluded class has a share of 0 and a logarithm of −inf, whose product would be NaN; it adds nothing.
         divergence = torch.where(share > 0, share * (teacher_log - student_log), 0.0)
         return inputs.term(divergence.sum() * temperature**2)
 
@@ -228,7 +228,7 @@ def _labelled(labels: Tensor, shape: torch.Size, classes: int) -> Tensor:
     terms.check_labels(labels, shape)
     labelled = labels != IGNORED_LABEL
     if labels.device.type == "cpu" and labels.numel():
-        # Elsewhere than on a CPU reading them would wait for the device.
+        # On another device the host would have to wait to read the labels, so they are checked on a CPU only.
         extremes = labels.masked_fill(~labelled, 0).aminmax()
         smallest = int(extremes.min)
         largest = int(extremes.max)
@@ -366,7 +366,8 @@ def hard_label_binary_ce(logits: Tensor, labels: Tensor, *, class_weights: Class
         raise KernelError("A label is not within 0 and 1; give 1 where a row has the class, else 0.")
     weight = _weights(class_weights, logits, inputs.dtype)
     with autocast_off(logits.device):
-        scores, wanted = inputs.masked(logits), inputs.masked(labels)
+        scores = inputs.masked(logits)
+        wanted = inputs.masked(labels)
         total = F.binary_cross_entropy_with_logits(scores, wanted, pos_weight=weight, reduction="sum")
         return inputs.term(total, logits.shape[1])
 
@@ -405,7 +406,7 @@ def soft_label_binary_kl(student_logits: Tensor, teacher_logits: Tensor, *, temp
     with autocast_off(student_logits.device):
         student = inputs.masked(student_logits) / temperature
         teacher = inputs.masked(teacher_logits.detach()) / temperature
-        # p log(p / q) of a class that is there, and of one that is not, whose scores are −z.
+        # p log(p / q) that the class is present, and the same of 1 − p and 1 − q, which are σ(−z), that it is absent.
         present = teacher.sigmoid() * (F.logsigmoid(teacher) - F.logsigmoid(student))
         absent = (-teacher).sigmoid() * (F.logsigmoid(-teacher) - F.logsigmoid(-student))
         return inputs.term((present + absent).sum() * temperature**2, student_logits.shape[1])
@@ -510,10 +511,11 @@ def margin_mse(student_values: Tensor, teacher_values: Tensor, *, groups: Tensor
     """
     student, teacher, same_query = _check_scores(student_values, teacher_values, groups)
     with autocast_off(student.device):
-        # [B] each: d, and d̄ and n of each document's query.
+        # [B] each: d of every document, then n and d̄ of the documents of its query.
         difference = student - teacher
         size = same_query.sum(1)
         mean = (same_query.to(difference.dtype) @ difference) / size
+        # A query of one document has n − 1 = 0 and a difference of 0 from its mean.
         total = (2 * (difference - mean).square() / (size - 1).clamp(min=1)).sum()
         return LossTerm(total, terms.count_groups(same_query).to(total.dtype))
 

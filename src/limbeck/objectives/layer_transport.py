@@ -4,8 +4,8 @@ M and N are the numbers of student and teacher layers. A *flow* says how much of
 each teacher layer; the *cost* of a pair of layers is their distance.
 
 Source: BERT-EMD (Li et al., EMNLP 2020, arXiv 2010.06133) §3. The formulas here were compared with its authors' code
-(github.com/lxk00/BERT-EMD, commits 3d6bd37 and, later, 634df29) and the answers to issue 5 there. Departures are said
-at each function.
+(github.com/lxk00/BERT-EMD, commits 3d6bd37 and, later, 634df29) and the answers to issue 5 there. Each function says
+where it departs from them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from limbeck.kernels.workers import left_uncompiled
 from limbeck.objectives.terms import check_temperature
 
 _ROUNDING = 1e-5
-"""How far a sum of weights in float32 may be from 1."""
+"""Most that a sum of weights, which may have been float32, may differ from 1."""
 _LEAST_WEIGHT = 1e-9
-"""Weights below this move too little for their cost to be read off the flow."""
+"""Weight from which on the cost of a layer can be computed from the flow; smaller weights move too little."""
 _LEAST_SHARE = 1e-12
-"""Lowest unit cost, as a share of the sum of all: its inverse is still a number that a softmax can take."""
+"""Lowest unit cost of a layer, as a share of the sum of all; the softmax can still take its inverse."""
 
 
 def uniform_weights(layers: int) -> Tensor:
@@ -50,9 +50,9 @@ def transport_flow(costs: Tensor, student_weights: Tensor, teacher_weights: Tens
 
     flow = argmin Σ_ij f_ij D_ij, with f_ij ≥ 0, Σ_j f_ij = w^S_i and Σ_i f_ij = w^T_j.
 
-    At most M + N − 1 entries are above 0. Where several flows cost the same, one of them is returned. Costs that are
-    not finite have no cheapest flow: every layer then moves to every layer, f_ij = w^S_i w^T_j, so that the loss shows
-    what happened.
+    At most M + N − 1 entries are above 0. If several flows have the least cost, one of them is returned. Costs that are
+    not finite have no cheapest flow. Every layer then moves to every layer, f_ij = w^S_i w^T_j, so that the loss is not
+    finite either and shows the problem.
 
     Source: BERT-EMD §3. Both models' weights sum to 1, so nothing is left over, the flow sums to 1, and the paper's
     distance Σ f_ij D_ij / Σ f_ij needs no division; the authors' code has none. Solved exactly by the network simplex
@@ -72,10 +72,10 @@ def transport_flow(costs: Tensor, student_weights: Tensor, teacher_weights: Tens
     problem = _check_problem(costs, student_weights, teacher_weights)
     if not problem.costs.isfinite().all():
         return torch.outer(problem.student_weights, problem.teacher_weights)
-    # Importing POT takes seconds and loads whatever array libraries are installed: only those who solve pay for it.
+    # Importing POT takes seconds and imports every array library that is installed, so it is done only here.
     import ot
 
-    # The solver's stopping rule is not free of scale: costs of 1e-30 would all count as 0.
+    # The solver stops by an absolute tolerance: costs of 1e-30 would all count as 0. Scaling changes no flow.
     highest = problem.costs.amax().clamp(min=torch.finfo(problem.costs.dtype).tiny)
     scaled = problem.costs / highest
     flow = ot.emd(problem.student_weights.numpy(), problem.teacher_weights.numpy(), scaled.numpy())
@@ -139,17 +139,17 @@ def _attend(costs: Tensor, flow: Tensor, weights: Tensor, temperature: float) ->
     """Return the new weights of the layers of one model; see `cost_attention`.
 
     Args:
-        costs: D, that model's layers along the first axis.
+        costs: D, with the layers of that model along the first axis.
         flow: f, likewise.
-        weights: Of these layers.
+        weights: Present weights of these layers.
         temperature: τ.
     """
     moved_costs = (flow * costs).sum(1) / weights.clamp(min=_LEAST_WEIGHT)
-    # A layer that moves nothing counts its cheapest pair.
+    # A layer that moves nothing has the cost of its cheapest pair.
     unit_costs = torch.where(weights > _LEAST_WEIGHT, moved_costs, costs.amin(1))
     total = unit_costs.sum()
-    tells_nothing = total <= 0 or not total.isfinite()
-    if tells_nothing:
+    if total <= 0 or not total.isfinite():
+        # Costs that are all 0, or not finite, say nothing about the weights.
         return weights
     shares = (unit_costs / total).clamp(min=_LEAST_SHARE)
     inverse_ratios = 1.0 / shares

@@ -1,4 +1,8 @@
-"""The registry of objectives, and how training calls, counts and measures each: built-in ones and a plugin's alike."""
+"""The registry of objectives, with the facts by which training calls, counts and measures each of them.
+
+An *objective* is a function that compares streams (tensors) of the student with streams of the teacher, and returns a
+`LossTerm`. limbeck's own and those of plugins are registered in the same way.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +36,8 @@ class Workload:
         lengths: Valid tokens of each sample.
         student_width: Width of the student's streams.
         teacher_width: Width of the teacher's streams, after their heads were merged.
-        student_streams: Different streams of the student.
-        teacher_streams: Different streams of the teacher.
+        student_streams: Number of different streams of the student.
+        teacher_streams: Number of different streams of the teacher.
         options: The term's keyword arguments, such as `heads`.
     """
 
@@ -46,7 +50,7 @@ class Workload:
 
     @property
     def pairs(self) -> int:
-        """Pairs of valid tokens of a sample."""
+        """Number of pairs of valid tokens of the same sample, over all samples."""
         return sum(length**2 for length in self.lengths)
 
 
@@ -55,15 +59,16 @@ class Benchmark:
     """How `limbeck benchmark loss` measures an objective.
 
     Args:
-        backends: Ways to compute it, by name. The first is the plain one: it holds everything at once, and in float64
-            it is what errors are measured against. Each takes the student's tensors, the teacher's, then `valid` and
-            the keywords that `inputs` gives.
-        inputs: From a case (`limbeck.benchmark.loss_case.LossCase`) and a function that draws normal numbers of a
-            shape, with a deviation: the student's two tensors, the teacher's two, and keywords.
-        numbers_at_once: float32 numbers that the plain backend holds at its highest, of a case; a little more than
-            was seen.
-        sizes: Fields of a case that it depends on, beside batch, length and widths.
-        heads: Heads of a case where none are given.
+        backends: Ways to compute it, by name. The first is the plain one, which holds everything in memory at once;
+            errors are measured against its result in float64. Each takes the student's tensors, the teacher's, then
+            `valid` and the keywords that `inputs` returns.
+        inputs: Makes the inputs of a case. It takes the case (`limbeck.benchmark.loss_case.LossCase`) and a function
+            that draws normal numbers of a shape and deviation. It returns the student's two tensors, the teacher's two,
+            and keywords.
+        numbers_at_once: Returns the most float32 numbers that the plain backend holds at a time for a case, by a bound
+            that is a little higher than was measured.
+        sizes: Fields of a case that the objective depends on, besides batch, length and widths.
+        heads: Number of heads of a case that names none.
     """
 
     backends: Mapping[str, Callable[..., LossTerm]]
@@ -83,9 +88,9 @@ class Objective:
     """An objective and the facts that training and the conformance suite need.
 
     Args:
-        name: As recipes and methods write it.
-        function: Student streams, then as many teacher streams, then keywords, to `LossTerm`.
-        student_streams: How many tensors of the student it takes; of each layer, where it takes layers.
+        name: Name in recipes and methods.
+        function: Takes streams of the student, then as many of the teacher, then keywords; returns a `LossTerm`.
+        student_streams: Number of streams of the student that it takes; with `takes_layers`, of each layer.
         unit: The quantity that its count is proportional to, by a constant independent of the batch: "token" is a
             valid token, "pair" two valid tokens of one sample, in order, "row" a row of logits that counts (a token
             or a sample, as the logits are), "sample" a sample, "label" a position whose label is not −100, "group" a
@@ -106,11 +111,12 @@ class Objective:
         takes_layers: Takes any number of layers of each model, as two lists, instead of a fixed number of streams. It
             may have the keywords `student_weights` and `teacher_weights`, weights of the layers, and `across`, which
             sums a tensor over the processes that share a batch; see `layer_emd`.
-        operations: Counts the floating point operations of a term and its gradient, beside those of learned maps;
-            None where they are not worth counting.
-        benchmark: How it is measured alone; None where it is not.
-        from_hidden: The same objective from what makes logits, for one over a vocabulary: hidden vectors and weight of
-            the output layer take the place of each model's logits, `student_bias` and `teacher_bias` are keywords.
+        operations: Counts the floating point operations of a term and its gradient, without those of learned maps;
+            None where they are so few that they are not counted.
+        benchmark: How `limbeck benchmark loss` measures it; None where it does not.
+        from_hidden: For an objective on logits over a vocabulary, a function that computes it without them. Hidden
+            vectors and the output layer's weight take the place of each model's logits; the keywords `student_bias` and
+            `teacher_bias` are the output layers' biases.
     """
 
     name: str
@@ -141,7 +147,7 @@ class Objective:
         if self.takes_groups:
             keywords.add("groups")
         if self.takes_projection:
-            # One map a head has the plural.
+            # An objective with a map for each head has the plural.
             keywords.add("projections" if "projections" in parameters else "projection")
         if self.takes_layers:
             keywords |= {name for name in _LAYER_KEYWORDS if name in parameters}
@@ -156,7 +162,8 @@ class Objective:
     def gathers_rows(self) -> bool:
         """Whether processes that share a batch each compute the whole term, from the rows of all of them.
 
-        Terms that sum `across` the processes are coupled too, but share costs instead of rows.
+        Terms with the keyword `across` couple the samples of all processes too, but sum costs instead of gathering
+        rows.
         """
         return self.batch_coupled and "across" not in self.keywords
 
@@ -167,12 +174,12 @@ class Objective:
     def call(
         self, student: Sequence[Tensor], teacher: Sequence[Tensor], labels: Tensor | None = None, **options: Any
     ) -> LossTerm:
-        """Compute it as its signature says.
+        """Compute the objective with the arguments that its function has.
 
         Args:
-            student: The student's streams, layer by layer where it takes layers.
+            student: The student's streams; with `takes_layers` layer by layer.
             teacher: The teacher's streams, likewise.
-            labels: Of the batch; left out where it takes none.
+            labels: Labels of the batch; not passed on to a function that takes none.
             **options: Keywords of the function.
         """
         streams: list[Any] = [*student, *teacher]
@@ -183,7 +190,14 @@ class Objective:
         return self.function(*streams, **options)
 
     def by_layer(self, streams: Sequence[Tensor]) -> list[Any]:
-        """Group streams, layer by layer, as functions over layers take them: a tensor or a tuple for each."""
+        """Group streams by layer, as functions over layers take them.
+
+        Args:
+            streams: All streams of the first layer, then of the second, and so on.
+
+        Returns:
+            For each layer its tensor, or a tuple if a layer has several streams.
+        """
         size = self.student_streams
         if size == 1:
             return list(streams)
@@ -227,7 +241,7 @@ def read_signature(name: str, function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _count_leading(names: Sequence[str], beginnings: tuple[str, ...]) -> int:
-    """Return how many names in front begin with one of some words."""
+    """Return how many names there are before the first one that begins with none of some words."""
     for number, name in enumerate(names):
         if not name.startswith(beginnings):
             return number
@@ -235,7 +249,7 @@ def _count_leading(names: Sequence[str], beginnings: tuple[str, ...]) -> int:
 
 
 def _is_tensor(parameter: inspect.Parameter) -> bool:
-    """Whether an argument is one of the tensors: it has no default, and is not after a star."""
+    """Return whether an argument of an objective is a tensor: it has no default, and is not after a star."""
     is_positional = parameter.kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
     return is_positional and parameter.default is inspect.Parameter.empty
 
@@ -244,6 +258,7 @@ def _problem(objective: Objective) -> str | None:
     """Return the reason why training could not call an objective as its fields say; None where it can."""
     if objective.student_streams < 1:
         return f"it takes {objective.student_streams} streams of the student; give 1 or more"
+    # Packed rows of real tokens have no samples, so nothing that depends on samples can be computed from them.
     needs_rows = objective.batch_coupled or objective.takes_labels or objective.takes_groups or objective.takes_layers
     if objective.by_token and (needs_rows or objective.unit != "token"):
         return "it is by_token; its unit has to be 'token', without labels, groups, layers or batch_coupled"
@@ -255,6 +270,7 @@ def _problem(objective: Objective) -> str | None:
     else:
         models = 2 if objective.takes_teacher else 1
         tensors = models * objective.student_streams + int(objective.takes_labels)
+    # Bind the call to the signature, with None for each argument, to see whether it fits.
     keywords: list[str] = []
     try:
         keywords = sorted(objective.keywords - set(_LAYER_KEYWORDS))

@@ -18,9 +18,9 @@ def _check_pairs(vectors: dict[str, Tensor], heads: int, valid: Tensor | None, r
 
     Args:
         vectors: Two of the student, then two of the teacher, by name.
-        heads: Divides all widths.
+        heads: Number of heads; divides all widths.
         valid: Real tokens; None means all.
-        rule: The reason why both streams of a model are equally wide, for the message.
+        rule: The rule that both streams of a model are equally wide, for the message.
     """
     inputs = check_inputs("[B, L, width]", vectors, 2, valid=valid)
     names = list(vectors)
@@ -37,8 +37,8 @@ def _check_pairs(vectors: dict[str, Tensor], heads: int, valid: Tensor | None, r
 def _draw_streams(
     case: Any, normal: Callable[..., Tensor], symmetric: bool = False
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], dict[str, Any]]:
-    """Draw two streams of each model, or one taken twice, for a benchmark."""
-    # The first streams of both models are drawn before the second ones.
+    """Draw two streams of each model for a benchmark; if `symmetric`, both are the same."""
+    # The order of the draws decides the numbers: the first streams of both models come before the second ones.
     student = normal(case.batch, case.length, case.student_width)
     teacher = normal(case.batch, case.length, case.teacher_width)
     if symmetric:
@@ -49,12 +49,13 @@ def _draw_streams(
 
 
 def _matrices_held(count: int, case: Any) -> int:
-    """Return the numbers in `count` score matrices of all heads."""
+    """Return how many numbers a number of score matrices `[B, heads, L, L]` have."""
     return int(count * case.batch * case.heads * case.length**2)
 
 
 def _count_relation(work: Workload) -> int:
-    """Scores of both models, and a product for the gradient of each of the student's streams."""
+    """Count the operations for the scores of both models, and for the gradient of each of the student's streams."""
+    # A product over n numbers takes 2 n operations.
     return 2 * work.pairs * (work.teacher_width + (1 + work.student_streams) * work.student_width)
 
 
@@ -131,7 +132,7 @@ def relation_kl(
 
 
 def _count_scores(work: Workload) -> int:
-    """By the scores, or where it is less, by Gram matrices of the heads."""
+    """Count the operations by scores or, where they are fewer, by Gram matrices; see `score_gram`."""
     student = work.student_width
     teacher = work.teacher_width
     gram = 8 * student * student + 8 * student * teacher + 4 * teacher * teacher
@@ -150,8 +151,9 @@ def _score_mse_materialised(
     dtype = precision.compute_dtype(student_q, student_k, teacher_q, teacher_k)
 
     def scores(q: Tensor, k: Tensor) -> Tensor:
-        q, k = (x.to(dtype).unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k))
-        return q @ k.mT / math.sqrt(q.shape[-1])
+        # [B, L, width] -> [B, heads, L, d].
+        q_heads, k_heads = (x.to(dtype).unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k))
+        return q_heads @ k_heads.mT / math.sqrt(q_heads.shape[-1])
 
     pairs = valid[:, None, :, None] & valid[:, None, None, :]
     difference = scores(student_q, student_k) - scores(teacher_q, teacher_k)

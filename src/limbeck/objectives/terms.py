@@ -1,4 +1,7 @@
-"""`LossTerm`, the sum and count that every objective returns, and the checks of their arguments, each one line."""
+"""`LossTerm`, the sum and count that every objective returns, and checks of the arguments of objectives.
+
+A *unit* is what a loss counts, such as a token or a sample, and leading axes of the tensors are over units.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +45,11 @@ Projection: TypeAlias = Tensor | nn.Module | Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Inputs:
-    """The checked tensors of an objective, as far as all objectives do the same with them.
+    """Facts of the checked tensors of an objective, with the steps that all objectives have in common.
 
     Args:
         first: The first tensor.
-        units: Leading axes over which valid units are counted.
+        units: Number of leading axes over which valid units are counted, such as 2 for the tokens of `[B, L, width]`.
         mask: Valid units, bool, in the shape of these axes; None means all.
         dtype: Dtype of the computation.
     """
@@ -80,9 +83,9 @@ def check_inputs(
     Args:
         axes: Axes of each tensor, such as `"[B, L, width]"`.
         tensors: By name, at least one.
-        units: Leading axes in which all agree, and over which valid units are counted.
+        units: Number of leading axes over which valid units are counted; all tensors agree in them.
         valid: Mask over these axes, see `as_mask`.
-        alike: Leading axes in which all agree, where they are more than those counted.
+        alike: Number of leading axes in which all tensors agree; None for `units`.
 
     Raises:
         KernelError: naming the first tensor that does not fit.
@@ -197,7 +200,7 @@ def count_groups(same: Tensor) -> Tensor:
     Args:
         same: As `same_group` returns it.
     """
-    # Of each group its first row, which has no row of the group before it.
+    # Each group is counted by its first row, which is the one that no earlier row is in a group with.
     is_first = ~same.tril(-1).any(1)
     is_of_several = same.sum(1) > 1
     return (is_first & is_of_several).sum()
@@ -230,7 +233,7 @@ def as_mask(valid: Tensor | None, like: Tensor, axes: int = 2) -> Tensor | None:
 
 
 def zero_masked(x: Tensor, valid: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """Return `x` in `dtype` with 0 wherever `valid` is False, whatever lay there; its gradient there is 0."""
+    """Return `x` in `dtype`, with 0 wherever `valid` is False, even in place of NaN; its gradient is 0 there."""
     x = x.to(dtype)
     if valid is None:
         return x

@@ -46,7 +46,8 @@ def hidden_mse(
     """
     inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, 2, valid=valid)
     with autocast_off(student.device):
-        # Blank rows are wiped before a map, whose gradient sums over all, and after it, since a bias moves them.
+        # Padding is set to 0 before a learned map, since the map's gradient sums over all rows; and after it, since a
+        # bias would make it something else.
         vectors = student.to(inputs.dtype) if projection is None else inputs.masked(student)
         teacher_width = teacher.shape[-1]
         error = project(vectors, projection, teacher_width) - teacher.detach().to(inputs.dtype)
@@ -81,6 +82,7 @@ def hidden_cosine(student: Tensor, teacher: Tensor, *, valid: Tensor | None = No
         tensor(0.5000)
     """
     inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, 2, valid=valid)
+    # Without a projection this only checks that the widths are equal.
     project(student, None, teacher.shape[-1])
     with autocast_off(student.device):
         distance = cosine_distance(inputs.masked(student), inputs.masked(teacher.detach()))
@@ -88,10 +90,10 @@ def hidden_cosine(student: Tensor, teacher: Tensor, *, valid: Tensor | None = No
 
 
 def cosine_distance(x: Tensor, y: Tensor) -> Tensor:
-    """1 − cos of the last axis, without the cancellation that costs it all digits when `x` is near `y`.
+    """Return 1 − cos of vectors along the last axis, without loss of digits when `x` is near `y`.
 
-    Uses 1 − x̂·ŷ = ½‖x̂ − ŷ‖² for unit vectors; exactly 0 at equality. A zero vector has distance 1 to
-    everything.
+    It is computed as ½‖x̂ − ŷ‖² = 1 − x̂·ŷ with the unit vectors x̂ and ŷ, since 1 − cos itself would lose all digits
+    there. It is exactly 0 at equality. A zero vector has distance 1 to everything.
 
     Args:
         x: `[..., width]`.
@@ -101,7 +103,8 @@ def cosine_distance(x: Tensor, y: Tensor) -> Tensor:
         `[...]`, between 0 and 2.
     """
     squared_distance = (F.normalize(x, dim=-1) - F.normalize(y, dim=-1)).square().sum(-1)
-    # A zero vector stays 0, at a squared distance of 1 to a unit vector; each zero vector adds the 1 that is missing.
+    # `normalize` leaves a zero vector at 0. Its squared distance to a unit vector is then 1, and to another zero vector
+    # 0. Adding 1 for each zero vector makes both 2, and half of that is 1.
     x_is_zero = (x == 0).all(-1).to(x.dtype)
     y_is_zero = (y == 0).all(-1).to(x.dtype)
     zero_vectors = torch.as_tensor(x_is_zero + y_is_zero)
@@ -233,6 +236,7 @@ def patient_mse(student_cls: Tensor, teacher_cls: Tensor) -> LossTerm:
         tensor(2.)
     """
     inputs = check_inputs("[B, width]", {"student_cls": student_cls, "teacher_cls": teacher_cls}, 1)
+    # Without a projection this only checks that the widths are equal.
     project(student_cls, None, teacher_cls.shape[-1])
     with autocast_off(student_cls.device):
         student = F.normalize(inputs.masked(student_cls), dim=-1)
@@ -269,7 +273,7 @@ def sample_relation_kl(student: Tensor, teacher: Tensor) -> LossTerm:
         0.2845
     """
     inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, 1)
-    # The samples of a batch are the tokens of one text.
+    # The relation is that of tokens, with the samples of the batch as the tokens of one text: [1, B, width].
     student_text = student[None]
     teacher_text = teacher[None]
     return inputs.term(relation_kl_reference(student_text, student_text, teacher_text, teacher_text, heads=1))
@@ -314,7 +318,7 @@ def sample_contrastive(
         # [2 B, width_T], the student's rows before the teacher's.
         h = torch.cat([inputs.masked(student_projected), inputs.masked(teacher.detach())])
         is_itself = torch.eye(len(h), dtype=torch.bool, device=h.device)
-        # Finite, so that 0 · (the number on the diagonal) is 0.
+        # A row is no neighbour of itself. The number is finite, since it is multiplied by 0 below.
         lowest = torch.finfo(h.dtype).min / 4
         log_shares = (h @ h.T / temperature).masked_fill(is_itself, lowest).log_softmax(-1)
         classes = torch.cat([labels, labels]).to(h.device)
