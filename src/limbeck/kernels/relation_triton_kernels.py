@@ -49,7 +49,10 @@ LN_2 = tl.constexpr(0.6931471805599453)
 
 @triton.jit
 def _load(vectors, tokens, kept, stride, start, SIZE: tl.constexpr, CHUNK: tl.constexpr, WIDEN: tl.constexpr):
-    """Coordinates `start` and on of some tokens, `[tokens, CHUNK]`; 0 past the head's `SIZE` and where not kept."""
+    """Load `CHUNK` coordinates of some tokens' vectors, from coordinate `start` of a head on, `[tokens, CHUNK]`.
+
+    They are 0 for tokens that are not kept, and for coordinates past the head's `SIZE`. `WIDEN` loads them as float32.
+    """
     coordinates = start + tl.arange(0, CHUNK)
     places = tokens.to(tl.int64)[:, None] * stride + coordinates[None, :]
     values = tl.load(vectors + places, mask=kept[:, None] & (coordinates < SIZE)[None, :], other=0.0)
@@ -73,10 +76,13 @@ def _products(
     CHUNK: tl.constexpr,
     WIDEN: tl.constexpr,
 ):
-    """Products `[left tokens, right tokens]`; `left` and `right` are the first chunks, loaded already.
+    """Return the products of all left vectors with all right vectors, `[left tokens, right tokens]`.
 
-    Matrix units round sums towards 0, so chunks are summed outside of them. Compilers would merge a plain sum into the
-    product, but not one with a factor that they do not know: `one`, which is 1.
+    `left` and `right` are the first chunks of coordinates, which are loaded already; the others are loaded here.
+
+    Matrix units round sums towards 0, so the products of chunks are summed outside of them. A compiler would move a
+    plain sum into the matrix unit. It cannot move a sum with a factor that it does not know, so the sum is multiplied
+    by `one`, an argument that is 1.
     """
     products = tl.dot(left, tl.trans(right), input_precision="ieee")
     for start in range(CHUNK, SIZE, CHUNK):
@@ -88,7 +94,7 @@ def _products(
 
 @triton.jit
 def _kept(valid, tokens, length, MASKED: tl.constexpr):
-    """Which tokens of a sample exist and are valid."""
+    """Return which tokens of a sample exist, and are valid if there is a mask."""
     kept = tokens < length
     if MASKED:
         kept &= tl.load(valid + tokens, mask=kept, other=0) != 0
@@ -97,7 +103,11 @@ def _kept(valid, tokens, length, MASKED: tl.constexpr):
 
 @triton.jit
 def _end(valid, first, length, SPAN: tl.constexpr):
-    """Where the last valid token of a sample ends, from where there is nothing to see; 0 for rows that lie there."""
+    """Return the end of a sample's valid tokens: one more than the index of the last one.
+
+    A tile of rows that begins behind it (`first`) has no valid row, and gets 0, so that it reads no columns. `SPAN` is
+    a power of two that is at least `length`: the whole mask is read at once.
+    """
     places = tl.arange(0, SPAN)
     stop = tl.max(tl.where(_kept(valid, places, length, True), places + 1, 0), 0)
     return tl.where(first < stop, stop, 0)
@@ -137,15 +147,18 @@ def relation_forward_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Write of `ROWS` rows the divergence in nats, `[B, heads, L]`, and the terms of the models' log-sum-exps.
+    """Write the divergence of `ROWS` rows in nats, `[B, heads, L]`, and the terms of both models' log-sum-exps.
 
     Terms are `[B, heads, 3, L]`: each row's greatest product, the base-2 logarithm of its sum, and the column of the
-    greatest. Rows that are not valid get 0 everywhere. `WIDEN` multiplies in float32, for an interpreter that cannot in
-    bfloat16.
+    greatest product. Rows that are not valid get 0 everywhere. `WIDEN` multiplies in float32, for an interpreter that
+    cannot multiply bfloat16.
     """
+    # The number of the program chooses the unit, and the first row of the tile.
     tiles = tl.cdiv(length, ROWS)
-    unit, first = tl.program_id(0) // tiles, (tl.program_id(0) % tiles) * ROWS
-    sample, head = (unit // heads).to(tl.int64), unit % heads
+    unit = tl.program_id(0) // tiles
+    first = (tl.program_id(0) % tiles) * ROWS
+    sample = (unit // heads).to(tl.int64)
+    head = unit % heads
     student_a += sample * student_a_batch + head * STUDENT_SIZE
     student_b += sample * student_b_batch + head * STUDENT_SIZE
     teacher_a += sample * teacher_a_batch + head * TEACHER_SIZE
@@ -160,6 +173,7 @@ def relation_forward_kernel(
     counted = _kept(valid, rows, length, MASKED)
     student_rows = _load(student_a, rows, counted, student_a_token, 0, STUDENT_SIZE, STUDENT_CHUNK, WIDEN)
     teacher_rows = _load(teacher_a, rows, counted, teacher_a_token, 0, TEACHER_SIZE, TEACHER_CHUNK, WIDEN)
+    # For each row, over the columns so far: m (most) with its column (place), s (sum) and w (weighted) of the formulas.
     student_most = tl.full([ROWS], MASKED_PRODUCT, tl.float32)
     teacher_most = tl.full([ROWS], MASKED_PRODUCT, tl.float32)
     student_place = tl.zeros([ROWS], tl.int32)
@@ -189,18 +203,22 @@ def relation_forward_kernel(
             ahead = columns[None, :] > rows[:, None]
             student = tl.where(ahead, MASKED_PRODUCT, student)
             teacher = tl.where(ahead, MASKED_PRODUCT, teacher)
+        # The greatest product of these columns may be a new greatest one of the row.
         student_top, student_column = tl.max(student, 1, return_indices=True)
         teacher_top, teacher_column = tl.max(teacher, 1, return_indices=True)
         student_place = tl.where(student_top > student_most, start + student_column, student_place)
         teacher_place = tl.where(teacher_top > teacher_most, start + teacher_column, teacher_place)
         student_new = tl.maximum(student_most, student_top)
         teacher_new = tl.maximum(teacher_most, teacher_top)
+        # From here on `student` and `teacher` are z, the differences to the new greatest product as base-2 logits.
         student = (student - student_new[:, None]) * student_scale
         teacher = (teacher - teacher_new[:, None]) * teacher_scale
-        # While a row has seen nothing, its greatest is MASKED_PRODUCT and its sums mean nothing: the first product that
-        # it sees multiplies them by 0. A row that counts sees itself at least.
+        # As long as a row has seen no valid column, its greatest product is MASKED_PRODUCT and its sums are
+        # meaningless. The first valid column then multiplies them by 0. Every row that counts sees a valid column: its
+        # own.
         student_exp = tl.exp2(student)
         teacher_exp = tl.exp2(teacher)
+        # The sums so far are relative to the former greatest products, and have to be shifted to the new ones.
         student_shift = (student_most - student_new) * student_scale
         teacher_shift = (teacher_most - teacher_new) * teacher_scale
         rescale = tl.exp2(teacher_shift)
@@ -208,10 +226,12 @@ def relation_forward_kernel(
         weighted = rescale * weighted + tl.sum(teacher_exp * (teacher - student), 1)
         teacher_sum = rescale * teacher_sum + tl.sum(teacher_exp, 1)
         student_sum = tl.exp2(student_shift) * student_sum + tl.sum(student_exp, 1)
-        student_most, teacher_most = student_new, teacher_new
+        student_most = student_new
+        teacher_most = teacher_new
+    # Rows that do not count have no sums; 1 avoids a division by 0.
     student_sum = tl.where(counted, student_sum, 1.0)
     teacher_sum = tl.where(counted, teacher_sum, 1.0)
-    # Rounded to the nearest, so that the logarithm of a number by itself is 0.
+    # Divisions are rounded to the nearest, so that a number divided by itself is 1 and its logarithm 0.
     bits = tl.div_rn(weighted, teacher_sum) + tl.log2(tl.div_rn(student_sum, teacher_sum))
     first_row = unit.to(tl.int64) * length
     inside = rows < length
@@ -224,7 +244,7 @@ def relation_forward_kernel(
 
 @triton.jit
 def _store_terms(terms, rows, counted, inside, length, most, total, place):
-    """Write the terms of some rows' log-sum-exp, and the column of the greatest; exact in float32 up to 2²⁴ columns."""
+    """Write the terms of some rows' log-sum-exps; the column is a float32, which is exact up to 2²⁴ columns."""
     tl.store(terms + rows, tl.where(counted, most, 0.0), mask=inside)
     tl.store(terms + length + rows, tl.where(counted, tl.log2(total), 0.0), mask=inside)
     tl.store(terms + 2 * length + rows, tl.where(counted, place, 0).to(tl.float32), mask=inside)
@@ -232,7 +252,7 @@ def _store_terms(terms, rows, counted, inside, length, most, total, place):
 
 @triton.jit
 def _load_terms(terms, tokens, kept, other, length):
-    """The terms of some rows' log-sum-exp and the column of the greatest; `other`, 0 and −1 where not kept."""
+    """Load the terms of some rows' log-sum-exps; for rows that are not kept they are `other`, 0 and −1."""
     most = tl.load(terms + tokens, mask=kept, other=other)
     log_sum = tl.load(terms + length + tokens, mask=kept, other=0.0)
     place = tl.load(terms + 2 * length + tokens, mask=kept, other=-1.0)
@@ -241,8 +261,8 @@ def _load_terms(terms, tokens, kept, other, length):
 
 @triton.jit
 def _probabilities(products, most, log_sum, place, columns, scale, ahead, CAUSAL: tl.constexpr):
-    """Probabilities from products and terms that broadcast to them; 0 where `ahead`, if `CAUSAL`."""
-    # The greatest is itself, whatever this pass made of its product.
+    """Return probabilities from products, and terms that broadcast to them; 0 where `ahead`, if `CAUSAL`."""
+    # The greatest product of a row differs from itself by 0, even if this pass rounds it in another way.
     below = tl.where(columns == place, 0.0, products - most)
     shifted = tl.fma(below, scale, -log_sum)
     if CAUSAL:
@@ -289,16 +309,21 @@ def relation_gradient_kernel(
     OWN: tl.constexpr,
     OTHERS: tl.constexpr,
 ):
-    """Write the gradient of `OWN` tokens of the student, `STUDENT_CHUNK` coordinates of it, `[B, L, heads · d]`.
+    """Write `STUDENT_CHUNK` coordinates of the gradient of `OWN` tokens of the student, `[B, L, heads · d]`.
 
-    `own` are the vectors whose gradient is made and `other` those they meet. With `AS_ROWS` own is a (G · other),
-    with `AS_COLUMNS` it is b (Gᵀ · other); with both it is a symmetric relation, whose logits serve both.
+    `own` are the vectors whose gradient is computed, and `other` are the vectors that they are compared with. With
+    `AS_ROWS` the own vectors are a, and their gradient is G · other. With `AS_COLUMNS` they are b, and it is Gᵀ ·
+    other. With both the relation is symmetric, and both parts come of the same logits.
     """
+    # The number of the program chooses the unit, the first of the own tokens, and the first of the coordinates (part).
     parts = tl.cdiv(STUDENT_SIZE, STUDENT_CHUNK)
-    part, tile = (tl.program_id(0) % parts) * STUDENT_CHUNK, tl.program_id(0) // parts
+    part = (tl.program_id(0) % parts) * STUDENT_CHUNK
+    tile = tl.program_id(0) // parts
     tiles = tl.cdiv(length, OWN)
-    unit, first = tile // tiles, (tile % tiles) * OWN
-    sample, head = (unit // heads).to(tl.int64), unit % heads
+    unit = tile // tiles
+    first = (tile % tiles) * OWN
+    sample = (unit // heads).to(tl.int64)
+    head = unit % heads
     student_own += sample * student_own_batch + head * STUDENT_SIZE
     student_other += sample * student_other_batch + head * STUDENT_SIZE
     teacher_own += sample * teacher_own_batch + head * TEACHER_SIZE
@@ -306,10 +331,12 @@ def relation_gradient_kernel(
     student_terms += 3 * unit.to(tl.int64) * length
     teacher_terms += 3 * unit.to(tl.int64) * length
     own = first + tl.arange(0, OWN)
-    begin, stop = 0, length
+    begin = 0
+    stop = length
     if MASKED:
         valid += sample * length
         stop = _end(valid, first, length, SPAN)
+    # Rows see no column behind them, and columns are seen by no row before them.
     if CAUSAL and not AS_COLUMNS:
         stop = tl.minimum(stop, first + OWN)
     if CAUSAL and not AS_ROWS:
@@ -320,6 +347,7 @@ def relation_gradient_kernel(
     if AS_ROWS:
         student_most, student_log, student_place = _load_terms(student_terms, own, counted, 0.0, length)
         teacher_most, teacher_log, teacher_place = _load_terms(teacher_terms, own, counted, 0.0, length)
+    # The gradient so far, and for each row the sum of its part of G, which would be 0 without rounding.
     collected = tl.zeros([OWN, STUDENT_CHUNK], tl.float32)
     excess = tl.zeros([OWN], tl.float32)
     for start in range(begin, stop, OTHERS):
@@ -337,6 +365,7 @@ def relation_gradient_kernel(
             teacher_right, teacher_other, others, seen, teacher_other_token,
             one, TEACHER_SIZE, TEACHER_CHUNK, WIDEN,
         )  # fmt: skip
+        # G of these tokens, or Gᵀ, or the sum of both.
         change = tl.zeros([OWN, OTHERS], tl.float32)
         if AS_ROWS:
             columns = others[None, :]
@@ -349,7 +378,7 @@ def relation_gradient_kernel(
                 teacher, teacher_most[:, None], teacher_log[:, None], teacher_place[:, None], columns,
                 teacher_scale, ahead, CAUSAL,
             )  # fmt: skip
-            # Products with tokens that are not valid may be above all that a row has seen.
+            # Tokens that are not valid have products of 0, which may be above every product that the row has seen.
             change = tl.where(seen[None, :], change, 0.0)
             excess += tl.sum(change, 1)
         if AS_COLUMNS:
@@ -365,19 +394,21 @@ def relation_gradient_kernel(
                 teacher, teacher_top[None, :], teacher_rest[None, :], teacher_at[None, :], columns,
                 teacher_scale, ahead, CAUSAL,
             )  # fmt: skip
+        # The products above read all coordinates. The gradient needs this program's part of them.
         if STUDENT_CHUNK < STUDENT_SIZE:
             student_right = _load(
                 student_other, others, seen, student_other_token, part, STUDENT_SIZE, STUDENT_CHUNK, WIDEN
             )
         if PRECISION == "halves":
-            # The leading 16 bits, which bfloat16 holds as they are, and the rest.
+            # G is cut into its leading 16 bits, which bfloat16 holds without rounding, and the rest.
             large = (change.to(tl.uint32, bitcast=True) & 0xFFFF0000).to(tl.float32, bitcast=True)
             collected = tl.dot(large.to(student_right.dtype), student_right, collected)
             collected = tl.dot((change - large).to(student_right.dtype), student_right, collected)
         else:
             collected = tl.dot(change, student_right.to(tl.float32), collected, input_precision=PRECISION)
     if AS_ROWS:
-        # Rows of G sum to 0 but for rounding, which a common offset of the vectors would multiply.
+        # Rows of G would sum to 0 without rounding. An offset that all vectors have in common would multiply the
+        # rounding, so the sum times the vector of the row's greatest product is subtracted (reason 2 above).
         greatest = _load(
             student_other, student_place, counted, student_other_token, part, STUDENT_SIZE, STUDENT_CHUNK, True
         )
@@ -385,7 +416,6 @@ def relation_gradient_kernel(
     collected *= tl.load(upstream) * factor
     coordinates = part + tl.arange(0, STUDENT_CHUNK)
     places = (sample * length + own)[:, None] * (heads * STUDENT_SIZE) + (head * STUDENT_SIZE + coordinates)[None, :]
-    # Exactly 0 at padding, whatever lies there: not even the upstream gradient need be finite, nor what columns' terms
-    # make of rows that are not valid.
+    # The gradient of padding is exactly 0. The number so far may be anything there, even infinite or NaN.
     collected = tl.where(counted[:, None], collected, 0.0).to(gradient.dtype.element_ty)
     tl.store(gradient + places, collected, mask=(own < length)[:, None] & (coordinates < STUDENT_SIZE)[None, :])

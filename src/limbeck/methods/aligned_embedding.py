@@ -99,7 +99,7 @@ def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> lis
     _check_prefixes(options.truncate, width)
     kept_map: LearnedMap | None = None
     if keeps_map:
-        # Terms whose maps have the same name share one: the terms of all prefixes do.
+        # Terms whose maps have the same name share one map, so the terms of all prefixes share this one.
         kept_map = LearnedMap(inputs=student_width, outputs=width, name="vector", kept=True, bias=options.bias)
     squared = {"squared": True} if options.distance == "l2_squared" else {}
     whole = Term(
@@ -115,7 +115,7 @@ def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> lis
         replace(whole, name=f"vector_{prefix}", options={**squared, "prefix": prefix}) for prefix in options.truncate
     ]
     terms = [whole, *cut]
-    # These terms need a teacher whose layers can be read, which vectors in a file have not.
+    # These terms read the teacher's layers. A teacher that is a file of vectors has none.
     if options.hidden_weight or options.layer_mapping:
         terms += sentence_hidden_terms(
             pairing,

@@ -57,7 +57,7 @@ def sentence_embedding(options: SentenceEmbeddingOptions, pairing: Pairing) -> l
         learned_map=learned,
     )
     terms = [pooled_cosine]
-    # These terms need a teacher whose layers can be read, which vectors in a file have not.
+    # These terms read the teacher's layers. A teacher that is a file of vectors has none.
     if options.hidden_weight or options.layer_mapping:
         terms += sentence_hidden_terms(
             pairing,

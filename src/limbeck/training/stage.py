@@ -106,8 +106,7 @@ class StageTraining:
         # Scores by step copy the student, so it must not have taps yet.
         scores = main_rank_first(partial(scores_by_step, plan, student, tokenizer))
 
-        # Sharding changes a model for good, so a copy is sharded. The student itself gets the trained weights at the
-        # end.
+        # Sharding changes a model for good, so a copy is sharded. At the end the student gets the copy's weights.
         learner = copy.deepcopy(student) if arguments.fsdp else student
         student_head, _ = plan.sentence_heads()
         self.module = DistillationModule(learner, teaching, plan.terms, pooling=student_head)
@@ -195,8 +194,7 @@ class StageTraining:
                 raise raised_on_all_ranks(self.stopped_at_step("the state is saved"))
             return trainer.evaluate() if trainer.eval_dataset is not None else {}
         except RuntimeError as error:
-            # Ctrl-C reaches the workers of the data loader too. They end at once, and the step fails for want of its
-            # batch.
+            # Ctrl-C reaches the workers of the data loader too. They end at once, and the step fails without its batch.
             is_stopped = self.interrupt.interrupted and "DataLoader worker" in str(error)
             if not is_stopped:
                 raise

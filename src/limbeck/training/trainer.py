@@ -99,8 +99,7 @@ class DistillationTrainer(Trainer):
         super().__init__(model=model, **arguments)
         self.remove_callback(PrinterCallback)  # Progress is reported by limbeck.
         self.interrupt = InterruptSaver() if interrupt is None else interrupt
-        # Each process has rows of its own and draws dropout of its own. Weights and the order of rows are the same in
-        # all.
+        # Each process draws dropout of its own for its own rows. Weights and the order of rows are the same in all.
         if self.args.process_index > 0:
             torch.manual_seed(self.args.seed + self.args.process_index)
         self.model_accepts_loss_kwargs = False
@@ -296,11 +295,10 @@ class DistillationTrainer(Trainer):
         The step still counts: the learning rate and the place in the data go on.
 
         Args:
-            bad: Bool scalar on the device, true for a bad step. The host does not read it.
+            bad: Bool scalar on the device, true for a bad step.
         """
         assert self._start is not None
-        # A loss scale uses the flag of a fused optimizer itself, and an optimizer of sharded parameters does not take
-        # it.
+        # A loss scale uses the flag of a fused optimizer itself, and optimizers of sharded parameters do not take it.
         on_device = takes_flag(self.optimizer) and self.accelerator.scaler is None and not self.is_fsdp_enabled
         skip_update(self.optimizer, self.module, bad, on_device=on_device)
         self._start.restore_buffers(where=bad)
@@ -526,7 +524,7 @@ class DistillationTrainer(Trainer):
         """Take the weights and the history of a checkpoint without training on."""
         self._load_from_checkpoint(str(checkpoint))
         self.state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-        # Nothing is loaded, but the record of the stage describes the rows that this loader drew.
+        # No batch is read, but the record of the stage describes the rows that this loader drew.
         self.get_train_dataloader()
         self.loader.load_position(checkpoint)
 
@@ -544,8 +542,7 @@ class DistillationTrainer(Trainer):
             self._seconds_before = float(progress.get("seconds", 0.0))
             self._started = None
             self._steps_summed.fill_(progress["steps_summed"])
-            # The saved sums are over all processes, and will be summed over them again: only the main process takes
-            # them.
+            # The saved sums are over all processes and will be summed again, so only the main process takes them.
             factor = 1.0 if self.args.process_index == 0 else 0.0
             self._sums = {name: self.tokens_seen.new_tensor(factor * total) for name, total in progress["sums"].items()}
             self.module.read_rows.load(progress.get("unread"))

@@ -119,8 +119,7 @@ def fill_rows(
                 continue
             numbers = np.flatnonzero(mask)
             values = teacher_tables[kind].module.weight[numbers]
-            # A narrower student has its teacher's embeddings projected, [rows, teacher's width] · [.., student's
-            # width].
+            # For a narrower student they are projected: [rows, teacher's width] · [teacher's width, student's width].
             if basis is not None:
                 values = values.double() @ basis
             weight = student_tables[kind].module.weight

@@ -91,7 +91,7 @@ def _shard(teacher: PreTrainedModel, device: torch.device) -> None:
 
     The forward pass stops after the highest block that is read, so no wrapper around the whole model would see its end.
     """
-    # Several stages may share the teacher, which an earlier one has sharded.
+    # An earlier call may have sharded the teacher already.
     if isinstance(blocks(teacher)[0], FSDPModule):
         return
     mesh = init_device_mesh(device.type, (ranks.process_count(),))
