@@ -24,9 +24,9 @@ class Cell:
     """A value of a table, with the way it is written.
 
     Args:
-        value: Unrounded; None where there is none.
-        form: The form for `str.format`, such as `{:.1f} %`.
-        mark: Its style on a console; bold and italic also in Markdown files.
+        value: The value, unrounded; None where there is none.
+        form: The format by which it is shown, for `str.format`, such as `{:.1f} %`.
+        mark: Its style on a console, as rich has it; `bold` and `italic` also hold in Markdown files.
     """
 
     value: str | float | None
@@ -63,6 +63,7 @@ def slug(*words: object) -> str:
     return name[:60] or "figure"
 
 
+# A word and the marks or spaces behind it: `limbeck/`, `core/`, `blocks.`, `py`.
 _PIECES = re.compile(r"[^\s/_,.|=:-]*[\s/_,.|=:-]*")
 
 
@@ -70,8 +71,8 @@ def wrapped(text: str, fits: Callable[[str], bool]) -> list[str]:
     """Break a text into lines that fit: behind spaces, and behind the marks that join words in names and paths.
 
     Args:
-        text: A line.
-        fits: Whether a line does; a piece between two marks that does not has a line for itself.
+        text: A line. Further lines have the same indent.
+        fits: Returns whether a line fits. A piece between two marks that does not fit gets a line of its own.
     """
     indent = text[: len(text) - len(text.lstrip())]
     lines = [""]
@@ -144,17 +145,18 @@ class Layout:
     """The form of a table on a console.
 
     Args:
-        boxed: Lines around all cells, instead of a rule below the headings.
-        fold: Long cells are broken, not shortened.
-        collapsed: Columns share the padding between them.
+        boxed: Draw lines around all cells, instead of a rule below the headings.
+        fold: Break long cells, instead of shortening them.
+        collapsed: Let neighbouring columns share the padding between them.
         padding: Spaces beside each cell.
-        whole_from: Columns from this number on are as wide as their widest cell.
-        no_wrap: Cells beside the first column stay on one line.
+        whole_from: Columns from this index on are as wide as their widest cell; None for none.
+        no_wrap: Keep cells on one line, except for those of the first column.
         label_width: Least width of the first column.
-        cut: Least width of the first column, repeated for every block of columns that fits; 0 keeps the table in one
-            piece. It is as wide as its longest cell, up to two fifths of the console, and broken between words.
-        narrowest: Least width of the other columns of such a block.
-        apart: Published rows stand apart, and are left out of blocks of columns without any figure of theirs.
+        cut: Least width of the first column in a table that is cut into parts, each with the columns that fit on the
+            console and the first column again. That column is as wide as its longest cell, up to two fifths of the
+            console, and broken between words. 0 keeps the table in one part.
+        narrowest: Least width of the other columns of a part.
+        apart: Put published rows behind a rule, and leave those out of a part that have no figure in its columns.
     """
 
     boxed: bool = False
@@ -178,14 +180,14 @@ class Table:
 
     Args:
         caption: Its title.
-        headings: One a column; a second line, its unit, is put into brackets where there is one line only.
-        rows: The rows, each with as many cells; the first cell names the row.
-        words: Columns of words, by number; the others hold figures and are aligned to the right.
-        strong: Rows that stand out, by number.
-        faint: Rows that stand back on a console.
-        published: Rows of figures that papers printed.
+        headings: The heading of each column. A second line in it is the unit, which `heading` puts into brackets.
+        rows: The rows, with a cell for each column; the first cell names the row.
+        words: Indices of columns of words; all other columns hold figures and are aligned to the right.
+        strong: Indices of rows that are highlighted.
+        faint: Indices of rows that are dimmed on a console.
+        published: Indices of rows of figures that papers printed.
         left_out: Number of rows that are not shown.
-        folded: Closed until a reader opens it.
+        folded: Whether it is closed until a reader opens it.
         layout: Its form on a console.
     """
 
@@ -270,8 +272,8 @@ def build_sections(subject: T, builders: Mapping[str, Callable[[T], Iterable[Blo
         builders: The functions that make the blocks of each section, by its title.
 
     Returns:
-        The sections, as far as their blocks could be made, with a warning where they could not; empty notes and
-            sections are left out.
+        The sections. Where a damaged record makes a block impossible, a warning replaces the rest of the section. Empty
+            notes and sections are left out.
     """
     sections = []
     for title, build in builders.items():

@@ -1,4 +1,7 @@
-"""Blocks on a console: text, and tables in as many blocks of columns as its width asks for."""
+"""Blocks on a console: text and tables.
+
+A table that is wider than the console is cut into *parts*: each has some of the columns, and the first column again.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -53,21 +56,21 @@ def _console_lines(blocks: Iterable[Block]) -> Iterator[RenderableType]:
 
 
 _LABEL_SHARE = 40
-"""Of the width of a console, in percent, that the first column may have."""
+"""Largest share of the console's width, in percent, that the first column may take."""
 
 _GAP = 2
-"""Columns of a console between two columns of a table."""
+"""Characters between two columns of a table."""
 
 
 class _ConsoleTable:
-    """A table, in as many blocks of columns as the width of the console asks for."""
+    """A table, in as many parts as the width of the console needs; rich calls `__rich_console__`."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self._widths = [self._width(index) for index in range(len(table.headings))]
 
     def _width(self, index: int) -> int:
-        """Letters of the widest line of a column."""
+        """The characters of the widest line of a column, or the least width of the layout."""
         lines = self._table.headings[index].split("\n")
         lines += [str(row[index]) for row in self._table.rows]
         widest = max(len(line) for line in lines)
@@ -80,7 +83,7 @@ class _ConsoleTable:
             yield self._block(range(count))
             return
 
-        # The first column is repeated in every block; as many others stand beside it as there is room for.
+        # Each part has the first column and as many of the others, in their order, as fit beside it.
         most_of_label = _LABEL_SHARE * options.max_width // 100
         label = max(layout.cut, min(self._widths[0], most_of_label))
         room = options.max_width - label - _GAP
@@ -95,10 +98,10 @@ class _ConsoleTable:
             start = end
 
     def _block(self, columns: Sequence[int], label_width: int = 0) -> RichTable:
-        """Draw some columns.
+        """Return a table of rich with some of the columns.
 
         Args:
-            columns: Numbers of the columns.
+            columns: Indices of the columns, the first column at the beginning.
             label_width: Width of the first column, whose texts are broken between words; 0 leaves them whole.
         """
         drawn = self._empty(columns, label_width)
@@ -106,6 +109,7 @@ class _ConsoleTable:
         for index, row in enumerate(self._table.rows):
             cells = [row[column] for column in columns]
             is_published = index in self._table.published
+            # Published rows stand behind a rule. Those without a figure in these columns are left out.
             if is_published and self._table.layout.apart:
                 has_figures = any(str(cell) != NOTHING for cell in cells[1:])
                 if not has_figures:
@@ -150,6 +154,7 @@ class _ConsoleTable:
         justify = "left" if index in self._table.words else "right"
         if layout.cut:
             return {"justify": justify, "min_width": layout.narrowest}
+        # A column from `whole_from` on is as wide as its widest cell.
         least = layout.label_width if index == 0 else None
         if layout.whole_from is not None and index >= layout.whole_from:
             least = max((len(str(row[index])) for row in self._table.rows), default=None)

@@ -19,7 +19,7 @@ _VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 def check_device(name: str) -> None:
-    """Refuse a name that is that of no device, without torch, which knows those of this machine; see `choose_device`.
+    """Refuse a name that cannot be a device's, without importing torch; `choose_device` checks that it is there.
 
     Raises:
         RecipeError: for such a name.
@@ -36,13 +36,15 @@ def check_device(name: str) -> None:
 
 @contextmanager
 def computing_on(name: str) -> Iterator[str]:
-    """Send all work to a device, that of processes started meanwhile too; for before torch looks for devices.
+    """Send all work to a device inside the block, also that of processes that are started there.
+
+    It sets environment variables, so it has to be entered before torch looks for devices.
 
     Args:
         name: The name, as in `choose_device`.
 
     Yields:
-        Its name meanwhile: `"cuda"` for `"cuda:1"`, beside which the other GPUs are hidden.
+        The name of the device inside the block: `"cuda"` for `"cuda:1"`, which is then the only GPU that is visible.
 
     Raises:
         RecipeError: if there is no such device here, or it cannot be chosen by its number.
@@ -61,7 +63,8 @@ def computing_on(name: str) -> Iterator[str]:
     before = {key: os.environ.get(key) for key in changes}
     os.environ.update(changes)
     try:
-        # The CPU is always there, but cpu:1 is not.
+        # With the other GPUs hidden, the chosen one is just "cuda". "auto" and "cpu" are always there, but "cpu:1" is
+        # not.
         if device_type == "cuda":
             _find_device("cuda", name)
         elif device_type not in ("auto", "cpu") or index:
@@ -76,7 +79,7 @@ def computing_on(name: str) -> Iterator[str]:
 
 
 def has_accelerator() -> bool:
-    """Whether there is an accelerator, and work is not kept on the CPU, as `computing_on` and accelerate do it."""
+    """Whether there is an accelerator to use; `computing_on("cpu")` and accelerate's variable keep work on the CPU."""
     import torch
 
     uses_cpu_alone = os.environ.get(_CPU_ALONE, "").lower() in ("1", "true", "yes", "on")
@@ -130,11 +133,15 @@ def bf16_is_fast() -> bool:
 
 
 def _gpu_at(index: int) -> str:
-    """Return the value of `CUDA_VISIBLE_DEVICES` that shows one of the GPUs that are visible now, or none."""
+    """Return the value of `CUDA_VISIBLE_DEVICES` that leaves one of the GPUs that are visible now.
+
+    Args:
+        index: Its number among these. With a number that is too large the value is empty, which hides all GPUs.
+    """
     visible = [gpu for gpu in os.environ.get(_VISIBLE_GPUS, "").split(",") if gpu.strip()]
     if not visible:
         return str(index)
-    # With none visible the GPU is refused as one that is not there.
+    # With all GPUs hidden, the check that follows refuses the device as one that is not there.
     if index >= len(visible):
         return ""
     return visible[index]

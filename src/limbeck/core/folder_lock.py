@@ -1,9 +1,12 @@
-"""The lock of a run's folder, which one process at a time has.
+"""The lock of a run's folder, which only one process at a time holds.
 
-The lock is a POSIX record lock (`fcntl`), which unlike `flock` is not inherited by worker processes: a worker that
-outlives a killed run for a moment does not keep the next one out. NFS servers pass such locks on to other machines.
-They belong to a process and go as soon as it closes any descriptor of the file, so nothing here opens a lock file of
-its own process.
+The lock is a POSIX record lock (`fcntl`) on a file in the folder. Unlike `flock`, it is not inherited by worker
+processes, so that a worker that outlives a killed run for a moment does not keep the next run out. It also works
+between machines that share a folder over NFS. Such a lock is released as soon as its process closes *any* descriptor of
+the file. This is why nothing here opens a lock file that this process holds.
+
+The file holds a *note* in JSON: host, number and start of the process that held the lock last. The note stays when the
+lock is released.
 """
 
 import errno
@@ -32,7 +35,8 @@ _PATIENCE_SECONDS = 2.0
 
 _PAUSE_SECONDS = 0.05
 
-# What this process wrote into the locks it has, by path. A forked process has the entries, but neither id nor lock.
+# The notes of the locks that this process holds, by path. A forked process inherits the entries but not the locks: its
+# own process id differs from that in the note.
 _held: dict[Path, dict[str, Any]] = {}
 
 _held_guard = threading.Lock()
@@ -49,13 +53,14 @@ def folder_lock(folder: Path) -> Iterator[None]:
         OutputError: on entering, if another run has the folder, with its host, process and since when; or if the lock
             file cannot be written.
     """
-    path = folder.resolve() / LOCK  # A link in its place is refused, or whatever it leads to would be emptied.
+    path = folder.resolve() / LOCK
     with _held_guard:
         if _is_ours(folder):
             raise _refusal(folder, holder(folder))
         _held[path] = _this_process()
     descriptor: int | None = None
     try:
+        # A link in the place of the file is refused (O_NOFOLLOW), since the file that it leads to would be emptied.
         with writing(folder):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             if not _lock(descriptor, path):
@@ -67,19 +72,20 @@ def folder_lock(folder: Path) -> Iterator[None]:
         with _held_guard:
             _held.pop(path, None)
         if descriptor is not None:
-            # This unlocks. The file stays: were it removed, two runs could lock two files of its name.
+            # Closing the file releases the lock. The file is not removed: a run that has just opened it would lock the
+            # removed file, and the next run a new file of the same name.
             os.close(descriptor)
 
 
 def _lock(descriptor: int, path: Path) -> bool:
-    """Lock the file, waiting a moment for a process that is just ending; False if another one has it."""
+    """Lock the file, and return whether that was possible; a process that is just ending is waited for."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except OSError as error:
-            # A file system without locks: the note of the last holder decides.
+            # Any other error means a file system without locks: the note of the last holder decides.
             if error.errno not in _TAKEN:
                 return not holder_lives(read_json(path))
         if time.monotonic() > deadline:
@@ -96,14 +102,17 @@ def _refusal(folder: Path, lock: dict[str, Any]) -> OutputError:
 
 
 def holder(folder: Path) -> dict[str, Any]:
-    """Return the `host`, `pid`, `started` and `since` of the process that last had a folder; empty if none had."""
+    """Return the note of the process that held a folder last: its `host`, `pid`, `started` and `since`.
+
+    It is empty where no process has held the folder.
+    """
     if _is_ours(folder):
         return dict(_held[folder.resolve() / LOCK])
     return read_json(folder / LOCK)
 
 
 def is_locked(folder: Path) -> bool | None:
-    """Whether a run has a folder now; None where the file system cannot tell."""
+    """Whether a process holds a folder now; None where the file system has no locks."""
     if _is_ours(folder):
         return True
     try:
@@ -122,23 +131,26 @@ def is_locked(folder: Path) -> bool | None:
 
 
 def holder_lives(lock: dict[str, Any]) -> bool:
-    """Whether the process that last had a folder is alive, as far as this host can know.
+    """Whether the process that held a folder last is alive, as far as this host can know.
 
     Args:
-        lock: Its note in the lock, see `holder`.
+        lock: Its note, see `holder`.
+
+    Returns:
+        False also for a process on another host, about which nothing is known here.
     """
     if lock.get("host") != socket.gethostname():
         return False
     with suppress(psutil.Error, TypeError, ValueError):
         process = psutil.Process(int(lock["pid"]))
-        # Numbers of processes are used again.
+        # The system uses process ids again, but not with the same start.
         is_same = abs(process.create_time() - float(lock["started"])) < 1.0
         return is_same and process.status() != psutil.STATUS_ZOMBIE
     return False
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether this process has a folder; a forked one has the entry of its parent, with another number."""
+    """Whether this process holds a folder; in a forked process the note has the id of its parent."""
     return _held.get(folder.resolve() / LOCK, {}).get("pid") == os.getpid()
 
 

@@ -17,11 +17,11 @@ class FolderKind:
     Attributes:
         name: The name in messages, such as "search".
         record: File name of the record.
-        check: Raises `OutputError` where work of the identity asked for must not go on in a folder:
-            `check(folder, saved record, identity)`; by default it may go on in any of its kind.
+        check: Called as `check(folder, saved_record, identity)`; raises `OutputError` where the work of this identity
+            must not continue in the folder. None lets it continue in every folder of the kind.
         way_out: The end of the message on a record that cannot be read.
-        beside: Names of files that do not make a folder occupied.
-        read: Reads the record of an occupied folder; by default JSON.
+        beside: Names of files that may be in an empty folder, such as a journal that is written before the record.
+        read: Reads the record of an occupied folder; None reads `record` as JSON.
     """
 
     name: str
@@ -32,12 +32,12 @@ class FolderKind:
     read: Callable[[Path], dict[str, Any]] | None = None
 
     def is_occupied(self, folder: Path) -> bool:
-        """Whether a folder holds more than what a start that came to nothing leaves."""
+        """Whether a folder holds more files than a start that failed early may leave."""
         nothing_yet = {*self.beside, f"{self.record}.partial"}
         return folder.is_dir() and any(path.name not in nothing_yet for path in folder.iterdir())
 
     def look(self, folder: Path) -> dict[str, Any]:
-        """Return the record of a folder of this kind, and nothing of a new or empty one; nothing is written.
+        """Return the record of a folder of this kind, or an empty one for a new or empty folder; nothing is written.
 
         Raises:
             OutputError: if it is a file, or holds something else or a damaged record.
@@ -71,7 +71,7 @@ def claim(folder: Path, kind: FolderKind, identity: Mapping[str, Any]) -> dict[s
     Args:
         folder: The folder.
         kind: Its kind.
-        identity: What decides the results in it, plain values.
+        identity: The settings that decide the results in it, as plain values.
 
     Returns:
         The saved record; empty in a new folder, whose record the caller writes.
@@ -107,7 +107,7 @@ class Difference(NamedTuple):
 
 def first_difference(old: Any, new: Any, place: str = "") -> Difference | None:
     """Find the first place where two documents of plain values differ, in the order of the old one."""
-    # The values below, by the keys of a mapping or the places in a list.
+    # The values within both documents, by the keys of a mapping or the positions in a list.
     old_values: Mapping[Any, Any] = {}
     new_values: Mapping[Any, Any] = {}
     if isinstance(old, Mapping) and isinstance(new, Mapping):

@@ -1,7 +1,8 @@
-"""Facts of kinds of tasks, a row each, which rooms of every floor read; the behaviour of each is in `limbeck.kinds`.
+"""Facts of kinds of tasks, such as `classification`; the behaviour of each kind is in `limbeck.kinds`.
 
-Kinds with a head can be trained: recipes, methods and heads know them by their names. The others are of evaluation
-alone.
+A *kind* is a type of task: what its rows and labels are, and which head of a model predicts them. Kinds with a head can
+be trained; recipes, methods and heads name them. The others are only evaluated, by comparing sentence vectors. Plugins
+may add kinds.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ KindName: TypeAlias = str
 """The name of a kind with a head, the package's or a plugin's, see `check_kind`."""
 
 LabelKind: TypeAlias = Literal["none", "token", "class", "classes", "value", "span", "relevance"]
-"""What the labels of a batch are; `corpus.batches.collating.PadCollator` has their shapes."""
+"""The labels of rows, see `KindFacts.label`; `corpus.batches.collating.PadCollator` has their shapes in batches."""
 
 ENTRY_POINTS = "limbeck.kinds"
 """The group of entry points by which distributions add kinds."""
@@ -32,14 +33,15 @@ class KindFacts:
         label: What a row is labelled with: a class, any number of `classes`, a value, the first and last token of an
             answer (`span`), a class for each word (`token`: its first token has it), or the relevance of a document to
             a query.
-        head: End of the names of the classes of models that predict it; None where nothing but vectors are compared.
-        columns: Columns that a row is made of, in the order in which they are asked for, as a task file names them.
+        head: End of the names of the transformers classes that predict it, such as `ForSequenceClassification`; None
+            where only vectors are compared.
+        columns: Columns that a row is made of, by their names in task files, in the order of messages.
         metrics: Names of the metrics that can score it, its default first.
         problem_type: `problem_type` of the head's configuration, by which `transformers` chooses the loss; None where
             the class of the model decides it.
         has_classes: Whether its labels are named classes, in the order of the head's outputs.
-        output: Name of the one output in a configuration (`id2label`), by which kinds with one number are told apart.
-        has_text_files: Whether rows may name their texts by ids, which files hold.
+        output: Name of the only output in a saved configuration (`id2label`); it distinguishes kinds with one number.
+        has_text_files: Whether rows may name their texts by ids, with the texts in files of their own.
         outputs: Names of the head's outputs, as `transformers` and exported graphs have them.
         length: Most tokens of a row in a recipe that is written for the user.
         rows: What a row is made of, in words.
@@ -79,7 +81,7 @@ class KindFacts:
 
     @property
     def has_queries(self) -> bool:
-        """Whether rows are documents of queries, read and scored together; their labels may be missing."""
+        """Whether a row is a query with its documents, which are scored together; their labels may be missing."""
         return self.label == "relevance"
 
     @property
@@ -99,7 +101,7 @@ class KindFacts:
 
     @property
     def has_answers(self) -> bool:
-        """Whether the place of an answer in a context is predicted, window by window."""
+        """Whether the answer to a question is marked in a context, which is read in overlapping windows."""
         return self.label == "span"
 
     @property
@@ -155,7 +157,8 @@ class KindTable(Mapping[str, KindFacts]):
         load_plugins()
         if name in self._unknown:
             return
-        # Noted first: the module may ask for the kind that it is about to add.
+        # The name is noted before the import: the module may ask for the kind that it is about to add, which comes here
+        # again.
         self._unknown.add(name)
         for entry_point in entry_points(group=ENTRY_POINTS, name=name):
             load_entry_point(entry_point)
@@ -236,7 +239,7 @@ def kinds_with_head() -> list[KindName]:
     """List the kinds with a head: the package's, and those that plugins have added."""
     load_plugins()
     for entry_point in entry_points(group=ENTRY_POINTS):
-        _ = entry_point.name in KINDS  # A look at a kind imports its distribution.
+        _ = entry_point.name in KINDS  # Looking a kind up imports its distribution, which adds the facts.
     return [name for name, facts in KINDS.items() if facts.head is not None]
 
 
@@ -267,14 +270,14 @@ def own_kind_like(name: str) -> str:
 
 
 def kind_of(name: str | None) -> KindFacts:
-    """Return the facts of a kind of task or head; those of no labels for text, masked language models and no head."""
+    """Return the facts of a kind of task or head; facts without labels for text, masked language models and None."""
     if name in _WITHOUT_LABELS or name not in KINDS:
         return _NO_KIND
     return KINDS[name]
 
 
 _WITHOUT_LABELS = (None, "text", "masked_lm")
-"""Names of tasks and heads that are no kinds: no plugin is asked for them."""
+"""Names of tasks and heads that are not kinds. They are no reason to load plugins."""
 _NO_KIND = KindFacts(label="none", head=None)
 
 

@@ -1,4 +1,4 @@
-"""Lists as text: numbers, layers and names by commas, as commands take them."""
+"""Lists as text: numbers, layers and names separated by commas, as the options of commands take them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -13,6 +13,7 @@ _DEEPEST_LAYER = 999
 _LONGEST_SHOWN = 40
 """Characters of a refused text in a message."""
 _MOST_DIGITS = 9
+"""Most digits of a whole number."""
 
 
 def parse_list(text: str, read: Callable[[str], Iterable[Item]], refusal: str) -> list[Item]:
@@ -36,12 +37,12 @@ def parse_list(text: str, read: Callable[[str], Iterable[Item]], refusal: str) -
 
 
 def whole_number(text: str, least: int = 0, most: int = 10**9) -> int:
-    """Read digits.
+    """Read a whole number that is written in digits alone.
 
     Raises:
         ValueError: for anything else, and a number that is not within the bounds.
     """
-    # Digits are counted first: Python refuses to read thousands of them.
+    # Long texts are refused before `int` sees them, which has a limit and an error of its own.
     is_short_number = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
     if not is_short_number:
         raise ValueError(text)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from limbeck.errors import join_mistakes
 
 _BRANCHES = ("str", "int", "ShapeSpec", "TaskSpec", "SourceSpec")
-"""Names of types that pydantic puts into the place of a value that may have one of several."""
+"""Names of types that pydantic adds to the place of a value of a union, such as `student.shape.ShapeSpec.layers`."""
 
 _WANTED = {
     "float": "a number",
@@ -27,7 +27,10 @@ _WANTED = {
     "less_than": "a number below {lt}",
     "less_than_equal": "{le} or less",
 }
-"""The values to give in place of a refused one, by the type of pydantic's error without its ending."""
+"""The values to give in place of a refused one, by the type of pydantic's error without its ending (`_ENDING`).
+
+Bounds in braces are those that pydantic reports with the error.
+"""
 _ENDING = re.compile("_(type|parsing|error|number|from_float|parsing_size)$")
 
 _LONGEST_VALUE = 80
@@ -41,10 +44,11 @@ def explain(error: ValidationError) -> str:
 def mistakes_of(error: ValidationError) -> list[str]:
     """Return the mistakes of a validation error, a line each, with its place.
 
-    Of a value that may have one of several types pydantic reports a failure for each; the author meant the
-    type whose failure lies deepest in the value, and is not that the value is of another type.
+    For a value of a union, pydantic reports one failure for each type of the union. Only one of them is shown: the
+    author meant the type whose failure lies deepest in the value. Of equally deep failures, one that says more than
+    "wrong type" is chosen.
     """
-    # The failures of one value with several types are a group; any other failure is a group of its own.
+    # The failures of one value of a union form a group, by its place; any other failure is a group of its own.
     groups: dict[Any, list[Any]] = {}
     for number, item in enumerate(error.errors()):
         place = _place_of_choice(item["loc"])
@@ -67,7 +71,7 @@ def wanted_of(item: Any) -> str:
     Returns:
         Such as `a number` or `1 or less`; empty for errors of other types.
     """
-    # Pydantic's values of the mistake, such as a bound, as text.
+    # What pydantic reports with the error, such as a bound, as text.
     bounds: dict[str, Any] = {}
     for key, value in item.get("ctx", {}).items():
         if isinstance(value, int):
@@ -91,7 +95,7 @@ def show_value(value: Any) -> str:
 
 
 def _depth(item: Any) -> tuple[int, bool]:
-    """Return the depth of a failure in the value; of equal ones that of a type's own rule is deeper."""
+    """Return the rank of a failure: its depth in the value, then whether it is more than a wrong type."""
     return len(_written_place(item["loc"])), not item["type"].endswith("_type")
 
 
@@ -116,7 +120,7 @@ def _explain_item(item: Any) -> str:
 
 
 def _is_type_name(part: Any) -> bool:
-    """Whether a part of a place is the name of a type that pydantic adds: nothing that the user wrote."""
+    """Whether a part of a place is the name of a type, which pydantic adds, and not a key that the user wrote."""
     return part in _BRANCHES or "[" in str(part)
 
 
@@ -126,7 +130,7 @@ def _written_place(parts: Sequence[Any]) -> list[Any]:
 
 
 def _place_of_choice(parts: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Return the place of the value that may have several types; None where there is none."""
+    """Return the place of the value of a union that a failure is about; None where there is no union."""
     for index, part in enumerate(parts):
         if _is_type_name(part):
             return tuple(parts[:index])

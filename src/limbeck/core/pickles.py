@@ -23,7 +23,7 @@ MOST_SECONDS = 1800.0
 _MEMORY_PER_BYTE = 4
 """Bytes of memory that the reading may take for each byte of the files."""
 _MEMORY_OVER = 2 * 2**30
-"""Bytes that it may take besides."""
+"""Bytes of memory that it may take in addition."""
 # The names in torch's messages on pickles that would make an object.
 _REFUSED_NAME = re.compile(r"(?:GLOBAL|global|class|function) ([A-Za-z_][\w.]*\.[\w.]+)")
 _LONGEST_NAME = 80
@@ -80,7 +80,7 @@ def _convert_limited(task: _Task, _send: Any) -> None:
         memory_now = psutil.Process().memory_info().vms
         most_memory = memory_now + _MEMORY_PER_BYTE * _stored_size(task.files) + _MEMORY_OVER
         _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
-        # It fails where a lower limit is set already.
+        # Setting the limit fails where the system has a lower one already.
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, (most_memory, hard_limit))
     convert(task.files, task.target)
@@ -96,13 +96,14 @@ def convert(files: Sequence[Path], target: Path) -> None:
     for file in files:
         tensors |= _read(file)
 
-    # A view may stand for far more values than its storage has.
+    # A small file may describe a huge tensor: a view with strides of 0 repeats the few values of its storage.
     stored = _stored_size(files)
     described = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if described > _MEMORY_PER_BYTE * stored:
         raise ModelError(f"'{files[0]}' describes {described:,} bytes of tensors but has {stored:,}; it is not read.")
 
-    # Tied weights share memory, which safetensors does not know; a view may lie in a far larger storage.
+    # Safetensors refuses tensors that share memory, such as tied weights; a clone also drops the rest of a view's
+    # storage.
     copies = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
     save_file(copies, str(target))
 

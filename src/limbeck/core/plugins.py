@@ -21,11 +21,14 @@ VARIABLE = "LIMBECK_PLUGINS"
 """The environment variable with the files' paths, separated as those of `PATH` are."""
 
 _files: dict[str, str | PluginError] = {}
-"""Path to hash of the files that were run, or to the error for one that could not be: a second try would register its
-first half twice. A file that is running has an empty hash."""
+"""The plugin files that were run: path to the hash of the file, or to its error if it failed.
+
+A file that failed is not run again, since it may have registered some of its items before. While a file runs, its hash
+is empty.
+"""
 
 _distributions: dict[str, str] = {}
-"""Name to version, of those whose entry points were loaded."""
+"""Name to version of the distributions whose entry points were loaded."""
 
 _lock = RLock()
 
@@ -64,7 +67,7 @@ def load_plugins() -> None:
     with _lock:
         for name in _named():
             if name not in _files:
-                # A file that reads a registry while it runs comes here again.
+                # Noted before it runs: a plugin file that reads a registry calls this function again.
                 _files[name] = ""
                 _files[name] = _run(Path(name))
             failure = _files[name]
@@ -129,7 +132,7 @@ def _run(path: Path) -> str | PluginError:
     if spec is None or spec.loader is None:
         return PluginError(f"The plugin '{path}' ({VARIABLE}) is not a Python file; give one that ends in .py.")
     module = util.module_from_spec(spec)
-    # Where pydantic and dataclasses look up the names in annotations.
+    # Pydantic and dataclasses look up the names in annotations by the module's entry here.
     sys.modules[name] = module
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()

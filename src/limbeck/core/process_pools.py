@@ -17,10 +17,10 @@ from limbeck.errors import CorpusError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-# Starting processes costs more than this many small items.
+# Starting processes takes longer than this many small items.
 _FEWEST_ITEMS = 4
 
-# The function of a worker's items, which it has from its start.
+# In a worker process: the function that it applies to each item.
 _work: Callable[[Any], Any] | None = None
 
 
@@ -42,20 +42,22 @@ def map_parallel(
         yield from map(function, items)
         return
 
-    # Forking needs no `if __name__ == "__main__"` in the user's script and imports nothing again. The workers
-    # only run pure Python or a tokenizer of their own; where forking is unusual, the platform's way is used. They have
-    # the function from their start: a tokenizer that came with every item would be read anew as often.
+    # Forked processes need no `if __name__ == "__main__"` in the user's script, and import nothing again. Forking is
+    # safe here, since the workers only run pure Python or a tokenizer of their own. They inherit the function: one that
+    # was sent with every item would bring its tokenizer each time.
     method = "fork" if sys.platform == "linux" else None
     try:
-        # A worker that dies while work is submitted ends the pool's thread with a traceback, so none begins before.
+        # Workers wait for this event until all work is submitted: if one died before, the pool's thread would end with
+        # a traceback.
         start = multiprocessing.get_context(method).Event()
         with process_pool(workers, method, start=start, work=function) as pool:
             # Submitting starts the processes, which inherit the environment.
             with single_threaded_tokenizers():
                 futures = deque(pool.submit(_work_on, item) for item in items)
             start.set()
-            # Not `pool.map`: where a worker dies it gives the rest up while the pool fails it, which ends the pool's
-            # thread with a traceback, and leaves processes that the program waits for at its end (Python 3.11 to 3.13).
+            # `pool.map` is not used, for a fault of Python 3.11 to 3.13: after the death of a worker it cancels the
+            # other items while the pool fails them. The pool's thread then ends with a traceback, and leaves processes
+            # that the program waits for at its end.
             while futures:
                 yield futures.popleft().result()
     except BrokenProcessPool as error:
@@ -73,21 +75,21 @@ def process_pool(
     start: Event | None = None,
     work: Callable[[Any], Any] | None = None,
 ) -> Iterator[ProcessPoolExecutor]:
-    """Yield an executor of settled worker processes; items that still wait at the end are dropped.
+    """Yield an executor of worker processes (`settle_worker`); at the end, items that still wait are dropped.
 
     Args:
         workers: The number of processes.
         method: How they start: `"fork"`, `"spawn"`, or None for the way of the platform.
         threads: The number of torch's threads in each.
-        start: The event that they wait for before their first work.
-        work: Their function of `_work_on`; a forked process inherits it.
+        start: The event that they wait for before their first item.
+        work: The function that `_work_on` applies to each item.
     """
     context = multiprocessing.get_context(method)
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_settle, initargs=(threads, start, work))
     try:
         yield pool
     finally:
-        # After an error before the start the workers would wait for ever.
+        # If an error came before the start, the workers would otherwise wait for ever.
         if start is not None:
             start.set()
         pool.shutdown(cancel_futures=True)
@@ -95,10 +97,12 @@ def process_pool(
 
 @contextmanager
 def single_threaded_tokenizers(wanted: bool = True) -> Iterator[None]:
-    """Let processes that are started meanwhile tokenise with one thread, without a notice about the fork.
+    """Let processes that are started inside the block tokenise with one thread each.
+
+    It also silences the warning of `tokenizers` about forked processes.
 
     Args:
-        wanted: Whether processes are started at all.
+        wanted: Whether processes are started at all; otherwise nothing changes.
     """
     if not wanted:
         yield
@@ -115,7 +119,7 @@ def single_threaded_tokenizers(wanted: bool = True) -> Iterator[None]:
 
 
 def _settle(threads: int | None, start: Event | None, work: Callable[[Any], Any] | None) -> None:
-    """Settle a worker of a pool: it has its function, and waits for the start."""
+    """Prepare a worker process of a pool: keep the function of its items, and wait for the start."""
     global _work
     _work = work
     settle_worker(threads)

@@ -1,4 +1,4 @@
-"""Progress as bars on a console or in a notebook, or as lines now and then where it is neither."""
+"""Progress as bars on a console or in a notebook, or as a line from time to time where the output is neither."""
 
 import io
 import math
@@ -14,37 +14,37 @@ from limbeck.core.progress import Count, Rate, Report
 RATE_COLUMN = progress.TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False)
 
 _NOTEBOOK_SECONDS = 0.5
-"""Least time between two pictures of the bars in a notebook."""
+"""Least seconds between two drawings of the bars in a notebook."""
 _NOTEBOOK_WIDTH = 100
-"""Letters of a line there."""
+"""Characters of a line in a notebook."""
 _NOTEBOOK_FORM = '<pre style="white-space:pre;line-height:normal">{code}</pre>'
 
 
 class _NotebookBars(progress.Progress):
-    """Progress bars in the output of a notebook's cell: one element, which is written anew now and then.
+    """Progress bars in the output of a notebook's cell: one HTML element, which is replaced at most twice a second.
 
     Attributes:
-        _display: IPython's handle of the element; None before the bars were shown.
-        _last_shown: The time at which they were shown last.
+        _display: IPython's handle of the element; None before the bars are first shown.
+        _last_shown: The time at which they were shown last, in seconds of `time.monotonic`.
     """
 
     _display: Any = None
     _last_shown = -math.inf
 
     def update(self, task_id: progress.TaskID, **changes: Any) -> None:
-        """Change a task, as rich does, and show all bars if the last time is long enough ago."""
+        """Change a task, as rich does, and show all bars unless they were shown just before."""
         super().update(task_id, **changes)
         if time.monotonic() - self._last_shown >= _NOTEBOOK_SECONDS:
             self._show()
 
     def stop(self) -> None:
-        """Show how the bars ended, or take them away where they do not stay."""
+        """Show the last state of the bars, or remove them if they are transient."""
         super().stop()
         if self._display is not None:
             self._show(empty=self.live.transient)
 
     def _show(self, *, empty: bool = False) -> None:
-        """Draw the bars, or nothing, as HTML in the place of their last picture."""
+        """Replace the element by a drawing of the bars, or by an empty one."""
         from IPython.display import HTML, display
 
         self._last_shown = time.monotonic()
@@ -59,13 +59,13 @@ class _NotebookBars(progress.Progress):
 
 
 class Bars:
-    """Progress bars on a console or in a notebook, or lines now and then where it is neither; a context.
+    """A context that shows progress as bars on a console or in a notebook, or as lines where the output is neither.
 
     Args:
         console: The console.
         columns: The columns of a bar, behind its name.
-        seconds: Least time between two lines.
-        at_once: Whether the first line is not delayed.
+        seconds: Least seconds between two lines.
+        at_once: Whether the first line is printed at once, instead of after this time.
         options: Options of `rich.progress.Progress`.
     """
 
@@ -88,14 +88,14 @@ class Bars:
             expand=True,
             disable=not console.is_terminal,
             get_time=time.monotonic,
-            speed_estimate_period=math.inf,  # One cell of an evaluation may take an hour, a large shard minutes.
+            speed_estimate_period=math.inf,  # A step may take an hour, and rich forgets after 30 s by default.
             **options,
         )
         self._seconds = seconds
         self._last_line = -math.inf if at_once else time.monotonic()
 
     def line(self, *parts: str) -> None:
-        """Print a line of the parts that are not empty, unless there are bars or the last line is too new."""
+        """Print the parts that are not empty as a line, unless there are bars or the last line was printed just now."""
         now = time.monotonic()
         is_due = now - self._last_line >= self._seconds
         if not self._are_shown and is_due:
@@ -125,28 +125,36 @@ class ProgressBar(Bars):
 
     def __init__(self, console: Console, *, at_once: bool = False) -> None:
         columns = (progress.TaskProgressColumn(), RATE_COLUMN, progress.TimeRemainingColumn(compact=True))
-        # `_StandardError` lets other bars through, which would be a line for each change.
+        # Rich would print each change of another library's bar as a line (redirect_stderr); `_StandardError` does not.
         super().__init__(console, *columns, seconds=15.0, at_once=at_once, transient=True, redirect_stderr=False)
         self._task = self.bars.add_task("…", total=1.0, rate="")
         self._rate = Rate()
-        # The share and the time at which the present work began, by which the time left is estimated.
+        # The unit that is counted now, with the share and the time at which its counting began. The time left is
+        # estimated from these.
         self._unit = ""
         self._base_share = 0.0
         self._base_time = time.monotonic()
         self._standard_error: TextIO | None = None
 
     def __call__(self, share: float, what: str, count: Count | None = None, /) -> None:
-        """Show the current step."""
+        """Show the progress; these are the arguments of a `Report`.
+
+        Args:
+            share: The share of the whole work that is done, 0 to 1.
+            what: The current step in words.
+            count: What the step has counted so far, such as tokens, for the rate.
+        """
         now = time.monotonic()
         rate = self._rate.per_time(count, now)
         if count is not None and count.unit != self._unit:
-            # Reading tasks says nothing of how long cells take: the time left is told by the work that is going on.
+            # Another kind of work has begun, whose pace has nothing to do with that of the work before: reading tasks
+            # is fast, fine-tuning on them slow. The estimate of the time left begins anew.
             self._unit = count.unit
             self._base_share = share
             self._base_time = now
             self.bars.reset(self._task, total=1.0)
         self.bars.update(self._task, completed=share, description=what, rate=rate)
-        # The bar has stepped aside if another library had something to show.
+        # `_StandardError` has stopped the bar if another library had something to show.
         if self.console.is_terminal:
             self.bars.start()
 
@@ -171,7 +179,7 @@ class ProgressBar(Bars):
 
 
 def line_by_line(report: Report, console: Console) -> Report:
-    """Return a report that also prints a line when something else begins, where there is no bar to show it."""
+    """Return a report that also prints a line for each new step, where no bar shows the step."""
     last = ""
 
     def report_line(share: float, what: str, count: Count | None = None, /) -> None:
@@ -185,7 +193,7 @@ def line_by_line(report: Report, console: Console) -> Report:
 
 
 class _StandardError:
-    """Standard error under a bar: the bar gives way to what others write, such as the bar of a download."""
+    """Standard error while a bar is shown: the bar is stopped when others write, such as the bar of a download."""
 
     def __init__(self, stream: TextIO, bars: progress.Progress) -> None:
         self._stream = stream
@@ -193,7 +201,7 @@ class _StandardError:
 
     @property
     def rich_proxied_file(self) -> TextIO:
-        """Where rich's own consoles write, the bar's among them."""
+        """The real stream, which rich's consoles look up by this name; the bar itself is written there."""
         return self._stream
 
     def write(self, text: str) -> int:

@@ -26,7 +26,7 @@ _LOST_CONNECTION = ("Connection closed by peer", "Connection reset by peer", "Br
 
 def process_count() -> int:
     """Return the number of processes that the launcher started; 1 without one."""
-    # Some clusters set WORLD_SIZE wherever they run anything.
+    # Some clusters set WORLD_SIZE for every program, but only a launcher sets RANK.
     if "RANK" not in os.environ:
         return 1
     return _from_environment("WORLD_SIZE", 1)
@@ -45,7 +45,7 @@ def is_main() -> bool:
 
 
 def connect() -> None:
-    """Find the other processes, if there are any and they were not found before.
+    """Connect to the other processes, unless there are none or this has happened before.
 
     Raises:
         TrainingError: if they do not answer.
@@ -96,6 +96,7 @@ def on_all_ranks(function: Callable[[], Result]) -> Result:
         value = function()
     except LimbeckError as error:
         problem = error
+    # Every rank receives the errors of all, and raises the first.
     for rank, raised in enumerate(gather(problem)):
         if raised is None:
             continue
@@ -160,7 +161,7 @@ def main_rank_first(function: Callable[[], Result]) -> Result:
     def call_on_main() -> Result | None:
         return function() if is_main() else None
 
-    # None on the other ranks, which wait here until the main one is done.
+    # On the other ranks the result is None. They wait here until the main rank is done.
     result_of_main = on_all_ranks(call_on_main)
 
     def call_on_others() -> Result:
@@ -177,7 +178,7 @@ def raised_on_all_ranks(error: LimbeckError) -> LimbeckError:
 
 
 def lost_process(error: BaseException) -> str | None:
-    """Return the message for an error that means that another process of the run has ended; None for other errors."""
+    """Return a message where an error means that another process of the run has ended; None for any other error."""
     from torch import distributed
 
     if process_count() == 1 or not isinstance(error, RuntimeError):

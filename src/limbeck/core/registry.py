@@ -1,4 +1,9 @@
-"""A typed registry of named items, which refuses collisions and suggests names; some are open to plugins."""
+"""A typed registry of named items, such as methods or objectives, which refuses collisions and suggests names.
+
+A registry may be open to *plugins*: items from outside the package. They come from files that the user names
+(`--plugin`), whose decorators call `add` as the file runs, or from installed distributions, whose *entry points* name
+items. An entry point is kept in place of its item until somebody asks for the item.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -20,14 +25,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PluginPoint(Generic[T]):
-    """How a registry takes items from outside the package.
+    """The rules by which a registry takes items from outside the package.
 
     Args:
         group: The group of entry points that name items.
-        expected: Class of the items, which have a name.
-        decorator: What turns a function into such an item, for messages.
-        problem: Says why an item cannot be added, as the end of a sentence; None where it can.
-        code: The code of an item: the decorators of a package may register what its entry points name.
+        expected: Class of the items. They have an attribute `name`.
+        decorator: Name of the decorator that turns a function into an item, for messages.
+        problem: Returns the reason why an item cannot be added, as the end of a sentence; None where it can.
+        code: Returns the function or class behind an item, whose module tells which package the item is from.
         separators: Characters between the words of a name, beside letters and digits.
     """
 
@@ -69,10 +74,11 @@ class Registry(Generic[T]):
     theirs as they run, before the registry is first read.
 
     Args:
-        kind: What is held, as it appears in messages, for example `"method"`.
+        kind: The noun for an item in messages, for example `"method"`.
         error: The exception raised for an unknown name.
-        plugins: How items come from outside; None keeps the registry closed.
-        source: Gives the package's own names and items when the registry is first read, for those that stand in files.
+        plugins: The rules for items from outside; None keeps the registry closed.
+        source: Returns names and items of the package that are in data files. It is called when the registry is first
+            read.
     """
 
     def __init__(
@@ -107,26 +113,26 @@ class Registry(Generic[T]):
         Args:
             name: Free, unless `replace` is given.
             item: What the registry's plugin point accepts.
-            replace: Take the place of an item that came from outside too, as when a notebook's cell runs again.
-            own: It is the package's, and not from outside: nothing replaces it.
+            replace: Whether it may replace an item from outside of the same name, as when a notebook's cell runs again.
+            own: Whether it is an item of the package, which nothing replaces.
 
         Raises:
             PluginError: if the registry is closed, the item is of another kind, or the name is taken.
         """
         if self._plugins is None:
             raise PluginError(f"Nothing can be added to the registry of {self.kind}s.")
-        # Tests check the package's own, which would take time here.
+        # Items of the package are checked by tests, not each time that they are registered.
         if own and name not in self._items:
             return self.register(name, cast(T, item))
         checked = self._plugins.check(self.kind, name, item)
-        # The package's own names are taken, whoever reads the registry first.
+        # All names that are taken have to be known: those in data files, and those of installed distributions.
         self._register_source()
         self._discover()
         present = self._items.get(name)
         code_package = _package_of(self._plugins.code(checked))
         may_replace = replace and name in self._outside
         if isinstance(present, EntryPoint) and _package(present.module) == code_package:
-            # The decorator of a distribution registers what its entry point names.
+            # A decorator in the distribution of this entry point registers the very item that the entry point names.
             note_distribution(present)
         elif present is not None and not may_replace:
             raise PluginError(f"The {self.kind} '{name}' already exists; give yours a different name.")
@@ -169,7 +175,7 @@ class Registry(Generic[T]):
             return item
         assert self._plugins is not None
         loaded = load_entry_point(item)
-        # A decorator may have registered it as the module was imported.
+        # As the module was imported, a decorator in it may have registered the item already.
         registered = self._items[name]
         if not isinstance(registered, EntryPoint):
             return registered
@@ -181,16 +187,17 @@ class Registry(Generic[T]):
         return checked
 
     def _register_source(self) -> None:
-        """Register the package's own items that its source gives, once."""
+        """Register the items of the package that are in data files, once."""
         if self._source is None:
             return
+        # Set to None first, so that a source that asks this registry for something is not called again.
         source = self._source
         self._source = None
         for name, item in source():
             self.register(name, item)
 
     def _read_plugins(self) -> None:
-        """Take up what is in files or outside, before the first answer."""
+        """Make all names known before the registry answers: of data files, distributions and plugin files."""
         self._register_source()
         if self._plugins is not None:
             self._discover()

@@ -1,4 +1,8 @@
-"""Status of runs, as read from their folders."""
+"""Status of runs, as read from their folders: the run's record, its *heartbeat* and its lock.
+
+The heartbeat is a file that a running process writes again and again: the activity, the step, the time. The lock of the
+folder tells a run that still runs from one whose process is gone.
+"""
 
 import os
 import socket
@@ -18,7 +22,7 @@ from limbeck.errors import OutputError
 
 Status = Literal["running", "dead", "finished", "interrupted", "failed"]
 _MOST = 1e15
-"""Of steps and seconds; a file that says more is damaged."""
+"""Largest number of steps or seconds that is shown; a file with a larger one is damaged."""
 SILENT_AFTER = 600.0
 """Seconds without a step after which a run that trains is called silent."""
 
@@ -30,21 +34,21 @@ class RunStatus:
     Args:
         folder: Its folder.
         name: Its name.
-        status: `running`; `dead` if its process ended without a word; `finished`; `interrupted`, to be resumed;
-            `failed`.
-        silent: Whether its process lives and trains, but has long taken no step.
+        status: `running`; `dead` if its process has gone without recording an end; `finished`; `interrupted`, which can
+            be resumed; `failed`.
+        silent: Whether its process is alive and trains, but has not taken a step for `SILENT_AFTER` seconds.
         activity: The current activity, or the last one.
         stage: The stage and its number, such as "minilmv2 (1 of 2)"; None outside of training.
         step: Optimizer steps taken in the stage.
         steps: The number of steps of the stage.
         tokens_per_second: Valid tokens, between the last two logs.
-        loss: Last logged.
-        seconds_since: Since the last sign of life.
+        loss: The loss that was logged last.
+        seconds_since: Seconds since the last sign of life.
         checkpoint: Step of the stage's last checkpoint.
-        seconds_left: The time for the rest of the stage at its mean pace; None unless it runs.
+        seconds_left: Seconds for the rest of the stage at its mean pace; None unless the run trains.
         host: Where its process runs or ran last.
         pid: Number of that process.
-        problem: Why it failed or stopped, or that its record is damaged.
+        problem: The reason why it failed or stopped, or the damage of its record.
     """
 
     folder: Path
@@ -66,7 +70,7 @@ class RunStatus:
 
     @property
     def shown(self) -> str:
-        """The status in words; of a silent run with the time since its last update."""
+        """The status in words, for a silent run with the time since its last update."""
         if not self.silent or self.seconds_since is None:
             return self.status
         return f"{self.status}, no update for {duration(self.seconds_since)}"
@@ -78,7 +82,7 @@ class RunStatus:
 
 
 def find_runs(folders: Sequence[Path]) -> list[Path]:
-    """Find the runs in folders, at any depth; what is inside of a run is not looked at.
+    """Find the runs in folders, at any depth; folders within a run are not searched.
 
     Raises:
         OutputError: for a folder that does not exist or holds no run.
@@ -112,7 +116,7 @@ def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
 
     Args:
         folder: The run's folder.
-        now: The time to reckon from; the present by default.
+        now: The time at which the status is judged; the present by default.
     """
     run = records.load(records.Run, folder)
     heartbeat = records.load(records.Heartbeat, folder)
@@ -159,17 +163,21 @@ def _seconds_since(texts: Sequence[str | None], now: datetime) -> float | None:
             times.append(time)
     if not times:
         return None
-    # Clocks of machines differ by a little.
+    # The last time may lie in the future, since clocks of machines differ by a little.
     return max(0.0, (now - max(times)).total_seconds())
 
 
 def _judge(run: records.Run, folder: Path, owner: dict[str, Any]) -> Status:
-    """Tell a run that runs from one whose process is gone: by the lock, which no dead process has."""
+    """Return the status of a run.
+
+    The record of a run whose process was killed still says "running". It runs only if a process holds the lock of its
+    folder, which the system releases when the process dies.
+    """
     if run.status in ("finished", "interrupted", "failed"):
         return run.status  # type: ignore[return-value]
     is_held = is_locked(folder)
     if is_held is None:
-        # A file system without locks: the record of another host is believed, on this one the process is looked up.
+        # On a file system without locks, a process of this host can be looked up. A run of another host is believed.
         is_elsewhere = owner.get("host") not in (None, socket.gethostname())
         is_held = is_elsewhere or holder_lives(owner)
     return "running" if is_held else "dead"
@@ -187,7 +195,7 @@ def _parse_time(text: str | None) -> datetime | None:
 
 
 def _sane(value: Any, cls: type = int) -> Any:
-    """A number that can be shown; None for any that a whole file would not have."""
+    """Return a recorded number; None for anything else, and for numbers that only a damaged file has."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not abs(value) < _MOST:
         return None

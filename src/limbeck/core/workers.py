@@ -1,6 +1,7 @@
 """Processes that work for this one: they end with it, share its cores, and see one GPU each.
 
-`run_tasks` is for long tasks whose process may die; `limbeck.core.process_pools` spreads many short ones, in order.
+A *task* is a value that is sent to a worker process, which runs the same function on each. `run_tasks` is for long
+tasks whose process may die; `limbeck.core.process_pools` spreads many short items over processes and keeps their order.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ _WATCH_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class _End:
-    """The end of a task, and why it failed, in one line."""
+    """The message of a worker that its task has ended: the reason why it failed, in one line, or None."""
 
     problem: str | None
 
 
 @dataclass
 class _Worker(Generic[Task]):
-    """A process, its number, and the task that it has now."""
+    """A process, its number among the workers, from 0, and the task that it runs now."""
 
     process: Any
     index: int
@@ -55,13 +56,16 @@ def run_tasks(
 ) -> None:
     """Run tasks in processes, one after another in each; a process that dies fails its task only, and is replaced.
 
+    The callbacks run in this process.
+
     Args:
-        work: Runs a task: a function of a module, since the processes start from scratch.
-        tasks: The tasks, which can be pickled, in their order.
+        work: Runs a task, and may send values while it does. It has to be a function of a module, since the processes
+            start from scratch and import it.
+        tasks: The tasks, which can be pickled, in the order in which they are started.
         workers: Most processes at once.
-        ended: Is called with each task and the line that says why it failed; None where it did not.
-        received: Is called with each value that a task sends.
-        watch: Is called about once a second meanwhile.
+        ended: Called when a task has ended, with the task and the reason why it failed, in one line, or None.
+        received: Called with a task and each value that it sends.
+        watch: Called about once a second.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C; the processes are ended first.
@@ -77,6 +81,8 @@ def run_tasks(
                 try:
                     message = connection.recv()
                 except (EOFError, OSError):
+                    # The process has died with its task. A new one with the same number, and so the same GPU, takes its
+                    # place.
                     team.dismiss(connection)
                     worker.process.join()
                     problem = f"A worker ended with code {worker.process.exitcode}; out of memory, or killed?"
@@ -102,7 +108,7 @@ class _Team(Generic[Task]):
         count: Number of processes.
 
     Attributes:
-        running: The workers, by the connections to them.
+        running: The workers that have a task, by the connections to them.
     """
 
     def __init__(self, work: Callable[[Task, Send], None], tasks: Sequence[Task], count: int) -> None:
@@ -112,8 +118,10 @@ class _Team(Generic[Task]):
         self.running: dict[Connection, _Worker[Task]] = {}
         self._work = work
         self._waiting = deque(tasks)
+        # Processes that have no further task, and end by themselves.
         self._ending: list[Any] = []
         self._context = multiprocessing.get_context("spawn")
+        # The workers share the cores that this process may use.
         self._threads = max(1, min(available_cores(), torch.get_num_threads()) // max(count, 1))
 
     def start_process(self, index: int) -> None:
@@ -137,7 +145,7 @@ class _Team(Generic[Task]):
             self._ending.append(worker.process)
 
     def dismiss(self, connection: Connection) -> None:
-        """Close the connection to a process, at which it ends if it still lives."""
+        """Close the connection to a process. One that still runs ends when it notices."""
         del self.running[connection]
         connection.close()
 
@@ -153,22 +161,22 @@ class _Team(Generic[Task]):
     def _hand_out(self, connection: Connection, process: Any, index: int) -> None:
         task = self._waiting.popleft()
         self.running[connection] = _Worker(process, index, task)
-        # A process that died is met as its end of the connection is read.
+        # If the process has died, `run_tasks` notices when it reads from the connection.
         with suppress(OSError):
             connection.send(task)
 
 
 def run_workers(work: Callable[[Task], None], task: Task, count: int, watch: Callable[[], None]) -> list[str]:
-    """Have several processes do the same work until all have ended.
+    """Run the same work in several processes until all have ended.
 
     Args:
-        work: The work of each: a function of a module.
-        task: Its argument; pickled.
+        work: The work of each process: a function of a module.
+        task: Its argument, which can be pickled.
         count: The number of processes.
-        watch: Is called about once a second meanwhile, to show how far they are.
+        watch: Called about once a second, to show the progress of the processes.
 
     Returns:
-        Why workers failed, a line each.
+        The reasons why workers failed, one line each.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C; the processes are ended first.
@@ -189,7 +197,7 @@ def _work_without_sending(work: Callable[[Task], None], task: Task, _send: Send)
 
 
 def _serve(work: Callable[[Task, Send], None], connection: Connection, threads: int, device: str | None) -> None:
-    """Run the tasks that come in, until the other end closes."""
+    """Run the tasks that the parent sends, in a worker process, until the parent closes the connection."""
     settle_worker(threads, device)
     with suppress(EOFError, OSError):
         while True:
@@ -203,7 +211,7 @@ def _serve(work: Callable[[Task, Send], None], connection: Connection, threads: 
 
 
 def settle_worker(threads: int | None = None, device: str | None = None) -> None:
-    """Make this process a worker: it leaves Ctrl-C to its parent, and ends with it.
+    """Make this process a worker: it ignores Ctrl-C, which its parent handles, and ends with its parent.
 
     Args:
         threads: The number of torch's threads; None leaves it.
@@ -221,7 +229,7 @@ def settle_worker(threads: int | None = None, device: str | None = None) -> None
 
 
 def end_with_parent() -> None:
-    """Let this process end when its parent does: one that is killed cannot end its workers, which would stay."""
+    """Let this process end when its parent does: a parent that is killed cannot end its workers itself."""
     Thread(target=_wait_for_parent, name="end with parent", daemon=True).start()
 
 
@@ -230,13 +238,16 @@ def _wait_for_parent() -> None:
     if parent is None:
         return
     wait([parent.sentinel])
-    # The sockets by which processes hand tensors on.
+    # Torch's processes hand tensors on by sockets in this folder, which nobody else would remove.
     shutil.rmtree(get_temp_dir(), ignore_errors=True)
     os._exit(1)
 
 
 def visible_device(index: int) -> str | None:
-    """Return the one GPU that a worker sees; None where there is none."""
+    """Return the value of `CUDA_VISIBLE_DEVICES` by which a worker sees one GPU only; None without any GPU.
+
+    Workers take turns: the worker of number `index` sees the GPU of number `index` modulo the number of GPUs.
+    """
     import torch
 
     count = torch.cuda.device_count()

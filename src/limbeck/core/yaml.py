@@ -10,19 +10,20 @@ import yaml
 from limbeck.errors import LimbeckError, RecipeError
 
 MOST_CHARACTERS = 2**20
-"""Of a document; the longest that people write have some thousands."""
+"""Most characters of a document; the longest that people write have some thousands."""
 MOST_VALUES = 50_000
-"""That a document may stand for once its aliases are put in."""
+"""Most values of a document, counted after each alias (`*name`) is replaced by the values that it stands for."""
 DEEPEST = 50
-"""Levels of lists and mappings in each other."""
+"""Most levels of lists and mappings within each other."""
 MOST_DIGITS = 300
-"""Of a number; those of the largest finite one of 64 bits are 309."""
+"""Most characters of a number; the largest finite float of 64 bits has 309 digits."""
 
 _INT = "tag:yaml.org,2002:int"
 _FLOAT = "tag:yaml.org,2002:float"
 _MERGE = "tag:yaml.org,2002:merge"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
-# Numbers as YAML 1.2 has them: 1e-4 is a number, 1:30 and 2026-01-02 are text.
+# Numbers as YAML 1.2 has them: 1e-4 is a number, 1:30 and 2026-01-02 are text. `_WHOLE_NUMBER` matches 0, -12, 1_000
+# and 0x1f, `_BROKEN_NUMBER` matches 1., 2.5e3, 1e-4, .5, -.inf and .nan.
 _WHOLE_NUMBER = re.compile(r"^[-+]?(?:0|[1-9](?:_?[0-9])*|0x[0-9a-fA-F]+)$")
 _BROKEN_NUMBER = re.compile(
     r"^[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?"
@@ -39,8 +40,8 @@ def parse_yaml(text: str, origin: str) -> Any:
         origin: Where it comes from, for the message.
 
     Raises:
-        RecipeError: if it is not YAML, has a tag or a key that stands twice, or is larger than people write, naming
-            the line.
+        RecipeError: with the line, if it is not YAML, has a tag or the same key twice, or exceeds one of the bounds
+            above.
     """
     if len(text) > MOST_CHARACTERS:
         raise RecipeError(f"{origin} has more than {MOST_CHARACTERS:,} characters; shorten it.")
@@ -87,7 +88,7 @@ def dump_yaml(data: Any) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML without what no recipe needs: tags, keys that stand twice, values that grow when they are read.
+    """PyYAML's safe loader, which also refuses tags, duplicate keys and documents that grow when they are read.
 
     The methods override those of PyYAML, which calls them as it scans, composes and constructs a document.
     """
@@ -137,14 +138,18 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what any YAML reader, this one included, would not read as text."""
+    """PyYAML's safe dumper, which quotes every text that YAML 1.1 or 1.2 would read as another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def _use_numbers_of_yaml_1_2() -> None:
-    """Replace YAML 1.1's numbers and dates, in what is read and in what is quoted."""
+    """Replace YAML 1.1's numbers and dates by YAML 1.2's numbers.
+
+    A resolver gives a plain scalar a tag if its pattern matches; PyYAML keeps them by the first letter of the scalar.
+    The dumper keeps those of YAML 1.1 and gets the new one for floats too, so that it quotes texts that either matches.
+    """
     resolvers = {}
     for first_letter, tags in yaml.SafeLoader.yaml_implicit_resolvers.items():
         resolvers[first_letter] = [(tag, form) for tag, form in tags if tag not in (_INT, _FLOAT, _TIMESTAMP)]

@@ -20,9 +20,9 @@ from limbeck.core.files import atomic_text
 
 Number: TypeAlias = int | float
 MOST_BYTES = 400 * 2**20
-"""Of a record; more is read as damaged."""
+"""Largest size of a record's file; a larger file counts as damaged."""
 _LARGEST_NUMBER = 2**1000
-"""More is no float."""
+"""Whole numbers from here on are left out; those from 2**1024 on do not fit a float."""
 _LONGEST_PLACE = 200
 
 
@@ -30,7 +30,8 @@ class Record(BaseModel):
     """A record or a part of one: unknown keys are kept, and values are taken as they are or not at all.
 
     Attributes:
-        KIND: The key by whose value a record is of one of the `KINDS`; empty where there is one kind.
+        KIND: The key whose value names the kind of a record, such as `kind` of a search; empty where there is one kind.
+        KINDS: The class of each kind, by that value.
     """
 
     model_config = ConfigDict(extra="allow", strict=True, populate_by_name=True, defer_build=True)
@@ -39,7 +40,7 @@ class Record(BaseModel):
     KINDS: ClassVar[Mapping[str, type[Record]]] = {}
 
     _damage: tuple[str, ...] = PrivateAttr(default=())
-    # The keys as they were read.
+    # The keys in the order of reading, by which `to_dict` writes them again.
     _order: tuple[str, ...] = PrivateAttr(default=())
 
     @model_validator(mode="wrap")
@@ -52,11 +53,11 @@ class Record(BaseModel):
 
     @classmethod
     def read(cls, values: Any, name: str = "") -> Self:
-        """Read plain values, as far as they are what they should be.
+        """Read plain values; those that are not of the right type are left out, and named in `damage`.
 
         Args:
             values: A mapping, as JSON holds it.
-            name: Of the file, for `damage`.
+            name: Name of the file, for `damage`.
         """
         values = plain(values)
         damage: list[str] = []
@@ -69,7 +70,7 @@ class Record(BaseModel):
             try:
                 record = record_type.model_validate(values)
             except ValidationError as error:
-                # Fewer values are left for each further attempt, so the attempts end.
+                # Each attempt deletes at least one value, so that the attempts end.
                 reasons = _damaged_values(values, error)
                 _delete_values(values, list(reasons))
                 damage += [f"'{name}': {_shown(path)} is damaged ({reason})." for path, reason in reasons.items()]
@@ -78,19 +79,19 @@ class Record(BaseModel):
 
     @classmethod
     def _type_of(cls, values: dict[str, Any]) -> type[Self]:
-        """Return the type of the record that some values are of: one of `KINDS`, else this one."""
+        """Return the class of the record that has these values: one of `KINDS`, or else this class."""
         record_type = cls.KINDS.get(str(values.get(cls.KIND)), cls)
         return record_type if issubclass(record_type, cls) else cls
 
     def __eq__(self, other: object) -> bool:
-        """Whether both say the same, in whatever order."""
+        """Whether both have the same values, in whatever order."""
         return isinstance(other, Record) and self.to_dict() == other.to_dict()
 
     __hash__ = None  # type: ignore[assignment]
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """The values of the file that could not be read, a line each."""
+        """The values of the file that could not be read, one line for each."""
         return self._damage
 
     @property
@@ -196,7 +197,7 @@ def plain(value: Any) -> Any:
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested values by dotted names, so that the first that differs can be named."""
+    """Return nested values in one level, by names joined with dots: `{"a": {"b": 1}}` as `{"a.b": 1}`."""
     leaves: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
@@ -211,7 +212,7 @@ def _damaged_values(values: dict[str, Any], error: ValidationError) -> dict[tupl
     """Return the reason of each damaged value that an error is about, by the keys that lead to the value."""
     reasons: dict[tuple[Any, ...], str] = {}
     for problem in error.errors(include_url=False, include_context=False):
-        # Such as "input should be a valid dictionary or instance of Teacher".
+        # Cut a message such as "input should be a valid dictionary or instance of Teacher" before the class.
         reason, _, _ = problem["msg"].lower().partition(" or instance of")
         reasons[_damaged_path(values, problem["loc"], problem["type"])] = reason
     return reasons
@@ -219,7 +220,7 @@ def _damaged_values(values: dict[str, Any], error: ValidationError) -> dict[tupl
 
 def _delete_values(values: dict[str, Any], paths: Sequence[tuple[Any, ...]]) -> None:
     """Delete the values at some paths, in place."""
-    # From the end, so that the places of a list's other items hold.
+    # From the end of each list, so that the positions of its other items stay valid.
     for path in sorted(paths, key=_sortable, reverse=True):
         *parents, last = path
         holder: Any = values
@@ -229,16 +230,21 @@ def _delete_values(values: dict[str, Any], paths: Sequence[tuple[Any, ...]]) -> 
 
 
 def _sortable(path: tuple[Any, ...]) -> list[tuple[bool, Any]]:
-    """Return a path whose names and numbers can be compared."""
+    """Return the sort key of a path; its parts are names and numbers, which Python cannot compare with each other."""
     return [(isinstance(key, int), key) for key in path]
 
 
 def _damaged_path(values: Any, place: Sequence[int | str], problem: str) -> tuple[Any, ...]:
-    """The keys to the value that has to go: a field, or an item of a list of records.
+    """Return the keys to the value that is left out for an error: a field, or an item of a list of records.
 
-    A list of numbers that lacks one would say something else, so it goes as a whole.
+    A list of numbers is left out as a whole: without one of them it would have another meaning.
+
+    Args:
+        values: The values of the record.
+        place: The place of the error, as pydantic reports it.
+        problem: Pydantic's name for the error.
     """
-    # Where a field may be of several types the place ends with their names, which are no keys.
+    # For a field of a union the place ends with the names of its types, which are not keys of the values.
     path: list[int | str] = []
     for key in place:
         keys: Any = ()
@@ -250,6 +256,7 @@ def _damaged_path(values: Any, place: Sequence[int | str], problem: str) -> tupl
             break
         path.append(key)
         values = values[key]
+    # These two errors are about a whole record in the list, all others about a plain item.
     while isinstance(path[-1], int) and problem not in ("model_type", "missing"):
         path.pop()
     return tuple(path)
