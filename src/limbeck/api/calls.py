@@ -1,4 +1,8 @@
-"""Python functions of requests: signatures and docstrings are made of the options, and mistakes are told in a line."""
+"""Python functions of requests: their signatures and docstrings are made of the options that a request declares.
+
+A *request* is a class with a field for each option of a call (`limbeck.api.requests`). Wrong arguments are refused in
+one line, which names Python's arguments.
+"""
 
 import functools
 import inspect
@@ -27,8 +31,8 @@ def python_call(name: str, request: Callable[P, Q], carry_out: Callable[[Q], R])
 
     Args:
         name: Name of the function.
-        request: The request's class, whose options are the function's arguments.
-        carry_out: Carries the request out. Its docstring is the function's, where the arguments are put in.
+        request: The class of the request, whose options are the function's arguments.
+        carry_out: Called with the request. Its docstring is the function's, with a section of the arguments added.
     """
 
     def call(*args: P.args, **options: P.kwargs) -> R:
@@ -44,13 +48,14 @@ def python_call(name: str, request: Callable[P, Q], carry_out: Callable[[Q], R])
 
 
 def checked_call(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function that users call: a call with wrong arguments is refused, and errors name arguments.
+    """Decorate a function that users call: it refuses wrong arguments, and its errors name Python's arguments.
 
     Raises:
         RecipeError: for an argument that the function does not have, or that is missing.
     """
     signature = inspect.signature(function)
     name = f"limbeck.{function.__name__}"
+    # A function with **options checks their names itself.
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
 
     @functools.wraps(function)
@@ -83,10 +88,10 @@ def refuse_unknown(refusal: str, names: Mapping[str, Any], known: Mapping[str, A
     Args:
         refusal: The beginning of the message.
         names: The names that were given.
-        known: The names that there are.
+        known: The names that exist.
 
     Raises:
-        RecipeError: with the nearest, for the first.
+        RecipeError: for the first unknown name, with the nearest known one.
     """
     for name in names:
         if name not in known:
@@ -94,10 +99,10 @@ def refuse_unknown(refusal: str, names: Mapping[str, Any], known: Mapping[str, A
 
 
 def make_request(request: Callable[..., Q], args: Sequence[Any], options: Mapping[str, Any]) -> Q:
-    """Make a request of the arguments of a call.
+    """Make a request from the arguments of a call.
 
     Raises:
-        RecipeError: in a line for the first value that has the wrong type, is out of bounds, or cannot be read.
+        RecipeError: for the first value that has the wrong type, is out of bounds, or cannot be read.
     """
     bound = signature_of(request).bind(*args, **options)
     for name, option in options_of(request).items():
@@ -122,7 +127,8 @@ def signature_of(request: Callable[..., Any], returned: Any = inspect.Signature.
 
 
 def _written(name: str, flag: str) -> str:
-    """Return an option as messages write it: its flag, which Python's errors turn into the argument."""
+    """Return an option as messages name it: its flag, which `named_for_python` later turns into the argument."""
+    # A flag may have a short form behind a comma, such as `--output,-o`.
     return flag.split(",")[0] or f"--{name.replace('_', '-')}"
 
 
@@ -138,7 +144,7 @@ def _refusal(request: Callable[..., Any], error: ValidationError) -> str:
 
 
 def _docstring_of(carry_out: Callable[..., Any], request: Callable[..., Any]) -> str:
-    """Return a docstring with the arguments before its other sections."""
+    """Return the docstring of a function with a section of the arguments, before Returns, Raises and Example."""
     text = inspect.getdoc(carry_out) or ""
     section = _SECTION.search(text)
     start = len(text) if section is None else section.start()

@@ -1,4 +1,4 @@
-"""`distill` a recipe, or by what is given in place of one; `validate` a recipe."""
+"""`distill`: a run by a recipe, or by options in its place; `validate`: the same recipe, only checked."""
 
 from __future__ import annotations
 
@@ -109,6 +109,7 @@ def carry_out_distillation(request: DistilRequest) -> RunResult:
         check_output(loaded, resume=resume, overwrite=overwrite)
         return loaded
 
+    # Only the main rank saves objects and looks at the folder; the others receive the recipe.
     checked = on_main_rank(check)
     # Torch is imported from here on, which takes seconds: what a recipe alone shows to be wrong was said before.
     from limbeck.recipe.plan import plan_checked
@@ -139,7 +140,7 @@ def write_cards_of_run(distilled: DistilledStudent) -> None:
 
 
 def _recipe_of(request: DistilRequest) -> Recipe | dict[str, Any]:
-    """Return the recipe of a request, or one chosen by its options, with names in the places of objects."""
+    """Return the recipe of a request, or one chosen by its options, with names in the place of objects."""
     options = options_over(request)
     if isinstance(request.recipe, Recipe) and not options:
         return request.recipe

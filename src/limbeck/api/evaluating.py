@@ -102,7 +102,7 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
     check_device(request.device)
     has_scores = bool(evaluation_request.tasks) or not request.speed
     if has_scores:
-        # Without tasks there is nothing to measure, which this refuses.
+        # Without tasks and without `speed` there is nothing to measure, which this call refuses.
         evaluation_request.task_names()
     titles = evaluation_request.titles(as_list(request.names))
     evaluation_request.check()
@@ -123,6 +123,7 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
         failed = outcome.failed
         submissions = outcome.submissions
     else:
+        # Costs alone are measured: the table of scores is empty.
         prepare_folder(folder, preset=preset, overrides=sorted(evaluation_request.overrides), as_is=request.as_is)
         nothing: dict[str, Any] = {"columns": [], "models": [], "published": [], "notes": []}
         evaluation = studies.Evaluation.read({"preset": preset, **nothing})

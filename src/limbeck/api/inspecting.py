@@ -113,7 +113,7 @@ def inspect(
     call = f"limbeck.inspect('{kind}')"
     refuse_unknown(f"{call} has no option", options, declared)
     if count is None and isinstance(texts, Sequence) and not isinstance(texts, str):
-        # Texts of the caller's own are all read.
+        # A list of texts is read whole.
         count = max(1, len(texts))
     if count is not None:
         options["count"] = count
@@ -229,6 +229,7 @@ def _measure_attention(request: requests.AttentionRequest, inputs: _Inputs) -> A
 def _measure_similarity(request: requests.SimilarityRequest, inputs: _Inputs) -> Any:
     """Compare the layers of the model with its teacher's, or with its own where there is none."""
     subjects = inputs.subjects()
+    # Without a teacher the last subject is the model itself.
     return inspection.measure_similarity(
         subjects[0], subjects[-1], inputs.texts, length=request.length, report=inputs.bar
     )
@@ -254,11 +255,11 @@ _MEASURE: dict[str, Callable[[Any, _Inputs], Any]] = {
 
 
 def read_layers(layers: Any, subjects: "Sequence[Subject]") -> list[tuple[int, int]]:
-    """Read pairs of a student layer and the teacher layer beside it.
+    """Read pairs of a student's layer and the teacher's layer that it is shown beside.
 
     Args:
-        layers: Numbers in a list or by commas, each alone or with the teacher's in a pair or after a colon, or `all`;
-            None is the last layer. A layer alone stands beside that of the uniform mapping.
+        layers: A list such as `[3, (6, 12)]`, text such as `3,6:12`, or `all`; None is the last layer. A number alone
+            is a student's layer, shown beside the teacher's layer that the uniform mapping gives it.
         subjects: The model, and its teacher if there is one.
 
     Raises:
@@ -294,7 +295,7 @@ def read_layers(layers: Any, subjects: "Sequence[Subject]") -> list[tuple[int, i
 
 
 def _pair_as_text(layer: Any) -> str:
-    """Return a layer, or a pair of a student's and a teacher's, as the command line has it: `3:6`."""
+    """Return a layer, or a pair of a student's and a teacher's layer, as text of the command line: `3` or `3:6`."""
     if isinstance(layer, tuple | list):
         return ":".join(map(str, layer))
     return str(layer)

@@ -1,4 +1,8 @@
-"""Files of objects: models, texts and tables that a call is given are kept in a folder, known by their content."""
+"""Files of objects: models, texts and tables that a call is given are saved in a folder.
+
+The name of each file has a hash of its content, so that the same object always has the same file. The hash is known
+only after writing: files are written under a temporary name (`unnamed`) and then renamed.
+"""
 
 import hashlib
 import json
@@ -18,7 +22,7 @@ from limbeck.core.paths import INPUTS, default_cache_dir
 from limbeck.errors import RecipeError, shorten_error
 
 _SHORT = 12
-"""Characters of a hash in the name of a file."""
+"""Characters of the hash in the name of a file."""
 
 
 class KeptFiles:
@@ -74,10 +78,10 @@ class KeptFiles:
         return folder
 
     def keep_lines(self, values: Iterable[Any], place: str) -> str:
-        """Keep texts or rows as a file of JSON, a line each.
+        """Keep texts or rows as a file of JSON lines.
 
         Args:
-            values: Texts, or mappings of columns; all of one type.
+            values: Texts, or rows as mappings of columns; all of the same type.
             place: Key of the recipe, for messages.
 
         Returns:
@@ -97,10 +101,10 @@ class KeptFiles:
         return str(path)
 
     def keep_table(self, tables: Iterable[Any], place: str) -> str:
-        """Keep tables of Arrow, one behind the other, as a file of Parquet.
+        """Keep tables of Arrow, one after the other, as one file of Parquet.
 
         Args:
-            tables: With the columns of the first.
+            tables: The tables; all have the columns of the first.
             place: Key of the recipe, for messages.
 
         Returns:
@@ -116,7 +120,7 @@ class KeptFiles:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Write into the folder, which is made if that is allowed."""
+        """Make the folder, unless `before` refuses, and turn errors of writing in the block into `OutputError`."""
         self._before()
         with writing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +155,7 @@ class _Lines(ABC):
         place: Key of the recipe, for messages.
 
     Attributes:
-        what: The values in a word.
+        what: The noun for the values.
         cls: Their type.
         type_in_words: Their type, for messages.
     """
@@ -228,11 +232,13 @@ class _ParquetPieces:
         buffer = BytesIO()
         writer = None
         for table in self._tables:
+            # Metadata of the schema, such as that of `datasets`, may differ for the same content.
             plain = table.replace_schema_metadata(None)
             if writer is None:
                 writer = ParquetWriter(buffer, plain.schema)
             writer.write_table(plain.cast(writer.schema))
             self.count += plain.num_rows
+            # Hand on what was written so far, and empty the buffer.
             yield buffer.getvalue()
             buffer.seek(0)
             buffer.truncate()

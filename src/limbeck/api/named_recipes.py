@@ -1,6 +1,7 @@
-"""Recipes of calls: with options laid over them, or chosen by options, and with names in the places of objects.
+"""Recipes of calls: changed by options, or chosen by them, with names in the place of objects.
 
-An *option* here is an argument of a call beside its recipe, such as `teacher` or `learning_rate`.
+An *option* here is an argument of a call beside its recipe, such as `teacher` or `learning_rate`. An *object* is a
+value that a recipe cannot hold, such as a model or a list of texts: it is saved to a file that the recipe names.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _OVER_A_RECIPE = (
     "teacher", "student", "corpus", "development", "method", "training", "evaluation", "seed", "steps", "batch_size",
     "learning_rate", "length", "output",
 )  # fmt: skip
-"""Options that are laid over a recipe, or that one is chosen by."""
+"""Options that change a recipe, or by which one is chosen."""
 
 
 def options_over(request: ValidateRequest) -> dict[str, Any]:
     """Return the options that a request has beside its recipe, without those that were left out."""
     options = {}
     for name in _OVER_A_RECIPE:
-        # A request to validate has no output.
+        # A request to validate a recipe does not have all of them, such as an output.
         value = getattr(request, name, None)
         if value is not None:
             options[name] = value
@@ -37,6 +38,7 @@ def options_over(request: ValidateRequest) -> dict[str, Any]:
         options["method"] = method_of(request.method)
     if "training" in options:
         options["training"] = training_of(request.training)
+        # A `TrainingArguments` of defaults alone changes nothing.
         if not options["training"]:
             del options["training"]
     return options
@@ -51,18 +53,20 @@ def named_recipe(
     resume: bool = False,
     before: Callable[[str | Path], object] = lambda _: None,
 ) -> dict[str, Any]:
-    """Return a recipe with options laid over it, or one chosen by options, with names in the places of objects.
+    """Return the recipe of a call as a document, with files in the place of its objects.
 
     Args:
-        recipe: A `Recipe`, a dict, or the path of a YAML file, if any.
-        options: Options over it; see `limbeck.recipe.asked`.
+        recipe: A `Recipe`, a dict, or the path of a YAML file, which the options change. None chooses a recipe by the
+            options.
+        options: The options; see `limbeck.recipe.asked`.
         tokenizer: The tokenizer of a teacher that is a model object.
-        kept_in: Where objects are kept; None is the run's folder, or limbeck's cache without one.
+        kept_in: The folder in which objects are saved; None is the run's folder, or limbeck's cache without a run.
         resume: Whether a run is continued.
-        before: Called with the run's folder before anything is kept there.
+        before: Called with the run's folder before anything is saved there.
 
     Raises:
-        LimbeckError: for objects that are none of a model or a text, and all that a choice refuses.
+        LimbeckError: for objects that are neither models nor texts, and for models or text that no recipe can be chosen
+            for.
     """
     document = given_document(recipe, options, resume=resume)
     if document is None:
@@ -71,20 +75,21 @@ def named_recipe(
         merged = choose_by_options(_with_names(options, objects, tokenizer), resume=resume)
     else:
         objects = _objects_in(kept_in or options.get("output") or document.get("output"), before)
-        # Objects in the document are kept first, so that notes stand in its order.
+        # Objects in the document are saved before those in the options, so that notes are in the order of the document.
         document = objects.document(document)
         merged = merge_options(document, _with_names(options, objects, tokenizer))
 
     corpus = merged.get("corpus")
     if "development" not in options and isinstance(corpus, dict) and not corpus.get("task"):
-        # A data set of several splits has development rows, but text has held-out documents instead.
+        # A data set with a validation split became `sources` and `development` (see `Objects.corpus`). Text without
+        # labels has no development rows, so that the split is not used.
         corpus.pop("development", None)
     add_reasons(merged, objects.notes)
     return merged
 
 
 def add_reasons(document: dict[str, Any], reasons: Mapping[str, str]) -> None:
-    """Add reasons to a recipe's document, in place; they win over those that it has of the same keys."""
+    """Add reasons to a recipe's document, in place; they replace those that it has for the same keys."""
     if reasons:
         document["reasons"] = {**(document.get("reasons") or {}), **reasons}
 
@@ -116,7 +121,7 @@ def _with_names(options: Mapping[str, Any], objects: Objects, tokenizer: Any) ->
         names["student"] = objects.student(names["student"], tokenizer=tokenizer)
     if "corpus" in names:
         names["corpus"] = objects.corpus(names["corpus"])
-        # A data set of several splits has a split for development.
+        # The validation split of a data set is used for development, unless the call gives development rows.
         if "development" not in names and names["corpus"].get("development") is not None:
             names["development"] = names["corpus"].pop("development")
     if "development" in names:

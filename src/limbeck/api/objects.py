@@ -1,7 +1,7 @@
-"""Objects in the place of names: models, texts and data sets become files that a recipe can name.
+"""Objects in the place of names: models, texts and data sets are saved to files that a recipe can name.
 
-Every call that takes a name sends its values through `Objects`, once, and goes on with the names. A recipe so stays a
-document, a run can be resumed from its folder, and notes tell what was an object.
+Every call that takes names first replaces objects by names, with `Objects`. A recipe is then always a plain document, a
+run can be resumed from its folder alone, and notes say which values were objects.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _MOST_LOOKED_AT = 1000
-"""Members of a list that decide whether it holds texts or names."""
+"""Members at the beginning of a list that decide whether it holds texts or names."""
 _ROWS_AT_ONCE = 10_000
+"""Rows of a data set that are read at once."""
 _DEVELOPMENT_SPLITS = ("validation", "dev", "development")
 TOKENIZER_MISSING = (
     "the model object has no tokenizer, and there is none at '{place}', where it was loaded from; give tokenizer=…, or "
@@ -27,11 +28,11 @@ TOKENIZER_MISSING = (
 
 
 class Objects:
-    """Names of objects, which are kept in a folder under names that follow from their content.
+    """The names of objects, which it saves in a folder, under names that follow from their content.
 
     Args:
-        output: The folder of a run or evaluation, where they are kept in `inputs`; None is a folder of limbeck's cache.
-        before: Called before something is kept; it may refuse to write into the folder.
+        output: The folder of a run or evaluation, which gets a folder `inputs`; None is a folder of limbeck's cache.
+        before: Called before something is saved; it may raise an error to protect the folder.
     """
 
     def __init__(self, output: str | Path | None = None, before: Callable[[], object] = lambda: None) -> None:
@@ -43,13 +44,13 @@ class Objects:
         return self._files.notes
 
     def model(self, value: Any, place: str = "model", tokenizer: Any = None) -> str:
-        """Return the name of a model: of an object, the folder that it is kept in.
+        """Return the name of a model; for an object, the folder in which it is saved.
 
         Args:
             value: A name or path; or a model of transformers, alone or as (model, tokenizer), a pipeline, a
                 `SentenceTransformer` or `CrossEncoder`; or a result of limbeck with a model.
             place: Key of the recipe, for messages.
-            tokenizer: Of a model object: its tokenizer, or the name of a model that has it.
+            tokenizer: The tokenizer of a model object, or the name of a model with the same tokenizer.
 
         Raises:
             RecipeError: for anything else, and a model object without a tokenizer.
@@ -81,6 +82,7 @@ class Objects:
 
     def models(self, values: Any, place: str = "models") -> list[str]:
         """Return the names of several models, or of one alone; see `model`."""
+        # The pair (model, tokenizer) is one model, any other tuple or list holds several.
         is_model_with_tokenizer = (
             isinstance(values, tuple) and len(values) == 2 and hasattr(values[1], "save_pretrained")
         )
@@ -93,7 +95,7 @@ class Objects:
         return {"model": named} if isinstance(named, str) else dict(named)
 
     def _teacher(self, value: Any, place: str, tokenizer: Any = None) -> Any:
-        """Return a recipe's teacher; an object has the name of its folder in cards, not that of its path."""
+        """Return a recipe's teacher; one that is an object is named in model cards by its folder, without the path."""
         if value is None:
             return None
         if isinstance(value, str | Path):
@@ -105,7 +107,10 @@ class Objects:
         return {"name": Path(name).name, **teacher, "model": name}
 
     def student(self, value: Any, place: str = "student", tokenizer: Any = None) -> Any:
-        """Return a recipe's student: a model, or the path of one, is a start of its own shape."""
+        """Return a recipe's student.
+
+        A model object, or the path of a model, is a student of the model's shape that starts from its weights.
+        """
         if value is None or isinstance(value, str | int):
             return value
         if isinstance(value, Mapping):
@@ -151,7 +156,7 @@ class Objects:
         return corpus
 
     def _splits(self, value: Mapping[Any, Any], place: str) -> dict[str, Any]:
-        """Return a corpus of a data set of several splits: those to train on, and to score on if there are any."""
+        """Return the corpus of a data set with several splits: `train` is `sources`, a validation split `development`."""
         splits = {str(name): split for name, split in value.items()}
         if "train" not in splits:
             raise RecipeError(
@@ -165,13 +170,18 @@ class Objects:
         return corpus
 
     def sources(self, value: Any, place: str = "corpus.sources") -> list[Any]:
-        """Return the sources that a value names, or that its texts or rows are kept in; see `corpus`."""
+        """Return the sources that a value names, or the files in which its texts or rows are saved.
+
+        The cases, in their order: a name; a mapping that describes a source; a data set; a table of pandas; a list of
+        sources; texts or rows, in a list or any other iterable.
+        """
         if isinstance(value, str | Path):
             return [str(value)]
         if isinstance(value, Mapping):
             return [self._described_source(value, place)]
         if _is_data_set(value):
             columns = list(value.column_names)
+            # The one column of a data set of texts may have any name, but sources of text have the column "text".
             if len(columns) == 1 and columns[0] != "text":
                 return [self._files.keep_lines(value[columns[0]], place)]
             return [self._files.keep_table(value.with_format("arrow").iter(_ROWS_AT_ONCE), place)]
@@ -191,14 +201,14 @@ class Objects:
         )
 
     def _described_source(self, value: Mapping[str, Any], place: str) -> dict[str, Any]:
-        """Return a source with its use, such as `{source: …, role: …}`."""
+        """Return a source that a mapping describes, such as `{source: …, role: query}`."""
         sources = self.sources(value["source"], place) if "source" in value else []
         if len(sources) != 1:
             raise RecipeError(f"{place}: a mapping here describes one source: give {{source: …, role: …}}.")
         return {**value, "source": sources[0]}
 
     def document(self, data: Mapping[str, Any], place: str = "") -> dict[str, Any]:
-        """Return a recipe, a stage or a plan with names in the places of its objects."""
+        """Return a recipe, a stage or the plan of a comparison with names in the place of its objects."""
         document = dict(data)
         for key, value in data.items():
             path = f"{place}{key}"
@@ -220,7 +230,7 @@ class Objects:
 
 
 def _folder_of_result(value: Any) -> Path | None:
-    """Return the folder of the model that a result of limbeck has."""
+    """Return the folder of the model in a result of `distill` or `finetune`; None for anything else."""
     if not is_of(value, "limbeck"):
         return None
     for name in ("student", "model"):
@@ -241,7 +251,7 @@ def _model_and_tokenizer(value: Any) -> tuple[Any, Any]:
 
 
 def _tokenizer_of(model: "PreTrainedModel", tokenizer: Any, place: str) -> Any:
-    """Return the tokenizer of a model: as it is given, or of the place that is named, or where the model is from."""
+    """Return the tokenizer of a model: the given one, that of the named model, or that of the model's own origin."""
     if hasattr(tokenizer, "save_pretrained"):
         return tokenizer
     from limbeck.models.tokenizers import load_tokenizer
@@ -266,7 +276,7 @@ def _is_data_set(value: Any) -> bool:
 def _are_contents(values: Sequence[Any]) -> bool:
     """Whether the members of a list are texts or rows, and not the names of sources.
 
-    Of a list of strings the most decide: names of files and of the Hub have no blanks, and files exist.
+    In a list of strings the majority decides. A string with a blank is a text, unless it is the path of a file.
     """
     members = values[:_MOST_LOOKED_AT]
     rows = [member for member in members if isinstance(member, Mapping) and "source" not in member]
@@ -291,5 +301,5 @@ def _is_text(value: str) -> bool:
     try:
         return not Path(value).exists()
     except (OSError, ValueError):
-        # It is longer than a name may be, or has a NUL.
+        # The string is longer than a path may be, or has a NUL character, so it is no path.
         return True

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from transformers import TrainingArguments
 
 _OF_THE_OBJECT = ("output_dir", "logging_dir", "run_name", "disable_tqdm")
-"""Training arguments that every object has of its own, and that limbeck decides."""
+"""Training arguments that differ between objects by themselves, such as a folder with the time in its name.
+
+They are not taken over, since limbeck decides them.
+"""
 
 
 def training_of(training: "Mapping[str, Any] | TrainingArguments | None") -> dict[str, Any]:
-    """Return training arguments as a recipe has them; of an object those that differ from its defaults.
+    """Return training arguments as a recipe has them; for an object, only those that differ from the defaults.
 
     Raises:
         RecipeError: for anything else.

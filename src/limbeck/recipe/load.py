@@ -1,4 +1,8 @@
-"""Loading recipes: YAML, shorthands, overrides, and errors in one line."""
+"""Loading recipes: YAML, shorthands, overrides, and errors in one line.
+
+A *document* is a recipe as plain mappings and lists, before it is checked. A *shorthand* is a plain value in the place
+of a part, such as `teacher: NAME` for `teacher: {model: NAME}`.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -45,10 +49,11 @@ def load_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str 
 
 
 def document_of(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str | Sequence[str] = ()) -> dict[str, Any]:
-    """Return a recipe as a document with overrides, of which no key is checked; see `load_recipe`.
+    """Return a recipe as a document with its overrides applied, whose keys are not checked; see `load_recipe`.
 
     Raises:
-        RecipeError: for a file that cannot be read, an override that leads nowhere, and what no key may hold.
+        RecipeError: for a file that cannot be read, an override whose path does not exist, and a value that no key may
+            have (`check_plain`).
     """
     data: Mapping[str, Any]
     if isinstance(recipe, str | Path):
@@ -57,7 +62,7 @@ def document_of(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str 
         data = recipe.model_dump(exclude_unset=True)
     else:
         data = recipe
-    # Twice: paths of overrides lead through the recipe, and their values become part of it.
+    # The values are checked twice: before overrides are applied to them, and after, with the values of the overrides.
     check_plain(data)
     changed = apply_overrides(expand_shorthands(data), overrides)
     check_plain(changed)
@@ -99,10 +104,10 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
 def expand_shorthands(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a recipe with its shorthands as full mappings (`teacher: NAME`, `corpus: [FILE]`), and paths as text.
 
-    So overrides and relative paths reach into these parts.
+    Overrides such as `teacher.model=NAME`, and relative paths, can then be set in these parts.
 
     Args:
-        data: The recipe; left as it is.
+        data: The recipe, which is not changed.
     """
     document = {key: _plain(value) for key, value in data.items()}
     # The recipe itself, and its stages, which may have a teacher and a corpus too.
@@ -130,12 +135,14 @@ def _plain(value: Any) -> Any:
 
 
 def with_paths_beside(part: Any, folder: Path, key: str) -> Any:
-    """Return a part of a document with its relative paths; those that lead nowhere lead beside the document, if there.
+    """Return a part of a document, with paths relative to the document where they exist only there.
+
+    A relative path that exists in the current folder, or nowhere, stays as it is.
 
     Args:
         part: The part.
-        folder: Where the document lies.
-        key: The key of the part.
+        folder: The folder of the document.
+        key: The key of the part, which decides whether its values are paths.
     """
     if isinstance(part, dict):
         return {name: with_paths_beside(value, folder, name) for name, value in part.items()}

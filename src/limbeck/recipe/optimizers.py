@@ -13,17 +13,17 @@ from limbeck.errors import RecipeError, shorten_error
 _ARGUMENTS = {"optim", "optim_args", "lr_scheduler_type", "lr_scheduler_kwargs"}
 """Arguments that decide optimizer and schedule."""
 _HOOKED = ("galore", "apollo", "lomo", "adalomo", "layerwise")
-"""Beginnings of the names of optimizers that step inside of the backward pass, or know their layers by name."""
+"""Beginnings of the names of optimizers that update weights during the backward pass, or need names of layers."""
 _WITHOUT_OPTIONS = ("constant", "constant_with_warmup")
 """Schedules that take no `lr_scheduler_kwargs`."""
 _BY_LOSS = ("reduce_lr_on_plateau", "greedy")
-"""Schedules that follow the held-out loss."""
+"""Schedules whose `step` takes the held-out loss."""
 _TRIAL_STEPS = 1_000
-"""Steps of a trial of a schedule, whose length its options do not depend on."""
+"""Steps of the trial of a schedule. Mistakes in its options show whatever the number of steps."""
 
 
 def check_optimizer(arguments: TrainingArguments, training: Mapping[str, Any]) -> None:
-    """Refuse an optimizer or a schedule that cannot be made or used, by some steps of them for one number.
+    """Refuse an optimizer or a schedule that cannot be made or used, by a trial on a parameter with one number.
 
     Args:
         arguments: The arguments of the training.
@@ -32,7 +32,7 @@ def check_optimizer(arguments: TrainingArguments, training: Mapping[str, Any]) -
     Raises:
         RecipeError: naming the argument.
     """
-    # A test makes the default ones; `Trainer` takes seconds to import.
+    # The default ones need no trial, which would import `Trainer`; that takes seconds.
     if not training.keys() & _ARGUMENTS:
         return
 
@@ -72,7 +72,7 @@ def _check_pairs(optim_args: object) -> None:
 
 
 def _make_optimizer(arguments: TrainingArguments, *, takes_arguments: bool) -> torch.optim.Optimizer:
-    """Make the optimizer of one number.
+    """Make the optimizer of a parameter with one number.
 
     Args:
         arguments: The arguments of the training.
@@ -85,7 +85,7 @@ def _make_optimizer(arguments: TrainingArguments, *, takes_arguments: bool) -> t
 
     optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(arguments)
     if takes_arguments:
-        # The same without them: it read none.
+        # An optimizer that is the same without them has ignored them.
         without_arguments = copy.copy(arguments)
         without_arguments.optim_args = None
         if Trainer.get_optimizer_cls_and_kwargs(without_arguments) == (optimizer_class, options):
@@ -98,7 +98,7 @@ def _make_optimizer(arguments: TrainingArguments, *, takes_arguments: bool) -> t
 
 
 def _try_schedule(arguments: TrainingArguments, optimizer: torch.optim.Optimizer) -> None:
-    """Run a schedule to its end: some of its options are read behind the warm-up, or at the last step alone."""
+    """Run a schedule to its end, since some options are read only after the warm-up, or at the last step."""
     from transformers import get_scheduler
 
     schedule = get_scheduler(

@@ -60,9 +60,9 @@ def apply_overrides(data: Mapping[str, Any], overrides: str | Sequence[str]) -> 
 
 
 def without_reasons(data: dict[str, Any], changed_paths: Sequence[str]) -> dict[str, Any]:
-    """Return a recipe without the reasons for values that were changed: a user's choice needs none.
+    """Return a recipe without the reasons for values that were changed, since they explain limbeck's own choices.
 
-    A reason goes with its value, with a part that holds the value, and with a value within it.
+    A reason is also removed where a part that holds its value was changed, or a value within it.
 
     Args:
         data: The recipe; `reasons` of a chosen recipe has a sentence for each path.
@@ -95,7 +95,7 @@ def _read_override(text: str) -> _Override:
 
 
 def _set_in_place(document: dict[str, Any], override: _Override) -> None:
-    """Set a value of a document, which is changed; mappings that are missing on the way to the value are made.
+    """Set a value in a document, in place; mappings that are missing on the way to the value are made.
 
     Raises:
         RecipeError: for a path that leads nowhere.

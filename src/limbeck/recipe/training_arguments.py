@@ -67,7 +67,7 @@ def _check_argument(name: str, value: Any, place: str) -> Any:
 
 
 def _nearest_name(name: str) -> str:
-    """Return the question whether another argument is meant; empty where none is near."""
+    """Return the end of a message that asks for the nearest name of an argument; empty where none is near."""
     if name in USUAL_NAMES:
         return f" Did you mean '{USUAL_NAMES[name]}'?"
     return nearest(name, sorted(argument_types().keys() - MANAGED.keys()))
@@ -90,7 +90,8 @@ def build_arguments(training: Mapping[str, Any], *, output: str, seed: int, eval
     """
     checked = check_training(training, "training")
 
-    # Later ones win: limbeck's defaults, what suits the machine, the recipe's, and last what limbeck decides itself.
+    # Four groups, of which each takes precedence over those before it: limbeck's defaults, arguments that suit the
+    # machine, those of the recipe, and those that limbeck decides itself (`managed`).
     has_gpu = has_accelerator()
     of_machine = {
         "dataloader_pin_memory": has_gpu,  # Without an accelerator torch only warns of pinned memory.
@@ -115,7 +116,8 @@ def build_arguments(training: Mapping[str, Any], *, output: str, seed: int, eval
     }
     try:
         arguments = TrainingArguments(**(merged | managed))
-        # Threads over several GPUs would copy the student without its taps; processes are for that.
+        # With several GPUs in one process the trainer would copy the student (DataParallel), but not the hooks that
+        # read its streams. Several GPUs need a process each.
         if arguments.n_gpu > 1:
             arguments._n_gpu = 1
         check_optimizer(arguments, checked)

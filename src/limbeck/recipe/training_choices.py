@@ -1,4 +1,7 @@
-"""Arguments of a training that do not go together, or name what is not there."""
+"""Arguments of a training that contradict each other, or name something that does not exist here.
+
+Each check takes the arguments of `transformers.TrainingArguments` and their place in the recipe, for messages.
+"""
 
 import multiprocessing
 from collections.abc import Iterable, Mapping
@@ -17,10 +20,11 @@ _NEED_WORKERS = (
 )
 _COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _FSDP_SETTINGS = {"reshard_after_forward"}
-"""A student is sharded as one piece: terms read inside of its layers, past what a wrapper of each would see."""
+"""Settings of FSDP that a recipe may give. The student is sharded as one unit and not layer by layer, since terms read
+tensors inside its layers, which the wrapper of a layer would not gather."""
 
 SHARDING_WORDS = {"": False, "full_shard": True, "true": True, "false": False}
-"""Words that older versions of `transformers` take for the switch `fsdp`."""
+"""Texts that older versions of `transformers` take for `fsdp`, which is true or false by now."""
 
 
 def _check_loggers(arguments: Mapping[str, Any], place: str) -> None:
@@ -47,7 +51,7 @@ def _check_loggers(arguments: Mapping[str, Any], place: str) -> None:
 
 
 def _check_choices(arguments: Mapping[str, Any], place: str) -> None:
-    """Refuse words that the libraries would stumble over as the stage begins."""
+    """Refuse unknown names of optimizers, schedules and so on, which would otherwise fail only as the stage begins."""
     strategies = ("no", "steps", "epoch")
     choices: dict[str, Iterable[str]] = {
         "optim": [optimizer.value for optimizer in OptimizerNames],
@@ -70,14 +74,14 @@ def _check_choices(arguments: Mapping[str, Any], place: str) -> None:
 
 
 def _check_workers(arguments: Mapping[str, Any], place: str) -> None:
-    """Refuse options of the workers of a data loader that has none."""
+    """Refuse options of data loader workers where there are no workers."""
     for name in _NEED_WORKERS:
         if arguments.get(name) and not arguments.get("dataloader_num_workers"):
             raise RecipeError(f"{place}.{name} is for workers; give dataloader_num_workers too, or leave it out.")
 
 
 def _check_compiler(arguments: Mapping[str, Any], place: str) -> None:
-    """Refuse options of a compiler that is not asked for, and those that it does not have."""
+    """Refuse options of the compiler without `torch_compile`, and values that it does not know."""
     for name in ("torch_compile_backend", "torch_compile_mode"):
         value = arguments.get(name)
         if value is None:
@@ -94,7 +98,7 @@ def _check_compiler(arguments: Mapping[str, Any], place: str) -> None:
 
 
 def _check_sharding(arguments: Mapping[str, Any], place: str) -> None:
-    """Refuse words that are no switch, and settings that a student cannot be sharded with."""
+    """Refuse a text for `fsdp` that means neither true nor false, and settings that the student cannot have."""
     fsdp = arguments.get("fsdp")
     if isinstance(fsdp, str) and fsdp.lower() not in SHARDING_WORDS:
         raise RecipeError(f"{place}.fsdp is '{fsdp}'; give true or false.")

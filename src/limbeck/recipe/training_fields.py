@@ -1,6 +1,6 @@
 """The fields of `TrainingArguments`, as tables: defaults, those that are refused or managed, and ranges of numbers.
 
-What no table has works as `transformers` has it.
+A field that is in none of the tables works as `transformers` documents it.
 """
 
 from typing import Any, NamedTuple
@@ -60,7 +60,7 @@ REFUSED: dict[str, str] = {
     "hub_always_push": _HUB,
     "hub_revision": _HUB,
 }
-"""Fields that a distillation cannot mean, with the reason; their default does no harm."""
+"""Fields that have no meaning in a distillation, with the reason; a recipe may only give their default."""
 
 MANAGED: dict[str, str | None] = {
     "output_dir": "output",
@@ -99,11 +99,11 @@ MANAGED: dict[str, str | None] = {
     "activation_checkpointing": None,
     "activation_checkpointing_kwargs": None,
 }
-"""Fields that limbeck decides itself, with the key or option that asks for it, if there is one."""
+"""Fields that limbeck decides itself, with the key or option to use instead; None where there is none."""
 
 
 class Range(NamedTuple):
-    """Bounds of a number; the least value may itself be excluded."""
+    """Bounds of a number; `least_allowed` is False where the number has to be greater than `least`."""
 
     least: float
     most: float
@@ -145,4 +145,7 @@ USUAL_NAMES = {
     "accumulation": "gradient_accumulation_steps",
     "scheduler": "lr_scheduler_type",
 }
-"""Names of other trainers for fields, where their spelling is nearer to another field or to none."""
+"""Names that other trainers have for a field, for the suggestion in a message.
+
+The search for similar spellings would find another field for them, or none.
+"""

@@ -20,7 +20,7 @@ def argument_types() -> dict[str, Any]:
     """Return the types of the arguments that `TrainingArguments` takes, by their names."""
     hints = get_type_hints(TrainingArguments)
     types = {field.name: hints[field.name] for field in fields(TrainingArguments) if field.init}
-    types["fsdp"] = bool | str | None  # A switch by now, annotated as the text that it was.
+    types["fsdp"] = bool | str | None  # `transformers` takes true and false, though its annotation is still text.
     return types
 
 
