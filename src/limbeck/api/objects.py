@@ -156,7 +156,7 @@ class Objects:
         return corpus
 
     def _splits(self, value: Mapping[Any, Any], place: str) -> dict[str, Any]:
-        """Return the corpus of a data set with several splits: `train` is `sources`, a validation split `development`."""
+        """Return the corpus of a data set with several splits: "train" as sources, validation rows as development."""
         splits = {str(name): split for name, split in value.items()}
         if "train" not in splits:
             raise RecipeError(

@@ -1,4 +1,8 @@
-"""Commands: typer makes them of a function, or of the options that a request declares."""
+"""Commands: typer makes them of a function, or of the options that a request declares.
+
+Typer reads a command from a function: its name, its docstring (the help) and its parameters (the options). A *request*
+is a class with a field for each option (`limbeck.api.requests`), from which `request_command` makes such a function.
+"""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -15,25 +19,26 @@ from limbeck.cli.options import Device, Json, Quiet, Verbose, typer_option
 
 Command = Callable[..., None]
 EPILOGS: dict[Command, str] = {}
-"""The end of each command's help, by its function."""
+"""The end of each command's help, by the function of the command; `limbeck.cli.main` adds it with the command."""
 
 MESSAGES = ("quiet", "verbose", "as_json")
-"""Options of a command of a request, which gets them as `Messages`."""
+"""Options that a command of a request gets as one `Messages`."""
 _STANDARD: dict[str, tuple[Any, Any]] = {
     "device": (Device, "auto"),
     "quiet": (Quiet, False),
     "verbose": (Verbose, False),
     "as_json": (Json, False),
 }
-"""Options that a command has beside those of its request: type and default."""
+"""Options that commands have beside those of their request: name to type and default."""
 
 
 def command(*examples: str, group: typer.Typer | None = None) -> Callable[[Command], Command]:
     """Return a decorator that makes a command of a function whose parameters are its options.
 
     Args:
-        examples: Calls for the end of its help.
-        group: The commands that it belongs to; without them it is added by `limbeck.cli.main`.
+        examples: Example calls for the end of its help.
+        group: The group that it is added to, such as `limbeck search`; None for a command of its own, which
+            `limbeck.cli.main` adds.
     """
 
     def add(function: Command) -> Command:
@@ -46,15 +51,15 @@ def command(*examples: str, group: typer.Typer | None = None) -> Callable[[Comma
 def request_command(
     request: Any, *examples: str, options: str, is_long: bool = True, group: typer.Typer | None = None
 ) -> Callable[[Command], Command]:
-    """Return a decorator that makes a command of a function of a request and `Messages`.
+    """Return a decorator that makes a command of a function which takes a request and `Messages`.
 
     Args:
-        request: The request's class.
-        examples: Calls for the end of the help.
-        options: Names of the options in the order of the help, separated by blanks: of the request, of the function's
-            own parameters, or `device`.
-        is_long: Whether it takes a while, and so has `--quiet` and `--verbose`.
-        group: The commands that it belongs to; without them it is added by `limbeck.cli.main`.
+        request: The class of the request.
+        examples: Example calls for the end of the help.
+        options: Names of the command's options in the order of the help, separated by blanks. A name is that of an
+            option of the request, of a further parameter of the function, or `device`.
+        is_long: Whether the command takes a while, and so has `--quiet` and `--verbose`.
+        group: The group that it is added to; None for a command of its own, which `limbeck.cli.main` adds.
     """
     declared = options_of(request)
     messages = MESSAGES if is_long else ("as_json",)
@@ -64,13 +69,15 @@ def request_command(
         # Parameters that the function has beside the request and the messages.
         further_parameters = inspect.signature(function, eval_str=True).parameters
 
+        # The function that typer calls with all options. It sorts them into those of the request, of the messages, and
+        # of the function's own parameters. An option that was not given is None, and gets the request's default.
         def call(**values: Any) -> None:
             further_values = {name: value for name, value in values.items() if name in further_parameters}
             set_options = {name: value for name, value in values.items() if name in declared and value is not None}
             message_options = {name: values[name] for name in messages}
             function(make_request(request, (), set_options), Messages(**message_options), **further_values)
 
-        # What typer reads of a command: its name, its help and its parameters.
+        # What typer reads from a function: its name, its help and its parameters.
         call.__name__ = function.__name__
         call.__doc__ = function.__doc__
         parameters = []
@@ -93,9 +100,9 @@ def _declared_parameter(name: str, option: Option, cls: Any) -> inspect.Paramete
     if option.is_required:
         default = inspect.Parameter.empty
     elif isinstance(default, tuple) and cls is str:
-        default = with_commas(default)  # A list that is written with commas.
+        default = with_commas(default)  # A list in one option: --lengths 128,512.
     elif isinstance(default, tuple):
-        default = None  # A list whose option is repeated.
+        default = None  # A list by a repeated option (--set a=1 --set b=2), whose default is no value.
     if default is None:
         cls = cls | None
     annotation: Any = Annotated[cls, typer_option(option, name)]
@@ -107,7 +114,7 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 def _with_parameters(function: Command, parameters: Iterable[inspect.Parameter]) -> Command:
-    """Give a function the parameters that typer reads."""
+    """Give a function the signature that typer reads, in place, and return it; all parameters are keyword-only."""
     by_name = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     function.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in by_name}
@@ -122,6 +129,6 @@ def command_group(name: str, description: str, *examples: str) -> typer.Typer:
 
 
 def epilog(*examples: str) -> str:
-    """Return the end of a help: each example in a paragraph, to be copied as it is."""
+    """Return the end of a help: each example call in a paragraph of its own, so that it can be copied."""
     heading = "Example:" if len(examples) == 1 else "Examples:"
     return "\n\n".join([heading, *map(escape, examples)])

@@ -1,4 +1,4 @@
-"""Faults: the line that tells what ended a command, and the file for a report of a fault."""
+"""Faults: the message on an unexpected error that ended a command, and the file for a bug report."""
 
 import errno
 import platform
@@ -16,12 +16,13 @@ _OF_THE_MACHINE = {
     errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE,
     errno.ENOMEM,
 }  # fmt: skip
-"""Errors by which the system refuses, which is no fault: a full disk, missing rights, too many open files …"""
+"""Errors of the system that are no fault of limbeck: a full disk, missing rights, too many open files …"""
 _LONGEST_REASON = 300
 _LONGEST_TEXT = 100_000
 """Characters of a YAML file in a report."""
 _OUTPUT = re.compile(r"^output: *['\"]?([^'\"\n#]+)", re.MULTILINE)
-# What follows a name that hides something, tokens of the Hub, and passwords in addresses of databases.
+# Secrets in a report: the value behind a name such as `api_key=` or `"token": `, the password in an address such as
+# `postgres://me:PASSWORD@host`, and tokens of the Hub (`hf_…`). The group is the part before the secret, which stays.
 _SECRETS = re.compile(
     r"""((?:[\w-]*(?:token|secret|password|passwd|api_?key|credentials?)["']?\s*[=:]\s*)|(?:://[^\s/:@]*:)|\bhf_)[^\s@,}]+""",
     re.IGNORECASE,
@@ -29,8 +30,11 @@ _SECRETS = re.compile(
 
 
 def name_fault(error: Exception, arguments: Sequence[str]) -> str:
-    """Return the line that tells what ended a command: the machine, or a fault, of which a file is written."""
-    # Torch's errors, by their names: it need not be imported.
+    """Return the message on an unexpected error: too little memory, a refusal of the system, or a fault of limbeck.
+
+    For a fault, a file for the bug report is written.
+    """
+    # Torch's errors are recognised by their names, so that torch need not be imported.
     is_of_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
     if isinstance(error, MemoryError) or is_of_torch:
         reason = describe_error(error)[:_LONGEST_REASON]
@@ -69,7 +73,8 @@ def write_fault(error: Exception, arguments: Sequence[str]) -> Path:
     parts.append("".join(traceback.format_exception(error)))
     report = _SECRETS.sub(r"\1…", "\n\n".join(parts))
 
-    # A folder without a record stays as it is: a run would refuse what it does not know.
+    # The file is put into the folder of a run only. In another folder it would be unknown to a later run, which would
+    # refuse the folder.
     run_folders = [folder for folder in _output_folders(arguments, documents) if (folder / RUN_RECORD).is_file()]
     folder = run_folders[0] if run_folders else None
     with NamedTemporaryFile(

@@ -1,4 +1,7 @@
-"""The command line: commands, and errors in one line."""
+"""The command line: commands, errors in one line, and exit codes.
+
+A launcher such as torchrun may start several processes of one command. One of them, of index 0, prints errors.
+"""
 
 import gc
 import os
@@ -84,7 +87,7 @@ def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Distil pretrained Transformer encoders into small, fast students."""
-    # `run` looks for --debug itself, since an error may come before this is called.
+    # --debug is declared here for the help only. `run` looks for it itself, since an error may come before this call.
     if context.invoked_subcommand not in SHARED_BY_PROCESSES:
         _refuse_several_processes(context)
     if plugins:
@@ -117,21 +120,24 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def run() -> None:
-    """Run the command line and exit with what `docs/command_line.md` says of exit codes."""
-    # Imports leave no garbage: to look for it at every 700th object, as by default, takes a twentieth of a start.
+    """Run the command line, and exit with a code of `docs/command_line.md`."""
+    # Imports leave no garbage. By default Python looks for it at every 700th new object, which takes a twentieth of the
+    # time of a start.
     gc.set_threshold(5_000)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     if "OMP_WAIT_POLICY" not in os.environ:
-        # Threads that spin at barriers for long lose their core to any other process: a busy machine then trains three
-        # times slower than its share. A short spin costs next to nothing on an idle one. Read when torch is imported.
+        # Threads of OpenMP spin at barriers. Where other processes need the cores, long spinning makes training three
+        # times slower than its share of the machine; a short spin costs next to nothing on an idle machine. Importing
+        # torch reads the variable.
         os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     _settle_download_bars(sys.argv[1:])
-    with suppress(ValueError):  # Only the main thread may listen.
+    with suppress(ValueError):  # Python refuses this outside of the main thread.
         signal.signal(signal.SIGTERM, _end)
     is_debugging = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        # Where it is not to exit by itself, it returns the code of a command that asked for one.
+        # With `standalone_mode=False` typer raises errors instead of printing them, and returns the exit code of a
+        # command that asked for one.
         code = build_app()(args=arguments, prog_name="limbeck", standalone_mode=False)
     except UsageError as error:
         if not is_help(error) and _process().index == 0:
@@ -156,9 +162,10 @@ def run() -> None:
 
 
 def _settle_download_bars(arguments: list[str]) -> None:
-    """Let downloads show how far they are where somebody looks on, and nowhere else.
+    """Turn the progress bars of downloads off, unless they are printed to a terminal and the command is not quiet.
 
-    The libraries read their switches as they are imported, which is before the arguments are parsed.
+    The libraries read these variables when they are imported, which may be before the arguments are parsed. So this
+    looks for quiet options itself: `--quiet`, `--json`, or a `q` among short options such as `-vq`.
     """
     is_quiet = any(re.fullmatch(r"--quiet|--json|-v*q[vq]*", argument) for argument in arguments)
     if is_quiet or not sys.stderr.isatty():
@@ -170,7 +177,7 @@ def _refuse_several_processes(context: typer.Context) -> None:
     """Refuse a command that each process of a launcher would carry out for itself.
 
     Raises:
-        RecipeError: in all of them; the main one is to say it.
+        RecipeError: in all of the processes; the main one prints it.
     """
     process = _process()
     if process.count == 1:
@@ -198,7 +205,7 @@ class _Process:
 
 
 def _process() -> _Process:
-    """Return the number of this process; only a launcher's processes are asked what imports torch."""
+    """Return the place of this process among those of a launcher; without a launcher, this does not import torch."""
     if "RANK" not in os.environ:
         return _Process(index=0, count=1)
     from limbeck.core.ranks import process_count, process_index
@@ -219,6 +226,6 @@ def _print_mistakes(error: LimbeckError) -> None:
 
 
 def _print_error(message: str) -> None:
-    """Print a message on one line; its brackets are no markup."""
+    """Print a message on one line; brackets in it are not read as rich's markup."""
     line = Text.assemble(("error:", "bold red"), f" {' '.join(message.split())}")
     errors.print(line, highlight=False, soft_wrap=True)

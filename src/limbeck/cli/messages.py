@@ -66,7 +66,7 @@ class Messages:
             raise RecipeError("--quiet and --verbose contradict each other; give one of them.")
         console = TerminalConsole(stderr=True, quiet=self.quiet)
         logger = logging.getLogger("limbeck")
-        # The console of an earlier command of this process is gone.
+        # Earlier commands of this process, as in tests, have left a handler with a console of their own.
         for handler in list(logger.handlers):
             if isinstance(handler, _ConsoleHandler):
                 logger.removeHandler(handler)

@@ -1,4 +1,4 @@
-"""Options as typer takes them: those of a request, and those that commands share."""
+"""Options in the form that typer takes: those that a request declares, and those that commands share."""
 
 from functools import partial
 from typing import Annotated, Any
@@ -14,11 +14,11 @@ result_option = partial(typer.Option, rich_help_panel=RESULT)
 
 
 def typer_option(option: Option, name: str) -> Any:
-    """Return an option as typer takes it.
+    """Return typer's form of an option.
 
     Args:
-        option: The declared option.
-        name: Its name.
+        option: The option, as a request declares it.
+        name: The name of its field.
     """
     shared: dict[str, Any] = {
         "help": option.description,
@@ -33,7 +33,8 @@ def typer_option(option: Option, name: str) -> Any:
         return typer.Argument(**shared)
     if option.flag:
         return typer.Option(*option.flag.split(","), **shared)
-    # Of a switch that is on, typer makes both forms, such as --prune and --no-prune.
+    # A switch that is off by default has one flag. For a switch that is on, typer itself makes two, such as --prune and
+    # --no-prune.
     if option.default is False:
         return typer.Option(f"--{name.replace('_', '-')}", **shared)
     return typer.Option(**shared)
@@ -54,7 +55,7 @@ Overwrite = Annotated[bool, _of_a_run("overwrite")]
 
 
 def _send_to_device(context: typer.Context, name: str) -> str:
-    """Send all that a command computes to a device, before torch looks for any."""
+    """Send all work of a command to a device, before torch looks for devices; the callback of `--device`."""
     if context.resilient_parsing or name == "auto":
         return name
     from limbeck.core.devices import computing_on

@@ -1,4 +1,4 @@
-"""`limbeck recipe`, `validate` and `schema`: a recipe printed, resolved or checked, and the schema of all."""
+"""`limbeck recipe`, `validate` and `schema`: print a recipe, check a recipe, and print the schema of all recipes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def recipe(
 
     options = {"teacher": teacher, "student": student, "corpus": corpus, "method": method, "steps": steps}
     set_options = {name: value for name, value in options.items() if value}
-    # With --example the path is the example's name.
+    # There are three ways to name a recipe, of which exactly one has to be used. With --example, the path is the name
+    # of the example.
     wanted = [quickstart, example or path is not None, bool(set_options)]
     if wanted.count(True) != 1:
         raise RecipeError(
@@ -118,7 +119,9 @@ def validate(
 
 
 def _compare_vectors(teachers: Mapping[str, TeacherSpec]) -> dict[str, str]:
-    """Compare the teachers' sentence vectors with those of sentence-transformers, unless an earlier call has done so.
+    """Compare the teachers' sentence vectors with those of sentence-transformers.
+
+    Results are remembered in the cache, so that later calls need not load the models.
 
     Args:
         teachers: The teachers by their titles.
@@ -128,7 +131,7 @@ def _compare_vectors(teachers: Mapping[str, TeacherSpec]) -> dict[str, str]:
     """
     from limbeck.models.compared_vectors import recall, remember
 
-    # A model of another revision may be another one by now.
+    # Results are not remembered for a revision, such as a branch, which may name another model by now.
     results = {title: None if spec.revision else recall(spec.model) for title, spec in teachers.items()}
     not_compared = {title: spec for title, spec in teachers.items() if results[title] is None}
     if not_compared:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 _STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow", "dead": "bold red", "failed": "red"}
 _UNITS_OF_TIME = (("d", 86_400), ("h", 3_600), ("min", 60))
-"""Units and their seconds, the longest first."""
+"""Units of time with their seconds, the longest first."""
 _PACKAGES_OF_RESULTS = ("limbeck", "torch", "transformers")
-"""Packages whose versions decide the last bits of a student."""
+"""Packages whose versions decide whether a student is the same bit for bit."""
 
 
 @command("limbeck status runs/mine", "limbeck status runs --json", "limbeck status runs/mine --portable")
@@ -88,7 +88,7 @@ def _print_table(runs: Sequence[RunStatus]) -> None:
         layout=BOXED,
     )
     result_console().print(console(table))
-    # The records of other runs have their problems; of a dead run it is concluded here.
+    # A dead run could not record its end. A problem that is known all the same, such as a damaged record, is printed.
     for run in runs:
         if run.status == "dead" and run.problem is not None:
             print_line(one_line(run.problem), style=_STYLES[run.status])
@@ -120,7 +120,7 @@ def _columns(run: RunStatus) -> dict[str, str]:
 
 
 def _duration(seconds: float | None) -> str:
-    """Return a time in the longest unit of which it has two or more."""
+    """Return a time in the longest unit in which it is 2 or more: 119 minutes as `119.0 min`, 120 as `2.0 h`."""
     if seconds is None:
         return NOTHING
     for unit, size in _UNITS_OF_TIME:
@@ -135,10 +135,11 @@ class _Relocation:
 
     Args:
         folder: The folder of the run.
-        by_content: Whether the run knows its text by what it holds; runs of older versions know its path and date.
-        needs: Teachers and text.
+        by_content: Whether the run identifies its text by a hash of its content, and so in any place. Runs of older
+            versions identify it by path and date.
+        needs: The teachers and texts that it reads, with their places.
         teacher_hash: The hash of the teacher's weights.
-        versions: Of packages, with which the student is the same bit for bit.
+        versions: Versions of packages with which the student is the same bit for bit.
     """
 
     folder: Path
@@ -149,7 +150,7 @@ class _Relocation:
 
     @property
     def command(self) -> str:
-        """The command that goes on, to be completed with the new places."""
+        """The command that continues the run; PLACE stands for the new places."""
         words = ["limbeck distill --resume --output", shlex.quote(str(self.folder))]
         for need in self.needs:
             places = "[PLACE, …]" if len(need.places) > 1 else "PLACE"

@@ -13,13 +13,13 @@ _tried: dict[str, str] = {}
 
 
 def find_beside(text: str, folder: Path) -> str:
-    """Return a relative path or pattern as it leads somewhere: from the current folder, else from another one.
+    """Return a relative path or pattern, joined with a folder if it exists there and not in the current folder.
 
-    A path that leads nowhere from either stays as it is, and `tried_beside` names the second place for messages.
+    A path that exists in neither is not changed; `tried_beside` then has the second place for messages.
 
     Args:
-        text: The path, or anything else, which is returned.
-        folder: The other folder.
+        text: The path. An absolute path, an address or any other text is returned as it is.
+        folder: The other folder, such as that of a recipe.
     """
     is_absolute = text.startswith(("~", os.sep)) or "://" in text
     if is_absolute or _leads_somewhere(text):
@@ -34,7 +34,7 @@ def find_beside(text: str, folder: Path) -> str:
 
 
 def tried_beside(text: str) -> str:
-    """Return, for the message on a missing path, the second place where it was looked for; empty if there is none."""
+    """Return the part of a message on a missing path that names the second place; empty where there was none."""
     if text not in _tried:
         return ""
     return f" (nor does '{_tried[text]}', beside the recipe)"
@@ -42,7 +42,7 @@ def tried_beside(text: str) -> str:
 
 def _leads_somewhere(text: str) -> bool:
     """Whether a path exists, or a pattern matches something; a `{placeholder}` matches as `*`."""
-    # Fails for a name that is too long or has a NUL, and for a broken pattern.
+    # A name that is too long or has a NUL character raises an error, and so does a broken pattern.
     with suppress(OSError, ValueError, re.error):
         if Path(text).exists():
             return True

@@ -18,11 +18,12 @@ _OLD_LIMIT = 32 << 20
 
 
 def keep_freed_memory() -> bool:
-    """Let malloc keep what is freed, so that the same large tensors of every step cost no new pages.
+    """Let malloc keep freed memory, so that the large tensors of every step get the same pages again.
 
-    By default glibc gives large blocks back to the system at once and takes them anew, and the system clears every page
-    again: a tenth of a training step on a CPU, a quarter of some kernels. Blocks of 64 MiB and more still come and go.
-    It holds for the whole process, and overrides the environment variables of malloc.
+    By default glibc returns large blocks to the system as soon as they are freed. The system clears every page before
+    it hands it out again, which takes a tenth of a training step on a CPU and a quarter of some kernels. Blocks of
+    64 MiB and more are still returned. The setting is for the whole process, and overrides malloc's environment
+    variables.
 
     Returns:
         Whether it was set; False where the system's malloc is not glibc's.
@@ -38,7 +39,7 @@ def keep_freed_memory() -> bool:
 
 
 def release_freed_memory() -> None:
-    """Give what is freed back to the system once, so that what a measurement takes next cannot come from it."""
+    """Return freed memory to the system, so that a measurement that follows shows all memory that its code takes."""
     trim = _c_function("malloc_trim")
     if trim is not None:
         trim(0)

@@ -39,7 +39,7 @@ def part_of(report: Report, start: float, end: float) -> Report:
 
 
 class Rate:
-    """Things done in a time, on average since their count began."""
+    """The rate of counted things: the average since the count of their unit began."""
 
     def __init__(self) -> None:
         self._first = Count(0, "")
@@ -47,7 +47,12 @@ class Rate:
         self._began = 0.0
 
     def per_time(self, count: Count | None, now: float) -> str:
-        """Return for example `12 cells/min`; nothing as long as the rate is unknown."""
+        """Return the rate in words, such as `12 cells/min`; empty while it is unknown.
+
+        Args:
+            count: The things done so far. Another unit or a smaller number begins a new count.
+            now: The time in seconds.
+        """
         if count is None:
             return ""
         is_new_count = count.unit != self._last.unit or count.done < self._last.done
@@ -63,7 +68,7 @@ class Rate:
 
 
 def describe_rate(per_second: float, unit: str) -> str:
-    """Return a rate, above 0, by the second, minute or hour: whichever is the first with at least one."""
+    """Return a rate above 0 in words: per second, minute or hour, the first of these in which it is 1 or more."""
     if unit == "bytes":
         per_second = per_second / 1e6
         unit = "MB"

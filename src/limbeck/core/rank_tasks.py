@@ -1,6 +1,7 @@
-"""Tasks that the main rank of a run broadcasts: work whose course only it knows, such as the trainings of a search.
+"""Tasks that the main rank sends to all ranks: in a search, only the main rank decides what all of them train next.
 
-The main rank drives in `broadcasting_tasks`, the others wait in `run_broadcast_tasks`; all take part in each task.
+A *rank* is a process of a launcher; the main one has rank 0. It decides within `broadcasting_tasks`, while the others
+wait for tasks in `run_broadcast_tasks`. All ranks take part in each task.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,17 +15,17 @@ _END = "end"
 """The task that releases the other ranks."""
 
 _running: list[bool] = []
-"""A mark for each task that this rank is within."""
+"""One entry for each task that this rank is carrying out, and for each that failed."""
 
 
 @contextmanager
 def broadcasting_tasks() -> Iterator[None]:
-    """Let the main rank drive the others, and release them at the end."""
+    """Let the main rank send tasks to the other ranks inside the block, and release these at its end."""
     try:
         yield
     except LimbeckError as error:
-        # Ranks that raise it too have left, those stopped by a signal may be anywhere, and those within a task do not
-        # listen: they notice that this process ends.
+        # The other ranks can be released only while they wait for a task. They do not wait where they have raised the
+        # same error, were stopped by a signal, or are still carrying out a task. They then notice that this process ends.
         cannot_listen = error.on_all_ranks or isinstance(error, Interrupted) or bool(_running)
         if not cannot_listen:
             broadcast_task(_END)
@@ -44,7 +45,7 @@ def broadcast_task(task: Any) -> None:
 
 @contextmanager
 def running_task() -> Iterator[None]:
-    """Mark that the ranks are within a task; an error leaves the mark."""
+    """Note that the ranks are carrying out a task; after an error in it the note stays."""
     _running.append(True)
     yield
     _running.pop()
