@@ -25,7 +25,7 @@ def broadcasting_tasks() -> Iterator[None]:
         yield
     except LimbeckError as error:
         # The other ranks can be released only while they wait for a task. They do not wait where they have raised the
-        # same error, were stopped by a signal, or are still carrying out a task. They then notice that this process ends.
+        # same error, were stopped by a signal, or still carry out a task. They then notice that this process ends.
         cannot_listen = error.on_all_ranks or isinstance(error, Interrupted) or bool(_running)
         if not cannot_listen:
             broadcast_task(_END)
