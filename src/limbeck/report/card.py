@@ -1,7 +1,8 @@
-"""Model cards: their front matter on the Hub's own types, and their text out of templates.
+"""Model cards: their front matter by the Hub's own types, and their text by templates.
 
-Everything in a card comes from records, so nothing in it is trusted: text is escaped by the filters of its template,
-and front matter is written by a YAML library, on one line a value.
+A card is the `README.md` of a model on the Hub. Its *front matter* is a block of YAML at the top, which the Hub reads.
+The content of a card comes from records, which anybody may have written, so that none of it is trusted: the filters of
+the template escape text, and a YAML library writes the front matter, each value on one line.
 """
 
 import re
@@ -22,8 +23,8 @@ from limbeck.report.card_templates import card_templates
 
 _HEADS_FILE = Path(__file__).with_name("templates") / "heads.yaml"
 HEADS: Mapping[str, Mapping[str, str]] = read_document(_HEADS_FILE, f"'{_HEADS_FILE}'", "install limbeck again.")
-"""By the head's kind, as records have it: the student in a word or two (`noun`), the Hub's name of the task
-(`pipeline_tag`), and the class that loads it (`model_class`); the code that uses each is in the templates."""
+"""Facts about each kind of head, by its name in records: what to call a model with it (`noun`), the Hub's name of its
+task (`pipeline_tag`), and the class of transformers that loads it (`model_class`)."""
 _HUB_METRICS = {
     "micro_f1": "f1",
     "macro_f1": "f1",
@@ -35,6 +36,7 @@ _HUB_METRICS = {
     "pearson": "pearsonr",
     "spearman": "spearmanr",
 }
+"""The Hub's names of our metrics, where they differ."""
 
 
 def card_text(data: ModelCardData, template: str, card: Any) -> str:
@@ -42,17 +44,17 @@ def card_text(data: ModelCardData, template: str, card: Any) -> str:
 
     Args:
         data: The front matter.
-        template: One of those that extend `card.md.j2`.
-        card: The facts that the template reads.
+        template: File name of the template, one that extends `card.md.j2`.
+        card: The object whose attributes the template reads, such as a `StudentCard`.
     """
     body = card_templates().get_template(template).render(card=card)
-    # Parts without content leave blank lines behind.
+    # Parts of the template without content leave blank lines behind: more than one in a row becomes one.
     body = re.sub(r"\n{3,}", "\n\n", body).strip()
     return f"{front_matter(data.to_dict())}\n{body}\n"
 
 
 def front_matter(fields: Mapping[str, Any]) -> str:
-    """Return fields as the YAML block at the head of a card, `---` lines included; empty ones are left out."""
+    """Return the YAML block at the head of a card, between two lines `---`; fields without a value are left out."""
     known = {name: value for name, value in fields.items() if value}
     # A width without end keeps every value on one line, so that none can look like the closing `---`.
     text = yaml.safe_dump(printable_values(known), sort_keys=False, allow_unicode=True, width=float("inf"))
@@ -63,9 +65,10 @@ def usage_fields(*, pooled: bool, head: str) -> dict[str, Any]:
     """Return the Hub's names of the library and the task of a model.
 
     Args:
-        pooled: Whether it makes sentence vectors.
-        head: The kind of its head; empty for none.
+        pooled: Whether the model makes sentence vectors.
+        head: The kind of the model's head; empty for a model without one.
     """
+    # A kind of task from a plugin is treated as the built-in kind that it is like.
     facts_of_head = HEADS.get(own_kind_like(head))
     if facts_of_head is not None:
         return {"library_name": "transformers", "pipeline_tag": facts_of_head["pipeline_tag"]}
@@ -78,7 +81,7 @@ def base_model_fields(hub_name: str | None) -> dict[str, Any]:
     """Return the fields that name the model that this one was made from."""
     if not hub_name:
         return {}
-    # The Hub has no word for a distilled model; of those it has, this is the one for weights that were trained on.
+    # The Hub has no relation for distillation. "finetune" is that of a model that came from another by training.
     return {"base_model": hub_name, "base_model_relation": "finetune"}
 
 
@@ -98,7 +101,11 @@ def export_tags(export: Export | None) -> list[str]:
 
 
 def is_in_float32(export: Export | None) -> bool:
-    """Return whether an export's weights are those that were measured; a student itself has them."""
+    """Return whether the weights are those that were measured: those of a student, or of an export in float32.
+
+    Args:
+        export: The record of the export; None for the student itself.
+    """
     return export is None or export.dtype == "float32"
 
 
@@ -108,17 +115,19 @@ def hub_metric(metric: str) -> str:
 
 
 def reads_pairs(task: Mapping[str, Any]) -> bool | None:
-    """Return whether the rows of a task are pairs of texts; None where nothing tells.
+    """Return whether the rows of a task are pairs of texts; None where it cannot be known.
 
     Args:
-        task: As a recipe describes it, or its `name` alone.
+        task: The task as a recipe describes it: by the `name` of a built-in task or of a file, or by its `kind` and
+            the columns of its rows.
     """
     name = task.get("name")
     if name is not None and name in DEFINITIONS:
         return DEFINITIONS[name].columns.pair is not None
-    # A task file of the user's own is not described in the recipe.
+    # Another name is that of the user's own task file, whose columns the recipe does not have.
     if name is not None or "kind" not in task:
         return None
+    # A query with a document is a pair.
     if kind_of(task["kind"]).has_queries:
         return True
     return task.get("pair_column") is not None

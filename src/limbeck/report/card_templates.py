@@ -1,4 +1,7 @@
-"""The templates of cards, and the filters by which they escape and word what a record holds."""
+"""The templates of model cards, and the filters that the templates apply to values of a record.
+
+A filter escapes a value, since anybody may have written the record, or puts it into words.
+"""
 
 import re
 from functools import cache
@@ -24,7 +27,7 @@ from limbeck.report.run_warnings import resembling_rows, skipped_text, untrained
 
 @cache
 def card_templates() -> Environment:
-    """Return the templates of cards, which are Markdown: the filters escape what a record holds."""
+    """Return the environment of the templates of cards, with the filters by the names that templates use."""
     environment = Environment(
         loader=PackageLoader("limbeck.report"), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
@@ -75,7 +78,10 @@ def router_usage(export: Export) -> str:
 
 
 def web_address(value: Any) -> str:
-    """Return an http(s) address that cannot end the link it stands in; empty for anything else."""
+    """Return an address of the web for a Markdown link; empty for a value that is no such address.
+
+    Characters that would end the link, such as `)`, are percent-encoded.
+    """
     line = one_line(value)
     if not re.match(r"https?://[^/\s]", line):
         return ""
@@ -83,14 +89,15 @@ def web_address(value: Any) -> str:
 
 
 def name_in_card(value: Any) -> str:
-    """Return a path's last part; Hub names and `package:` or `hub:` sources as they are."""
+    """Return the last part of a path; names on the Hub and sources `package:…` or `hub:…` are returned as they are."""
     line = one_line(value)
     if line.startswith(("package:", "hub:")):
         return line
+    # A relative path with one slash looks like a name on the Hub, unless it exists here.
     is_path = line.startswith(("/", ".", "~")) or "\\" in line or line.count("/") > 1 or Path(line).exists()
     return folder_name(line) if is_path else line
 
 
 def folder_name(path: str) -> str:
-    """Return a path's last part, on whatever system it was written, or of a model in a run's folder the run's."""
+    """Return the last part of a path of any system; for a student in the folder of a run, the name of the run."""
     return short_model_name(path.replace("\\", "/"))

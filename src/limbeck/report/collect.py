@@ -1,4 +1,8 @@
-"""Collecting the subjects of a report: folders by their records, refused where they hold none of ours."""
+"""Collecting the subjects of a report: folders of any kind, which are told apart by the records in them.
+
+A *record* is a file in which limbeck has described a result, such as `run.json`. A *subject* is the content of a
+folder with records. A folder without any is refused.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,11 +27,13 @@ from limbeck.report.statuses import LAST_UPDATE, last_update
 from limbeck.report.subjects import EvaluationFolder, InspectionFolder, SearchFolder, Subject
 
 INSPECTIONS = ("phrases", "attention", "similarity", "contribution")
+"""Names of the inspections; the file of each is `NAME.json`."""
 _RECORDS = (RUN_RECORD, COMPARISON_RECORD, SEARCH_RECORD, EVALUATION_REQUEST)
+"""Files of which each is enough to know that a folder can be reported."""
 
 
 def collect(folders: Sequence[Path]) -> list[Subject]:
-    """Read the subjects of a report, in the order that they are named; a folder that is named twice is read once.
+    """Read the subjects of a report, in the order of their folders; a folder that is given twice is read once.
 
     Args:
         folders: Folders of runs, comparisons, searches, evaluations and inspections, or files of inspections.
@@ -117,7 +123,7 @@ def _read_inside(folder: Path) -> tuple[Subject, ...]:
 
 
 def _read_search(folder: Path) -> SearchFolder:
-    """Read the record of a search, and of an unfinished one the content of its study."""
+    """Read a search: its record, and for an unfinished one the results so far from the storage of its trials."""
     record = load(studies.Search, folder)
     title = record.name or folder.name
     search = SearchFolder(folder=folder, title=title, problems=record.damage, record=record)
@@ -139,6 +145,7 @@ def _read_search(folder: Path) -> SearchFolder:
 
 
 def _read_evaluation(folder: Path) -> EvaluationFolder:
+    """Read an evaluation: its request, its tables, and its cells, each of which is a model on a task with a seed."""
     request = load(studies.EvaluationRequest, folder)
     summary = load(studies.Evaluation, folder)
     problems = [*request.damage, *summary.damage]
@@ -167,7 +174,7 @@ def _read_inspections(folder: Path) -> InspectionFolder | None:
             continue
         result = _read_inspection(path)
         if result:
-            results |= result
+            results.update(result)
         else:
             problems.append(f"'{path.name}' cannot be read as an inspection.")
     if not results and not problems:
@@ -176,7 +183,7 @@ def _read_inspections(folder: Path) -> InspectionFolder | None:
 
 
 def _read_inspection(path: Path) -> dict[str, Any] | None:
-    """Read the file of an inspection: its result by its name; None where it is none."""
+    """Read the file of an inspection, as a mapping of its name to its result; None for another file."""
     if path.suffix != ".json":
         return None
     record = load(studies.Inspection, path)

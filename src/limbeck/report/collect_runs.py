@@ -12,14 +12,15 @@ from limbeck.report.names import title_of
 from limbeck.report.subjects import ComparisonFolder, RunFolder, StageFolder, Subject
 
 _NUMBERED_STAGE = re.compile(r"(?P<number>\d{1,4})-(?P<name>.+)")
+"""The name of a stage's folder, such as `1-minilmv2`."""
 
 
 def read_run(folder: Path, inside: tuple[Subject, ...] = ()) -> RunFolder:
     """Read a run as far as its files allow.
 
     Args:
-        folder: Its folder.
-        inside: What else lies in the folder and is reported with it.
+        folder: The run's folder.
+        inside: Evaluations, searches and inspections in the folder, which are reported with the run.
     """
     record = load(Run, folder)
     problems = list(record.damage)
@@ -43,8 +44,11 @@ def read_run(folder: Path, inside: tuple[Subject, ...] = ()) -> RunFolder:
 
 
 def _read_stages(folder: Path, run: Run) -> tuple[StageFolder, ...]:
-    """Gather the stages from the plan, the record and the folders: any of them may lack some."""
-    # Stages are matched by their numbers, which are in the names of their folders too.
+    """Gather the stages of a run from the recipe, the run's record, and the stages' own folders.
+
+    In an unfinished or damaged run, each of these may lack stages. They are matched by their numbers, from 1, with
+    which the names of the folders begin.
+    """
     plans = dict(enumerate(run.recipe.stages, start=1))
     records = dict(enumerate(run.stages, start=1))
     folders = _stage_folders(folder / STAGES)
@@ -56,8 +60,9 @@ def _read_stages(folder: Path, run: Run) -> tuple[StageFolder, ...]:
         log = StageLog()
         stage_folder = folders.get(number)
         if stage_folder is not None:
-            name_of_folder = stage_folder.name.partition("-")[2]
+            _, _, name_of_folder = stage_folder.name.partition("-")
             log = read_stage_log(stage_folder)
+            # The run's record gets its stages when the run ends; until then a finished stage has its own record.
             if record.is_empty:
                 record = load(Stage, stage_folder)
         title = record.name or plan.name or name_of_folder or plan.method_name or f"stage {number}"
@@ -80,20 +85,24 @@ def _stage_folders(folder: Path) -> dict[int, Path]:
 
 
 def read_comparison(folder: Path) -> ComparisonFolder:
-    """Read a comparison, with one run of each combination of student, method and mapping."""
+    """Read a comparison, with one run of each combination of student, method and mapping.
+
+    A *cell* of a comparison is a run: a combination with one seed. Runs of other seeds are not shown one by one.
+    """
     record = load(Comparison, folder)
     runs: dict[tuple[str, str, str], RunFolder] = {}
+    # Used as a set that keeps the order.
     run_folders: dict[Path, None] = {}
     for cell in record.cells:
         run_folder = folder / cell.folder
-        # A record is a file like any other: the folders that it names have to lie below it.
+        # Anybody may have written the record, so folders that it names elsewhere are not read.
         is_below = run_folder.resolve().is_relative_to(folder.resolve())
         if is_below and (run_folder / RUN_RECORD).is_file():
             run_folders[run_folder] = None
             combination = (cell.student, cell.method, cell.mapping)
             if combination not in runs:
                 runs[combination] = read_run(run_folder)
-    # Statuses are read of unfinished comparisons only: they look at locks and processes.
+    # A status costs a look at locks and processes, which a finished comparison does not need.
     unfinished = []
     if not record.is_finished:
         statuses = [status_of(run_folder) for run_folder in run_folders]

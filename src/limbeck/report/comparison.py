@@ -1,4 +1,9 @@
-"""Comparisons of methods: tables for the terminal, Markdown, CSV and JSON."""
+"""Comparisons of methods: tables for the terminal, Markdown, CSV and JSON.
+
+A comparison trains each *student* (a shape) by each *method* with each *mapping* of layers, with several seeds. A
+*block* of its summary is a student, with a *row* for each method and mapping. The *main figure* is the score or measure
+that decides the *rank* of a row, its *place*. *Measures* are losses and agreements on held-out text.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +35,7 @@ ComparisonRecord: TypeAlias = Mapping[str, Any] | Comparison
 STEM = "comparison_table"
 _LAYOUT = Layout(cut=30)
 _DIRECTIONS = {"highest": "held out, ↑", "lowest": "held out, ↓"}
+"""Second lines of the headings of measures, by the values that are best: the highest or the lowest."""
 _CSV_COLUMNS = (
     *("student", "method", "mapping", "figure", "metric", "mean", "deviation", "runs", "low", "high", "retention"),
     "rank",
@@ -43,12 +49,12 @@ def methods_blocks(record: ComparisonRecord) -> list[Block]:
 
 
 def methods_table(record: ComparisonRecord) -> RenderableType:
-    """Return the tables for the terminal: all students at once, then each with all its columns, then notes."""
+    """Return the tables and notes of `methods_blocks` as one output for the terminal."""
     return console(*methods_blocks(record))
 
 
 def methods_tables(summary: ComparisonSummary) -> list[Table]:
-    """Lay out all students at once where there are several, then each with all its columns."""
+    """Return a table for each student, after one with the main figure of all students where there are several."""
     tables = []
     if len(summary.blocks) > 1 and summary.main is not None:
         tables.append(_overview_table(summary, summary.main))
@@ -57,7 +63,10 @@ def methods_tables(summary: ComparisonSummary) -> list[Table]:
 
 
 def _overview_table(summary: ComparisonSummary, main: MainFigure) -> Table:
-    """Lay out the main figure as the comparative study's table 3: methods and mappings down, students across."""
+    """Lay out the main figure of all students: a row for each method and mapping, a column for each student.
+
+    The layout is that of table 3 of the comparative study (`PAPERS`). Cells of rank 1 are in bold.
+    """
     students = [block.student for block in summary.blocks]
     teacher = mean(summary.teacher.main, main_digits(main))
     cells_by_label: dict[str, dict[str, Cell]] = {summary.teacher.title: dict.fromkeys(students, teacher)}
@@ -67,7 +76,7 @@ def _overview_table(summary: ComparisonSummary, main: MainFigure) -> Table:
             cell = replace(mean(row.main, main_digits(main)), mark=mark)
             cells_by_label.setdefault(row.label, {})[block.student] = cell
 
-    # A student may have no run of a method.
+    # A student may have no run of a method: its cell is blank.
     rows: list[tuple[AnyCell, ...]] = []
     for label, cell_by_student in cells_by_label.items():
         cells = [cell_by_student.get(student, Cell(None)) for student in students]
@@ -77,9 +86,12 @@ def _overview_table(summary: ComparisonSummary, main: MainFigure) -> Table:
 
 
 def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
-    """Lay out a student as the comparative study's table 5: every method and mapping, every task."""
-    # The columns: ranks, tasks and averages, then measures on held-out text. The teacher and papers have no rank, and
-    # papers no measures on our held-out text.
+    """Lay out a student: a row for the teacher, for each method and mapping, and for each published model.
+
+    The columns are those of ranks, those of tasks and averages, then measures on held-out text. The layout is that of
+    table 5 of the comparative study.
+    """
+    # The teacher and published models have no rank. Published models have no measures on our held-out text either.
     headings = score_headings(summary.columns, [summary.teacher, *block.rows])
     rank_columns = _rank_columns(summary, block.rows)
     no_rank = [Cell(None)] * len(rank_columns)
@@ -88,11 +100,12 @@ def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
     rows.append(
         (short_model_name(teacher.title), *no_rank, *score_cells(headings, teacher), *_held_out(summary, teacher))
     )
+    # Numbers of the table's rows of rank 1; `len(rows)` is the number of the next row.
     strong = []
     for index, row in enumerate(block.rows):
         if row.place == 1:
             strong.append(len(rows))
-        ranks = [column[index] for column in rank_columns.values()]
+        ranks = [cells_by_row[index] for cells_by_row in rank_columns.values()]
         rows.append((_label_cell(row), *ranks, *score_cells(headings, row), *_held_out(summary, row)))
     first_published = len(rows)
     for paper in block.published:
@@ -117,7 +130,7 @@ def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
 
 
 def _label_cell(row: ComparedRow) -> Cell:
-    """Return the label of a method and mapping, with the seeds that are missing; of rank 1 in bold."""
+    """Return the label of a method and mapping, in bold for rank 1, with the number of seeds if some are missing."""
     label = row.label
     if row.finished != row.wanted:
         label += f" ({row.finished} of {row.wanted} seeds)"
@@ -125,10 +138,10 @@ def _label_cell(row: ComparedRow) -> Cell:
 
 
 def _rank_columns(summary: ComparisonSummary, rows: Sequence[ComparedRow]) -> dict[str, list[Cell]]:
-    """Return rank, interval over seeds and share of the teacher's main figure of all rows, as far as any row has them.
+    """Return the columns of the rank: the rank itself, then interval and share of the teacher of the main figure.
 
     Returns:
-        A cell for each row, by the column's heading.
+        For each heading the cells of all rows. A column without any value is left out.
     """
     main = summary.main
     if main is None:
@@ -142,10 +155,12 @@ def _rank_columns(summary: ComparisonSummary, rows: Sequence[ComparedRow]) -> di
 
 
 def _has_value(cells: Iterable[Cell]) -> bool:
+    """Return whether a column has any value."""
     return any(cell.value is not None for cell in cells)
 
 
 def _held_out(summary: ComparisonSummary, row: ComparedScores) -> list[Cell]:
+    """Return the cells of a row's measures on held-out text."""
     return [mean(row.held_out.get(measure.key), measure.digits) for measure in summary.held_out]
 
 
@@ -169,11 +184,11 @@ def write_comparison(record: ComparisonRecord, folder: Path) -> list[Path]:
     """Write the tables as Markdown, CSV and JSON.
 
     Args:
-        record: Of the comparison.
+        record: The record of the comparison.
         folder: An existing folder.
 
     Returns:
-        The files.
+        Paths of the files.
     """
     comparison = Comparison.read(record)
     values = comparison.summary.to_dict()
@@ -200,10 +215,10 @@ def methods_markdown(record: ComparisonRecord) -> str:
 
 
 def methods_csv(record: ComparisonRecord) -> str:
-    """Return every figure on a separate line, unrounded."""
+    """Return the figures as CSV, unrounded, each on a line of its own."""
     summary = Comparison.read(record).summary
     teacher = summary.teacher
-    # The teacher belongs to no student; costs belong to no method.
+    # Lines of the teacher have no student, and lines of costs have no method.
     teacher_figures = [*_figure_rows(summary, teacher), *_cost_rows(teacher.cost)]
     rows = [{"method": "teacher", **figure} for figure in teacher_figures]
     for block in summary.blocks:
@@ -215,19 +230,27 @@ def methods_csv(record: ComparisonRecord) -> str:
 
 
 def _figure_rows(summary: ComparisonSummary, row: ComparedScores) -> Iterator[dict[str, Any]]:
-    """Yield a row's figures; the rank stands beside the figure that decides it."""
-    # The teacher has no rank. It has a number of finished runs in some older records only; otherwise it was run once.
+    """Yield the CSV lines of a row's scores, measures, tokens and seconds.
+
+    Args:
+        summary: The comparison.
+        row: A method and mapping with a student, or the teacher.
+    """
+    # The teacher has no rank. Only some older records have its number of finished runs; otherwise there is one.
     rank = row.place if isinstance(row, ComparedRow) else None
     has_several_seeds = getattr(row, "finished", 1) > 1
     for figure in _scores_and_measures(summary, row):
+        line = {**figure, "figure": figure["key"]}
+        # The rank stands on the line of the figure that decides it. Of a task's metrics, that is the main one, which
+        # alone has a retention.
         is_main = summary.main is not None and figure["key"] == summary.main.key
         if is_main and "retention" in figure:
-            figure["rank"] = rank
-        # Intervals in this file are over seeds; with one seed they would be over fine-tuning runs.
+            line["rank"] = rank
+        # Intervals in this file are over seeds of distillation. With one seed, `figure` has that over fine-tuning runs.
         if not has_several_seeds:
-            figure["low"] = None
-            figure["high"] = None
-        yield {**figure, "figure": figure["key"]}
+            line["low"] = None
+            line["high"] = None
+        yield line
     if row.tokens is not None:
         yield {"figure": "tokens", **numbers(row.tokens)}
     if row.seconds is not None:
@@ -235,6 +258,7 @@ def _figure_rows(summary: ComparisonSummary, row: ComparedScores) -> Iterator[di
 
 
 def _scores_and_measures(summary: ComparisonSummary, row: ComparedScores) -> Iterator[dict[str, Any]]:
+    """Yield a row's scores on tasks, then its measures on held-out text, with the columns of `csv_rows`."""
     yield from csv_rows(summary.columns, row)
     for measure in summary.held_out:
         figure = row.held_out.get(measure.key)

@@ -32,7 +32,7 @@ def comparison_summary(comparison: ComparisonFolder) -> Summary:
 
 @facts(ComparisonFolder)
 def comparison_facts(comparison: ComparisonFolder) -> Iterator[str]:
-    """Yield the rows of rank 1 of each student, or of one seed the range of the figures."""
+    """Yield for each student the rows of rank 1, or the range of its figures if one seed leaves all rows unranked."""
     record = comparison.record.summary
     main = record.main
     if main is None:
@@ -49,7 +49,7 @@ def _facts_of_student(block: StudentBlock, main: MainFigure) -> Iterator[str]:
     best_rows = [row for row in block.rows if row.place == 1]
     for row in best_rows:
         yield f"On {block.student}, rank 1 of {len(values)} by {main.title}: {_row_words(row, digits)}."
-    # Of one seed nothing has a rank, so the range is all that can be said.
+    # With one seed no row has a rank, since differences may be due to chance: only the range is given.
     if values and not best_rows:
         spread = range_words(values, digits)
         yield f"On {block.student}, {main.title} of {counted(len(values), 'combination')}: {spread}."
@@ -103,7 +103,7 @@ def _warnings(comparison: ComparisonFolder) -> Iterator[str]:
 
 @section(ComparisonFolder, "Results")
 def results(comparison: ComparisonFolder) -> Iterator[Block]:
-    """Show the tables, published rows apart, then draw the main figure against latency."""
+    """Show the tables, with published rows in tables of their own, then draw the main figure against latency."""
     record = comparison.record.summary
     for table in methods_tables(record):
         rows: list[tuple[AnyCell, ...]] = []
@@ -124,7 +124,7 @@ def results(comparison: ComparisonFolder) -> Iterator[Block]:
 
 def _quality_against_latency(record: ComparisonSummary, main: MainFigure, costs: Costs) -> Iterator[Block]:
     """Draw the main figure of all rows against the latency of their students."""
-    # All rows of a student share its latency: the shape alone decides it.
+    # All rows of a student have its latency, which depends on the shape alone.
     models = []
     for block in record.blocks:
         for row in block.rows:
@@ -153,7 +153,7 @@ def cost(comparison: ComparisonFolder) -> Iterable[Block]:
 
 @section(ComparisonFolder, "Layers")
 def layers(comparison: ComparisonFolder) -> Iterator[Block]:
-    """Show which layers each method and mapping joins, from one run of each."""
+    """Show the layers that each method and mapping joins, by one run of each; other seeds join the same."""
     named_stages = []
     for run in comparison.runs:
         for stage in run.stages:
@@ -167,13 +167,13 @@ def layers(comparison: ComparisonFolder) -> Iterator[Block]:
 
 
 def _combination(comparison: ComparisonFolder, run: RunFolder) -> str:
-    """Name a run without its comparison and its seed."""
+    """Return the title of a run without the parts that name the comparison and the seed: `NAME: …, seed 1`."""
     return run.title.removeprefix(f"{comparison.title}: ").rsplit(", seed", 1)[0]
 
 
 @section(ComparisonFolder, "Training")
 def training(comparison: ComparisonFolder) -> Iterator[Block]:
-    """Draw the courses of one run of each method and mapping beside each other."""
+    """Draw the losses of one run of each method and mapping in common figures."""
     named_runs = [(_combination(comparison, run), run) for run in comparison.runs]
     figures = list(course_figures(named_runs))
     yield from figures

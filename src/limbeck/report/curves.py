@@ -1,4 +1,7 @@
-"""Figures of training: the curves of a stage, and the losses of several runs beside each other."""
+"""Figures of training: the curves of a stage, and the losses of several runs beside each other.
+
+A *curve* is the course of a logged quantity over the steps. A *term* is one part of a loss that is a sum.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -10,20 +13,22 @@ from limbeck.report.plots import SERIES, Lines, Panels, Series, spans_widely
 from limbeck.report.subjects import RunFolder, StageFolder
 
 CurvesByLabel: TypeAlias = Mapping[str, Curve]
+"""Curves by their labels in the legend."""
 _TERM_COLUMNS = 2
+"""Panels of terms in a row of their figure."""
 _TERM_SCALE = 0.65
-"""Of the panel of a term, beside a figure of its own."""
+"""Size of the panel of a term, relative to a figure of its own."""
 _LOSS = "mean over the steps since the last log"
 _SCORE = "score of the student without fine-tuning"
 _COMPARE = "Losses are comparable only where terms, weights and text are the same."
 
 
 def loss_blocks(stage: StageFolder, heading: str) -> Iterator[Block]:
-    """Draw loss, development scores and the terms of a loss of several, then note what could not be drawn.
+    """Draw the loss of a stage, its scores on development rows and its terms, then note what could not be drawn.
 
     Args:
-        stage: A stage.
-        heading: The beginning of the titles of its figures.
+        stage: The stage.
+        heading: Beginning of the titles of its figures.
     """
     log = stage.log
     if not log.curves:
@@ -32,7 +37,7 @@ def loss_blocks(stage: StageFolder, heading: str) -> Iterator[Block]:
     losses = _curves_of(log, {"training": "loss", "held-out text": "eval_loss"})
     if losses:
         yield _curves_figure(f"{heading}: Loss", losses, _LOSS)
-    # A single score is that of the end, which is in the table of teacher and student.
+    # A curve of a single point is the score at the end, which the table of teacher and student has.
     scores = {metric: curve for metric, curve in log.scores().items() if len(curve) > 1}
     if scores:
         yield _curves_figure(f"{heading}: Scores on development rows", scores, _SCORE)
@@ -52,7 +57,7 @@ def loss_blocks(stage: StageFolder, heading: str) -> Iterator[Block]:
 
 
 def _curves_of(log: StageLog, name_by_label: Mapping[str, str]) -> CurvesByLabel:
-    """Return the curves that a log has, by their labels."""
+    """Return the named curves by their labels; names that the log does not have are left out."""
     curves = {}
     for label, name in name_by_label.items():
         if name in log.curves:
@@ -74,12 +79,13 @@ def _terms_figure(log: StageLog, title: str) -> Figure:
 
 
 def course_figures(runs: Sequence[tuple[str, RunFolder]]) -> Iterator[Figure]:
-    """Draw the losses of runs beside each other, of stages with the same title and method.
+    """Draw the losses of several runs in common figures, one for each stage that at least two of them have.
 
     Args:
-        runs: Each with its label.
+        runs: The runs, each after its label.
     """
-    # Losses of different methods have different terms, and do not compare.
+    # Stages belong together if they have the same title and method. Losses of different methods have different terms,
+    # and cannot be compared.
     logs_by_stage: dict[tuple[str, str], dict[str, StageLog]] = {}
     for label, run in runs:
         for stage in run.stages:
@@ -92,12 +98,19 @@ def course_figures(runs: Sequence[tuple[str, RunFolder]]) -> Iterator[Figure]:
 
 
 def _beside(title: str, log_by_label: Mapping[str, StageLog], name: str, y: str) -> Iterator[Figure]:
-    """Draw the same curve of several runs; nothing for one run, or where all curves are single points."""
+    """Draw the same curve of several runs; nothing for one run, or where all curves are single points.
+
+    Args:
+        title: Title of the figure.
+        log_by_label: The logs of the runs, by their labels.
+        name: Name of the curve in the logs.
+        y: Label of the vertical axis.
+    """
     curves = {label: log.curves[name] for label, log in log_by_label.items() if name in log.curves}
     has_course = any(len(curve) > 1 for curve in curves.values())
     if len(curves) < 2 or not has_course:
         return
-    # More series in a figure could not be told apart.
+    # The runs are split over several figures, since no more than `SERIES` curves can be told apart in one.
     labels = list(curves)
     groups = [labels[start : start + SERIES] for start in range(0, len(labels), SERIES)]
     for number, group in enumerate(groups, start=1):

@@ -1,4 +1,8 @@
-"""A run's answers on development rows: confused classes, F1 by label, and the largest disagreements of both models."""
+"""A run's answers on development rows: confused classes, F1 by label, and the largest disagreements of both models.
+
+*Development rows* are labelled rows that were not trained on. A *confusion matrix* counts them by their true class (its
+rows) and the class that the student predicts (its columns).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -33,7 +37,13 @@ def disagreement_blocks(evaluation: records.RunEvaluation) -> Iterator[Block]:
 
 
 def _examples_table(caption: str, first_headings: tuple[str, str], examples: Sequence[records.Disagreement]) -> Table:
-    """List disagreements: the text or pair, its label or kind, both answers, and the distance between them."""
+    """List disagreements: the text or pair, its label or kind, both answers, and the distance between them.
+
+    Args:
+        caption: Caption of the table.
+        first_headings: Headings of the columns of texts and of labels.
+        examples: The disagreements.
+    """
     rows: list[tuple[AnyCell, ...]] = []
     for example in examples:
         text = _cut(example.text)
@@ -45,6 +55,7 @@ def _examples_table(caption: str, first_headings: tuple[str, str], examples: Seq
 
 
 def _cut(text: str) -> str:
+    """Return a text on one line, of at most `_MOST_LETTERS` letters."""
     line = one_line(text)
     if len(line) <= _MOST_LETTERS:
         return line
@@ -56,7 +67,7 @@ def _score(value: float | None) -> Cell:
 
 
 def answer_blocks(evaluation: records.RunEvaluation) -> Iterator[Block]:
-    """Show confusions and classes of each task; its scores are in the table of teacher and student."""
+    """Show the confusion matrix and the F1 of each label, for each task; its scores are in another section."""
     for scores in evaluation.development:
         if scores.confusion and len(scores.labels) <= _MOST_CLASSES:
             yield _confusion_figure(scores)

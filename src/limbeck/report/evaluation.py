@@ -32,9 +32,9 @@ _CSV_COLUMNS = ("source", "model", "column", "metric", "mean", "deviation", "run
 
 
 def evaluation_blocks(summary: EvaluationRecord, costs: CostsRecord | None = None) -> list[Block]:
-    """Return the main table, its notes in short, and the tables of costs as blocks.
+    """Return the main table, its short notes, and the tables of costs as blocks.
 
-    Of the published rows those with the most figures are shown; the files have them all, and every note.
+    Only the published rows with the most figures are shown; the written files have all of them, and all notes.
     """
     record = studies.Evaluation.read(summary)
     blocks: list[Block] = []
@@ -46,6 +46,7 @@ def evaluation_blocks(summary: EvaluationRecord, costs: CostsRecord | None = Non
 
 
 def _score_blocks(record: studies.Evaluation) -> list[Block]:
+    """Return the main table, some published rows, and the short notes."""
     blocks: list[Block] = [scores_table(record, _title(record))]
     notes = []
     published = published_table(record)

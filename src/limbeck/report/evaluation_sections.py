@@ -1,6 +1,7 @@
 """Sections of an evaluation: tables, quality against latency, costs, failed cells.
 
-A *cell* is one model on one task with one seed.
+A *cell* is one model on one task with one seed. The *summary* of an evaluation holds its tables; it is empty until all
+cells are finished. The *first* model is the one that the others are compared with, usually the teacher.
 """
 
 from collections.abc import Iterable, Iterator
@@ -63,7 +64,13 @@ def evaluation_facts(evaluation: EvaluationFolder) -> Iterator[str]:
 
 
 def _describe_score(record: studies.Evaluation, model: studies.EvaluatedModel, key: str) -> str:
-    """Return the score of a model with its interval and its share of the first model's."""
+    """Return the score of a model in words, with its interval and its share of the first model's score.
+
+    Args:
+        record: The summary of the evaluation.
+        model: The model, which has this score.
+        key: The key of a column or an average.
+    """
     figure = model.figures[key]
     assert figure is not None
     if is_meaningless(key, model):
@@ -87,6 +94,7 @@ def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
     models = dict.fromkeys(titles.get(cell.model, short_model_name(cell.model)) for cell in evaluation.cells)
     tasks = dict.fromkeys(cell.task for cell in evaluation.cells)
     request = evaluation.request
+    # The protocol is a preset with the settings that the user changed, such as `max_train_rows=1000`.
     protocol = [request.preset or "", *request.overrides]
     if request.as_is or is_untrained(evaluation.summary):
         protocol.append("models as they are")
@@ -131,14 +139,14 @@ def scores(evaluation: EvaluationFolder) -> Iterator[Block]:
 
 
 def _quality(record: studies.Evaluation, costs: studies.Costs) -> Iterator[Block]:
-    """Draw the main figure of several models whose latency is known."""
+    """Draw the main figure against latency, for the models of which both are known."""
     key, title = main_figure(record)
     models = []
     for model in record.models:
         figure = model.figures.get(key)
         quality = None if figure is None else figure.mean
         models += measured(name_of(model), costs.latency(model.name), quality)
-    # With one run each, a front would be a ranking by chance.
+    # With one run of each model, chance may decide which models are on the Pareto front, so it is not drawn.
     has_front = has_several_runs(record)
     yield from quality_figures(models, f"{title}, percent", conditions_of(costs), front=has_front)
 
@@ -165,11 +173,12 @@ def cells(evaluation: EvaluationFolder) -> Iterator[Block]:
         return
     rows: list[tuple[AnyCell, ...]] = []
     for cell in evaluation.cells[:_MOST_CELLS]:
+        # The scores of a cell are shares from 0 to 1, by split and metric.
         figures = []
-        for metrics in cell.scores.values():
-            for metric, value in metrics.items():
-                if value is not None:
-                    figures.append(f"{metric_name(metric)} {100 * value:.1f}")
+        for score_by_metric in cell.scores.values():
+            for metric, score in score_by_metric.items():
+                if score is not None:
+                    figures.append(f"{metric_name(metric)} {100 * score:.1f}")
         texts = (cell.model, cell.task, str(cell.seed), cell.status, "; ".join(figures))
         rows.append(tuple(text or NOTHING for text in texts))
     headings = ("Model", "Task", "Seed", "Status", "Scores, percent")

@@ -1,6 +1,8 @@
 """The tables of an evaluation on tasks: main scores, published rows, all metrics, and the chosen grid points.
 
-A *column* is a task with its main metric. Figures are means over seeds, in percent.
+A *column* is a task with its main metric. Figures are means over seeds, in percent. A *threshold* is one of the metrics
+of some tasks: the value from which on a label, or the absence of an answer, is predicted. A *grid point* is one setting
+of learning rate, epochs and batch size; of those that were tried, the best one stands for a model.
 """
 
 from collections.abc import Iterator
@@ -22,7 +24,7 @@ from limbeck.report.scores import (
 )
 
 _LAYOUT = Layout(cut=30, narrowest=11)
-"""Of tables with many tasks: their columns are shown in blocks that fit the width of a console."""
+"""Layout of tables with many tasks: a console shows their columns in blocks that fit its width."""
 
 
 def scores_table(summary: studies.Evaluation, caption: str = "") -> Table:
@@ -31,12 +33,14 @@ def scores_table(summary: studies.Evaluation, caption: str = "") -> Table:
     rows: list[tuple[AnyCell, ...]] = []
     strong = []
     faint = []
-    # A model has up to three rows: scores, intervals, and shares of the first model.
+    # A model has up to three rows: scores, their intervals, and their shares of the first model's scores. The numbers
+    # of the rows to show strong or faint are collected on the way; `len(rows)` is the number of the next row.
     for model in summary.models:
         strong.append(len(rows))
         rows.append((Cell(name_of(model), mark="bold"), *score_cells(headings, model)))
         intervals = [interval_of(key, model) for key in headings]
-        if any(ends is not None for ends in intervals):
+        has_intervals = any(ends is not None for ends in intervals)
+        if has_intervals:
             faint.append(len(rows))
             rows.append((Cell("↳ 95 %", mark="italic"), *map(interval, intervals)))
         if model.retention:
@@ -61,6 +65,7 @@ def published_table(summary: studies.Evaluation) -> Table | None:
         return None
     headings = score_headings(summary.columns, summary.models)
     rows = [tuple(published_cells(headings, row)) for row in summary.published]
+    # Rows with the fewest blank cells come first.
     rows.sort(key=lambda cells: sum(str(cell) == NOTHING for cell in cells))
     return Table(
         caption="Published results for models of the same shapes",
@@ -73,7 +78,7 @@ def published_table(summary: studies.Evaluation) -> Table | None:
 
 
 def metrics_table(summary: studies.Evaluation) -> Table:
-    """Lay out every metric of every column, a figure of each model."""
+    """Lay out a row for each metric of each column, with the figure of each model."""
     rows: list[tuple[AnyCell, ...]] = []
     for column in summary.columns:
         metrics_by_model = []
@@ -91,20 +96,23 @@ def metrics_table(summary: studies.Evaluation) -> Table:
 
 
 def metric_digits(metric: str, column: studies.Column) -> int:
-    """Return the number of decimals of a metric: three of a threshold that is a probability, one of the rest."""
+    """Return the number of decimals of a metric: three for a threshold that is a probability, one for all others."""
+    # Tasks with several labels for each row predict a label from a threshold of its probability on.
     is_probability = metric.endswith(THRESHOLD_SUFFIX) and kind_of(column.kind).has_several
     return 3 if is_probability else 1
 
 
 def units_of_thresholds(summary: studies.Evaluation) -> str:
-    """Return the units of thresholds, to follow "in percent"; empty where there are no thresholds."""
+    """Return the end of a caption that says "in percent", with the units of thresholds; empty without thresholds."""
     units: list[str] = []
     for column in summary.columns:
-        # Thresholds of tasks with several labels a row are probabilities; those of answers are score differences.
+        # Thresholds of tasks with several labels for each row are probabilities. Those of questions are differences
+        # between the score of the best answer and that of no answer.
         unit = "probabilities" if kind_of(column.kind).has_several else "score differences"
         for model in summary.models:
             figure = model.columns.get(column.key)
-            has_threshold = figure is not None and any(metric.endswith(THRESHOLD_SUFFIX) for metric in figure.metrics)
+            metrics = {} if figure is None else figure.metrics
+            has_threshold = any(metric.endswith(THRESHOLD_SUFFIX) for metric in metrics)
             if has_threshold and unit not in units:
                 units.append(unit)
     if not units:
@@ -118,14 +126,15 @@ def reading_notes(summary: studies.Evaluation) -> list[str]:
 
 
 def chosen_lines(summary: studies.Evaluation) -> Iterator[str]:
-    """Yield the grid point that stands for each model on each task."""
+    """Yield a line for each model and task, with the grid point that was chosen for the scores."""
     for model in summary.models:
         for task, choice in model.chosen.items():
             yield f"{name_of(model)}, {task}: {_describe_choice(choice)}"
 
 
 def _describe_choice(choice: studies.ChosenPoint) -> str:
-    # Models that are scored as they are have a length alone.
+    """Return the settings of a chosen grid point, the number of its runs, and the folder of the weights if kept."""
+    # Models that are scored without fine-tuning have no settings but the length of texts.
     settings = choice.settings
     if "learning_rate" not in settings:
         return f"nothing trained, {settings['length']} tokens"
@@ -147,7 +156,8 @@ def has_several_runs(summary: studies.Evaluation) -> bool:
 
 
 def is_untrained(summary: studies.Evaluation) -> bool:
-    """Return whether models were scored as they are, without any seed."""
+    """Return whether all models were scored without fine-tuning, and so without seeds."""
     if summary.as_is:
         return True
+    # Tasks on sentence vectors, such as similarity, need no fine-tuning.
     return bool(summary.columns) and all(kind_of(column.kind).of_vectors for column in summary.columns)

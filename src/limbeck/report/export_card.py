@@ -1,4 +1,8 @@
-"""The card of an export: that of the run that made the student, else the student's own with a section added."""
+"""The model card of an export.
+
+If a run on this machine made the student, the card is made from the run's record. Otherwise it is the model's own card,
+with a section on the export added.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -23,14 +27,16 @@ from limbeck.report.task_scores import TaskScores, find_scores
 
 
 def card_writer(name: str, evaluation: Path | None = None) -> Callable[[Path, Mapping[str, Any]], None]:
-    """Return the function that writes the card of an export into its folder, from its record.
+    """Return a function that writes the card of an export; it takes the export's folder and its record.
+
+    What can be refused is refused here, before the export is made.
 
     Args:
         name: The student, as the user named it.
         evaluation: Folder of an evaluation with the student's scores; None looks for one in the run's folder.
 
     Raises:
-        RecipeError: if the evaluation that is named has no scores of the student.
+        RecipeError: if `evaluation` has no scores of the student, or the student does not belong to a run.
     """
     located = locating.locate_model(name)
     student = Path(located).expanduser()
@@ -56,7 +62,7 @@ def _write_card_without_run(located: str, folder: Path, export: Mapping[str, Any
 
 
 def run_problem(name: str) -> str | None:
-    """Return the warning that the record of the run that made a student is damaged, if it is.
+    """Return a warning if the record of the run that made a student is damaged; None if there is no such problem.
 
     Args:
         name: The student, as the user named it.
@@ -68,11 +74,13 @@ def run_problem(name: str) -> str | None:
 
 
 def card_without_run(located: str, record: ExportRecord) -> str:
-    """Return the card of a model that no run on this machine made: its own one, if it has one, with a section added.
+    """Return the card of the export of a model that no run on this machine made.
+
+    It is the model's own card with a section on the export added, or a new one if the model has none.
 
     Args:
-        located: The model, as it was located.
-        record: Of the export.
+        located: Folder or name of the model, as `locate_model` returns it.
+        record: The record of the export.
     """
     export = Export.read(record)
     resolved = locating.resolve_model(located)
@@ -81,7 +89,7 @@ def card_without_run(located: str, record: ExportRecord) -> str:
     if source is not None:
         text = source.text
         fields = source.data.to_dict()
-        # The scores of the source were measured with its own weights.
+        # The scores in the source's card are those of its own weights, which quantised ones do not reach.
         if not is_in_float32(export):
             fields.pop("model-index", None)
             fields.pop("metrics", None)
@@ -108,5 +116,5 @@ def _read_card(folder: Path) -> ModelCard | None:
     """Return the card of a model; None where it is missing or cannot be read."""
     try:
         return ModelCard.load(folder / MODEL_CARD, ignore_metadata_errors=True)
-    except Exception:  # A card is anybody's text: the export is described all the same.
+    except Exception:  # Anybody may have written the card; if it cannot be read, a new one is made.
         return None

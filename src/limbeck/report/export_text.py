@@ -1,4 +1,8 @@
-"""An export in words: size, differences from its source, and what int8 gains or costs."""
+"""An export in words: its size, the differences from its source, and the gains and losses of int8.
+
+An *export* is a model in another format, such as ONNX, made from a *source*. In int8 its weights are quantised, which
+makes it smaller and usually faster, and changes its outputs.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -14,15 +18,15 @@ from limbeck.report.quality import speed_words
 ExportRecord: TypeAlias = Mapping[str, Any] | Export
 """The record of an export, typed or as plain values."""
 _SLOWER = "int8 is slower"
-"""Begins a line that warns."""
+"""Beginning of the line that is shown as a warning."""
 _SAME_SPEED = 0.03
-"""Speeds that differ by a smaller share are called the same."""
+"""Speeds that differ by no more than this share are called the same."""
 
 
 def export_title(record: ExportRecord) -> str:
     """Return an export in a few words: `ONNX in float32, operator set 17`."""
     export = Export.read(record)
-    # A record may be of a plugin's format that is not here.
+    # The format may be that of a plugin which is not installed here.
     title = FORMATS[export.format].title if export.format in FORMATS else export.format
     if export.dtype != "int8":
         title += f" in {export.dtype}"
@@ -61,7 +65,7 @@ def export_lines(record: ExportRecord) -> list[str]:
         share = f"{export.found:.0%} of the sample texts"
         lines.append(f"As queries, {share} have their own document vector as nearest neighbour.")
 
-    # How far the outputs are from the source; float32 differs by rounding alone.
+    # In float32 the outputs differ from the source's only by rounding, so their quality needs no lines.
     lines.append(_largest_difference(export.differences))
     if export.dtype != "float32":
         lines += _quality_lines(export.differences)
@@ -77,6 +81,7 @@ def export_lines(record: ExportRecord) -> list[str]:
 
 
 def _largest_difference(differences: Differences) -> str:
+    """Return a line with the largest difference in each output of the model, and the texts that were compared."""
     outputs = []
     for name, value in differences.largest.items():
         if value is None:
@@ -90,6 +95,7 @@ def _largest_difference(differences: Differences) -> str:
 
 
 def _quality_lines(differences: Differences) -> Iterator[str]:
+    """Yield lines on the closeness of sentence vectors and of decisions to the source's, as far as it has them."""
     cosine = differences.cosine
     if cosine:
         yield f"Cosine with the source's vectors: {cosine['mean']:.4f} on average, {cosine['lowest']:.4f} at worst."
@@ -102,7 +108,7 @@ def _quality_lines(differences: Differences) -> Iterator[str]:
 
 def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
     yield f"Size: {int8.megabytes['int8']:.1f} MB, float32 {int8.megabytes['float32']:.1f} MB."
-    # A speedup that is in doubt is no reason to choose another format.
+    # Batches at which int8 was clearly slower; doubtful measurements are no reason to choose another format.
     slower = [row for row in int8.latency if row.speedup < 1 - _SAME_SPEED and not _is_doubtful(row)]
     if slower:
         sizes = ", ".join(f"{_size_of(row)} ({1 / row.speedup:.2f}x slower)" for row in slower)
@@ -141,7 +147,7 @@ def _milliseconds(median: float, low: float | None, high: float | None) -> str:
 
 
 def speed_of(row: Int8Latency) -> str:
-    """Return how fast int8 is in a row of the latencies; nothing where that is unreliable, see `busy_line`."""
+    """Return the speed of int8 against float32 in words; a dash where the measurement is doubtful, see `busy_line`."""
     if _is_doubtful(row):
         return NOTHING
     if abs(row.speedup - 1) <= _SAME_SPEED:
@@ -150,7 +156,7 @@ def speed_of(row: Int8Latency) -> str:
 
 
 def busy_line(rows: Sequence[Int8Latency]) -> str:
-    """Return which rows have no speed, and why; empty where all have."""
+    """Return a line that names the batches without a speed, and the reason; empty if all have one."""
     doubtful = [_size_of(row) for row in rows if _is_doubtful(row)]
     if not doubtful:
         return ""
@@ -162,9 +168,10 @@ def busy_line(rows: Sequence[Int8Latency]) -> str:
 
 
 def _size_of(row: Int8Latency) -> str:
-    """Return texts x tokens of the measured batch."""
+    """Return the size of the measured batch as texts x tokens: `32 x 128`."""
     return f"{row.batch} x {row.length}"
 
 
 def _is_doubtful(row: Int8Latency) -> bool:
+    """Return whether the machine was too busy, or the rounds too few, to trust the speedup."""
     return timing.is_doubtful(row.float32_ms, row.int8_ms, row.speedup, row.rounds)

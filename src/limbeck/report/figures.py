@@ -1,4 +1,8 @@
-"""Figures: a plot with its title, its content in words, and the table of its numbers."""
+"""Figures: a plot with its title, its content in words, and the table of its numbers.
+
+The words and the table give the content to readers who cannot see the plot. A *Pareto front* holds the models that no
+other model beats in both quality and speed.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,14 +15,16 @@ from limbeck.report.plots import Heat, Lines, Point, Series
 from limbeck.search.pareto import pareto_front
 
 MOST_ROWS = 200
-"""Of the table below a figure."""
+"""Most rows of the table below a figure."""
 _MOST_POINTS_IN_WORDS = 12
+"""A series of more points is described by its ends and its lowest point."""
 
 
 def show_number(value: float | None) -> str:
     """Write a number with four significant digits and thousands separators; nothing as a dash."""
     if value is None or not math.isfinite(value):
         return NOTHING
+    # Up to 10^15, a float holds every whole number exactly.
     is_whole = value == int(value) and abs(value) < 1e15
     if is_whole or abs(value) >= 1000:
         return f"{value:,.0f}"
@@ -26,7 +32,10 @@ def show_number(value: float | None) -> str:
 
 
 def lines_figure(title: str, plot: Lines, caption: str = "") -> Figure:
-    """Make a figure of series, with a table of its points unless they have names: those stand in tables of models."""
+    """Make a figure of series, with a table of their points.
+
+    Points with names, which are models or candidates, get no table: the page has one with all their figures.
+    """
     data = None
     if not any(series.names for series in plot.series):
         data = _table_by_place(plot)
@@ -34,7 +43,10 @@ def lines_figure(title: str, plot: Lines, caption: str = "") -> Figure:
 
 
 def _table_by_place(plot: Lines) -> Table:
-    """List a row for each place on the horizontal axis; several values of a series there share a cell, each once."""
+    """Return a table with a row for each place on the horizontal axis, and a column for each series.
+
+    A series may have several points at one place: its cell lists their values, equal ones once.
+    """
     places = sorted({x for series in plot.series for x, _ in series.points})
     rows: list[tuple[AnyCell, ...]] = []
     for place in places[:MOST_ROWS]:
@@ -65,6 +77,7 @@ def describe_lines(plot: Lines) -> str:
 
 
 def _named_points(series: Series) -> Iterator[str]:
+    """Yield each point in words, after its name if it has one."""
     for index, (x, y) in enumerate(series.points):
         point = f"{show_number(x)}, {show_number(y)}"
         yield f"{series.names[index]}: {point}" if series.names else point
@@ -76,10 +89,16 @@ def _value_and_place(point: Point) -> str:
 
 
 def heat_figure(title: str, heat: Heat, words: str, caption: str = "") -> Figure:
-    """Make a figure of a heat map; `words` describe its content in numbers for a reader who cannot see it.
+    """Make a figure of a heat map, with a table of its values.
+
+    Args:
+        title: Title of the figure.
+        heat: The heat map.
+        words: Its content in words and numbers, for readers who cannot see it.
+        caption: Caption of the figure.
 
     Raises:
-        ValueError: for values that are no matrix with the named rows and columns, as those of a damaged record.
+        ValueError: if the values are not a matrix with the named rows and columns, as in a damaged record.
     """
     shape = np.array(heat.values, dtype=float).shape
     if 0 in shape or shape != (len(heat.row_names), len(heat.column_names)):
@@ -114,7 +133,7 @@ class MeasuredModel:
 
 
 def measured(name: str, latency: float | None, quality: float | None) -> list[MeasuredModel]:
-    """Return a model if its latency and quality are both known, else nothing."""
+    """Return a list of the model if its latency and quality are both known, else an empty list."""
     if latency is None or quality is None:
         return []
     return [MeasuredModel(name, latency, quality)]
@@ -126,11 +145,11 @@ def quality_figures(
     """Draw models by latency and quality, where there are several.
 
     Args:
-        models: The measured models.
-        quality: The quantity, with its unit.
-        latency: The quantity of the horizontal axis, with its unit and the kind of pass.
-        lowest: Lower quality values are better, as of a loss.
-        front: Draw the Pareto front. Leave it out for models of one seed each, which it would rank by chance.
+        models: The measured models; fewer than two give no figure.
+        quality: Label of the vertical axis, with the unit.
+        latency: Label of the horizontal axis, with the unit and the batch size.
+        lowest: Whether lower values of quality are better, as those of a loss.
+        front: Draw the Pareto front. For models of one seed each it should be left out, since chance may decide it.
     """
     if len(models) < 2:
         return
@@ -138,13 +157,14 @@ def quality_figures(
     caption = f"The {corner} left corner is best."
     series = [Series(model.name, [model.place], "points", names=[model.name]) for model in models]
     if front:
-        # `pareto_front` minimises both numbers, and gives the fastest model first.
+        # `pareto_front` minimises both numbers, so a quality of which more is better changes its sign. It returns the
+        # indices of the models on the front, the fastest first.
         sign = 1 if lowest else -1
         indices = pareto_front([(sign * model.quality, model.latency) for model in models])
         names = [models[index].name for index in indices]
         caption += f" No other model is both faster and better than any of: {'; '.join(names)}."
         if len(indices) > 1:
-            # It is drawn first, so that the models lie on top of it.
+            # The front is the first series, which is drawn below the models.
             points = [models[index].place for index in indices]
             series.insert(0, Series("Pareto front", points, "steps", names=names))
     # Axes begin at 0: on a cut axis, a student that keeps 98 % of the quality would lie at the bottom.

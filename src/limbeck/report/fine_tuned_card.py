@@ -57,12 +57,12 @@ class Score:
     """A row of the table of scores.
 
     Attributes:
-        title: Of the column of the evaluation.
+        title: Title of the evaluation's column: the task and the split.
         rows: Number of scored rows; None where it is not known.
-        metric: Its name.
-        value: The score of the model alone.
-        figure: The score over the seeds of its grid point.
-        digits: Decimals that both are shown with.
+        metric: Name of the metric.
+        value: The score of this model, which is one run.
+        figure: The scores of all seeds with the same settings: their mean and deviation.
+        digits: Number of decimals of both.
     """
 
     title: str
@@ -106,7 +106,7 @@ class FineTunedCard:
 
     def _results(self) -> list[EvalResult]:
         """Return the scores of this one run as the Hub has them."""
-        # The score of a part of the rows is none of the data set.
+        # If only some rows were drawn to be scored, the score is not one of the data set.
         drawn_rows = self.cell.settings.get("max_scored_rows")
         if drawn_rows is not None and drawn_rows in self.cell.rows.values():
             return []
@@ -130,7 +130,7 @@ class FineTunedCard:
 
     @property
     def _place(self) -> int:
-        """Place of the model's run among those of its grid point."""
+        """Index of this model's run among the runs of its grid point, which differ in their seed."""
         return self.chosen.seeds.index(self.cell.seed)
 
     @property

@@ -1,4 +1,9 @@
-"""Inspections: tables for the terminal, and the files that they leave."""
+"""Inspections: tables for the terminal, and the files that they leave.
+
+An *inspection* is a measurement of a model's layers, alone or beside a teacher's: of `similarity`, `contribution`,
+`phrases` or `attention`. Its result is a type of `limbeck.inspection.results`; that of attention is a mapping with
+`maps` and `divergence`, which is None without a teacher.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,11 +28,13 @@ from limbeck.report.output_files import DATA_SUFFIX, FILE_SUFFIXES, check_output
 
 
 def inspection_blocks(name: str, result: Any) -> list[Block]:
-    """Return the table of an inspection and its notes as blocks; attention maps without a teacher have a line instead.
+    """Return the table of an inspection and its notes as blocks.
+
+    Attention maps without a teacher have no table, but a note on what was drawn.
 
     Args:
-        name: Of the inspection.
-        result: As `limbeck.inspection` gives it; of attention a mapping with `maps` and `divergence`.
+        name: Name of the inspection.
+        result: Its result; for attention the mapping with `maps` and `divergence`.
     """
     if name == "similarity":
         return _similarity_blocks(result)
@@ -35,7 +42,7 @@ def inspection_blocks(name: str, result: Any) -> list[Block]:
         return _contribution_blocks(result)
     if name == "phrases":
         return _phrase_blocks(result)
-    # The last inspection is of attention: without a teacher there is nothing to diverge from.
+    # What is left is attention. Without a teacher, no divergence was measured.
     if result["divergence"] is None:
         return [Notes((_describe_maps(result["maps"]),))]
     return _divergence_blocks(result["divergence"])
@@ -47,11 +54,13 @@ def inspection_table(name: str, result: Any) -> RenderableType:
 
 
 def _similarity_blocks(result: LayerSimilarity) -> list[Block]:
-    """Return the teacher layer that is most like each layer of the student; layer 0 is the embedding output."""
+    """Lay out for each layer of the student the most similar layer of the teacher; layer 0 is the embedding output."""
     rows: list[tuple[AnyCell, ...]] = []
     for layer, nearest in enumerate(result.nearest):
         similarities = result.values[layer]
-        rows.append((str(layer), str(nearest), _number(similarities[nearest]), _number(similarities[-1])))
+        nearest_value = _number(similarities[nearest])
+        last_value = _number(similarities[-1])
+        rows.append((str(layer), str(nearest), nearest_value, last_value))
     notes = [f"{result.tokens:,} tokens{_describe_cut(result.cut)}."]
     if not result.reliable:
         notes.append(
@@ -63,14 +72,14 @@ def _similarity_blocks(result: LayerSimilarity) -> list[Block]:
 
 
 def _contribution_blocks(result: Sequence[Contribution]) -> list[Block]:
-    """Return the mean cosine of each layer's input and output."""
+    """Lay out the mean cosine between the input and the output of each layer, with a column for each model."""
     names = name_roles([model.name for model in result])
     notes = []
     for name, model in zip(names, result, strict=True):
         most_changing = ", ".join(map(str, model.ranking[:3]))
         notes.append(f"{name}: layers {most_changing} change most; {model.tokens:,} tokens{_describe_cut(model.cut)}.")
 
-    # The models may differ in depth: the deepest has a cosine in every row.
+    # The models may differ in depth. There is a row for each layer of the deepest one, and cells of others are blank.
     depth = max(len(model.cosines) for model in result)
     rows: list[tuple[AnyCell, ...]] = []
     for index in range(depth):
@@ -84,7 +93,10 @@ def _contribution_blocks(result: Sequence[Contribution]) -> list[Block]:
 
 
 def _phrase_blocks(result: PhraseClustering) -> list[Block]:
-    """Return the scores by layer, mean and deviation over the seeds of k-means; layer 0 is the embedding output."""
+    """Lay out the score of each layer, as mean and deviation over the seeds of k-means, with a column for each model.
+
+    Layer 0 is the embedding output.
+    """
     runs = len(result.sample.seeds)
     columns = []
     for model in result.models:
@@ -93,7 +105,7 @@ def _phrase_blocks(result: PhraseClustering) -> list[Block]:
             spread = f" ± {deviation:.3f}" if runs > 1 else ""
             cells.append(f"{layer_mean:.3f}{spread}")
         columns.append(cells)
-    # The models may differ in depth.
+    # The models may differ in depth: cells of layers that a model does not have hold a dash.
     rows: list[tuple[AnyCell, ...]] = []
     for layer, layer_cells in enumerate(zip_longest(*columns, fillvalue=NOTHING)):
         rows.append((str(layer), *layer_cells))
@@ -109,14 +121,17 @@ def _phrase_blocks(result: PhraseClustering) -> list[Block]:
 
 
 def _divergence_blocks(result: AttentionDivergence) -> list[Block]:
-    """Return the nearest teacher layer of each layer of the student, and its nearest and farthest head."""
+    """Lay out for each layer of the student the nearest layer of the teacher, with the nearest and the farthest head.
+
+    Heads are named only where both models have the same number of them.
+    """
     headings = ["Student layer", "Nearest teacher layer", "Mean", "From last teacher layer"]
     compared_maps = "of maps averaged over heads, since the numbers of heads differ"
     if result.by_head:
         headings.append("Nearest and farthest head")
         compared_maps = "head by head"
     rows = []
-    # Layers of both models are counted from 1; lists begin at 0.
+    # Layers and heads are counted from 1, indices from 0: `nearest` is the number of a layer.
     for index, nearest in enumerate(result.nearest):
         means = result.means[index]
         cells: list[AnyCell] = [str(index + 1), str(nearest), _number(means[nearest - 1]), _number(means[-1])]
@@ -124,9 +139,9 @@ def _divergence_blocks(result: AttentionDivergence) -> list[Block]:
             heads = result.values[index][nearest - 1]
             least = min(heads)
             greatest = max(heads)
-            cells.append(
-                f"{heads.index(least) + 1} ({_number(least)}), {heads.index(greatest) + 1} ({_number(greatest)})"
-            )
+            nearest_head = heads.index(least) + 1
+            farthest_head = heads.index(greatest) + 1
+            cells.append(f"{nearest_head} ({_number(least)}), {farthest_head} ({_number(greatest)})")
         rows.append(tuple(cells))
     note = f"{result.tokens:,} tokens{_describe_cut(result.cut)}; {compared_maps}."
     return _table_and_notes("Divergence of attention, KL(teacher ‖ student) in nats", headings, rows, [note])
@@ -144,6 +159,7 @@ def _describe_maps(maps: AttentionMaps) -> str:
 def _table_and_notes(
     title: str, headings: Sequence[str], rows: Sequence[tuple[AnyCell, ...]], notes: Sequence[str]
 ) -> list[Block]:
+    """Return a table in a box, and the notes below it."""
     return [Table(title, tuple(headings), tuple(rows), layout=BOXED), Notes(tuple(notes))]
 
 
@@ -162,16 +178,19 @@ def _describe_cut(cut_texts: int) -> str:
 
 
 def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: Mapping[str, Figure]) -> list[Path]:
-    """Write data and pictures into a folder, or either of them to the path of a file.
+    """Write the data and the pictures of an inspection into a folder, or one of both to a file.
+
+    The suffix of the path decides: without a suffix it is a folder, `.json` is the file of the data, and another suffix
+    is that of the pictures.
 
     Args:
-        path: A folder, made if missing; or a file with the suffix of data or a picture.
-        name: Of the inspection: the files' name in a folder.
-        data: Plain values.
-        pictures: By the end of the file's name, empty for the first.
+        path: A folder, made if missing; or a file.
+        name: Name of the inspection, which is the name of the files in a folder.
+        data: The result as plain values.
+        pictures: The pictures, by the end of the file's name: empty for the first one, `-divergence` for another.
 
     Returns:
-        The files.
+        Paths of the files.
 
     Raises:
         RecipeError: see `check_output`.

@@ -21,11 +21,12 @@ from limbeck.report.plots import Heat, Lines, Panels, Series
 
 
 def inspection_pictures(name: str, result: Any) -> dict[str, Figure]:
-    """Return the figures that an inspection leaves, by the end of the file's name.
+    """Return the figures of an inspection, by the end of the file's name that each is written to.
 
     Args:
-        name: Of the inspection.
-        result: As `limbeck.inspection` gives it; of attention a mapping with `maps` and `divergence`.
+        name: Name of the inspection.
+        result: Its result, a type of `limbeck.inspection.results`; for attention a mapping with `maps` and
+            `divergence`, which is None without a teacher.
     """
     if name == "similarity":
         return {"": similarity_figure(result)}
@@ -67,7 +68,7 @@ def attention_figure(maps: AttentionMaps) -> Figure:
 
 
 def _heats(attention_maps: Sequence[AttentionMap], tokens: Sequence[str]) -> list[Heat]:
-    """Return the maps as heat maps of one scale, so that their colours compare."""
+    """Return the maps as heat maps with one scale of colours for all, so that colours can be compared."""
     highest = max(weight for attention in attention_maps for row in attention.values for weight in row)
     heats = []
     for attention in attention_maps:
@@ -99,6 +100,7 @@ def _most_attended(attention_maps: Sequence[AttentionMap], names: Sequence[str],
 
 
 def _name_of_map(attention: AttentionMap) -> str:
+    """Return the title of a map: `teacher, layer 3, head 2`."""
     head = "mean of heads" if attention.head == MEAN_HEAD else f"head {attention.head}"
     # The role of a model that is inspected alone is "model", which needs no mention.
     owner = "" if attention.role == "model" else f"{attention.role}, "
@@ -131,7 +133,7 @@ def divergence_figure(result: AttentionDivergence) -> Figure:
 
 def similarity_figure(result: LayerSimilarity) -> Figure:
     """Draw the similarity of every pair of layers as a heat map from 0 to 1."""
-    # A model may be compared with itself.
+    # Where a model is compared with itself, both axes are its layers.
     student_title = "student layer"
     teacher_title = "teacher layer"
     if result.student == result.teacher:
@@ -201,7 +203,7 @@ def _name_pair(student: str, teacher: str) -> str:
 
 
 def _known(values: Sequence[Sequence[float]]) -> list[list[float | None]]:
-    """Return a matrix with None in the place of NaN."""
+    """Return a matrix with None in the place of NaN, as heat maps take unknown values."""
     return [[None if math.isnan(value) else value for value in row] for row in values]
 
 

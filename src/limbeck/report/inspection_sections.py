@@ -1,4 +1,4 @@
-"""Sections of the inspections in a folder."""
+"""Sections of the inspections in a folder; an *inspection* is a measurement of a model's layers, as of attention."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from limbeck.report.sections import Summary, section, summary
 from limbeck.report.subjects import InspectionFolder
 
 _MOST_CELLS = 50_000
-"""Of all attention maps of a page; more would make it slow."""
+"""Most cells of all attention maps together, tokens x tokens in each; more would make a page slow."""
 
 
 @summary(InspectionFolder)
@@ -36,6 +36,7 @@ def attention(inspections: InspectionFolder) -> Iterator[Block]:
     # With a teacher each map of the student has one of the teacher beside it.
     map_count = len(maps.pairs) if maps.teacher is None else 2 * len(maps.pairs)
     if map_count * token_count**2 > _MOST_CELLS:
+        # The picture of the maps is the one without an end of its file's name; the other is of the divergence.
         del pictures[""]
         sizes = f"{map_count} maps of {token_count} tokens"
         yield Notes((f"{sizes} are too large for a page; `limbeck inspect --output` draws them.",))

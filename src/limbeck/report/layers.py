@@ -10,7 +10,10 @@ _LAYERS_IN_TERM = re.compile(r"(?P<term>.+)_(?P<student>\d+)_(?P<teacher>\d+)")
 
 
 def layer_rows(stage: Stage) -> list[tuple[str, str, str]]:
-    """Return a stage's layer mapping: student layers, teacher layers, terms; layer 0 is the embedding output."""
+    """Return the layers that a stage joins, as rows of student layers, teacher layers and terms of the loss.
+
+    Layer 0 is the embedding output. Several layers stand in one row if one term reads them together.
+    """
     terms_by_layers: dict[tuple[str, str], list[str]] = {}
     for link in stage.layers:
         student_layers = ", ".join(map(str, link.student))
@@ -25,6 +28,7 @@ def layer_rows(stage: Stage) -> list[tuple[str, str, str]]:
             if match is not None:
                 terms_by_layers.setdefault((match["student"], match["teacher"]), []).append(match["term"])
 
+    # A term that reads layers of one model alone joins none.
     rows = []
     for (student_layers, teacher_layers), terms in terms_by_layers.items():
         if student_layers and teacher_layers:
@@ -36,9 +40,9 @@ def layers_table(caption: str, first_heading: str, named_stages: Iterable[tuple[
     """Lay out the layer mappings of stages; None where no stage has one.
 
     Args:
-        caption: Of the table.
-        first_heading: Of the column with the names.
-        named_stages: The records of stages, each with its name.
+        caption: Caption of the table.
+        first_heading: Heading of the column with the names.
+        named_stages: The records of stages, each after its name.
     """
     rows: list[tuple[AnyCell, ...]] = []
     for name, stage in named_stages:

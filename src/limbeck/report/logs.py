@@ -1,4 +1,8 @@
-"""The log of a stage, read as curves; lines that are damaged and values that are no numbers are counted."""
+"""The log of a stage, read as curves.
+
+Each line of a log is a JSON object with a `step` and the values of that step. A *curve* is the course of one value over
+the steps. Damaged lines, and values that are infinite or NaN, are left out and counted.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 
 Curve: TypeAlias = "NDArray[np.float64]"
 """The logged values of a quantity, in the order of the steps: (step, value) a row."""
+# Beginnings of the names of values in a log: of the terms of the training loss, of values on held-out text, and of
+# scores on development rows. The loss itself is `loss`.
 _TERM = "loss_"
 _HELD_OUT = "eval_"
 _DEVELOPMENT = "development_"
@@ -78,11 +84,11 @@ class _LogReader:
         self.lines = 0
         self.not_finite = 0
         self.damaged = 0
-        # By name, steps and values in turns: a compact form, since a log may have millions of lines.
+        # By the name of a value: step, value, step, value … An array is compact, and a log may have millions of lines.
         self._values: dict[str, array[float]] = {}
 
     def add(self, line: str) -> None:
-        """Add a line of the log: a mapping with a step, else it is damaged."""
+        """Add a line of the log; it is damaged if it is not a JSON object with a number as its step."""
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
@@ -104,23 +110,31 @@ class _LogReader:
                     self.not_finite += 1
                 else:
                     self._values.setdefault(name, array("d")).extend((step, number))
-        # Lines without a loss are evaluations, whose time does not count as training.
+        # Lines without a loss are written after an evaluation, whose time is not counted as training.
         if "loss" in entry:
             numbers = {name: _finite_number(entry.get(name)) for name in ("step", "tokens", "seconds")}
             self.reached = {name: number for name, number in numbers.items() if number is not None}
 
     def curves(self) -> dict[str, Curve]:
-        """Return all curves; of held-out values the loss and those of terms, without measurements such as times."""
+        """Return all curves, by name.
+
+        The trainer also logs measurements that begin with `eval_`, such as `eval_runtime`. On held-out text only the
+        loss and its terms become curves.
+        """
         held_out_names = {"eval_loss"}
         for name in self._values:
             if name.startswith(_TERM):
                 held_out_names.add(f"{_HELD_OUT}{name.removeprefix(_TERM)}")
         curves = {}
         for name, values in self._values.items():
-            if name in held_out_names or not name.startswith(_HELD_OUT):
-                points = np.array(values).reshape(-1, 2)
-                # A resumed run may log a step twice; the sort keeps the order of equal steps.
-                curves[name] = points[np.argsort(points[:, 0], kind="stable")]
+            is_measurement = name.startswith(_HELD_OUT) and name not in held_out_names
+            if is_measurement:
+                continue
+            # One row (step, value) for each point.
+            points = np.array(values).reshape(-1, 2)
+            # A resumed run logs some steps twice. A stable sort keeps the order of equal steps.
+            steps = points[:, 0]
+            curves[name] = points[np.argsort(steps, kind="stable")]
         return curves
 
 
@@ -130,9 +144,10 @@ def _finite_number(value: Any) -> float | None:
         return None
     try:
         return float(value) if math.isfinite(value) else None
-    except OverflowError:  # A whole number beyond those of floats.
+    except OverflowError:  # A whole number that is too large for a float.
         return None
 
 
 def _is_number(value: Any) -> bool:
+    """Return whether a value of JSON is a number; Python counts `True` and `False` as whole numbers too."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -19,14 +19,14 @@ def has_one_seed(summary: ComparisonSummary) -> bool:
 
 
 def main_digits(main: MainFigure) -> int:
-    """Return the number of decimals of the main figure: those of its measure, or one of scores in percent."""
+    """Return the number of decimals of the main figure: one for scores in percent, else as its measure has it."""
     if main.kind == "held_out" and main.digits is not None:
         return main.digits
     return 1
 
 
 def range_words(values: Sequence[float], digits: int) -> str:
-    """Return the lowest and the highest value, or the only one."""
+    """Return the lowest and the highest value in words, `70.1 to 73.4`, or one value if both are printed alike."""
     low = f"{min(values):,.{digits}f}"
     high = f"{max(values):,.{digits}f}"
     return low if low == high else f"{low} to {high}"
@@ -58,7 +58,7 @@ def _ranking_notes(summary: ComparisonSummary, main: MainFigure) -> Iterator[str
 
 
 def one_seed_lines(summary: ComparisonSummary, main: MainFigure) -> Iterator[str]:
-    """Yield the warning of a single seed, then the score of each row that trains nothing beside those that train.
+    """Yield the warning of a single seed, then compare the trained rows with the rows that train nothing.
 
     A student that was not trained is the baseline that every method has to beat.
     """

@@ -6,6 +6,7 @@ from pathlib import Path
 from limbeck.core.paths import short_model_name
 
 _DEFAULT_NAMES = ("", "run", "comparison", "mapping", "architecture", "teacher-layer")
+"""Names that results have if the user gives none; they tell nothing, so the name of the folder is shown instead."""
 _METRICS = {
     "f1": "F1",
     "micro_f1": "micro F1",
@@ -40,11 +41,11 @@ def at_start(name: str) -> str:
 
 
 def title_of(name: str | None, folder: Path) -> str:
-    """Return a name, or the folder's where it is none or the default of its kind.
+    """Return the name of a result, or the name of its folder if the user gave the result no name of its own.
 
     Args:
-        name: As the record has it.
-        folder: Of the run, comparison or search.
+        name: The name in the record.
+        folder: Folder of the run, comparison or search.
     """
     title = " ".join((name or "").split())
     if title in _DEFAULT_NAMES:
@@ -53,13 +54,14 @@ def title_of(name: str | None, folder: Path) -> str:
 
 
 def without_path(name: str) -> str:
-    """Return a name of the Hub or of a package as it is, and of a folder its last part."""
+    """Return the last part of a path to a folder; other names, such as those on the Hub, are returned as they are."""
+    # A name on the Hub has one slash, as in `google/bert`, and no leading dot.
     is_path = name.startswith(("/", ".", "~")) or name.count("/") > 1
     return short_model_name(name) if is_path else name
 
 
 def name_in_picture(name: str) -> str:
-    """Return a model's name as a picture has room for it: a folder by its last two parts, a package by its name."""
+    """Return a model's name in a form that is short enough for a picture: the last two parts of a path or Hub name."""
     parts = name.removeprefix("package:").rstrip("/").split("/")
     return "/".join(part for part in parts[-2:] if part not in ("", ".", ".."))
 

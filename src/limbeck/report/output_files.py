@@ -7,15 +7,20 @@ from limbeck.core.files import atomic_text, check_writable, writing
 from limbeck.errors import OutputError, RecipeError, suggestion
 
 FILE_SUFFIXES = (".png", ".svg", ".pdf")
+"""Endings of the files that pictures can be written to."""
 DATA_SUFFIX = ".json"
+"""Ending of the file that data are written to."""
 
 
 def check_output(path: Path | None) -> None:
-    """Refuse a place that could not be written, before anything is measured.
+    """Refuse an output that could not be written, before anything is measured.
+
+    Args:
+        path: A folder, which has no suffix or exists; a file of data or of a picture; None if no output was asked for.
 
     Raises:
         RecipeError: for a file of another kind than data or a picture.
-        OutputError: for a file where a folder is meant, or where nothing can be written.
+        OutputError: for an existing file without a suffix, and for a place where nothing can be written.
     """
     if path is None:
         return

@@ -1,4 +1,8 @@
-"""Pages: a part for each folder, after one that puts several side by side."""
+"""Pages: the content of a report, before it becomes HTML or Markdown.
+
+A page has a *part* for each folder, such as a run, and before these a part that compares the folders if there are
+several. A part has *sections*, and a section has *blocks*: tables, figures, notes and other pieces.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -88,7 +92,7 @@ def build_page(subjects: Sequence[Subject]) -> Page:
 
 
 def _titles(subjects: Sequence[Subject]) -> list[str]:
-    """Name the parts; names that come twice have their folders behind them."""
+    """Return the titles of the parts: the names of their folders' content, with the folder behind names that recur."""
     names = [title_of(subject.title, subject.folder) for subject in subjects]
     counts = Counter(names)
     titles = []
@@ -99,6 +103,7 @@ def _titles(subjects: Sequence[Subject]) -> list[str]:
 
 
 def _part(title: str, subject: Subject) -> Part:
+    """Lay out the part of a folder; its subtitle has the form `Run: BERT to 6x384; finished; accuracy 0.91`."""
     summary = summary_of(subject)
     subtitle = summary.kind.capitalize()
     if summary.subject:
@@ -110,21 +115,28 @@ def _part(title: str, subject: Subject) -> Part:
 
 
 def _sections(subject: Subject) -> list[Section]:
-    """Return the sections of a folder; measurements inside of a run come before its recipe and provenance."""
+    """Return the sections of a folder.
+
+    A run's folder may hold evaluations, searches and inspections. Their sections come before the run's recipe, with
+    their names behind the titles.
+    """
     sections = sections_of(subject)
     if not isinstance(subject, RunFolder):
         return sections
-    inside = []
+    sections_inside: list[Section] = []
     for measurement in subject.inside:
-        owner = measurement.title
-        inside += [replace(section, title=f"{section.title} ({owner})") for section in _sections(measurement)]
+        name = measurement.title
+        sections_inside += [replace(section, title=f"{section.title} ({name})") for section in _sections(measurement)]
     titles = [section.title for section in sections]
     place = titles.index("Recipe") if "Recipe" in titles else len(sections)
-    return [*sections[:place], *inside, *sections[place:]]
+    return [*sections[:place], *sections_inside, *sections[place:]]
 
 
 def _number_figures(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Return the parts with numbers behind the names of figures that come again, since names are those of files."""
+    """Return the parts with unique names of figures, which are the names of their files.
+
+    The second figure of a name gets the number 2 behind it, and so on.
+    """
     counts: Counter[str] = Counter()
     numbered_parts = []
     for part in parts:
@@ -154,6 +166,7 @@ def side_by_side(subjects: Sequence[tuple[str, Subject]]) -> list[Section]:
 
 
 def _folders_table(subjects: Sequence[tuple[str, Subject]]) -> Iterator[Block]:
+    """Yield a table with a row for each folder."""
     rows: list[tuple[AnyCell, ...]] = []
     for title, subject in subjects:
         summary = summary_of(subject)

@@ -21,7 +21,9 @@ _STYLE = Path(__file__).with_name("templates") / "figure.mplstyle"
 _LOCK = Lock()
 """Held while a figure is drawn, since matplotlib's settings are those of the whole process."""
 _TITLE_LETTERS_AN_INCH = 14
+"""Letters of a title that fit into an inch of the width."""
 _HEADING_LINE_INCHES = 0.2
+"""Height of a line of title or caption."""
 
 
 @contextmanager

@@ -1,6 +1,7 @@
-"""The plots of reports, each a declaration that matplotlib draws: lines, heat maps, panels of these.
+"""The plots of reports: lines, heat maps, and panels of several plots.
 
-Text on a plot comes from records, so all of it is passed through `label_text`.
+Each is a dataclass that declares the content of a plot; its method `draw` draws it with matplotlib. Text on a plot
+comes from records, which anybody may have written, so all of it goes through `label_text`.
 """
 
 import math
@@ -23,24 +24,28 @@ Point: TypeAlias = tuple[float, float]
 Points: TypeAlias = Sequence[Point] | NDArray[np.float64]
 """(x, y) each."""
 WIDTH = 5.6
-"""Of a plot, in inches."""
+"""Width of a plot in inches."""
 SERIES = 6
-"""Series whose colour, marker and dash all differ."""
+"""Most series of a plot: so many differ from each other in colour, marker and dash."""
 _LONGEST_LABEL = 48
+"""Most letters of a label in a legend or a title."""
 _LETTERS_BELOW = 72
-"""In a line of the label of a horizontal axis; that of a vertical axis has room for fewer."""
+"""Most letters in a line of the label of a horizontal axis."""
 _LETTERS_BESIDE = 40
+"""Most letters in a line of the label of a vertical axis, which is shorter."""
 _MOST_MARKED_POINTS = 30
-"""More markers on a line would hide it."""
+"""Most points of a line that are marked; more markers would hide the line."""
 _MOST_VECTOR_POINTS = 1000
-"""A longer line is a picture of pixels inside of the figure, which stays small."""
+"""Most points of a line that is drawn as a vector; a longer line becomes pixels, so that the file stays small."""
 _MOST_NUMBERED_COLUMNS = 14
+"""Most columns of a heat map whose cells have their numbers in them."""
 _MOST_TICKS = 32
+"""Most names along an axis of a heat map."""
 _LONGEST_TICK_LABEL = 16
 _LONGEST_LEVEL_LABEL = 3
-"""Longer labels below a heat map are turned, so that they do not run into each other."""
+"""Longer labels below a heat map are turned by 90 degrees, so that they do not overlap."""
 _LOG_FROM = 20.0
-"""The ratio of the highest to the lowest value from which only a logarithmic scale shows both."""
+"""Ratio of the highest to the lowest value above which a scale is logarithmic; a linear one would hide low values."""
 _LEGEND_COLUMNS = 2
 _NUMBERS = StrMethodFormatter("{x:,.10g}")
 _HEAT = LinearSegmentedColormap.from_list("limbeck", ["#ffffff", "#0a3f7f"])
@@ -58,7 +63,7 @@ def label_text(text: str, longest: int = _LONGEST_LABEL) -> str:
 
 
 def _name_axes(axes: Axes, x: str, y: str) -> None:
-    """Label both axes, in two lines each where one is too short."""
+    """Label both axes, each in up to two lines."""
     x_lines = textwrap.wrap(label_text(x, 2 * _LETTERS_BELOW), _LETTERS_BELOW)
     y_lines = textwrap.wrap(label_text(y, 2 * _LETTERS_BESIDE), _LETTERS_BESIDE)
     axes.set_xlabel("\n".join(x_lines))
@@ -66,7 +71,7 @@ def _name_axes(axes: Axes, x: str, y: str) -> None:
 
 
 def spans_widely(values: Sequence[float]) -> bool:
-    """Return whether positive values span so wide a range that only a logarithmic scale shows all of it."""
+    """Return whether values are positive and differ so much that only a logarithmic scale shows all of them."""
     return bool(values) and min(values) > 0 and max(values) > _LOG_FROM * min(values)
 
 
@@ -202,8 +207,8 @@ class Heat:
         return WIDTH, min(6.0, max(2.4, 1.2 + 3.6 * share))
 
     def draw(self, sheet: FigureBase) -> None:
-        """Draw cells, names and the scale; numbers in the cells where these are large enough."""
-        # Cells are pixels of one small picture, which every viewer scales up sharply. None becomes NaN, which is blank.
+        """Draw cells, names and the scale of colours; cells that are large enough have their numbers in them."""
+        # The cells are the pixels of one small picture, which every viewer scales up. None becomes NaN, which is blank.
         axes = sheet.subplots()
         matrix = np.array(self.values, dtype=float)
         origin: Literal["lower", "upper"] = "lower" if self.upwards else "upper"
@@ -212,7 +217,7 @@ class Heat:
         scale.outline.set_visible(False)
         scale.ax.yaxis.set_major_formatter(_NUMBERS)
 
-        # Of many rows and columns every nth has its name.
+        # If there are more than `_MOST_TICKS` rows or columns, every second or third has its name, and so on.
         row_step = math.ceil(len(self.row_names) / _MOST_TICKS)
         rows = range(0, len(self.row_names), row_step)
         axes.set_yticks(rows, [label_text(self.row_names[row], _LONGEST_TICK_LABEL) for row in rows])
@@ -225,6 +230,7 @@ class Heat:
         _name_axes(axes, self.column_title, self.row_title)
 
         if len(self.column_names) <= _MOST_NUMBERED_COLUMNS:
+            # Numbers are white on the darker half of the colours.
             middle = (self.low + self.high) / 2
             for (row, column), value in np.ndenumerate(matrix):
                 if math.isfinite(value):
@@ -234,7 +240,13 @@ class Heat:
 
 @dataclass(frozen=True)
 class Panels:
-    """Titled plots in rows of so many columns, each in its own size times `scale`."""
+    """Several plots on one figure.
+
+    Args:
+        panels: The plots, each after its title, row by row.
+        columns: Number of plots in a row.
+        scale: The size of each plot, relative to its size as a figure of its own.
+    """
 
     panels: Sequence[tuple[str, Drawing]]
     columns: int
@@ -251,7 +263,7 @@ class Panels:
         return self.scale * WIDTH * self.columns, (self.scale * tallest + 0.3) * self._rows
 
     def draw(self, sheet: FigureBase) -> None:
-        """Draw each plot on its part of the figure."""
+        """Draw each plot on its part of the figure; the last row may have empty parts."""
         parts = sheet.subfigures(self._rows, self.columns, squeeze=False)
         for part, (title, drawing) in zip(parts.flat, self.panels, strict=False):
             part.suptitle(label_text(title))

@@ -1,4 +1,9 @@
-"""The teacher-beside-student table of a run: for the terminal, Markdown, CSV and JSON."""
+"""The table of teacher and student of a run: for the terminal, Markdown, CSV and JSON.
+
+A *figure* is a measured value, such as a latency or a score. *Agreement* is how closely the student follows the
+teacher: the Spearman correlation of their similarities of sentence pairs, or the share of rows with the same answer. An
+*asymmetric* retrieval finds, by the student's vectors of queries, documents that the teacher has encoded.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,9 +23,9 @@ from limbeck.report.quality_notes import Measured, comparison_notes
 from limbeck.report.scored_rows import only_answer, rows_title
 
 AGREEMENT = "Agreement with the teacher on rows it may have seen in training"
-"""The figure of held-out rows of a task's training files."""
+"""Label of the figure of rows that were held out from a task's training files, which the teacher may have seen."""
 RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
-"""Figures of `Retrieval` in the order of the table; the first stands for shorter vectors."""
+"""Fields of `Retrieval` in the order of the table; for shortened vectors the table has the first one only."""
 _PART_MARK = "  "
 """Indents the label of a part of the row above, in the terminal and in files."""
 
@@ -30,15 +35,16 @@ class Row:
     """One figure of the table.
 
     Attributes:
-        label: Its name, with the unit.
-        teacher: The teacher's value, or None where the figure is about both.
-        student: The student's value.
-        unit: How it reads: "count" (smaller is better), "megabytes", "milliseconds", "share" (of 1, larger is
-            better), "agreement" (a correlation of the student with the teacher) or "meaningless" (the score of a
-            student that gives all rows one answer).
-        speedup: For "milliseconds", the measured speedup, which is not the ratio of the two medians.
+        label: Name of the figure, with its unit.
+        teacher: The teacher's value; None where the figure compares both models, and where it is not known.
+        student: The student's value; None where it is not known.
+        unit: It decides how values and change are written: "count" (of parameters), "megabytes", "milliseconds",
+            "share" (a score from 0 to 1), "agreement" (of the student with the teacher, without a share of the
+            teacher's value) or "meaningless" (a score of a student that gives all rows one answer).
+        speedup: For "milliseconds", the measured speedup: the median ratio of neighbouring passes, which differs
+            slightly from the ratio of the two medians.
         interval: 95 % interval of the student's value, where there is one.
-        is_part: Whether it is a part of the last row above that is none.
+        is_part: Whether the row is a part of the last row above it that is not a part itself.
     """
 
     label: str
@@ -69,7 +75,7 @@ class Row:
 
     @property
     def change(self) -> str:
-        """How the student compares with its teacher."""
+        """The student compared with its teacher, in words: `1.50x smaller`, `97.1% kept`; empty if unknown."""
         if self.unit == "meaningless":
             return "meaningless"
         if self.unit in ("share", "agreement"):
@@ -78,22 +84,23 @@ class Row:
             return speed_words(self.speedup)
         if not self.teacher or self.student is None:
             return ""
-        # Values that are printed alike are the same to a reader.
+        # Counts, megabytes, and latencies without a speedup. Values that are printed alike are the same to a reader.
         if self._value(self.student) == self._value(self.teacher):
             return "same"
         if self.student > self.teacher:
             return f"{self.student / self.teacher:.2f}x larger"
-        # The ratio to nothing is infinite; it is written as 0.
+        # The ratio to a student of 0 is infinite; it is written as 0.
         if self.student == 0:
             return "0.00x smaller"
         return f"{self.teacher / self.student:.2f}x smaller"
 
     def _share_and_interval(self) -> str:
+        """Return the share of the teacher's score that the student keeps, and its interval, as far as they exist."""
         parts = []
         if self.unit == "share" and self.teacher and self.student is not None:
-            # A share of a negative correlation says nothing.
-            is_positive = self.teacher > 0 and self.student >= 0
-            if is_positive:
+            # Scores that are correlations may be negative, and a share of a negative number says nothing.
+            are_positive = self.teacher > 0 and self.student >= 0
+            if are_positive:
                 parts.append(f"{self.student / self.teacher:.1%} kept")
         if self.interval is not None:
             low, high = self.interval
@@ -109,15 +116,18 @@ def speed_words(speedup: float) -> str:
 
 
 def format_count(value: float) -> str:
-    """Return a number of things in three digits or so: `950`, `10.6 M`, `1.24 G`."""
-    if value >= 1e9:
-        scaled, unit = value / 1e9, "G"
-    elif value >= 1e6:
-        scaled, unit = value / 1e6, "M"
-    elif value >= 1e4:
-        scaled, unit = value / 1e3, "k"
-    else:
+    """Return a number of things, shortened from 10,000 on: `950`, `10.6 M`, `1.24 G`."""
+    if value < 1e4:
         return f"{value:,.0f}"
+    if value >= 1e9:
+        unit = "G"
+        scaled = value / 1e9
+    elif value >= 1e6:
+        unit = "M"
+        scaled = value / 1e6
+    else:
+        unit = "k"
+        scaled = value / 1e3
     digits = 2 if scaled < 10 else 1
     return f"{scaled:.{digits}f} {unit}"
 
@@ -133,7 +143,13 @@ def comparison_table(comparison: Measured, *, title: str = "Teacher and student"
 
 
 def comparison_markdown(comparison: Measured, *, notes: bool = True) -> str:
-    """Return the table in Markdown, its notes below it unless asked otherwise."""
+    """Return the table in Markdown.
+
+    Args:
+        comparison: Teacher and student.
+        notes: Write the notes below the table.
+    """
+    # The first heading is empty: it becomes one space, as in the cards that were written before.
     text = markdown.plain_table(quality_table(comparison)).replace("|  |", "| |", 1)
     lines = comparison_notes(comparison)
     if notes and lines:
@@ -152,14 +168,15 @@ def comparison_csv(comparison: Measured) -> str:
 
 
 def labelled_rows(comparison: Measured) -> Iterator[tuple[str, Row]]:
-    """Yield the rows with labels that stand alone: `Latency batch 1, ms, its Transformer part`."""
-    whole_label = ""
+    """Yield the rows, each with a label that can be read alone: `Latency batch 1, ms, its Transformer part`."""
+    # A part follows the row that it is a part of, whose label goes before its own.
+    main_label = ""
     for row in comparison_rows(comparison):
         if row.is_part:
-            yield f"{whole_label}, {row.label}", row
+            yield f"{main_label}, {row.label}", row
         else:
-            whole_label = row.label
-            yield whole_label, row
+            main_label = row.label
+            yield main_label, row
 
 
 def write_tables(
@@ -202,13 +219,13 @@ def quality_table(comparison: Measured, caption: str = "Teacher and student", *,
 
 
 def comparison_rows(comparison: Measured) -> list[Row]:
-    """Return the rows of a table of teacher and student, without those whose figures are missing for both models.
+    """Return the rows of a table of teacher and student; rows without a value for either model are left out.
 
     Args:
-        comparison: Teacher and student; every part may be missing.
+        comparison: Teacher and student; any part of it may be missing, since not everything is measured in every run.
     """
     evaluation = RunEvaluation.read(comparison)
-    rows = [*_size_rows(evaluation)]
+    rows = list(_size_rows(evaluation))
     for batch in evaluation.batches:
         rows += _latency_rows(batch)
     agreement = evaluation.agreement
@@ -245,6 +262,7 @@ def _size_rows(evaluation: RunEvaluation) -> Iterator[Row]:
 
 
 def _latency_rows(batch: BatchLatency) -> Iterator[Row]:
+    """Yield the latency of whole models at one batch size, and the part of it that their Transformer blocks take."""
     yield Row(
         f"Latency batch {batch.batch_size}, ms",
         teacher=batch.teacher.median_ms,
@@ -263,10 +281,12 @@ def _latency_rows(batch: BatchLatency) -> Iterator[Row]:
 
 
 def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
+    """Yield a row for each metric on the development rows of one task."""
     title = rows_title(scores)
     is_meaningless = only_answer(scores) is not None
     for metric, value in scores.student.items():
-        if metric not in METRIC_NAMES:  # A part of a metric, or a threshold.
+        # The record also has parts of metrics and thresholds, which are no scores of their own.
+        if metric not in METRIC_NAMES:
             continue
         label = f"{at_start(metric_name(metric))} on {title}"
         teacher = scores.teacher.get(metric)
@@ -278,11 +298,15 @@ def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
 
 
 def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
-    """Yield rows of held-out training rows, without a share of the teacher's score: it may have seen them."""
+    """Yield the figures on rows that were held out from a task's training files.
+
+    The teacher may have seen these rows, which makes its scores too high: so there is no share of the teacher's score.
+    """
     task = evaluation.task
     if task is None or task.metric is None:
         return
     metric = metric_name(task.metric)
+    # Without a teacher for the task, the student has scores and no agreement.
     if task.agreement is None:
         label = f"{at_start(metric)} on rows held out from the training files"
         yield Row(label, teacher=None, student=task.student, unit="agreement")
@@ -293,12 +317,13 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
 
 
 def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
+    """Yield the figures of retrieval, each followed by that of the student's queries in the teacher's documents."""
     teacher = evaluation.teacher.retrieval
     student = evaluation.student.retrieval
     for metric in RETRIEVAL:
         interval = None
         if student is not None:
-            # The interval of the reciprocal rank has a field of its own.
+            # The record has the interval of MRR@10 in a field of its own, and those of other figures in `intervals`.
             interval = student.interval if metric == "mrr_at_10" else student.intervals.get(metric)
         yield Row(
             f"Retrieval {metric_name(metric)}",
@@ -311,7 +336,7 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
 
 
 def _rows_of_cut(cut: CutVectors) -> Iterator[Row]:
-    """Yield rows of shorter vectors: agreement, and the first figure of retrieval."""
+    """Yield the figures of vectors that were cut to their first components: agreement, and one figure of retrieval."""
     width = f"{cut.width} components"
     if cut.agreement is not None:
         ends = ends_of(cut.agreement.interval)
@@ -338,5 +363,6 @@ def _asymmetric_row(teacher: Retrieval | None, asymmetric: Retrieval | None, met
 
 
 def _figure(retrieval: Retrieval | None, metric: str) -> float | None:
+    """Return a figure of retrieval by the name of its field; None where retrieval was not measured."""
     value: float | None = getattr(retrieval, metric, None)
     return value

@@ -13,7 +13,8 @@ Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
 _FEW_ROWS = 100
 """Below this number of rows, scores are called rough."""
 _UNSTEADY = 1.5
-"""Ratio of the 90th to the 10th percentile of times above which a machine counts as busy; about 1.1 if idle."""
+"""Ratio of the 90th to the 10th percentile of times above which a machine counts as busy; it is about 1.1 on an idle
+machine."""
 
 
 def comparison_notes(comparison: Measured) -> list[str]:
@@ -42,10 +43,16 @@ def _latency_notes(evaluation: RunEvaluation) -> Iterator[str]:
 
 
 def _is_unsteady(batch: BatchLatency) -> bool:
-    """Return whether a latency was disturbed: its times spread widely, or a speedup is doubtful."""
+    """Return whether the machine was busy: the times of a model spread widely, or a speedup is doubtful.
+
+    A speedup is doubtful if it differs from the ratio of the two medians.
+    """
     for times in (batch.teacher, batch.student):
-        if times.p10_ms is not None and times.p90_ms is not None and times.p90_ms > _UNSTEADY * times.p10_ms:
+        if times.p10_ms is None or times.p90_ms is None:
+            continue
+        if times.p90_ms > _UNSTEADY * times.p10_ms:
             return True
+    # Of the whole models, then of their Transformer blocks.
     if timing.is_doubtful(batch.teacher.median_ms, batch.student.median_ms, batch.speedup, batch.rounds):
         return True
     teacher_ms = batch.teacher_transformer.median_ms
@@ -63,7 +70,7 @@ def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
         note = f"Task: {counted(task.rows, 'row')} held out from the training files of stage '{task.stage}'"
         if task.rows < _FEW_ROWS:
             note += ": few, so the scores are rough"
-        # A teacher without a score on these rows is not what the student is compared with.
+        # The teacher is named only if its scores stand beside the student's.
         if task.teacher_name and task.teacher is not None:
             note += f"; the teacher is '{task.teacher_name}'"
         yield f"{note}. To score the task, give development rows (corpus.development)."
@@ -97,7 +104,11 @@ def _vector_notes(evaluation: RunEvaluation) -> Iterator[str]:
 
 
 def _development_notes(evaluation: RunEvaluation) -> Iterator[str]:
-    """Yield for each task its rows or the reason for their absence, and a warning of a student with one answer."""
+    """Yield notes on the development rows of each task.
+
+    They are the number of rows, or the reason why there are no scores, and a warning if the student gives all rows one
+    answer.
+    """
     for scores in evaluation.development:
         if scores.unavailable is not None:
             yield f"No scores on {scores.task}: {scores.unavailable}"
@@ -110,9 +121,10 @@ def _development_notes(evaluation: RunEvaluation) -> Iterator[str]:
 
 def _scored_rows_note(scores: DevelopmentFigures, row_count: float) -> str:
     """Return the note on the number and the source of the rows of a task, and its teacher."""
-    # Older records have development rows without the file that they are from.
-    has_source = scores.task != DEVELOPMENT or scores.split
-    if has_source:
+    # Rows that a recipe gives by a file have the task name "development", and the file's name as their split, which
+    # older records lack. Other rows are named by their task.
+    has_title = scores.task != DEVELOPMENT or scores.split
+    if has_title:
         rows_phrase = f"the {counted(row_count, 'row')} of {rows_title(scores)}"
     else:
         rows_phrase = counted(row_count, "development row")

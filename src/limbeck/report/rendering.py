@@ -58,17 +58,20 @@ def _template() -> Template:
 
 
 def _printable(value: Any) -> Any:
-    """Replace control characters in the text of a page; the template's own text is Markup, a subclass of `str`."""
-    is_text_of_page = type(value) in (str, Cell)
-    return printable(str(value)) if is_text_of_page else value
+    """Replace control characters in a value that the template inserts into the page.
+
+    The output of the template's own macros and filters is `Markup`, a subclass of `str`, which is returned as it is.
+    """
+    is_plain_text = type(value) in (str, Cell)
+    return printable(str(value)) if is_plain_text else value
 
 
 def _with_code(text: str) -> Markup:
-    """Set text between backticks as code, everything escaped."""
+    """Return a text as HTML, with the parts between backticks as code; all of it is escaped."""
     html = Markup("")
     for number, part in enumerate(text.split("`")):
         escaped = escape(printable(part))
-        # Every second part stands between two backticks.
+        # Parts 0, 2, 4 … are outside of backticks, parts 1, 3, 5 … are between two.
         is_code = number % 2 == 1
         if is_code:
             html += Markup("<code>{}</code>").format(escaped)
@@ -78,9 +81,10 @@ def _with_code(text: str) -> Markup:
 
 
 def _figure_groups(blocks: Sequence[Block]) -> Iterator[tuple[bool, list[Block]]]:
-    """Yield blocks in groups: figures that follow one another, which stand side by side, and the blocks between them.
+    """Yield blocks in groups: figures that follow one another, which a page shows side by side, or other blocks.
 
-    Each group comes with whether it holds figures.
+    Yields:
+        Whether a group holds figures, and its blocks.
     """
     for are_figures, group in groupby(blocks, key=lambda block: isinstance(block, Figure)):
         yield are_figures, list(group)
@@ -91,9 +95,9 @@ def render_markdown(page: Page, figures: str) -> str:
 
     Args:
         page: The report.
-        figures: Where its figures lie, as seen from the file: a relative path with forward slashes.
+        figures: The folder of its figures, as a path relative to the Markdown file with forward slashes.
     """
-    # One folder has the page to itself; several are a level deeper.
+    # If there are several folders, each has a heading of its own, and the headings of sections are a level deeper.
     texts = [f"{MARKDOWN_MARK}{__version__} -->", f"# {escape_markdown(page.title)}"]
     has_parts = len(page.parts) > 1
     for part in page.parts:

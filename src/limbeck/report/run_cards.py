@@ -50,10 +50,10 @@ def find_record(student: Path) -> Run | None:
 
 
 def _record_of(student: Path, run: Run) -> Run:
-    """Return the part of a run's record that is about one of its students.
+    """Return the part of a run's record that is about one of its students, with the name that the card has.
 
     Args:
-        student: The student's folder, by the name that the run gave it.
+        student: The student's folder: `RUN/student`, or `RUN/stages/1-NAME/student` of a stage with its own student.
         run: The run's record.
     """
     folder = student.resolve().parent

@@ -1,4 +1,8 @@
-"""The figure that a run is judged by, and the facts that head its page."""
+"""The figure that a run is judged by, and the facts that head its page.
+
+A run may have several measurements of its student's quality. The one that is nearest to the student's use stands for
+the run in tables of runs.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,12 +23,13 @@ class Quality:
     """The figure that a run is judged by.
 
     Attributes:
-        label: Its name.
+        label: Name of the figure.
         student: The student's value.
-        teacher: The teacher's value, where it has one.
-        is_agreement: Whether it is how far the student agrees with the teacher, of which there is no share.
-        interval: Of the student's value, where there is one.
-        over: The sample of the interval, such as "872 rows".
+        teacher: The teacher's value, if it is known; 1 for an agreement, since the teacher agrees with itself.
+        is_agreement: Whether the figure is the student's agreement with the teacher. It has no share of the teacher's
+            value.
+        interval: 95 % interval of the student's value, if it is known.
+        over: The sample of the interval in words, such as "872 rows".
     """
 
     label: str
@@ -36,7 +41,7 @@ class Quality:
 
     @property
     def share(self) -> float | None:
-        """The share of the teacher's value that the student has."""
+        """The student's value as a share of the teacher's; None where there is none, or where either is 0."""
         if self.is_agreement or not self.student or not self.teacher:
             return None
         return self.student / self.teacher
@@ -46,9 +51,10 @@ class Quality:
 
 
 def quality_of(run: RunFolder) -> Quality | None:
-    """Return the figure that a run is judged by, the nearest to its use that was measured.
+    """Return the figure that a run is judged by; None where nothing was measured.
 
-    In this order: a score on development rows, agreement on held-out task rows, retrieval, agreement of vectors.
+    It is the first of these that was measured: a score on development rows, agreement with the teacher on rows held out
+    from a task's training files, retrieval, agreement of the sentence vectors.
     """
     evaluation = run.record.evaluation or records.RunEvaluation()
     for scores in evaluation.development:
@@ -82,8 +88,14 @@ def quality_of(run: RunFolder) -> Quality | None:
 
 
 def _development_quality(scores: records.DevelopmentFigures, value: float) -> Quality:
+    """Return the student's score on development rows by the main metric of their task.
+
+    Args:
+        scores: The scores of both models.
+        value: The student's score.
+    """
     label = f"{metric_name(scores.metric)} on {rows_title(scores)}"
-    # A student with one answer has no share of its teacher's score: its own says nothing.
+    # The score of a student with one answer to all rows is meaningless, so it is not compared with the teacher's.
     if only_answer(scores) is not None:
         return Quality(label, value)
     return Quality(
@@ -96,7 +108,13 @@ def _development_quality(scores: records.DevelopmentFigures, value: float) -> Qu
 
 
 def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
-    # The interval is that of a share of rows, which only the accuracy of a classification is.
+    """Return the student's agreement with the teacher on rows held out from the training files.
+
+    Args:
+        task: The figures on these rows.
+        agreement: The student's score with the teacher's answers as labels.
+    """
+    # An accuracy is a share of independent rows, whose interval follows from their number. F1, for example, is not.
     ends = None
     if task.metric == "accuracy" and task.task == "classification" and task.rows:
         ends = of_share(agreement, int(task.rows))
@@ -106,11 +124,13 @@ def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
 
 @facts(RunFolder)
 def run_facts(run: RunFolder) -> Iterator[str]:
-    """Yield how the student was made, how good it is and how fast, in a sentence each."""
+    """Yield sentences on the making of the student, its quality and its speed."""
     quality = quality_of(run)
     teacher = short_model_name(run.record.teacher.name_or_path)
-    # `6x384` of `bert 6x384, 12 heads, …`.
-    shape = run.record.student.shape.partition(",")[0].rpartition(" ")[2]
+    # The record has the shape as text, such as `bert 6x384, 12 heads, FFN 1536`: the size stands before the comma.
+    type_and_size, _, _ = run.record.student.shape.partition(",")
+    _, _, shape = type_and_size.rpartition(" ")
+    # The record of a run that failed early may lack either.
     is_described = bool(shape and teacher)
     if is_described:
         methods = ", ".join(dict.fromkeys(stage.method for stage in run.stages))

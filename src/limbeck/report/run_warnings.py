@@ -1,27 +1,34 @@
-"""Warnings of a run, which a reader needs before its figures: unfinished parts, untrained tensors, damaged text."""
+"""Warnings of a run, which a reader should know before its figures: unfinished parts, untrained tensors, damaged text.
+
+A tensor or a row of embeddings is *untrained* if no stage changed it. It keeps the values that the student began with,
+which are the teacher's or random.
+"""
 
 from collections.abc import Iterator
 
 from limbeck.core import records
 from limbeck.core.blocks import counted
 from limbeck.core.paths import STUDENT
+from limbeck.core.run_status import RunStatus
 from limbeck.corpus.building import splitting
 from limbeck.models.sentence_reader import without_unread_pooler
 from limbeck.report.scored_rows import one_answer_line
 from limbeck.report.subjects import RunFolder
 
 _MOST_MODULES = 6
+"""Modules that are named in the warning of untrained tensors."""
 _STATUSES = {
     "running": "The run is still in progress{place}.",
     "dead": "The process of the run vanished without recording an end{place}; `limbeck distill --resume` continues it.",
     "interrupted": "The run was stopped{place}; `limbeck distill --resume` continues it.",
     "failed": "The run failed{place}.",
 }
-"""`place` is where the run stands, such as ` (at minilmv2 (1 of 2), step 5 of 10)`; empty where that is not known."""
+"""Warnings by the status of a run. `{place}` becomes the stage and step of the run, such as ` (at minilmv2 (1 of 2),
+step 5 of 10)`, or nothing where these are not known."""
 
 
 def warnings_of(run: RunFolder) -> Iterator[str]:
-    """Yield the warnings of a run, the weightiest first."""
+    """Yield the warnings of a run, the most important first."""
     yield from run.problems
     if not run.record.is_empty:
         yield from _status_warnings(run)
@@ -41,18 +48,14 @@ def warnings_of(run: RunFolder) -> Iterator[str]:
 
 
 def _status_warnings(run: RunFolder) -> Iterator[str]:
-    status = run.status
+    """Yield warnings of a run or a stage that is not finished, and of a student that is missing."""
+    status = run.status.status
     problem = run.record.problem
     # The problem of an interrupted run already names the place, and the way to continue.
-    if status.status == "interrupted" and problem:
+    if status == "interrupted" and problem:
         yield problem
-    elif status.status in _STATUSES:
-        place = ""
-        activity = status.stage or status.activity
-        if activity:
-            step = f", step {status.step:,} of {status.steps:,}" if status.step is not None and status.steps else ""
-            place = f" (at {activity}{step})"
-        warning = _STATUSES[status.status].format(place=place)
+    elif status in _STATUSES:
+        warning = _STATUSES[status].format(place=_place_of(run.status))
         if problem:
             warning += f" {problem}"
         yield warning
@@ -60,14 +63,25 @@ def _status_warnings(run: RunFolder) -> Iterator[str]:
     unfinished = [stage.title for stage in run.stages if not stage.is_finished]
     if unfinished:
         yield f"Not finished: {', '.join(unfinished)}. Facts about unfinished stages come from the recipe and the logs."
-    if status.status == "finished" and not (run.folder / STUDENT).is_dir():
+    if status == "finished" and not (run.folder / STUDENT).is_dir():
         yield "The run is finished, but its student is not in its folder."
 
 
+def _place_of(status: RunStatus) -> str:
+    """Return the stage and the step of a run in brackets, with a space before; empty where the stage is not known."""
+    activity = status.stage or status.activity
+    if not activity:
+        return ""
+    if status.step is None or not status.steps:
+        return f" (at {activity})"
+    return f" (at {activity}, step {status.step:,} of {status.steps:,})"
+
+
 def _untrained_warnings(run: RunFolder) -> Iterator[str]:
+    """Yield warnings of rows of embeddings and of whole tensors that no stage trained."""
     for line in untrained_rows(run.record):
         yield f"{line}."
-    # A pooler that the student does not read is no loss.
+    # An untrained pooler (BERT's layer on the first token) does no harm where the student does not use it.
     untrained = run.record.untrained or records.Untrained()
     names = without_unread_pooler(untrained.names, run.folder / STUDENT)
     if not names:
@@ -91,8 +105,12 @@ def untrained_values(run: records.Run, names: list[str]) -> str:
 
 
 def untrained_rows(run: records.Run) -> Iterator[str]:
-    """Yield the numbers of embedding rows that no batch read, those with the teacher's values first."""
+    """Yield a sentence, without a full stop, on the embedding rows with the teacher's values that no batch read.
+
+    Another follows on the rows with random values, if there are any.
+    """
     untrained = run.untrained or records.Untrained()
+    # Such as the rows of words that the text does not have, and of positions beyond its longest block.
     teacher_tables = []
     initial_tables = []
     for table in untrained.rows:
@@ -101,7 +119,8 @@ def untrained_rows(run: records.Run) -> Iterator[str]:
         else:
             initial_tables.append(str(table))
     if teacher_tables:
-        # A student that is narrower than its teacher begins with projections of the teacher's vectors.
+        # A student that is narrower than its teacher begins with projections of the teacher's vectors. Older records
+        # have the initialisation as text.
         start = run.student.initialisation
         is_projected = isinstance(start, records.Initialisation) and start.projected
         projection = ", projected to its width" if is_projected else ""
@@ -111,6 +130,7 @@ def untrained_rows(run: records.Run) -> Iterator[str]:
 
 
 def _stage_warnings(run: RunFolder) -> Iterator[str]:
+    """Yield warnings of steps that were skipped, and of batches that had to be cut into pieces."""
     for stage in run.stages:
         skipped = stage.record.skipped_steps
         if skipped:
@@ -122,17 +142,21 @@ def _stage_warnings(run: RunFolder) -> Iterator[str]:
 
 
 def skipped_text(report: records.SourceNotes) -> dict[str, float]:
-    """Return the amounts of text that were skipped or repaired, by reason."""
-    # Rows that resemble training rows are counted in the same report, but were not skipped.
+    """Return how many lines, rows or documents were skipped or repaired, by reason.
+
+    Args:
+        report: What was counted while the text was read.
+    """
+    # The same report counts rows that resemble training rows, but these were not skipped.
     resemblances = (splitting.LEAKED, splitting.NEAR)
     return {reason: count for reason, count in report.counts.items() if count and reason not in resemblances}
 
 
 def resembling_rows(report: records.SourceNotes, *, quoted: bool = True) -> Iterator[str]:
-    """Yield the numbers of scored rows that resemble a training row; they are scored all the same.
+    """Yield the numbers of scored rows that resemble a training row, which may make scores too high.
 
     Args:
-        report: Of reading the text.
+        report: What was counted while the text was read.
         quoted: Quote two of the rows.
     """
     leaked_count = report.counts.get(splitting.LEAKED)

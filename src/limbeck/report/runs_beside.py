@@ -1,4 +1,4 @@
-"""Runs beside each other: a table with a column for each, and their quality against their latency."""
+"""Several runs beside each other: a table with a column for each run, and a figure of quality against latency."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
@@ -13,15 +13,18 @@ from limbeck.report.run_quality import quality_of
 from limbeck.report.subjects import RunFolder
 
 TitledRuns: TypeAlias = Sequence[tuple[str, RunFolder]]
+"""Runs, each after its title on the page."""
 
 
 def run_blocks(runs: TitledRuns) -> Iterator[Block]:
     """Compare runs by their facts and figures, and draw their quality against their latency."""
     facts_by_run = {title: _facts_of(run) for title, run in runs}
-    # A run may lack a fact that others have, such as a metric of its task.
+    # A run may lack a fact that others have, such as a metric of its task. The labels are those of any run, in the
+    # order in which they first come; a dictionary keeps that order.
     labels: dict[str, None] = {}
     for facts in facts_by_run.values():
-        labels |= dict.fromkeys(facts)
+        for label in facts:
+            labels[label] = None
     rows: list[tuple[AnyCell, ...]] = []
     for label in labels:
         cells = [facts.get(label, NOTHING) for facts in facts_by_run.values()]
@@ -31,7 +34,10 @@ def run_blocks(runs: TitledRuns) -> Iterator[Block]:
 
 
 def _facts_of(run: RunFolder) -> dict[str, str]:
-    """Return the facts by which a run is compared with others; stages have a value each, in their order."""
+    """Return the facts by which a run is compared with others.
+
+    Method, speed and loss have a value for each stage, in the order of the stages.
+    """
     record = run.record
     methods = []
     rates = []
@@ -56,33 +62,38 @@ def _facts_of(run: RunFolder) -> dict[str, str]:
     for label, row in labelled_rows(record.evaluation or RunEvaluation()):
         _, _, student, change = row.cells()
         if row.unit == "milliseconds":
-            # Another time on the machine than that of other runs: only the speedup compares.
-            facts[label.replace(", ms", "")] = f"{change} than its teacher" if row.speedup is not None else NOTHING
+            # Latencies of several runs were measured at different times, when the machine may have been more or less
+            # busy. The speedup over the teacher, which was measured beside the student, can be compared.
+            label_of_speedup = label.replace(", ms", "")
+            facts[label_of_speedup] = f"{change} than its teacher" if row.speedup is not None else NOTHING
         else:
             facts[label] = f"{student} ({change})" if change else student
     return facts
 
 
 def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
-    """Draw runs by quality and latency, where all are judged by one figure and have one teacher.
+    """Draw runs by quality and latency, where all are judged by the same figure and have the same teacher.
 
-    Each run timed its own teacher beside its student: shares of one teacher's latency compare, milliseconds do not.
+    The latency of a student is given as a share of the teacher's, since each run has timed the teacher beside its
+    student: milliseconds of different runs cannot be compared.
     """
-    students = []
+    models = []
     labels = set()
-    teachers: dict[str, float | None] = {}
+    teacher_quality_by_name: dict[str, float | None] = {}
     for title, run in runs:
         quality = quality_of(run)
         if quality is None or run.record.evaluation is None:
             continue
         labels.add(quality.label)
-        teachers[run.record.teacher.name_or_path] = quality.teacher
+        teacher_quality_by_name[run.record.teacher.name_or_path] = quality.teacher
         speedup = run.record.evaluation.first_batch.speedup
         if speedup:
-            students.append(MeasuredModel(title, 1 / speedup, quality.student))
-    if len(labels) != 1 or len(teachers) != 1:
+            models.append(MeasuredModel(title, latency=1 / speedup, quality=quality.student))
+    # Runs that are judged by different figures, or learned from different teachers, have no common axes.
+    if len(labels) != 1 or len(teacher_quality_by_name) != 1:
         return
-    for name, teacher_quality in teachers.items():
+    # The one teacher is a point of the figure too, with a latency of 1.
+    for name, teacher_quality in teacher_quality_by_name.items():
         if teacher_quality is not None:
-            students.append(MeasuredModel(short_model_name(name) or "teacher", 1.0, teacher_quality))
-    yield from quality_figures(students, labels.pop(), "latency relative to the teacher's", front=False)
+            models.append(MeasuredModel(short_model_name(name) or "teacher", latency=1.0, quality=teacher_quality))
+    yield from quality_figures(models, labels.pop(), "latency relative to the teacher's", front=False)

@@ -1,13 +1,16 @@
-"""The rows that a run's models are scored on: their name, and a student that gives all of them the same answer."""
+"""The development rows that a run's models are scored on: their name, and a student with one answer to all of them.
+
+A student that gives all rows the same answer has learned nothing: its scores are called meaningless.
+"""
 
 from limbeck.core.records import DevelopmentFigures
 
 DEVELOPMENT = "development"
-"""Name of the task of development rows that a recipe gives by their file."""
+"""The task's name in records, where a recipe gives development rows by a file and not by the name of a task."""
 
 
 def rows_title(scores: DevelopmentFigures) -> str:
-    """Name the rows that a run's models are scored on: their file, or a task and its split."""
+    """Return the name of the scored rows: that of their file, or their task and its split, if there are several."""
     if scores.task == DEVELOPMENT:
         return scores.split or "development rows"
     return f"{scores.task}, {scores.split}" if scores.split else scores.task
@@ -20,12 +23,13 @@ def only_answer(scores: DevelopmentFigures) -> str | None:
     # With fewer than two classes, a student has no other answer to give.
     if len(scores.labels) < 2:
         return None
-    # Older records have no `only_answer`. In their matrix, a column counts the rows that the student gives a class.
+    # Older records have no `only_answer`, but the confusion matrix tells: `confusion[i][j]` is the number of rows of
+    # true class i that the student predicts as class j.
     predicted_classes = set()
-    for class_counts in scores.confusion:
-        for class_index, count in enumerate(class_counts):
+    for counts_of_true_class in scores.confusion:
+        for predicted_class, count in enumerate(counts_of_true_class):
             if count:
-                predicted_classes.add(class_index)
+                predicted_classes.add(predicted_class)
     if len(predicted_classes) == 1:
         return scores.labels[predicted_classes.pop()]
     return None

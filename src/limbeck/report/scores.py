@@ -1,4 +1,9 @@
-"""Scores of models on tasks in tables: names, cells, intervals, marks and CSV rows, of evaluations and comparisons."""
+"""Scores of models on tasks in tables: names, cells, intervals, marks and CSV rows, of evaluations and comparisons.
+
+A *column* of these tables is a task with its main metric; its *key* names it in records, where averages over tasks have
+keys too. A *detail* is a column of one part of a task, such as one language, which only the table of all metrics shows.
+A score is *meaningless* if the model gives all rows of the task the same answer.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -10,12 +15,15 @@ from limbeck.core.paths import short_model_name
 from limbeck.report.names import metric_name
 
 ONE_ANSWER = " ‡"
-"""After a score of a model that gives all rows one answer."""
+"""Mark of the score of a model that gives all rows one answer."""
 ONE_RUN = "one run each with one seed, so"
+"""Beginning of the caution that differences may be due to chance."""
 _COMPUTED = " †"
-"""After an average of published figures that is not printed in their paper."""
+"""Mark of an average that we computed from the figures of a paper, which does not print it."""
 _AVERAGES = {"average": "Average", "without_cola": "without CoLA"}
+"""Headings of the averages by their keys."""
 _SPLITS = {"development": ", dev", "test": ", test"}
+"""The splits that papers score on, as the labels of their rows have them."""
 PAPERS = {
     "minilm": "MiniLM",
     "minilmv2": "MiniLMv2",
@@ -34,12 +42,13 @@ def is_meaningless(key: str, model: studies.Scores) -> bool:
     """Return whether a score is meaningless, since the model gives all rows of the task the same answer.
 
     Args:
-        key: Of a column, or the name of an average, which is meaningless where one of its scores is.
-        model: With its scores.
+        key: The key of a column or of an average. An average is meaningless if one of its scores is.
+        model: The scores of a model.
     """
+    # The columns that the score depends on: those of the average, or the one column.
     average = model.averages.by_name.get(key)
-    keys = [key] if average is None else average.of
-    for column_key in keys:
+    column_keys = [key] if average is None else average.of
+    for column_key in column_keys:
         column = model.columns.get(column_key)
         if column is not None and column.is_meaningless:
             return True
@@ -47,7 +56,7 @@ def is_meaningless(key: str, model: studies.Scores) -> bool:
 
 
 def share_kept(key: str, model: studies.Scores, teacher: studies.Scores | None) -> float | None:
-    """Return the share of a teacher's score that is kept, in percent; None where either is meaningless."""
+    """Return a model's share of its teacher's score, in percent; None if unknown, or if either score is meaningless."""
     if is_meaningless(key, model):
         return None
     if teacher is not None and is_meaningless(key, teacher):
@@ -61,17 +70,17 @@ def only_answer_notes(summary: studies.Evaluation) -> list[str]:
 
 
 def one_answer_lines(columns: Sequence[studies.Column], models: Iterable[tuple[str, studies.Scores]]) -> list[str]:
-    """Return the lines of `only_answer_notes`.
+    """Return a line for each model and task whose score is meaningless, since all rows get one answer.
 
     Args:
-        columns: The tasks.
-        models: Each with its name.
+        columns: The columns of the tables.
+        models: The scores of each model, after its name.
     """
     lines = []
     for name, model in models:
         for column in columns:
             figure = model.columns.get(column.key)
-            # A detail is a part of a column that has a line of its own.
+            # A detail gets no line, since the column that it is a part of has one.
             if column.detail or figure is None or not figure.is_meaningless:
                 continue
             answer = "" if figure.only_answer is None else f" ('{figure.only_answer}')"
@@ -82,10 +91,16 @@ def one_answer_lines(columns: Sequence[studies.Column], models: Iterable[tuple[s
 
 
 def interval_of(key: str, model: studies.Scores) -> Interval | None:
-    """Return the interval of a model's figure: over the rows of one run, or over the seeds of several."""
+    """Return the 95 % interval of a model's score or average; None where there is none, or for a meaningless score.
+
+    Args:
+        key: The key of a column or of an average.
+        model: The scores of the model.
+    """
     if is_meaningless(key, model):
         return None
-    # One run has an interval over its rows. Several have one over their seeds, which holds for other seeds as well.
+    # The record has an interval over the rows of a task if there was a single run. For several runs, the interval over
+    # their seeds is computed here; it holds for other seeds as well.
     column = model.columns.get(key)
     if column is not None:
         over_rows = ends_of(column.interval)
@@ -96,7 +111,7 @@ def interval_of(key: str, model: studies.Scores) -> Interval | None:
 
 
 def interval_note(models: Iterable[studies.Scores]) -> list[str]:
-    """Return a note on the samples of the 95 % intervals of a table; nothing where there are none."""
+    """Return a note on the samples behind the 95 % intervals of a table, as a list; it is empty without intervals."""
     has_intervals_over_rows = False
     has_several_runs = False
     for model in models:
@@ -114,10 +129,10 @@ def interval_note(models: Iterable[studies.Scores]) -> list[str]:
 
 
 def score_headings(columns: Sequence[studies.Column], models: Sequence[studies.Scores]) -> dict[str, str]:
-    """Return the headings of the columns that are shown: all but details, and averages of any model.
+    """Return the headings of a table of scores: the columns without details, then the averages that any model has.
 
     Returns:
-        The headings by key, with the metric, or the number of tasks, in the second line.
+        The headings by key. Their second line is the metric, or for an average the number of its tasks.
     """
     headings = {}
     for column in columns:
@@ -127,7 +142,8 @@ def score_headings(columns: Sequence[studies.Column], models: Sequence[studies.S
         averages = [model.averages.by_name[key] for model in models]
         known_averages = [average for average in averages if average is not None]
         if known_averages:
-            # Models may have averages over different numbers of tasks, and over fewer than the preset has.
+            # Models may have averages over different numbers of tasks: `of 7–8`. An average over fewer tasks than the
+            # paper's is marked, since it cannot be compared with the paper: `of 7 only`.
             task_counts = sorted({len(average.of) for average in known_averages})
             headings[key] = f"{title}\nof {'–'.join(map(str, task_counts))}"
             if not all(average.complete for average in known_averages):
@@ -136,7 +152,12 @@ def score_headings(columns: Sequence[studies.Column], models: Sequence[studies.S
 
 
 def score_cells(keys: Iterable[str], model: studies.Scores) -> Iterator[Cell]:
-    """Yield the scores and averages of a model; those with a single answer to all rows are marked."""
+    """Yield the cells of a model's scores and averages; a meaningless score has a mark.
+
+    Args:
+        keys: Keys of columns and averages, in the order of the table.
+        model: The scores of the model.
+    """
     figures = model.figures
     for key in keys:
         cell = mean(figures.get(key))
@@ -146,7 +167,13 @@ def score_cells(keys: Iterable[str], model: studies.Scores) -> Iterator[Cell]:
 
 
 def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterator[AnyCell]:
-    """Yield the label and the scores of a row that a paper published."""
+    """Yield the label and the scores of a row that a paper published.
+
+    Args:
+        keys: Keys of columns and averages, in the order of the table.
+        row: The published row.
+    """
+    # Such as `MiniLM from BERT-base, 6x384 (MiniLM, table 2, dev)`.
     model = row.model
     if row.teacher:
         model += f" from {row.teacher}"
@@ -162,20 +189,26 @@ def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterat
 
 
 def main_figure(summary: studies.Evaluation) -> tuple[str, str]:
-    """Return key and title of the figure that models are compared by: the first average, else score, that one has."""
-    # In the order in which they are preferred.
-    titles = {"without_cola": "average without CoLA", "average": "average"}
+    """Return the key and the title of the figure by which models are compared.
+
+    It is the first of these that any model has: the average without CoLA, the average, the columns in their order.
+    """
+    title_by_key = {"without_cola": "average without CoLA", "average": "average"}
     for column in summary.columns:
         if not column.detail:
-            titles[column.key] = f"{column.title} ({metric_name(column.metric)})"
-    for key, title in titles.items():
+            title_by_key[column.key] = f"{column.title} ({metric_name(column.metric)})"
+    for key, title in title_by_key.items():
         if any(model.figures.get(key) is not None for model in summary.models):
             return key, title
-    return next(iter(titles.items()))
+    # No model has any figure, so it does not matter which one is named.
+    return "without_cola", title_by_key["without_cola"]
 
 
 def csv_rows(columns: Sequence[studies.Column], scores: studies.Scores) -> Iterator[dict[str, Any]]:
-    """Yield every metric of every column, then averages; main figures have their share of the first model's."""
+    """Yield a CSV row for each metric of each column, then for each average.
+
+    The main metric of a column, and averages, have `retention`: the share of the first model's score, in percent.
+    """
     for column in columns:
         column_figure = scores.columns.get(column.key)
         if column_figure is None:
@@ -193,7 +226,7 @@ def csv_rows(columns: Sequence[studies.Column], scores: studies.Scores) -> Itera
 
 
 def numbers(figure: studies.Figure) -> dict[str, Any]:
-    """Return a figure as cells of a CSV table."""
+    """Return a figure as cells of a CSV table: mean, deviation, number of runs, and the interval over several runs."""
     row: dict[str, Any] = {"mean": figure.mean, "deviation": figure.deviation, "runs": len(figure.runs)}
     ends = of_mean(figure.runs)
     if ends is not None:

@@ -16,7 +16,7 @@ from limbeck.report.plots import Lines, Point, Series
 from limbeck.report.search_view import SearchView
 
 _MOST_SHAPES = 50
-"""Shapes in the table; `shapes.csv` has all."""
+"""Most shapes in the table; the file `shapes.csv` has all."""
 _LOSSES = {
     "hidden": "the variance of the teacher's last hidden states that a linear map of the student's leaves unexplained",
     "relations": "the divergence of the last layers' query, key and value relations",
@@ -28,7 +28,8 @@ _FILE_COLUMNS = (
     *("threads", "note", "loss", "reward", "steps", "state", "reason", "training_seconds", "front"),
 )
 _STATES = ("trained", "cut", "diverged", "refused")
-"""States of a shape, in the order of the table."""
+"""States of a shape, in the order of the table: trained to the end, stopped early since others were better, stopped
+since its loss was not finite, and not trained since it is beyond a limit."""
 
 
 class ArchitectureView(SearchView[ArchitectureSearch]):
@@ -138,7 +139,7 @@ def _cost_notes(record: ArchitectureSearch) -> Iterator[str]:
 
 
 def _shapes_table(record: ArchitectureSearch) -> Table:
-    """Lay out trained shapes by reward, then those that were cut, diverged or refused, by trial."""
+    """Lay out the shapes: those that were trained to the end by falling reward, then the others by state and trial."""
     ranked = sorted(record.shapes, key=lambda shape: (_STATES.index(shape.state), -(shape.reward or 0.0), shape.trial))
     rows: list[tuple[AnyCell, ...]] = []
     for shape in ranked[:_MOST_SHAPES]:
@@ -170,7 +171,12 @@ def _describe_shape(shape: SearchedShape) -> str:
 
 
 def shapes_figure(record: ArchitectureSearch, best: SearchedShape) -> Figure:
-    """Draw the loss of every shape that was trained to the end against its latency, with the front and the best."""
+    """Draw loss against latency for all shapes that were trained to the end, and mark the Pareto front and the best.
+
+    Args:
+        record: The record of the search.
+        best: The shape of the highest reward.
+    """
     trained = _trained_shapes(record)
     shape_by_trial = {shape.trial: shape for shape in trained}
     front = [shape_by_trial[trial] for trial in record.front]

@@ -60,7 +60,7 @@ class MappingView(SearchView[MappingSearch]):
         yield _best_mappings_table(record)
 
     def notes(self, record: MappingSearch) -> Iterator[str]:
-        """Explain the fitness; state the cost, the generations without a new mapping, and what came to no fitness."""
+        """Explain the fitness; state the cost, and name generations without a new mapping and mappings that failed."""
         cost = record.cost
         space = record.space
         yield f"Fitness is the mean of {', '.join(record.scores)}, in percent."
@@ -77,7 +77,8 @@ class MappingView(SearchView[MappingSearch]):
             f"{space.teacher_layers} teacher layers (0 for none) were evaluated{worker_time}."
         )
 
-        # Once all mappings are evaluated, no generation can have a new one, so there is nothing to advise.
+        # Advice for generations that bred only mappings that had been evaluated before. Where all mappings have been
+        # evaluated, there can be no new one, so there is no advice.
         idle = [str(generation.number) for generation in record.generations if not generation.evaluated]
         if idle and (cost.evaluations or 0) < (space.size or 0):
             generations = "Generations" if len(idle) > 1 else "Generation"

@@ -47,7 +47,7 @@ def search_summary(search: SearchFolder) -> Summary:
 
 @facts(SearchFolder)
 def search_facts(search: SearchFolder) -> Iterator[str]:
-    """Yield the result of a finished search; that of another is in its summary."""
+    """Yield the result of a finished search; the summary has that of an unfinished one so far."""
     view = VIEWS.get(str(search.record.kind))
     if view is not None and search.record.is_finished:
         line = view.result_line(search.record)
@@ -57,7 +57,7 @@ def search_facts(search: SearchFolder) -> Iterator[str]:
 
 @section(SearchFolder, "Overview")
 def overview(search: SearchFolder) -> Iterator[Block]:
-    """Show the settings of a finished search, or the progress of another."""
+    """Show the settings of a finished search, or the progress of an unfinished one."""
     record = search.record
     warnings = list(search.problems)
     if record.is_finished:
@@ -71,7 +71,7 @@ def overview(search: SearchFolder) -> Iterator[Block]:
         yield Notes(tuple(warnings), warning=True)
         return
 
-    # Where the record cannot be read, the problems alone say so.
+    # If the record cannot be read, the status is unknown, and the problems say why.
     if not record.is_empty:
         warnings.append(_status_line(search))
     yield Notes(tuple(warnings), warning=True)

@@ -88,8 +88,8 @@ def _layers_table(record: TeacherLayerSearch) -> Table:
 
 
 def layers_race_figure(record: TeacherLayerSearch) -> Figure:
-    """Draw the score of every layer at every step that it was scored at, and mark the best."""
-    # A line for each rung, over the layers that were still training.
+    """Draw a line of the scores of all layers for each rung, the steps at which they were scored, and mark the best."""
+    # The line of a later rung has only the layers that were still training.
     points_by_step: dict[int, list[Point]] = {}
     for layer in record.layers:
         for score in layer.scores:
@@ -97,7 +97,7 @@ def layers_race_figure(record: TeacherLayerSearch) -> Figure:
                 points_by_step.setdefault(score.step, []).append((layer.layer, score.score))
     series = [Series(f"after {step:,} steps", sorted(points)) for step, points in sorted(points_by_step.items())]
 
-    # A best layer has a score; a record without it is damaged, and a point at 0 would be made up.
+    # The best layer has a score, unless the record is damaged: then it is not marked.
     best = record.best
     best_score = best.scores[-1].score if best is not None else None
     if best is not None and best_score is not None:

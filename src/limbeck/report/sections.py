@@ -18,6 +18,7 @@ from limbeck.errors import PluginError
 from limbeck.report.subjects import Subject
 
 S = TypeVar("S", bound=Subject)
+# What is registered for each kind of folder: its sections by their titles, its summary, and its facts.
 _SECTIONS: dict[type[Subject], dict[str, "_Registered"]] = {}
 _SUMMARIES: dict[type[Subject], Callable[[Any], "Summary"]] = {}
 _FACTS: dict[type[Subject], Callable[[Any], Iterable[str]]] = {}

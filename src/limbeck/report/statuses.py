@@ -7,11 +7,11 @@ from limbeck.core.run_status import RunStatus
 
 LAST_UPDATE = "Last update"
 _COLUMNS = ("Status", "Stage", "Step", "Loss", "Tokens/s", LAST_UPDATE)
-"""The facts of a run that its row in the table of several has."""
+"""The facts of a run that the table of several runs has; the page of a single run has more."""
 
 
 def run_status(status: RunStatus) -> Facts:
-    """Return the status of a run: where it is, or was at last, and when it last gave an update."""
+    """Return the status of a run as facts, such as its stage, its step and the time of its last update."""
     return Facts(tuple(_known_facts(status).items()))
 
 

@@ -1,4 +1,7 @@
-"""The figures of a run's evaluation as the Hub has measured results, for the front matter of a student's card."""
+"""The figures of a run's evaluation as results of the Hub, for the front matter of a student's card.
+
+A result of the Hub names a task, a data set and a metric, and has a value from 0 to 1.
+"""
 
 from collections.abc import Iterator
 
@@ -14,10 +17,10 @@ _RETRIEVAL = "retrieving a text's body by its summary"
 
 
 def held_out_results(evaluation: records.RunEvaluation, task_type: str) -> Iterator[EvalResult]:
-    """Yield the figures on held-out text, all as shares.
+    """Yield the figures on held-out text.
 
     Args:
-        evaluation: Of the run.
+        evaluation: The evaluation of the run.
         task_type: The Hub's name of the student's task, such as `sentence-similarity`.
     """
     agreement = evaluation.agreement or records.Agreement()
@@ -43,10 +46,12 @@ def held_out_results(evaluation: records.RunEvaluation, task_type: str) -> Itera
 
 
 def development_results(evaluation: records.RunEvaluation, task_type: str) -> Iterator[EvalResult]:
-    """Yield the scores on development rows; held-out training rows, which the teacher may have seen, give none.
+    """Yield the scores on development rows.
+
+    Rows that were held out from the training files give no results, since the teacher may have seen them.
 
     Args:
-        evaluation: Of the run.
+        evaluation: The evaluation of the run.
         task_type: The Hub's name of the student's task, such as `text-classification`.
     """
     for scores in evaluation.development:

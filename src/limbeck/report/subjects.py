@@ -16,10 +16,10 @@ class StageFolder:
     """A stage of a run.
 
     Args:
-        title: Its name.
-        record: Its record, empty where it is not finished.
-        plan: The recipe's stage.
-        log: Its course.
+        title: Name of the stage.
+        record: The record of its end, which is empty until it is finished.
+        plan: The stage as the recipe plans it.
+        log: The log of its training.
     """
 
     title: str
@@ -44,12 +44,12 @@ class StageFolder:
 
     @property
     def tokens(self) -> float | None:
-        """Tokens that the student read, likewise."""
+        """Tokens that the student read; of a stage that is not finished those of its log, as far as they are known."""
         return self.record.tokens if self.is_finished else self.log.reached.get("tokens")
 
     @property
     def seconds(self) -> float | None:
-        """Time of training, likewise."""
+        """Time of training; of a stage that is not finished that of its log, as far as it is known."""
         return self.record.seconds if self.is_finished else self.log.reached.get("seconds")
 
 

@@ -1,4 +1,4 @@
-"""Writing a report: folders to a page, as HTML, as Markdown, and its figures as files."""
+"""Writing a report: the folders are read, laid out as a page, and written as HTML, Markdown and files of figures."""
 
 import os
 from collections.abc import Sequence
