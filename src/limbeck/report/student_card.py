@@ -45,8 +45,9 @@ from limbeck.report.task_scores import TaskScores, hub_results
 RunRecord: TypeAlias = Mapping[str, Any] | Run
 """The record of a run, typed or as plain values."""
 _READERS = {"tokens": "texts with other words", "positions": "longer texts", "segments": "pairs of texts"}
-"""By the kind of rows of embeddings, the texts that read more of them."""
+"""Texts that read rows of embeddings which training may not have read, by the kind of these rows."""
 _HUB_CORPUS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:[:@#].*)?")
+"""A source of text on the Hub, such as `hub:owner/data_set:train`; the group is the name of the data set."""
 
 
 def write_model_card(
@@ -110,7 +111,7 @@ class StudentCard:
 
     @property
     def data(self) -> ModelCardData:
-        """The front matter."""
+        """The front matter: facts that the student inherits, its use, its teacher, its text, tags and results."""
         usage = usage_fields(pooled=self.is_pooled, head=self.head_kind)
         sources = self.run.corpus.sources if self.run.corpus else []
         datasets = [match[1] for match in map(_HUB_CORPUS.fullmatch, sources) if match is not None]
@@ -126,7 +127,7 @@ class StudentCard:
         )
 
     def _results(self, task_type: str) -> list[EvalResult]:
-        """Return the measured results; none of an export with other weights than those that were measured."""
+        """Return the measured results; an export with other weights than those that were measured has none."""
         if not is_in_float32(self.export):
             return []
         results = [*held_out_results(self.evaluation, task_type), *development_results(self.evaluation, task_type)]
@@ -136,7 +137,7 @@ class StudentCard:
 
     @property
     def evaluation(self) -> records.RunEvaluation:
-        """Teacher beside student; empty where nothing was measured."""
+        """The measurements of teacher and student; they are empty where nothing was measured."""
         return self.run.evaluation or records.RunEvaluation()
 
     @property
@@ -151,12 +152,12 @@ class StudentCard:
 
     @property
     def is_graph(self) -> bool:
-        """Whether the folder holds a graph, and no weights of PyTorch."""
+        """Whether the folder is an export as a graph, such as ONNX, which has no weights for PyTorch."""
         return self.export is not None and bool(self.export.file)
 
     @property
     def is_router(self) -> bool:
-        """Whether the folder reads documents by another model than queries."""
+        """Whether the folder is an export with two models: the student for queries, and another for documents."""
         return self.export is not None and bool(self.export.documents)
 
     @property
@@ -166,20 +167,20 @@ class StudentCard:
 
     @cached_property
     def sentence(self) -> SentencePooling | None:
-        """How sentence vectors are made; None of a router, and where the folder does not define it."""
+        """How sentence vectors are made; None for a router, and where the folder does not define it."""
         if self.is_router or not self.is_pooled:
             return None
         try:
             return sentence_pooling(self.folder)
-        except LimbeckError:  # The card is written of the rest.
+        except LimbeckError:  # The files of the folder are damaged: the card is written without this part.
             return None
 
     @property
     def pooling(self) -> str:
-        """How sentence vectors are pooled: as the folder tells, else as they were measured, else by the mean."""
+        """The pooling of sentence vectors, "cls" or "mean", as the folder defines it, else as the run measured it."""
         try:
             pooling = pooling_of_folder(self.folder)
-        except LimbeckError:  # The card is written of the rest.
+        except LimbeckError:  # The files of the folder are damaged.
             pooling = None
         if pooling is None:
             pooling = self.evaluation.settings.pooling
@@ -187,7 +188,7 @@ class StudentCard:
 
     @property
     def chain(self) -> str | None:
-        """How sentence vectors are made, where it takes more than pooling by the mean or the first token."""
+        """The steps that make sentence vectors, in words; None where they are the mean or the first token alone."""
         sentence = self.sentence
         if sentence is None:
             return None
@@ -196,21 +197,23 @@ class StudentCard:
 
     @property
     def prompts(self) -> dict[str, tuple[str, str]]:
-        """By role, `query` or `document`, the name and the text of the prompt that the folder has for it."""
-        known = self.sentence.prompts if self.sentence is not None else {}
+        """The name and the text of the folder's prompt for each role, `query` and `document`, that has one."""
+        text_by_name = self.sentence.prompts if self.sentence is not None else {}
         prompts = {}
         for role in ROLES:
-            names = [name for name in prompt_names(role) if name in known]
+            # Models give the prompt of a role one of several usual names; the first that the folder has is taken.
+            names = [name for name in prompt_names(role) if name in text_by_name]
             if names:
-                prompts[role] = (names[0], known[names[0]])
+                prompts[role] = (names[0], text_by_name[names[0]])
         return prompts
 
     @property
     def widths(self) -> list[int]:
-        """The widths, besides the whole, at which stages taught the student's sentence vectors; the widest first."""
+        """The widths to which sentence vectors can be cut, since a stage has taught them so; the widest first."""
         widths = set()
         for stage in self.run.recipe.stages:
             truncate = stage.method.get("truncate")
+            # A stage with a student of its own has not taught the run's student.
             if not stage.student and isinstance(truncate, list):
                 widths |= {width for width in truncate if type(width) is int}
         return sorted(widths, reverse=True)
@@ -223,12 +226,12 @@ class StudentCard:
 
     @property
     def head(self) -> Mapping[str, str] | None:
-        """The head, if there is one."""
+        """The facts about the head, an entry of `HEADS`; None without a head."""
         return HEADS.get(own_kind_like(self.head_kind))
 
     @property
     def reads_pairs(self) -> bool | None:
-        """Whether the rows of the last labelled stage were pairs of texts; None where nothing tells."""
+        """Whether the rows of the last labelled stage were pairs of texts; None where it cannot be known."""
         for stage in reversed(self.run.recipe.stages):
             corpus = stage.corpus or self.run.recipe.corpus
             if corpus is not None and corpus.task:
@@ -237,7 +240,7 @@ class StudentCard:
 
     @property
     def has_development(self) -> bool:
-        """Whether the rows that the first stage held out are development rows."""
+        """Whether the rows that the first stage was evaluated on are development rows, not held-out training rows."""
         if any(scores.stage for scores in self.evaluation.development):
             return True
         if not self.run.recipe.stages:
@@ -247,12 +250,13 @@ class StudentCard:
 
     @property
     def hub_name(self) -> str | None:
-        """The teacher's name on the Hub as the run recorded it; a folder has none, whatever it is called.
+        """The teacher's name on the Hub as the run recorded it; None for a teacher in a folder.
 
-        Of a run of an earlier version, which did not record it, it is the name of the form `owner/model` that the
-        recipe gives the teacher, else its `model` where that is in the Hub's cache on this machine.
+        Earlier versions did not record it. For their runs it is the name of the form `owner/model` that the recipe
+        gives the teacher, else the recipe's `model`, if the Hub's cache on this machine has a model of that name.
         """
         teacher = self.run.teacher
+        # The record has the field, be it None.
         if "hub_id" in teacher.model_fields_set:
             is_known = teacher.hub_id is not None and is_hub_name(teacher.hub_id)
             return teacher.hub_id if is_known else None
@@ -279,7 +283,8 @@ class StudentCard:
         if self.run.untrained is not None:
             names = self.run.untrained.names
         elif self.run.stages:
-            # An older record has the tensors that each stage left out.
+            # Older records have for each stage the tensors that it did not train. Those that no stage trained are
+            # in all of these lists.
             stages = self.run.stages
             names = [name for name in stages[0].untrained if all(name in stage.untrained for stage in stages)]
         names = without_unread_pooler(names, self.folder)
@@ -290,7 +295,7 @@ class StudentCard:
 
     @property
     def unfit_texts(self) -> list[str]:
-        """The texts that would read rows of embeddings with initial values, in words."""
+        """The kinds of texts, in words, that would read rows of embeddings which still have their random values."""
         tables = self.run.untrained.rows if self.run.untrained else []
         initial_tables = [table for table in tables if not self.run.holds_teachers(table)]
         return [_READERS[table.kind] for table in initial_tables if table.kind in _READERS]
@@ -299,8 +304,8 @@ class StudentCard:
 def inherited_fields(run: Run) -> dict[str, Any]:
     """Return `language` and `license` (with `license_name` and `license_link`) of the front matter.
 
-    The student's facts in the record go first, then those of the teacher's card. For a run of an earlier
-    version, which recorded nothing of that, the card is read where the teacher is on this machine.
+    Facts about the student in the record take precedence over those of the teacher's card. Earlier versions did not
+    record the teacher's card: it is read if the teacher is on this machine.
     """
     teacher_card = run.teacher.card
     if teacher_card is None:
@@ -318,10 +323,10 @@ def inherited_fields(run: Run) -> dict[str, Any]:
 
 
 def _read_teacher_card(run: Run) -> records.CardFields:
-    """Return the facts of the card of a run's teacher; none where the teacher is not on this machine."""
+    """Return the facts of the card of a run's teacher; they are empty where the teacher is not on this machine."""
     planned = run.recipe.teacher
     name = run.teacher.name_or_path
-    # The recipe may call the teacher by another name than that of its place.
+    # The record has the `name` that the recipe gives the teacher, if it gives one; the files are then at its `model`.
     place = planned.model if name == (planned.name or "") else name
     if not place:
         return records.CardFields()
