@@ -1,4 +1,4 @@
-"""A short hash of texts, by which the content of a corpus is known again."""
+"""A short hash of texts, by which equal content of corpora is recognised."""
 
 import hashlib
 from collections.abc import Iterable
@@ -10,6 +10,6 @@ def digest_of(texts: Iterable[str]) -> str:
     """Return a short hash of texts in their order."""
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for text in texts:
-        # The length before each text tells where it ends.
+        # The length in front of each text shows where it ends, so that different texts never join to the same bytes.
         digest.update(f"{len(text)} {text}".encode(errors="surrogatepass"))
     return digest.hexdigest()

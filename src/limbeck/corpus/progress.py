@@ -17,26 +17,26 @@ ITEMS_BETWEEN_REPORTS = 1000
 
 
 def step_progress(progress: Progress | None, step: str) -> StepProgress | None:
-    """Return the progress of one step; None where nobody wants it."""
+    """Return the progress of one step; None if no progress is reported."""
     if progress is None:
         return None
     return partial(progress, step)
 
 
 def waiting_notice(progress: Progress | None, step: str) -> Callable[[], None] | None:
-    """Return a function that reports a wait for another process as a step; None where nobody wants it."""
+    """Return a function that reports a wait for another process as a step; None if no progress is reported."""
     if progress is None:
         return None
     return partial(progress, step, 0, None, "")
 
 
 def count_items(items: Iterator[Item], progress: StepProgress | None, unit: str) -> Iterator[Item]:
-    """Iterate over items, and report their number now and then.
+    """Iterate over items, and report their number after every thousand.
 
     Args:
         items: The items.
         progress: Called with their number so far.
-        unit: What they are.
+        unit: Name of the items, such as `rows`.
     """
     if progress is None:
         yield from items

@@ -1,4 +1,4 @@
-"""`Batch`: the inputs of student and teacher, the labels and the marks, and the columns in which it travels."""
+"""`Batch`: the inputs of student and teacher and the labels of some rows, and the columns that a batch is made of."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -10,23 +10,23 @@ from limbeck.corpus.tokens.encoded_rows import OF_TEACHER
 LABELS = "labels"
 GROUPS = "groups"
 FILLER = "filler"
-"""Mark of a batch that only keeps a process in step with the others: it counts nothing."""
+"""Column that marks a *filler*, a batch that only keeps a process in step with the others and counts nothing."""
 SKIPPED = "skipped"
-"""Input of both models: how many first tokens of each row are not pooled."""
+"""Input of both models: how many tokens at the beginning of each row, its prompt, are left out of the pooling."""
 
 Inputs: TypeAlias = dict[str, Tensor]
 """What one model reads, by the names of its arguments: `input_ids` and `attention_mask`, `[B, L]`, and more."""
 
 
 class Batch(NamedTuple):
-    """A batch of B rows, by who reads what of it.
+    """A batch of B rows of at most L tokens, divided by its readers.
 
-    On its way from the data loader to the module a batch is a flat dictionary of columns, which loaders, distributed
-    wrappers and compilers move and cut like any other. The name of a column says who owns it:
+    Between the data loader and the module a batch is a flat dictionary of columns, which loaders, distributed wrappers
+    and compilers can move and divide. The name of a column says who reads it:
 
-    | column | owner |
+    | column | reader |
     |---|---|
-    | `labels`, `groups` | the terms |
+    | `labels`, `groups` | the terms of the loss |
     | `filler` | the training loop |
     | `teacher_NAME` | the teacher, as `NAME`; where there is one, the teacher reads nothing else |
     | any other | the student, and the teacher where it reads the same |
@@ -34,8 +34,8 @@ class Batch(NamedTuple):
     Args:
         student: The student's inputs.
         teacher: The teacher's inputs; often the same dictionary.
-        labels: Masked tokens `[B, L]`, classes or values `[B]`, or answers `[B, 2]`; None where nothing is labelled.
-        groups: The number of each row's group `[B]`, where the rows of a query stand together.
+        labels: Masked tokens `[B, L]`, classes or values `[B]`, or answers `[B, 2]`; None without labels.
+        groups: The number of each row's group `[B]`; the rows of a query are a group. None without groups.
     """
 
     student: Inputs
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 
 def read_batch(columns: Mapping[str, Any]) -> Batch:
-    """Return the batch whose columns are given."""
+    """Return the batch that some columns make up."""
     student: Inputs = {}
     teacher: Inputs = {}
     for name, value in columns.items():
@@ -55,6 +55,7 @@ def read_batch(columns: Mapping[str, Any]) -> Batch:
             teacher[name.removeprefix(OF_TEACHER)] = value
         else:
             student[name] = value
+    # Without columns of its own the teacher reads what the student reads.
     return Batch(student, teacher or student, columns.get(LABELS), columns.get(GROUPS))
 
 

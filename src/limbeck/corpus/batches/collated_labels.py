@@ -1,4 +1,4 @@
-"""The labels of a batch: for each kind of label the function that makes one array of the labels of all rows."""
+"""`LABEL_COLLATORS`: the functions that make one array of the labels of a batch, one for each kind of label."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ from limbeck.corpus.batches.padding import PaddedLayout
 from limbeck.errors import CorpusError
 
 LabelCollator: TypeAlias = Callable[[Sequence[Any], PaddedLayout], NDArray[Any]]
-"""Takes the label of each row, and where their tokens stand in the batch."""
+"""Turns the labels of all rows, and the places of the rows' tokens in the padded batch, into one array."""
 
 
 def collate_classes(labels: Sequence[Any], _layout: PaddedLayout) -> NDArray[np.int64]:
@@ -21,15 +21,15 @@ def collate_classes(labels: Sequence[Any], _layout: PaddedLayout) -> NDArray[np.
 
 
 def collate_numbers(labels: Sequence[Any], _layout: PaddedLayout) -> NDArray[np.float32]:
-    """Return the number of each row, `[B]`, or its numbers, `[B, numbers]`."""
+    """Return the number that each row is labelled with, `[B]`, or its several numbers, `[B, numbers]`."""
     return np.asarray(labels, dtype=np.float32)
 
 
 def collate_token_classes(labels: Sequence[Any], layout: PaddedLayout) -> NDArray[np.int64]:
-    """Return the class of each token, `[B, L]`, and -100 where padding stands.
+    """Return the class of each token, `[B, L]`, and -100 for padding.
 
     Raises:
-        CorpusError: if a row has not as many labels as tokens.
+        CorpusError: if the numbers of a row's labels and tokens differ.
     """
     rows = [np.asarray(row, dtype=np.int64) for row in labels]
     if [len(row) for row in rows] != layout.lengths.tolist():
@@ -55,4 +55,4 @@ LABEL_COLLATORS: Mapping[LabelKind, LabelCollator | None] = {
     "span": collate_spans,
     "relevance": collate_numbers,
 }
-"""Kind of label to its function; None where labels are not read."""
+"""Kind of label → its function; None for rows whose labels are not read."""

@@ -24,9 +24,9 @@ _TOKEN_TYPE_OF_PADDING = 0
 class PadCollator:
     """Pads a batch of B rows to its longest, L tokens.
 
-    Rows are grouped by length when the batches are drawn, so that little or nothing is padded here. Groups of rows, as
-    `GroupedRows` has them, become the rows of one batch, with the number of each one's group. Token types are
-    padded where the rows have them: a block of text is one segment, and not every model knows them.
+    Rows are grouped by length when the batches are drawn, so that little is padded here. The rows of several groups
+    (see `GroupedRows`) become one batch, with the number of each row's group. Token types (the segments of BERT) are
+    only in the batch if the rows have them, since not every model reads them.
 
     | `labels` | a row's `labels` | in the batch |
     |---|---|---|
@@ -38,13 +38,13 @@ class PadCollator:
     | `"span"` | first and last token of an answer | int64 `[B, 2]`, counted in the padded row; -100 stays |
 
     Args:
-        pad_token_id: Id that fills the room.
+        pad_token_id: Id of the padding.
         side: Where the padding goes, `"right"` or `"left"`.
         multiple_of: Round L up to a multiple of this; 8 suits GPUs.
         labels: Kind of the rows' labels.
 
     Raises:
-        CorpusError: if `side` or `labels` is none of these, there is no padding id, or `multiple_of` is not positive.
+        CorpusError: if `side` or `labels` is unknown, there is no padding id, or `multiple_of` is not positive.
     """
 
     pad_token_id: int | None
@@ -65,16 +65,17 @@ class PadCollator:
     def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
         """Return the columns of a batch, see `limbeck.corpus.batches.batch.Batch`.
 
-        They are `input_ids` and `attention_mask`, int64 `[B, L]`; `token_type_ids`, the same; `labels`; and `groups`.
-        Of rows with prompts `skipped` are the first tokens that a pooling may leave out, int64 `[B]`. Rows that the
-        teacher reads otherwise have its inputs too, with the prefix `teacher_`; then `skipped` is the teacher's alone.
+        They are `input_ids`, `attention_mask` and perhaps `token_type_ids`, int64 `[B, L]`, and `labels`. Rows with a
+        prompt have `skipped` too, int64 `[B]`: the number of its tokens, which pooling leaves out. If the teacher reads
+        other tokens than the student, its inputs have the prefix `teacher_`, and `skipped` is an input of the teacher.
 
         Args:
-            features: Rows with `input_ids`; `token_type_ids` where all of them have it; `labels` as announced. Or
-                groups of such rows, each the `documents` of a query; the batch then has `groups`, int64 `[B]`.
+            features: Rows with `input_ids`, with `labels` unless their kind is `"none"`, and perhaps with
+                `token_type_ids`, which all rows or none must have. Or groups of such rows, each with the rows of a
+                query as `documents`; the batch then has `groups`, int64 `[B]`.
 
         Raises:
-            CorpusError: if labels were announced and a row has none, or not as many as tokens.
+            CorpusError: if a row has no labels where they are needed, or its labels are not as many as its tokens.
         """
         batch: dict[str, NDArray[Any]] = {}
         rows = features
@@ -106,13 +107,16 @@ class PadCollator:
     def _add_inputs(
         self, batch: dict[str, NDArray[Any]], rows: Sequence[Mapping[str, Any]], *, ids_column: str, prefix: str
     ) -> PaddedLayout:
-        """Add the ids and the attention mask of one side to a batch, and return where its tokens stand.
+        """Add the ids and the attention mask of student or teacher to a batch, which is changed in place.
 
         Args:
             batch: The batch.
-            rows: Its rows.
+            rows: The rows of the batch.
             ids_column: Column of the ids in the rows.
-            prefix: Beginning of the names in the batch: `OF_TEACHER`, or nothing for what the student reads.
+            prefix: Prefix of the names in the batch: `OF_TEACHER` for the teacher, empty for the student.
+
+        Returns:
+            The places of the tokens in the padded batch.
         """
         ids = _column(rows, ids_column)
         layout = lay_out(ids, self.side, self.multiple_of)
@@ -122,6 +126,7 @@ class PadCollator:
         return layout
 
     def _labels_of(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Return the labels of all rows; refuse a row without them."""
         for row in rows:
             if LABELS not in row:
                 raise CorpusError(f"A row has no labels, but this batch needs labels of the kind '{self.labels}'.")

@@ -1,4 +1,4 @@
-"""`GroupedRows`: the rows of a ranking corpus as groups, the documents of a query together."""
+"""`GroupedRows`: the rows of a ranking corpus in groups, each with the documents of one query."""
 
 import math
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from limbeck.corpus.tokens.encoded_rows import QUERY
 
 
 class GroupedRows(Dataset[dict[str, Any]]):
-    """The rows of a ranking corpus, a query's documents together: as many items as queries.
+    """The rows of a ranking corpus as a data set of groups.
 
     A row is a pair of a query and a document, and consecutive rows of the same query are one group. A query with more
-    documents than fit becomes several groups, of nearly equal size.
+    than `most` documents becomes several groups of nearly equal size.
 
     Args:
-        rows: Pairs as token rows, read by number; or some of them changed, as `ReplacedTokens`.
-        table: The same rows unchanged, with the column `QUERY`.
+        rows: Pairs as token rows, read by number; they may be wrapped, for example in `ReplacedTokens`.
+        table: The same rows as they are stored, with the column `QUERY`.
         most: Most documents of a group.
 
     Attributes:
-        bounds: Where each group begins, and where the last one ends.
+        bounds: Index of the first row of each group, and at the end the number of all rows, `[groups + 1]`.
     """
 
     def __init__(self, rows: Any, table: Any, most: int) -> None:
@@ -36,7 +36,10 @@ class GroupedRows(Dataset[dict[str, Any]]):
         return len(self.bounds) - 1
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a group; by the name of a column, the largest value in each group, as `length` is needed."""
+        """Return the group with a number; for the name of a column, the largest value of each group.
+
+        Samplers read the column `length` in this way, to group batches by length.
+        """
         if isinstance(key, str):
             column = np.asarray(self._rows[key][:])
             first_rows = self.bounds[:-1]
@@ -58,13 +61,13 @@ class GroupedRows(Dataset[dict[str, Any]]):
         return groups
 
     def padding_share(self, order: Sequence[int], batch_size: int) -> float:
-        """Return the share of padding in batches of so many groups, in the given order, from 0 to below 1."""
+        """Return the share of padding in batches of `batch_size` groups in a given order, at least 0 and below 1."""
         longest = self["length"]
         sizes = np.diff(self.bounds)
         padded_tokens = 0
         for start in range(0, len(order), batch_size):
             groups = list(order[start : start + batch_size])
-            # Every document of a batch is padded to its longest one.
+            # All documents of a batch are padded to the longest.
             padded_tokens += int(longest[groups].max() * sizes[groups].sum())
         if padded_tokens == 0:
             return 0.0
@@ -73,7 +76,7 @@ class GroupedRows(Dataset[dict[str, Any]]):
 
 
 def _group_bounds(queries: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Return where each group of documents begins, and where the last one ends.
+    """Return the index of the first row of each group, and at the end the number of all rows.
 
     Args:
         queries: Number of the query of each row.

@@ -15,13 +15,13 @@ def group_by_length(
     """Cut a random order of rows into batches of similar length, and put these into a random order.
 
     Args:
-        order: Indices of rows, shuffled; fifty batches at a time are sorted by length.
+        order: Indices of rows in random order. The rows of fifty batches at a time are sorted by length.
         lengths: Length of every row.
         batch_size: Rows of a batch.
         generator: Decides the order of the batches.
 
     Returns:
-        The indices of each batch; a last one that is not full stays last.
+        The row indices of each batch; a batch that is not full comes last.
     """
     rows_sorted_together = batch_size * _BATCHES_SORTED_TOGETHER
     full_batches: list[NDArray[Any]] = []
@@ -37,7 +37,7 @@ def group_by_length(
             else:
                 last_batches.append(batch)
 
-    # In the middle a batch that is not full would shift the bounds of all others.
+    # A batch that is not full has to be last: later code cuts the joined indices into batches of equal size.
     shuffled = [full_batches[index] for index in generator.permutation(len(full_batches))]
     return shuffled + last_batches
 

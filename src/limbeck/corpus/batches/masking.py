@@ -14,7 +14,7 @@ from limbeck.core import IGNORED_LABEL
 from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS
 from limbeck.errors import CorpusError
 
-# Shares of the chosen positions; the rest stays.
+# Shares of the chosen tokens that become the mask, or a random token. The others stay as they are.
 _MASKED = 0.8
 _RANDOM = 0.1
 
@@ -24,8 +24,8 @@ class _ChosenTokens(NamedTuple):
 
     Args:
         ids: A copy of all ids of the row.
-        is_chosen: Whether each is to be changed.
-        generator: Decides how.
+        is_chosen: Whether each token is to be changed, `[tokens]`.
+        generator: Random generator that decides how they are changed.
     """
 
     ids: NDArray[np.int64]
@@ -34,14 +34,14 @@ class _ChosenTokens(NamedTuple):
 
 
 class _ChangedTokens(Dataset[dict[str, Any]], ABC):
-    """Token blocks of which a share of the tokens is changed as they are read, each block always in the same way.
+    """Token blocks of which a share of the tokens is changed when a block is read.
 
-    A change is a function of the block's tokens and the seed, not of the order of reading: a resumed run meets the same
-    text. Columns read by name are those of the wrapped blocks, unchanged.
+    The changes depend on the tokens of the block and the seed, and not on the order of reading, so that a run that
+    resumes reads the same text. Columns that are read by name are those of the wrapped blocks, unchanged.
     """
 
     change: str
-    """What is done to tokens, as a participle."""
+    """The change as a word for messages, such as `masked`."""
 
     def __init__(
         self, blocks: Any, share: float, *, words: NDArray[np.int64], special: Iterable[int], seed: int
@@ -72,12 +72,17 @@ class _ChangedTokens(Dataset[dict[str, Any]], ABC):
         """Return a copy of a row with some tokens changed."""
 
     def _choose(self, row: Mapping[str, Any], *more_seeds: int) -> _ChosenTokens:
-        """Choose the tokens of a row that are to be changed."""
+        """Choose the tokens of a row that are to be changed.
+
+        Args:
+            row: The row.
+            more_seeds: Further numbers that decide the choice, such as the epoch.
+        """
         ids = np.array(row["input_ids"], dtype=np.int64)
         generator = np.random.default_rng([self._seed, *more_seeds, zlib.crc32(ids.tobytes())])
         is_chosen = generator.random(len(ids)) < self._share
         is_chosen &= ~np.isin(ids, self._special)
-        # A prompt stays as it is. Where the teacher has ids of its own, these ids have no prompt.
+        # A prompt is not changed. If the teacher has ids of its own, the prompt is in those, and `ids` have none.
         if PROMPT in row and TEACHER_IDS not in row:
             is_chosen[: row[PROMPT]] = False
         return _ChosenTokens(ids, is_chosen, generator)
@@ -86,14 +91,14 @@ class _ChangedTokens(Dataset[dict[str, Any]], ABC):
 class MaskedTokens(_ChangedTokens):
     """A data set of token blocks with masked tokens and their `labels`, int64, as long as `input_ids`.
 
-    Every token that is not special is chosen with the same chance. Of the chosen ones 80 % become the mask token,
-    10 % a random token and 10 % stay; `labels` has their ids, and -100 at all other positions. A block that is short
-    may have none.
+    Every token that is not special is chosen with the same probability. Of the chosen tokens 80 % become the mask
+    token, 10 % become a random token, and 10 % stay. `labels` has the ids of the chosen tokens, and -100 for all
+    others. In a short block it may happen that no token is chosen.
 
-    The masks are a function of the block's tokens, the seed and the epoch, not of the order of reading: a resumed run
-    meets the same masks. Columns read by name are those of the wrapped blocks, without masks.
+    The masks depend on the tokens of the block, the seed and the epoch, and not on the order of reading, so that a run
+    that resumes has the same masks. Columns that are read by name are those of the wrapped blocks, without masks.
 
-    Around `ReplacedTokens` the labels are the replaced ids: the teacher reads what is also to be predicted.
+    If the wrapped blocks are `ReplacedTokens`, the labels are ids after the replacement.
 
     Args:
         blocks: Rows with `input_ids`, read by number; other columns are passed on.
@@ -120,11 +125,11 @@ class MaskedTokens(_ChangedTokens):
         if len(words) == 0:
             raise CorpusError("There are no words to draw random tokens from: give at least one token id.")
         self._mask_id = mask_id
-        # In shared memory: worker processes of a data loader that outlive the epoch see it change.
+        # The epoch is in shared memory, so that worker processes of a data loader see it change.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the masks of this epoch, 0 or more; it is 0 until said otherwise, as held-out blocks need it."""
+        """Choose the masks of this epoch, 0 or more. Without a call, as for held-out blocks, the epoch is 0."""
         self._epoch.fill_(epoch)
 
     def change_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,11 +137,11 @@ class MaskedTokens(_ChangedTokens):
         return self.mask(row, int(self._epoch))
 
     def mask(self, row: Mapping[str, Any], epoch: int) -> dict[str, Any]:
-        """Mask one row, whether it is of this data set or not.
+        """Mask a row, which need not be from this data set.
 
         Args:
             row: The row.
-            epoch: How often it was read before.
+            epoch: The epoch, which decides the masks.
 
         Raises:
             CorpusError: if the row has labels.
@@ -158,11 +163,11 @@ class MaskedTokens(_ChangedTokens):
 class ReplacedTokens(_ChangedTokens):
     """A data set of token blocks in which a share of the tokens is replaced by random words.
 
-    So a narrow corpus reaches the whole vocabulary. Distillation needs no labels: teacher and student read the same
-    changed text, and the teacher's answer to it is as good a target as to any other.
+    In this way even a narrow corpus has all words of the vocabulary. Distillation needs no labels: teacher and student
+    read the same changed text, and the teacher's outputs are the target.
 
-    The replacements are a function of the block's tokens and the seed, not of the order of reading: a resumed run meets
-    the same text.
+    The replacements depend on the tokens of the block and the seed, and not on the order of reading, so that a run that
+    resumes reads the same text.
 
     Args:
         blocks: Rows with `input_ids`; also the columns of the data set by name.
@@ -186,15 +191,15 @@ class ReplacedTokens(_ChangedTokens):
         return self.replace(row)
 
     def replace(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace tokens of one row, whether it is of this data set or not."""
+        """Replace tokens of a row, which need not be from this data set."""
         ids, is_chosen, generator = self._choose(row)
         before = ids.copy()
         ids[is_chosen] = generator.choice(self._words, int(is_chosen.sum()))
         if TEACHER_IDS not in row:
             return {**row, "input_ids": ids}
 
-        # The teacher reads the same change. A tokenizer may join the end of its prompt with what follows, so that the
-        # two are the same from their ends only.
+        # The same tokens are replaced in the teacher's ids, which have the prompt in front. A tokenizer may join the
+        # end of the prompt with the text, so the common part of both is found from their ends.
         teacher_ids = np.array(row[TEACHER_IDS], dtype=np.int64)
         shared = _shared_end(before, teacher_ids)
         teacher_ids[len(teacher_ids) - shared :] = ids[len(ids) - shared :]
@@ -202,7 +207,7 @@ class ReplacedTokens(_ChangedTokens):
 
 
 def _shared_end(first: NDArray[np.int64], second: NDArray[np.int64]) -> int:
-    """Return how many ids at the ends of two rows are the same."""
+    """Return the number of ids that two rows have in common, counted from their ends."""
     length = min(len(first), len(second))
     end_of_first = first[len(first) - length :]
     end_of_second = second[len(second) - length :]

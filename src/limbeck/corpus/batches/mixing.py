@@ -1,4 +1,4 @@
-"""The rows of a mix of sources: how many of each source an epoch or a window of a stream has, and which."""
+"""The rows of a mix of sources: the number of rows from each source in an epoch or window, and the choice of rows."""
 
 from collections.abc import Sequence
 
@@ -7,16 +7,17 @@ from numpy.typing import NDArray
 
 
 def draw_counts(total: int, shares: Sequence[float], offset: float) -> list[int]:
-    """Return how many of `total` rows come from each source: its share, rounded up or down.
+    """Return how many of `total` rows come from each source: its share of them, rounded up or down.
 
-    Systematic sampling: over offsets drawn uniformly from [0, 1) the expected counts are exactly the shares.
+    This is systematic sampling: if the offset is drawn uniformly from [0, 1), the expected counts are exactly the
+    shares of `total`.
 
     Args:
         total: Number of rows.
         shares: Share of each source; they add up to 1.
-        offset: 0 up to, not including, 1.
+        offset: A number of at least 0 and below 1, which decides the rounding.
     """
-    # Where the rows of each source end: at the sum of the shares so far, all moved by one offset and rounded down.
+    # The rows of source i end at floor(total * (share_1 + … + share_i) + offset).
     ends = np.floor(total * np.cumsum(shares) + offset).astype(np.int64)
     ends = np.minimum(ends, total)
     ends[-1] = total  # Rounding may have left the sum of the shares below 1.
@@ -24,14 +25,15 @@ def draw_counts(total: int, shares: Sequence[float], offset: float) -> list[int]
 
 
 class RowMix:
-    """The rows of an epoch of a built corpus: as many as the corpus has, drawn from the sources by their shares.
+    """Draws the rows of an epoch of a built corpus from its sources, by their shares.
 
-    Every source is gone through in random orders, one after the other and over epochs: a row is read again only
-    after all others of its source. The draw depends on the seed and the epoch alone.
+    An epoch has as many rows as the corpus. The rows of a source are read in a random order, then in another random
+    order, and so on over all epochs, so that a row is read again only after all other rows of its source. The draw
+    depends on the seed and the epoch alone.
 
     Args:
-        rows: Number of rows of each source; they stand in the corpus in this order.
-        shares: Share of each source; one without rows has none.
+        rows: Number of rows of each source, in the order in which the corpus has them.
+        shares: Share of each source; a source without rows has the share 0.
         seed: Decides the draw.
     """
 
@@ -39,7 +41,8 @@ class RowMix:
         self.rows = rows
         self.shares = shares
         self.seed = seed
-        self._first_rows = np.cumsum([0, *rows])  # Of each source, and behind the last the number of all rows.
+        # The index of the first row of each source, and at the end the number of all rows.
+        self._first_rows = np.cumsum([0, *rows])
 
     def counts(self, epoch: int) -> list[int]:
         """Return the number of rows of each source in an epoch."""
@@ -61,12 +64,12 @@ class RowMix:
         return np.concatenate(parts)
 
     def sources(self, rows: NDArray[np.int64]) -> list[int]:
-        """Return how many of some rows are of each source."""
+        """Return how many of some rows, given by their indices, are from each source."""
         source_of_row = np.searchsorted(self._first_rows, rows, side="right") - 1
         return np.bincount(source_of_row, minlength=len(self.rows)).tolist()
 
     def _rows_in_turn(self, source: int, start: int, count: int) -> NDArray[np.int64]:
-        """Return part of the endless sequence of a source's rows: random orders of all of them, one after the other.
+        """Return a part of the endless sequence of a source's rows: random orders of all its rows, one after the other.
 
         Args:
             source: Index of the source.

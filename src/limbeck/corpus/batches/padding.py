@@ -1,4 +1,4 @@
-"""Padding: where the values of rows of unequal length stand in a table with one width."""
+"""`PaddedLayout`: the places of rows of unequal length in a table, with padding in the places that are left."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class PaddedLayout:
     Args:
         lengths: Number of values of each row, `[B]`.
         width: Number of columns, L, at least the longest row.
-        side: Where the room is that no value fills, `"right"` or `"left"`.
+        side: Side of the padding, `"right"` or `"left"`.
     """
 
     lengths: NDArray[np.int64]
@@ -33,18 +33,18 @@ class PaddedLayout:
 
     @cached_property
     def is_filled(self) -> NDArray[np.bool_]:
-        """Whether a value stands in a place, `[B, L]`."""
+        """Whether a place has a value, and no padding, `[B, L]`."""
         columns = np.arange(self.width)[None, :]
         starts = self.starts[:, None]
         ends = starts + self.lengths[:, None]
         return (starts <= columns) & (columns < ends)
 
     def fill(self, rows: Sequence[NDArray[np.int64]], filler: int) -> NDArray[np.int64]:
-        """Return the table, int64 `[B, L]`.
+        """Return the table of some rows, int64 `[B, L]`.
 
         Args:
             rows: The values of each row.
-            filler: What stands in the room.
+            filler: Value of the padding.
         """
         table = np.full((len(rows), self.width), filler, dtype=np.int64)
         table[self.is_filled] = np.concatenate(rows)
@@ -56,7 +56,7 @@ def lay_out(rows: Sequence[Sequence[Any] | NDArray[Any]], side: str, multiple_of
 
     Args:
         rows: The rows.
-        side: Where the padding goes, `"right"` or `"left"`.
+        side: Side of the padding, `"right"` or `"left"`.
         multiple_of: Round the width up to a multiple of this.
     """
     lengths = np.array([len(row) for row in rows], dtype=np.int64)

@@ -11,7 +11,7 @@ from limbeck.core.fields import NONE, Place
 from limbeck.core.strict import Strict
 
 ModelName: TypeAlias = tuple[str, str | None]
-"""A folder, `package:NAME` or a Hub name, and of the last the branch, tag or commit."""
+"""A folder, `package:NAME` or a Hub name; and for a Hub name the branch, tag or commit, or None."""
 
 
 class AugmentSpec(Strict):
@@ -74,19 +74,21 @@ class RowAugmentationSpec(Strict):
 
 @dataclass(frozen=True)
 class Augmentation:
-    """TinyBERT's copies of rows, with the models found that `RowAugmentationSpec` names or leaves to the teacher.
+    """TinyBERT's copies of rows, with the models that `RowAugmentationSpec` names, or the teacher in their place.
+
+    A word that is a single token of the masked language model is replaced by a word that the model predicts, and any
+    other word by one of its neighbours: words with similar word vectors.
 
     Args:
-        copies: N_a, how many copies a row has.
-        probability: p_t, the chance of a word to be replaced, above 0 up to 1.
-        candidates: K, how many words it may be replaced by, all equally likely.
-        masked_lm: The masked language model that proposes words in the place of those that are a single piece of its
-            tokenizer; without one, they have neighbours too.
-        word_vectors: A text file of word vectors as GloVe's, or the model whose word embeddings are taken, for the
-            neighbours of all other words; without them those stay.
-        context: What words are predicted from: `"copy"`, the copy with the words that are replaced before, as the paper
-            has it, or `"row"`, the row as it stands: about N_a p_t times fewer predictions.
-        seed: Decides which words are replaced by which.
+        copies: Number of copies of a row, N_a.
+        probability: Probability that a word is replaced, p_t, above 0 up to 1.
+        candidates: Number of words that may replace a word, K, all equally likely.
+        masked_lm: The masked language model. Without one, all words are replaced by neighbours.
+        word_vectors: A text file of word vectors in GloVe's format, or a model whose input embeddings are the vectors.
+            Without them, words that the model does not predict are never replaced.
+        context: The text that words are predicted from: `"copy"`, the copy with the words that were replaced so far, as
+            in the paper, or `"row"`, the unchanged row, which takes about N_a p_t times fewer predictions.
+        seed: Decides which words are replaced, and by which.
     """
 
     copies: int = 20

@@ -20,7 +20,7 @@ from limbeck.corpus.source_report import SourceReport
 
 
 class LabelledRows(Protocol):
-    """Labelled rows that somebody else reads, such as a task's: rows as they are, classes by their numbers."""
+    """Labelled rows that other code reads, such as those of a benchmark task, with the classes as numbers."""
 
     def fingerprint(self) -> Any:
         """Return plain values that change when the rows may have changed."""
@@ -96,7 +96,7 @@ class LabelledSettings(Checked, TaskSpec):
 
     @property
     def named_columns(self) -> dict[str, str]:
-        """The columns that every row must have, each with the name of its setting."""
+        """The columns that every row must have: name of the column → name of the setting that names it."""
         setting_of_column: dict[str, str] = {}
         for part in KINDS[self.kind].columns:
             if part == "documents":
@@ -106,7 +106,7 @@ class LabelledSettings(Checked, TaskSpec):
                 for column in self.label_columns:
                     setting_of_column[column] = "label_columns"
             elif part == "label" and self.label_columns:
-                continue  # A column for each class takes the place of the one of the label.
+                continue  # The columns of the classes take the place of a single column of the label.
             else:
                 setting = f"{part}_column"
                 named_column = getattr(self, setting)
@@ -121,7 +121,7 @@ class LabelledSettings(Checked, TaskSpec):
     def content(self) -> dict[str, Any]:
         """The settings that decide the content of a built corpus, as plain values for its manifest.
 
-        A key that came later is there only where it is used, so that older manifests stay.
+        Keys of newer options are only there if the option is set, so that they do not change older corpora.
         """
         later = {"quotes", "label_lists"}
         left_out = {"name", "kind", "columns", "class_weights", "rows", "development", "augment"} | later

@@ -15,14 +15,14 @@ _EPOCHS = re.compile(r"^(\d{1,6}(?:\.\d{1,6})?) epochs?$")
 
 @dataclass(frozen=True)
 class LengthSchedule:
-    """Lengths of the blocks of one training, one after the other: each for a share of its steps, or for its epochs.
+    """Lengths of the blocks of one training, one after the other, each with a share of the steps or a number of epochs.
 
-    With a share s_i of S steps, length i ends after step (s_1 + ... + s_i) S, rounded. With e_i epochs of a text that
-    makes N_i steps at length i, it is read for e_i N_i steps, rounded up; where the number of steps is given, it is
-    shared out in proportion to these.
+    If length i has the share s_i of S steps, it ends after step (s_1 + ... + s_i) S, rounded. If it has e_i epochs and
+    an epoch of the text has N_i steps at this length, it takes e_i N_i steps, rounded up. If the number of steps of the
+    training is given as well, the steps are divided in proportion to these.
 
     Args:
-        lengths: Most tokens in a block, rising.
+        lengths: Most tokens in a block, in rising order.
         parts: Share or epochs of each length.
         in_epochs: Whether the parts are epochs.
 
@@ -38,10 +38,11 @@ class LengthSchedule:
 
     @classmethod
     def read(cls, part_of_length: Mapping[int, float | str]) -> LengthSchedule:
-        """Read a schedule as recipes have it: `{128: 0.9, 512: 0.1}`, or `{128: "3 epochs", 512: "2 epochs"}`.
+        """Read the schedule of a recipe, such as `{128: 0.9, 512: 0.1}` or `{128: "3 epochs", 512: "2 epochs"}`.
 
         Raises:
-            CorpusError: for one length, a falling order, shares that do not add up to 1, and what is neither.
+            CorpusError: if there is only one length, lengths do not rise, a part is neither a share nor epochs, both
+                are mixed, or shares do not add up to 1.
         """
         lengths = tuple(part_of_length)
         epochs = [_read_epochs(part) for part in part_of_length.values()]
@@ -75,8 +76,8 @@ class LengthSchedule:
         """Return the last step of each length.
 
         Args:
-            max_steps: Steps of the training; not above 0: as many as the epochs have.
-            steps_an_epoch: Steps of an epoch at each length; shares do not need them.
+            max_steps: Steps of the training. If it is not above 0, there are as many steps as the epochs have.
+            steps_an_epoch: Steps of an epoch at each length. They are only needed for parts in epochs.
 
         Raises:
             CorpusError: if there are too few steps for every length to have one.
@@ -84,7 +85,7 @@ class LengthSchedule:
         sizes: Sequence[float] = self.parts
         if self.in_epochs:
             pairs = zip(self.parts, steps_an_epoch, strict=True)
-            # Rounded first: 2.1 epochs of 10 steps are 21.000000000000004 steps in floating point.
+            # In floating point 2.1 epochs of 10 steps are 21.000000000000004 steps, so they are rounded before `ceil`.
             sizes = [math.ceil(round(epochs * steps, 6)) for epochs, steps in pairs]
 
         sums = list(accumulate(sizes))

@@ -1,4 +1,4 @@
-"""`MixSpec` and other rules of the shares that several sources have: by weights, by sizes, or a share for some."""
+"""Rules that give each source its share of the training data: by weights, by sizes, or a stated share for some."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class SourceShares:
 
     @property
     def reads_sizes(self) -> bool:
-        """Whether several sources divide the rest: a single one takes all of it, whatever its size."""
+        """Whether several sources have no stated share. A single one takes the whole rest, whatever its size."""
         return self.stated.count(None) > 1
 
     def shares(self, sizes: Sequence[int | None]) -> list[float]:
@@ -128,11 +128,11 @@ class SourceShares:
 
 
 def shares_by_size(sizes: Sequence[int | None], exponent: float = 1.0) -> list[float]:
-    """Shares that follow sizes, p_i = n_i^α / Σ_j n_j^α; an empty source has none, whatever the exponent.
+    """Return shares by size, p_i = n_i^α / Σ_j n_j^α; an empty source has the share 0, also with α = 0.
 
     Args:
-        sizes: n_i, `None` where it is not known.
-        exponent: α.
+        sizes: Size of each source, n_i; `None` where it is not known.
+        exponent: The exponent α.
 
     Raises:
         CorpusError: if a size is not known, or all sources are empty.

@@ -30,12 +30,12 @@ class SourceSpec(Grown):
 
 @dataclass(frozen=True)
 class SourceUse:
-    """How one source of a corpus is read.
+    """The use of one source of a corpus.
 
     Args:
-        role: What its texts are; None where nobody says.
-        prompt: Text that the teacher reads before each of its pieces.
-        units: Kinds of pieces that are cut from its documents; none: the unit of the corpus.
+        role: Role of its texts for a model of sentence vectors, query or document; None without a role.
+        prompt: Text that the teacher reads in front of each piece.
+        units: Kinds of pieces that its documents are cut into; empty for the unit of the corpus.
     """
 
     role: Role | None = None

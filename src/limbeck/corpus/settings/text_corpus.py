@@ -104,7 +104,7 @@ class CorpusSettings(Checked, CorpusSpec):
 
     @cached_property
     def uses(self) -> tuple[SourceUse, ...]:
-        """How each source is read, in their order; empty where all are plain text."""
+        """The role, prompt and units of each source, in their order; empty where no source has any."""
         described = self.described_sources or [SourceSpec(source=place) for place in self.places]
         uses = []
         for source in described:
@@ -138,20 +138,21 @@ class CorpusSettings(Checked, CorpusSpec):
 
     @property
     def source_prompts(self) -> tuple[str, ...]:
-        """The text before the pieces of each source; empty where no source has any."""
+        """The text in front of the pieces of each source; empty where no source has a prompt."""
         prompts = tuple(use.prompt for use in self.uses)
         return prompts if any(prompts) else ()
 
     @property
     def has_pieces(self) -> bool:
-        """Whether a row is a piece of its own kind, or has a prompt."""
+        """Whether some source has a prompt or units of its own, so that each block is one piece of text."""
         return bool(self.source_prompts) or any(use.units for use in self.uses)
 
     @property
     def cutting(self) -> list[Any]:
-        """Plain JSON values that decide how the sources are cut, beside unit and length; empty where all are alike.
+        """Plain JSON values that decide how the sources are cut, beside unit and length.
 
-        Roles do not: what follows from them is the prompt.
+        The list is empty where no source has a prompt or units. Roles are not among them, since a role only decides the
+        prompt.
         """
         if not self.has_pieces:
             return []
@@ -165,8 +166,8 @@ class CorpusSettings(Checked, CorpusSpec):
     def content(self) -> dict[str, Any]:
         """The settings that decide the content of a built corpus, as plain values for its manifest.
 
-        How rows are mixed and read is no part of it. A key that came later is there only where it is used, so that
-        older manifests stay.
+        The mix, streaming and shuffling are not among them. Keys of newer options are only there if the option is set,
+        so that they do not change older corpora.
         """
         content: dict[str, Any] = {
             "sources": self.places,

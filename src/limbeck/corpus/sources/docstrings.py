@@ -11,13 +11,13 @@ from limbeck.corpus.text.documents import clean_text
 from limbeck.corpus.text.prose import Prose, extract_prose
 
 LARGEST_FILE = 2_000_000
-"""Bytes; larger Python files are generated tables, and cost more to parse than they hold."""
+"""Bytes. Larger Python files are mostly generated tables, which take long to parse and have little prose."""
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _BODIES = ("body", "handlers", "orelse", "finalbody")
 
-# Packages below a standard library are another environment's, unless they are a root themselves. Tests take a
-# fifth of the time and hold a twentieth of the prose.
+# Folders that are not entered. A `site-packages` folder inside of a root belongs to another environment. Tests would
+# take a fifth of the time and have a twentieth of the prose.
 _PASSED_OVER = frozenset({"site-packages", "dist-packages", "__pycache__", "test", "tests"})
 
 
@@ -25,8 +25,8 @@ class FileProse(NamedTuple):
     """The prose of one file.
 
     Args:
-        texts: The prose of each docstring that has any, in the order of the file; of a page one.
-        problem: Why the file could not be read, or `None`.
+        texts: The prose of each docstring that has any, in the order of the file. A page is one text.
+        problem: Reason why the file could not be read, or `None`.
     """
 
     texts: list[Prose]
@@ -42,12 +42,12 @@ def read_docstrings(path: str) -> FileProse:
     if len(source) > LARGEST_FILE:
         return FileProse([], f"Python file over {LARGEST_FILE // 1_000_000} MB, skipped")
 
-    # Parsing is nearly all of the cost, and a docstring of more than a line has triple quotes.
+    # Parsing takes nearly all of the time, so a file without triple quotes, as docstrings have, is not parsed.
     if b'"""' not in source and b"'''" not in source:
         return FileProse([])
     try:
         with warnings.catch_warnings():
-            # Invalid escapes in somebody else's file are not this program's to report.
+            # Parsing warns of invalid escapes, which do not matter here.
             warnings.simplefilter("ignore")
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -71,7 +71,10 @@ def python_files(roots: Iterable[Path]) -> Iterator[str]:
 
 
 def _docstrings(tree: ast.Module) -> Iterator[str]:
-    """Iterate over docstrings in source order; expressions are never descended into."""
+    """Iterate over docstrings in source order.
+
+    Only statements with a body can contain further docstrings, so expressions are not searched.
+    """
     pending: list[Any] = [tree]
     while pending:
         node = pending.pop()

@@ -17,28 +17,28 @@ from limbeck.errors import CorpusError
 
 _WAY_OUT = "check the pattern, or give a single source without a mix."
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-# What a pattern is made of: placeholders, and wildcards as regular expressions.
+# A placeholder or a wildcard in a pattern, and the regular expressions of wildcards.
 _IN_PATTERN = re.compile(r"(\{\w+\}|\*\*/?|\*|\?|\[[^]]*\])")
 _WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-# A placeholder beside a wildcard, or beside another placeholder.
+# A placeholder next to a wildcard or to another placeholder, so that the end of its value is not known.
 _NO_BORDER = re.compile(r"[*?\]]\{|\}[*?[{]")
 
 
 def find_parts(pattern: str) -> dict[str, str]:
-    """Find the sources that a pattern of file names stands for: one for each value of its placeholder, sorted.
+    """Find the sources that a pattern of file names stands for: one for each value of its placeholder.
 
-    `data/{language}.txt.xz`, `data/{language}/` and `data/{language}-*.jsonl` give a source a language. A value is as
-    short as can be, and lies within one file or folder name.
+    `data/{language}.txt.xz`, `data/{language}/` and `data/{language}-*.jsonl` each give one source per language. A
+    value is as short as possible, and lies within one file or folder name.
 
     Args:
-        pattern: Path or address with one placeholder, once or more often, and any wildcards.
+        pattern: Path or address with one placeholder, which may occur several times, and any wildcards.
 
     Returns:
-        Value to source.
+        Value → source, sorted by value.
 
     Raises:
-        CorpusError: if the pattern has no placeholder or several, matches no file, gives one part alone, or does not
-            say which part a file belongs to.
+        CorpusError: if the pattern has no placeholder or several different ones, matches no file, has only one value,
+            or does not decide to which source a file belongs.
     """
     shown = f"mix.by '{safe_name(pattern)}'"
     name = _placeholder_of(pattern, shown)
@@ -56,7 +56,8 @@ def find_parts(pattern: str) -> dict[str, str]:
     if len(values) == 1:
         raise CorpusError(f"{shown} finds {name} '{safe_name(values[0])}' alone: {_WAY_OUT}")
 
-    # Each value gives a source: the pattern with the value in it.
+    # The source of a value is the pattern with the value in the place of the placeholder. The sources together must
+    # have each file once.
     placeholder = f"{{{name}}}"
     has_wildcards = has_magic(path.replace(placeholder, ""))
     if not has_wildcards:
@@ -69,10 +70,11 @@ def find_parts(pattern: str) -> dict[str, str]:
 
 
 def _values_in(pattern: str, files: Sequence[str]) -> list[str]:
-    """Return the value of a pattern's placeholder in each file that matches it."""
+    """Return the value of a pattern's placeholder in each file that matches the pattern, or is below such a folder."""
     below = "(?:/.*)?"
     if pattern.endswith("}"):
-        below = "/.+"  # The placeholder is a folder's name, since files that are read have a suffix.
+        # Files that are read have a suffix, so a placeholder at the end of the pattern is the name of a folder.
+        below = "/.+"
     expression = re.compile(_expression_of(pattern) + below, re.DOTALL)
     values: list[str] = []
     for file in files:
@@ -83,7 +85,15 @@ def _values_in(pattern: str, files: Sequence[str]) -> list[str]:
 
 
 def _placeholder_of(pattern: str, shown: str) -> str:
-    """Return the name of a pattern's placeholder, and refuse a pattern that cannot be meant."""
+    """Return the name of a pattern's placeholder.
+
+    Args:
+        pattern: The pattern.
+        shown: The pattern as messages show it.
+
+    Raises:
+        CorpusError: if there is no placeholder, there are several, or the end of a value is not known.
+    """
     names: list[str] = list(dict.fromkeys(_PLACEHOLDER.findall(pattern)))
     if len(names) != 1:
         problem = "no placeholder"
@@ -98,7 +108,7 @@ def _placeholder_of(pattern: str, shown: str) -> str:
 
 
 def _address_of(text: str) -> str:
-    """Return an address as its file system writes those of files."""
+    """Return an address in the spelling in which its file system returns the addresses of files."""
     with one_line_errors(f"Cannot reach '{safe_name(text)}'"):
         system, name = file_system(text)
         return str(system.unstrip_protocol(name))
@@ -110,11 +120,11 @@ def _expression_of(pattern: str) -> str:
     has_value = False
     for part in _IN_PATTERN.split(pattern):
         if _PLACEHOLDER.fullmatch(part):
-            # The placeholder stands for the same value wherever it stands.
+            # A placeholder that occurs again stands for the same value.
             expression += "(?P=value)" if has_value else "(?P<value>[^/]+?)"
             has_value = True
         elif _IN_PATTERN.fullmatch(part):
-            # Which letters a class has is the glob's to know.
+            # A class such as [a-f] has matched already, so any character may stand in its place here.
             expression += _WILDCARDS.get(part, "[^/]")
         else:
             expression += re.escape(part)

@@ -42,14 +42,14 @@ _SAMPLED_FILES = 16
 
 @dataclass
 class Files:
-    """Documents or labelled rows of files, in the order given; every file is a shard.
+    """The documents or labelled rows of files, in the order of the files; every file is a shard.
 
     Args:
         files: Files of known kinds.
-        places: Their paths without links; of remote ones the addresses.
-        ignored: Files that were found beside them and are of no known kind.
+        places: For each file its path with links resolved; for a remote file its address.
+        ignored: Other files that were found beside them.
         text_column: Column of the text, for kinds that have columns; `None` for labelled rows.
-        layout: Of their tables.
+        layout: Layout of the tables among the files.
     """
 
     files: Sequence[FilePath]
@@ -59,7 +59,7 @@ class Files:
     layout: TableLayout = UNKNOWN_LAYOUT
 
     def fingerprint(self) -> Any:
-        """Return path, size and time of change of every file."""
+        """Return path, size and time of change of every file, and the settings that decide how files are read."""
         columns: list[Any] = []
         if self.text_column is not None:
             columns.append(self.text_column)
@@ -79,10 +79,11 @@ class Files:
     def stored_size(self) -> int | None:
         """Return the size of all files as they are stored, or `None` if a server does not state one."""
         size = sum(map(file_size, self.files))
+        # An unknown size is very large, so the sum shows it.
         return size if size < UNKNOWN_SIZE else None
 
     def size(self) -> int | None:
-        """Return about how many bytes of text there are, judged by a few of the files; see `text_size`."""
+        """Return an estimate of the bytes of text, from a sample of the files; see `text_size`."""
         stored = self.stored_size()
         if stored is None:
             return None
@@ -100,7 +101,7 @@ class Files:
         Args:
             report: Receives bad lines and ignored files.
             progress: Called with the stored bytes that were read, and those of all files.
-            cursor: Where to begin.
+            cursor: Position at which reading begins.
         """
         if cursor is None:
             cursor = Cursor()
@@ -139,10 +140,10 @@ class Files:
             report.note("file of another kind, skipped", str(path))
 
     def _byte_reporter(self, progress: StepProgress | None, cursor: Cursor) -> Callable[[], None]:
-        """Return a function that reports the stored bytes before the cursor."""
+        """Return a function that reports how many stored bytes lie in front of the cursor, which moves."""
         if progress is None:
             return lambda: None
-        # The bytes before each file, and behind the last one those of all.
+        # The bytes of all files in front of each file, and at the end the bytes of all files.
         bytes_before = [0, *accumulate(map(file_size, self.files))]
         total = bytes_before[-1] if bytes_before[-1] < UNKNOWN_SIZE else None
 
@@ -165,7 +166,7 @@ def find_files(text: str, text_column: str | None = None) -> Files:
         text_column: Column of the text, for kinds that have columns; `None` for labelled rows.
 
     Raises:
-        CorpusError: if it names nothing, or nothing that can be read.
+        CorpusError: if the string names nothing, or nothing that can be read.
     """
     has_rows = text_column is None
     suffixes = file_readers.readable_suffixes("rows" if has_rows else "texts")
@@ -173,6 +174,7 @@ def find_files(text: str, text_column: str | None = None) -> Files:
     if is_remote(text):
         listed = _list_remote(text, suffixes)
     elif _exists(path):
+        # In a folder, some kinds of files are more likely something else than labelled rows.
         if has_rows and path.is_dir():
             suffixes = [suffix for suffix in suffixes if FILE_KINDS[suffix].rows_in_folders]
         listed = list_files([path], text, suffixes)
@@ -187,10 +189,10 @@ def find_files(text: str, text_column: str | None = None) -> Files:
 
 
 def check_files(text: str) -> None:
-    """Refuse a path or pattern without a file or folder; addresses are checked when they are read.
+    """Refuse a path or pattern that leads to no file or folder; addresses are checked when they are read.
 
     Raises:
-        CorpusError: if there is none.
+        CorpusError: if there is no such file or folder.
     """
     path = expand_home(text)
     if is_remote(text) or _exists(path):
@@ -205,20 +207,25 @@ def check_files(text: str) -> None:
 
 
 def expand_home(text: str) -> Path:
-    """Return a path with the home folder in the place of a `~`."""
+    """Return a path in which a `~` at the beginning is replaced by the home folder."""
     try:
         return Path(text).expanduser()
-    except RuntimeError:  # Of a user without a home.
+    except RuntimeError:  # The user has no home folder.
         return Path(text)
 
 
 def _has_byte_positions(path: FilePath) -> bool:
-    """Whether positions in a file are bytes as it is stored."""
+    """Whether positions in a file count the bytes of the file as it is stored."""
     return not is_compressed(path) and not FILE_KINDS[suffix_of(path)].is_binary
 
 
 def _file_state(file: FilePath, place: str) -> list[Any]:
-    """Return resolved path, size and time of change of a file; of a remote one the address and its state there."""
+    """Return path, size and time of change of a file; for a remote file its address and a key of its version.
+
+    Args:
+        file: The file.
+        place: Its path with links resolved.
+    """
     if isinstance(file, str):
         with one_line_errors(f"Cannot reach '{safe_name(file)}'"):
             system, name = file_system(file)
@@ -261,7 +268,11 @@ def _list_remote(text: str, suffixes: Collection[str]) -> ListedFiles:
 
 
 def _suggest(path: Path) -> str:
-    """Return the end of an error line: the nearest path or form of a source, or all forms where there is no folder."""
+    """Return the end of an error about a path that does not exist, with a suggestion.
+
+    It names the most similar path in the same folder, or form of a source. If there is no such folder, it lists all
+    forms of sources.
+    """
     try:
         names = [entry.name for entry in path.parent.iterdir()]
     except (OSError, ValueError):

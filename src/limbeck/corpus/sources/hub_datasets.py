@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import datasets
 
 
-# owner/name, and after it a configuration, a split and a revision of the data set.
+# The name of a data set: owner/name:configuration@split#revision, where the last three are optional.
 HUB_NAME = re.compile(
     r"(?P<name>\w[\w.-]*/\w[\w.-]*)(?::(?P<config>[\w.+-]+))?(?:@(?P<split>[^#\s]+))?(?:#(?P<revision>\S+))?"
 )
@@ -34,12 +34,12 @@ class HubDataset:
     """A data set of the Hugging Face Hub, streamed: nothing is kept on disk.
 
     Args:
-        name: `owner/name[:config][@split][#revision]`; the split is `train` unless said otherwise. Without a
-            revision the data set is taken as it is on the day the cache is made.
+        name: `owner/name[:config][@split][#revision]`. The default split is `train`. Without a revision the newest
+            version is read when the cache is built.
         text_column: The column of the text; empty for labelled rows.
 
     Raises:
-        CorpusError: if the name is not of that form.
+        CorpusError: if the name does not have this form.
     """
 
     def __init__(self, name: str, text_column: str) -> None:
@@ -54,7 +54,7 @@ class HubDataset:
         self.split: str = parts["split"] or "train"
         self.revision: str | None = parts["revision"]
         self._text_column = text_column
-        self._rows: datasets.IterableDataset | None = None  # Opening asks the Hub what files there are.
+        self._rows: datasets.IterableDataset | None = None  # Opened when it is needed, since that asks the Hub.
 
     def fingerprint(self) -> Any:
         """Return the values that decide the text."""
@@ -65,14 +65,14 @@ class HubDataset:
         return int(self._open().num_shards)
 
     def size(self) -> None:
-        """Return `None`: the Hub does not tell how much text there is."""
+        """Return `None`: the size of the text is not known before it is read."""
 
     def read(self, shard: int, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
         """Iterate over the documents of one shard; see `ShardedSource`.
 
         Args:
-            shard: Its number.
-            cursor: Where to begin; moved behind every document before it is given.
+            shard: Number of the shard.
+            cursor: Position at which reading begins. It is moved behind every document before that is given.
             report: Receives the rows without text.
 
         Raises:
@@ -83,7 +83,7 @@ class HubDataset:
         if cursor.position:
             part.load_state_dict(cursor.position)
         column = self._text_column
-        # Of a text that was begun before, problems were counted then.
+        # Where reading resumes within a text, the problems of this text have been reported before.
         report.muted = cursor.within > 0
         place = self.name if rows.num_shards == 1 else f"{self.name}:{shard}"
         for number, row in enumerate(self._read_rows(part), start=cursor.line + 1):
@@ -137,18 +137,19 @@ class HubDataset:
             return self._rows
 
     def _read_rows(self, rows: datasets.IterableDataset) -> Iterator[dict[str, Any]]:
-        """Iterate over rows; errors of the client become one line."""
+        """Iterate over rows; an error of the Hub's client becomes a `CorpusError` of one line."""
         with one_line_errors(f"Cannot read the Hub data set '{self.name}'"):
             yield from rows
 
 
 def names_hub_dataset(text: str) -> bool:
-    """Whether a string names a data set of the Hub: by the prefix, or as `owner/name` where there is no such path."""
+    """Whether a string names a data set of the Hub: it has the prefix, or is `owner/name` and not a path."""
     if text.startswith(HUB_PREFIX):
         return True
     is_owner_and_name = HUB_NAME.fullmatch(text) is not None
     if not is_owner_and_name or GLOB_CHARACTERS.intersection(text) or file_readers.names_file(text):
         return False
+    # A string whose folder exists is more likely a misspelt path.
     path = Path(text)
     try:
         return not path.exists() and not path.parent.is_dir()

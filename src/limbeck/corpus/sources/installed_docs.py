@@ -1,4 +1,4 @@
-"""`InstalledDocs` and `InstalledText`: text that is there on any machine with Python, without a download.
+"""`InstalledDocs` and `InstalledText`: text that every machine with Python has, without a download.
 
 `installed-docs` is the docstring prose of installed Python packages, `installed-text` adds the pages that come with
 packages and programs. Files are parsed by worker processes and never imported, so a package that would misbehave on
@@ -26,7 +26,7 @@ from limbeck.corpus.text.cursor import Cursor
 from limbeck.corpus.text.documents import Document
 from limbeck.errors import CorpusError
 
-# Files that a worker reads in one go.
+# Number of files that a worker process reads at a time.
 _CHUNK = 32
 _NAME = re.compile(r"^Name: *(\S+) *$", re.MULTILINE)
 _VERSION = re.compile(r"^Version: *(\S+) *$", re.MULTILINE)
@@ -35,7 +35,8 @@ _VERSION = re.compile(r"^Version: *(\S+) *$", re.MULTILINE)
 class InstalledDocs:
     """Docstring prose of installed packages and the standard library.
 
-    A paragraph that appears again, in any package, is left out (vendored copies, inherited docstrings).
+    A paragraph that has appeared before, in any package, is left out: packages have copies of each other, and classes
+    inherit docstrings.
 
     Args:
         roots: Folders to read instead of those that Python imports from.
@@ -76,7 +77,8 @@ class InstalledDocs:
         Args:
             report: Receives the files that could not be read and the number of repeated paragraphs.
             progress: Called with the number of files read, the number of all files and their unit.
-            cursor: Where to begin. Repeats are only known from the beginning, so all is read again.
+            cursor: Position at which reading begins. Repeats can only be found from the beginning, so all documents are
+                read again, and those in front of the position are passed over.
         """
         if cursor is None:
             cursor = Cursor()
@@ -111,8 +113,8 @@ class InstalledDocs:
 class InstalledText(InstalledDocs):
     """Docstring prose, and the prose of the pages that come with packages and programs.
 
-    Pages are read-me files, news, change logs, licences, descriptions of packages, and Markdown and reStructuredText;
-    of each its beginning, and of one program a few.
+    Pages are read-me files, news, change logs, licences, descriptions of packages, and files of Markdown and
+    reStructuredText. The beginning of each page is read, and a limited number of pages of each program.
 
     Args:
         roots: Folders to read instead of those that Python imports from and those where programs leave pages.
@@ -153,7 +155,10 @@ def installed_roots() -> list[Path]:
 
 
 def _release(distribution: importlib.metadata.Distribution) -> str:
-    """Return the name and the version of a distribution; the standard parser of its whole METADATA takes longer."""
+    """Return name and version of a distribution, such as `numpy==2.1.0`.
+
+    They are read from the text of its METADATA, since the standard parser takes much longer.
+    """
     header, _, _ = (distribution.read_text("METADATA") or "").partition("\n\n")
     names = _NAME.findall(header)
     versions = _VERSION.findall(header)
@@ -180,6 +185,7 @@ def _new_documents(result: FileProse, path: str, seen: set[str], report: SourceR
                 paragraphs.append(paragraph)
         if not paragraphs:
             continue
+        # The first paragraph is a title if it is the summary of the docstring and was not left out.
         title = None
         if prose.has_summary and len(paragraphs) > 1 and paragraphs[0] == prose.paragraphs[0]:
             title = paragraphs[0]

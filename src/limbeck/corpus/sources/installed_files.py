@@ -8,15 +8,15 @@ from pathlib import Path
 def walk_files(
     roots: Iterable[Path], passed_over: Collection[str], is_wanted: Callable[[str], bool]
 ) -> Iterator[tuple[Path, str]]:
-    """Iterate over the wanted files below each root, folder by folder, sorted; links to folders are not followed.
+    """Iterate over the wanted files below each root, folder by folder, sorted.
 
-    Hidden folders, links that lead nowhere and pipes that nobody writes to are left out. A folder below two roots is
-    read once.
+    Hidden folders are not entered, and links to folders are not followed. Only regular files are given, and no links
+    that lead nowhere or pipes. A folder below two roots is read once.
 
     Args:
         roots: The folders to begin with.
         passed_over: Names of folders that are not entered.
-        is_wanted: Whether a file is wanted, by its name.
+        is_wanted: Returns whether a file with a given name is wanted.
 
     Yields:
         The root, and the path of a file.

@@ -15,15 +15,15 @@ from limbeck.corpus.text.documents import clean_text
 from limbeck.corpus.text.prose import Prose, extract_prose
 
 PAGE_BEGINNING = 50_000
-"""Bytes of a page that are read."""
+"""Number of bytes of a page that are read."""
 
 MOST_PARAGRAPHS = 40
-"""Of a page: the change log of thirty years would be more text than all others together."""
+"""Most paragraphs of a page. The change log of thirty years would be more text than all other pages together."""
 
 MOST_PAGES = 20
-"""Of a program: some have hundreds of pages that are alike."""
+"""Most pages of a program. Some programs have hundreds of similar pages."""
 
-# Debian's change logs tell of packaging, not of programs.
+# The name of a page, such as README.md or changelog.gz. Debian's own change logs are about packaging, and are left out.
 _PAGE = re.compile(
     r"""
     (?!changelog\.debian)
@@ -39,22 +39,24 @@ _PAGE = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-# Only English pages are read: a translation has its language in the name (README.de).
+# The name of a translation, which ends with its language (README.de). Only English pages are read.
 _TRANSLATED = re.compile(r"[-._](?!md|gz)[a-z]{2}(?:[-_][a-z]{2})?(?:\.(?:txt|md|rst|gz))*\Z", re.IGNORECASE)
 # Debian's files of copyrights have a full stop alone on lines between paragraphs.
 _BLANK_LINE = re.compile(r"^ *\.$", re.MULTILINE)
 
 
 def read_page(path: str) -> FileProse:
-    """Read the prose of the beginning of a page; of a package's METADATA its description."""
+    """Read the prose at the beginning of a page; of a package's METADATA file only the description."""
     try:
-        with gzip.open(path) if path.endswith(".gz") else Path(path).open("rb") as file:
+        is_compressed = path.endswith(".gz")
+        with gzip.open(path) if is_compressed else Path(path).open("rb") as file:
             content = file.read(PAGE_BEGINNING)
     except (OSError, EOFError, zlib.error) as error:
         return FileProse([], f"unreadable page: {getattr(error, 'strerror', None) or 'damaged'}")
 
     text = clean_text(content.decode("utf-8", "replace"))
     if path.endswith("METADATA"):
+        # The description stands behind the first blank line.
         _, _, text = text.partition("\n\n")
     else:
         text = _BLANK_LINE.sub("", text)
@@ -66,7 +68,7 @@ def read_page(path: str) -> FileProse:
 
 
 def page_roots() -> list[Path]:
-    """Return the folders where programs of this machine leave documentation and licences."""
+    """Return the folders in which programs of this machine install documentation and licences."""
     prefixes = dict.fromkeys((sys.prefix, sys.base_prefix, "/usr", "/usr/local", "/opt/homebrew"))
     folders = [Path(prefix, "share", name) for prefix in prefixes for name in ("doc", "common-licenses")]
     return list(dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir()))

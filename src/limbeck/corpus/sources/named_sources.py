@@ -1,6 +1,6 @@
-"""Sources by their names: opening and checking what a recipe or a command line names.
+"""Sources by their names: opening and checking the sources that a recipe or a command line names.
 
-`SOURCES` is the one list of the kinds of sources; each says which strings name one, and how it is opened and checked.
+`SOURCES` is the one list of the kinds of sources, see `SourceKind`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def open_source(text: str, text_column: str = "text", workers: int | None = None
     Args:
         text: A file, folder or glob pattern; an address such as `https://host/file.jsonl` or `s3://bucket/*.parquet`;
             `hub:owner/name[:config][@split][#revision]`, or a bare `owner/name` where there is no such path;
-            `installed-docs`, or `installed-docs:FOLDER` for the Python files of one folder; `installed-text` the same,
-            with the pages beside them.
+            `installed-docs`, or `installed-docs:FOLDER` for the Python files of one folder; `installed-text` or
+            `installed-text:FOLDER`, which have pages such as read-me files too.
         text_column: Column of the text, for kinds that have columns.
         workers: Processes for sources that are read in parallel.
 
     Raises:
-        CorpusError: if it names nothing, or nothing that can be read.
+        CorpusError: if the string names nothing, or nothing that can be read.
     """
     source: Source = source_kind(text).open(text, text_column, workers)
     return source
@@ -57,10 +57,10 @@ def open_rows(text: str, layout: TableLayout = UNKNOWN_LAYOUT) -> RowSource:
         text: A file, folder, glob pattern or address; `hub:owner/name[:config][@split][#revision]`, or a bare
             `owner/name` where there is no such path. A `.txt` file is read as TSV where it is named, and skipped in
             a folder.
-        layout: Of its tables.
+        layout: Layout of its tables.
 
     Raises:
-        CorpusError: if it names nothing, or nothing that can be read.
+        CorpusError: if the string names nothing, or nothing that can be read.
     """
     kind = source_kind(text)
     if not kind.is_labelled:
@@ -72,11 +72,13 @@ def open_rows(text: str, layout: TableLayout = UNKNOWN_LAYOUT) -> RowSource:
 
 
 def check_source(text: str, content: file_kinds.Content | None = None) -> None:
-    """Refuse a path that is not there before models are loaded; other kinds are checked when they are read.
+    """Refuse a source that names no file, early, before models are loaded.
+
+    Hub data sets and addresses are checked when they are read.
 
     Args:
         text: The source string.
-        content: What its files are to be read as; None says nothing of them.
+        content: What the files are read as. If it is given, empty files and files of other kinds are refused too.
 
     Raises:
         CorpusError: if the string names nothing, or with `content` only files that are empty or of other kinds.
@@ -86,17 +88,21 @@ def check_source(text: str, content: file_kinds.Content | None = None) -> None:
         kind.check(text)
     if content is None or not _is_local(text):
         return
-    text_column = "" if content == "texts" else None  # Without a column files of labelled rows are looked for.
+    # Any column, also an empty one, makes `find_files` look for files of text, and None for files of labelled rows.
+    text_column = "" if content == "texts" else None
     if find_files(text, text_column).stored_size() == 0:
         raise CorpusError(f"The source '{safe_name(text)}' holds no {content}: its files are empty.")
 
 
 def shards_of(source: Source) -> Any:
-    """Return names and sizes of the shards, independent of their location; the source's fingerprint without files."""
+    """Return the names and sizes of a source's files, which stay the same if the files are moved together.
+
+    For a source that has no files, its fingerprint is returned.
+    """
     if not isinstance(source, Files):
         return source.fingerprint()
     paths = [PurePosixPath(str(file)) for file in source.files]
-    # Names are relative to the folder of all files; a lone file may have any name.
+    # Names are relative to the lowest folder that has all files. The name of a single file is left out, as ".".
     base = str(paths[0])
     if len(paths) > 1:
         base = os.path.commonpath([path.parent for path in paths])
@@ -107,7 +113,7 @@ def shards_of(source: Source) -> Any:
 
 
 def stored_size(text: str) -> int | None:
-    """Return the size of the files that a string names as they are stored, or `None` where asking needs a network.
+    """Return the size of the files that a string names, as they are stored; `None` for remote files and other sources.
 
     Raises:
         CorpusError: if it names nothing, or nothing that can be read.
@@ -118,7 +124,9 @@ def stored_size(text: str) -> int | None:
 
 
 def local_files(sources: Iterable[str]) -> list[Path]:
-    """Return the files of this machine that some sources of labelled rows name, resolved.
+    """Return the local files that some sources of labelled rows name, with links resolved.
+
+    Sources of other kinds, such as Hub data sets, are passed over.
 
     Raises:
         CorpusError: for a path that names nothing, or nothing that can be read.
@@ -148,7 +156,7 @@ def _open_hub(text: str, text_column: str | None, _workers: int | None) -> HubDa
 
 
 def _installed_kind(cls: type[InstalledDocs]) -> SourceKind:
-    """Return the kind of source whose strings are the name of a class of sources, or `NAME:FOLDER`."""
+    """Return the kind of source that `cls` reads. Its strings are the `name` of the class, or `name:FOLDER`."""
 
     def matches(text: str) -> bool:
         name, _, _ = text.partition(":")

@@ -27,21 +27,24 @@ class Source(Protocol):
     def documents(
         self, report: SourceReport, progress: StepProgress | None = None, cursor: Cursor | None = None
     ) -> Iterator[Document]:
-        """Iterate over the documents of all shards, from `cursor` on, which is moved behind each before it is given."""
+        """Iterate over the documents of all shards from `cursor` on.
+
+        The cursor is moved behind each document before the document is given.
+        """
 
 
 @runtime_checkable
 class ShardedSource(Source, Protocol):
-    """A source whose shards can be read one by one, as streams need it."""
+    """A source whose shards can be read one by one, as streams need."""
 
     def shards(self) -> int:
         """Return the number of shards."""
 
     def read(self, shard: int, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
-        """Iterate over the documents of one shard, from `cursor` on, which is moved behind each before it is given."""
+        """Iterate over the documents of one shard from `cursor` on, which is moved as in `documents`."""
 
     def size(self) -> int | None:
-        """Return about how many bytes of text there are, or `None` if that is not known."""
+        """Return an estimate of the bytes of text, or `None` if it is not known."""
 
 
 class RowSource(Protocol):
@@ -58,7 +61,7 @@ class RowSource(Protocol):
         Args:
             report: Receives everything that is skipped or repaired.
             progress: Called as reading advances.
-            of_words: Read sentences of tagged words, where a layout may be taken for either.
+            of_words: Read a table as sentences of tagged words, with a word on each line, instead of a row on each.
         """
 
 
@@ -67,12 +70,12 @@ class SourceKind:
     """A kind of source.
 
     Args:
-        form: How its strings are written, for messages; empty for paths.
-        matches: Whether a string names such a source.
-        open: Opens the source that a string names: as documents of a column of text, or with `None` as labelled rows;
-            the number is that of the processes for sources that are read in parallel.
-        check: Refuses a string that names nothing, before any source is opened; `None` leaves that to opening.
-        is_labelled: Whether it has labelled rows.
+        form: Form of the strings that name such a source, for messages; empty for paths.
+        matches: Returns whether a string names such a source.
+        open: Opens the source that a string names. Its arguments are the string, the column of the text (`None` opens
+            labelled rows), and the number of processes for sources that are read in parallel.
+        check: Refuses a string that names nothing, before any source is opened; `None` leaves this to `open`.
+        is_labelled: Whether such a source may have labelled rows.
     """
 
     form: str
@@ -83,7 +86,7 @@ class SourceKind:
 
 
 SOURCES: Registry[SourceKind] = Registry("kind of source", CorpusError)
-"""Name → kind of source. The last one registered is asked first; files, which any string may name, come last."""
+"""Name → kind of source. The kind that was registered last is asked first. Files, which match any string, come last."""
 
 
 def source_forms() -> list[str]:

@@ -1,4 +1,7 @@
-"""The blocks of one source of a stream, from any known position on."""
+"""`SourceBlocks`: the blocks of one source of a stream, from any known position on.
+
+Several processes may read a stream at the same time; the part that one of them reads is a *lane*.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,17 @@ from limbeck.corpus.text.cursor import Cursor
 from limbeck.corpus.text.documents import Document
 from limbeck.errors import CorpusError
 
-# Documents that are tokenised at once; after a checkpoint as many are tokenised again.
+# Documents that are tokenised together. A run that resumes tokenises as many of them again.
 _CHUNK_DOCUMENTS = 32
 _CHUNK_CHARACTERS = 100_000
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One of the processes that read a stream side by side, each another part.
+    """The part of a stream that one of several processes reads.
 
     Args:
-        index: Its number, from 0.
+        index: Number of the lane, from 0.
         count: Number of all lanes.
     """
 
@@ -37,10 +40,10 @@ class Lane:
 
 
 class StreamSource(NamedTuple):
-    """A source and how it takes part in a stream.
+    """A source of a stream, with its share.
 
     Args:
-        name: What records and messages call it.
+        name: Name of the source in records and messages.
         source: The source.
         share: Its share of the blocks.
     """
@@ -54,10 +57,10 @@ class Block(NamedTuple):
     """A block of a stream.
 
     Args:
-        ids: Its tokens.
+        ids: Its token ids, special tokens included.
         source: Index of its source.
-        earlier_passes: How often the source had been read to its end before.
-        columns: Further columns of its row.
+        earlier_passes: How often the source had been read to its end before this block.
+        columns: Values of further columns of its row, see `CutBlock`.
     """
 
     ids: NDArray[np.int32]
@@ -69,9 +72,12 @@ class Block(NamedTuple):
 class SourceBlocks(Iterator[Block]):
     """Blocks of one lane's part of a source, pass after pass, in an order that the seed decides.
 
-    A *pass* reads all shards of the source. Shards are dealt out to the lanes, in another order in every pass, if their
-    number is a multiple of that of the lanes; otherwise every lane reads all of them and keeps the documents whose key
-    falls to it. Documents are tokenised a *chunk* at a time, whose beginning is the position that `state` returns.
+    A *pass* reads the source once to its end, shard by shard, and each pass has its own random order of the shards. If
+    the number of shards is a multiple of the number of lanes, each lane reads its part of the shards. Otherwise every
+    lane reads all shards, and keeps the documents whose key modulo the number of lanes is its index.
+
+    Documents are tokenised together in *chunks*. A stored state is the position in front of a chunk, and the number of
+    its blocks that were given: a run that resumes tokenises the chunk again and passes over these blocks.
 
     Args:
         source: The source.
@@ -79,7 +85,10 @@ class SourceBlocks(Iterator[Block]):
         encoding: How documents become blocks, and which are held out.
         lane: The lane.
         seed: Decides the order of the shards.
-        state: The result of `state` at the block to go on from; `None` begins.
+        state: The result of `state` behind the block to resume after; `None` begins.
+
+    Attributes:
+        report: Everything that was skipped or repaired so far.
     """
 
     def __init__(
@@ -99,7 +108,7 @@ class SourceBlocks(Iterator[Block]):
         self._shards = source.source.shards()
         self._deals_shards = self._shards % lane.count == 0
 
-        # The position in the source.
+        # The position in the source. A pass without any block would never end, so whether it has blocks is kept.
         if state is None:
             state = {}
         self._pass: int = state.get("pass", 0)
@@ -112,7 +121,7 @@ class SourceBlocks(Iterator[Block]):
         self._shard_order = self._draw_shard_order()
         self._documents: Iterator[Document] | None = None  # Of the shard that is being read.
 
-        # The chunk, and how many of its blocks have been given. After a resumption it has to be tokenised again.
+        # The current chunk, and how many of its blocks have been given. A run that resumes has to tokenise it again.
         self._chunk_state = self._position()
         self._chunk_pass = self._pass
         self._chunk_blocks: list[CutBlock] = []
@@ -120,7 +129,7 @@ class SourceBlocks(Iterator[Block]):
         self._is_chunk_missing = self._given_of_chunk > 0
 
     def state(self) -> dict[str, Any]:
-        """Return the position behind the last block, as plain JSON values: its chunk, and the blocks given of it."""
+        """Return the position behind the last block, as plain JSON values."""
         return {**self._chunk_state, "taken": self._given_of_chunk}
 
     def close(self) -> None:
@@ -140,6 +149,7 @@ class SourceBlocks(Iterator[Block]):
         return Block(block.ids, self._index, self._chunk_pass, block.columns)
 
     def _position(self) -> dict[str, Any]:
+        """Return the position behind the last document that was read, with all that blocks from there on depend on."""
         return {
             "pass": self._pass,
             "cursor": self._cursor.to_json(),
@@ -149,7 +159,7 @@ class SourceBlocks(Iterator[Block]):
         }
 
     def _read_chunk(self) -> None:
-        """Tokenise the next documents."""
+        """Read and tokenise the next documents; they become the current chunk."""
         self._chunk_state = self._position()
         documents = self._next_documents()
         pieces = [piece for document in documents for piece in self._encoding.split(document, self._index)]
@@ -158,7 +168,7 @@ class SourceBlocks(Iterator[Block]):
         self._chunk_pass = self._pass
 
     def _next_documents(self) -> list[Document]:
-        """Read documents for a chunk, all of one shard; shards without any are passed over."""
+        """Return the documents of a chunk, all of one shard; shards without a document of this lane are passed over."""
         documents: list[Document] = []
         characters = 0
         while not documents:
@@ -177,7 +187,11 @@ class SourceBlocks(Iterator[Block]):
         return documents
 
     def _open_shard(self) -> Iterator[Document]:
-        """Open the shard that it is the turn of, after the last one the first of the next pass."""
+        """Open the next shard: that at the cursor, or the first of the next pass if this pass is over.
+
+        Raises:
+            CorpusError: if the pass that ended had no block.
+        """
         is_pass_over = self._cursor.shard >= len(self._shard_order)
         if is_pass_over:
             if not self._pass_has_blocks:

@@ -16,20 +16,20 @@ from limbeck.corpus.streams.source_blocks import Block, Lane, SourceBlocks, Stre
 
 
 class StreamBatches:
-    """Reads blocks window by window: a window is filled, shuffled, cut into batches of similar length, and given.
+    """Reads blocks window by window: a window is filled, shuffled, and cut into batches of similar length.
 
-    A window takes the place of a sliding shuffle buffer, for it begins at a known position of every source: a resumed
-    run fills the window that it was in anew, and goes on behind the batches that it had. The state is that position, a
-    few hundred bytes, where a sliding buffer would have to be saved as a whole.
+    A window is used instead of a sliding shuffle buffer because it begins at a known position of every source. A run
+    that resumes fills its window again, and passes over the batches that it had. So the state is that position, a few
+    hundred bytes, while a sliding buffer would have to be stored with all its blocks.
 
     Args:
         sources: The sources, with their shares.
         encoding: How documents become blocks, and which are held out.
-        window: Blocks of a window, which are rounded down to whole batches, but one at least.
-        lane: The lane.
-        batch_size: Blocks of a batch.
+        window: Number of blocks of a window. It is rounded down to whole batches, but is at least one batch.
+        lane: The part of the stream that this process reads.
+        batch_size: Number of blocks of a batch.
         seed: Decides all orders.
-        state: The state that came with the batch to go on behind; `None` begins.
+        state: The state that came with the batch to resume after; `None` begins.
     """
 
     def __init__(
@@ -52,14 +52,16 @@ class StreamBatches:
         if state is None:
             state = {"window": 0, "sources": [None] * len(sources), "taken": 0, "drawn": [0] * len(sources)}
         self._window_number: int = state["window"]
-        self._given_of_window: int = state["taken"]  # Batches.
-        self._blocks_by_source: list[int] = list(state["drawn"])  # Given so far.
+        self._given_of_window: int = state["taken"]  # Batches of the window that were given.
+        self._blocks_by_source: list[int] = list(
+            state["drawn"]
+        )  # Blocks of each source that were given, of all windows.
         self._blocks = []
         for index, (source, source_state) in enumerate(zip(sources, state["sources"], strict=True)):
             self._blocks.append(SourceBlocks(source, index, encoding, lane, seed, source_state))
 
     def __iter__(self) -> Iterator[tuple[list[Block], dict[str, Any]]]:
-        """Iterate over batches, each with the state behind it."""
+        """Iterate without end over batches, each with the state to resume after it."""
         try:
             while True:
                 yield from self._read_window()
@@ -70,6 +72,7 @@ class StreamBatches:
                 blocks.close()
 
     def _read_window(self) -> Iterator[tuple[list[Block], dict[str, Any]]]:
+        """Iterate over the batches of the current window that were not given, each with the state behind it."""
         start = {"window": self._window_number, "sources": [blocks.state() for blocks in self._blocks]}
         generator = np.random.default_rng([self._seed, self._lane.index, self._window_number])
         window = self._fill_window(generator)
@@ -78,7 +81,7 @@ class StreamBatches:
         lengths = np.array([len(block.ids) for block in window])
         order = generator.permutation(len(window))
         batches = group_by_length(order, lengths, self._batch_size, generator)
-        # A resumed run passes over the batches that it had.
+        # A run that resumes passes over the batches that it had.
         first = self._given_of_window
         for number, rows in enumerate(batches[first:], start=first + 1):
             batch = [window[row] for row in rows]
@@ -87,7 +90,7 @@ class StreamBatches:
             yield batch, {**start, "taken": number, "drawn": list(self._blocks_by_source), "report": report}
 
     def _fill_window(self, generator: np.random.Generator) -> list[Block]:
-        """Take the blocks of a window, of each source by its share."""
+        """Return the blocks of a window, from each source by its share."""
         counts = draw_counts(self._window_size, self._shares, generator.random())
         window: list[Block] = []
         for blocks, count in zip(self._blocks, counts, strict=True):
@@ -95,7 +98,7 @@ class StreamBatches:
         return window
 
     def _report(self) -> SourceReport:
-        """Join the reports of all sources so far."""
+        """Return the report of all sources so far."""
         report = SourceReport()
         for blocks in self._blocks:
             report.merge(blocks.report)

@@ -1,4 +1,7 @@
-"""The beginning of a stream: read once, to hold documents out and to see its first rows."""
+"""`store_beginning`: the beginning of a stream is read once, to choose held-out documents and to store a few blocks.
+
+The stored blocks are not trained on: they let a user see the first rows before training.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,11 @@ from limbeck.corpus.streams.source_blocks import StreamSource
 from limbeck.corpus.text.documents import Document
 from limbeck.errors import CorpusError
 
-# Documents and characters that are read to find those to hold out, all sources together.
+# Documents and characters that are read in order to choose held-out ones, from all sources together.
 _BEGINNING_DOCUMENTS = 50_000
 _BEGINNING_CHARACTERS = 50_000_000
 _DOCUMENTS_TO_SEE = 1000
-"""Documents of each part that are tokenised, so that its first rows can be seen before training."""
+"""Documents to train on whose blocks are stored, of all sources or of each where they are read differently."""
 
 
 def store_beginning(
@@ -39,13 +42,13 @@ def store_beginning(
     folder: Path,
     progress: Progress | None,
 ) -> dict[str, Any]:
-    """Write blocks and held-out documents of the beginning of a stream; return the manifest's content.
+    """Write blocks and held-out documents of the beginning of a stream; return the content of the manifest.
 
     Args:
-        settings: The sources, and how to cut them.
-        sources: The sources, opened.
-        encoding: How documents become blocks.
-        folder: Where the files go.
+        settings: The sources, and how their text is cut into blocks.
+        sources: The opened sources.
+        encoding: Turns documents into blocks.
+        folder: Folder of the files.
         progress: Called as reading advances.
 
     Raises:
@@ -56,7 +59,7 @@ def store_beginning(
     beginning = _Beginning(sources)
     read = write_documents(beginning.documents(progress), aside)
 
-    # The threshold lies among the lowest keys that may be held out and the one above them.
+    # The documents with the lowest keys are held out, at most `held_out_documents`, so those keys and the next decide.
     lowest = lowest_keys(aside, settings.held_out_documents + 1)
     held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
 
@@ -69,6 +72,7 @@ def store_beginning(
         f"more text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
         f"(now {settings.held_out}).",
     )
+    # The folders of the chosen documents, each once and in order.
     parts = dict.fromkeys(path.parent for path in source_of_file)
     held_out_documents = chain.from_iterable(read_documents(part, below=held_below) for part in parts)
     held_out = write_documents(held_out_documents, folder)
@@ -94,8 +98,8 @@ class _Beginning:
         sources: The sources.
 
     Attributes:
-        documents_by_place: Documents read of each source, in the order of the sources.
-        report: What was skipped or repaired.
+        documents_by_place: Number of documents that were read from each source, in the order of the sources.
+        report: Everything that was skipped or repaired.
     """
 
     def __init__(self, sources: Sequence[StreamSource]) -> None:
@@ -146,21 +150,21 @@ class _Beginning:
 def _choose_documents(
     folder: Path, documents_by_place: Sequence[int], held_below: int, *, by_source: bool
 ) -> dict[Path, int]:
-    """Write the documents to hold out and the first others to folders of their own; return their files.
+    """Write the held-out documents, and the first of the others, to files of their own.
 
     Args:
-        folder: The folder of all documents, those of a source together; the new folders are below it.
-        documents_by_place: Documents of each source.
+        folder: The folder of all documents, source after source. The new folders are below it.
+        documents_by_place: Number of documents of each source.
         held_below: Documents with a key below this are held out.
-        by_source: Make a folder for each source, as they are not read alike; otherwise one for all.
+        by_source: Make a folder for each source, because their prompts or units differ; otherwise one for all.
 
     Returns:
-        The files, each with the index of its source.
+        The new files, each with the index of its source; with one folder for all, the index is 0.
     """
     sizes: Sequence[int] = [sum(documents_by_place)]
     if by_source:
         sizes = documents_by_place
-    documents = read_documents(folder)
+    documents = read_documents(folder)  # Each source takes its documents from this iterator.
     source_of_file: dict[Path, int] = {}
     for source, size in enumerate(sizes):
         part = folder / f"chosen-{source}"
@@ -173,7 +177,7 @@ def _choose_documents(
 
 
 def _choose(documents: Iterator[Document], held_below: int) -> Iterator[Document]:
-    """Iterate over the documents to hold out, each once, and the first of the others."""
+    """Iterate over the held-out documents, each once, and over the first `_DOCUMENTS_TO_SEE` of the others."""
     held_out_keys: set[int] = set()
     others = 0
     for document in documents:

@@ -1,7 +1,7 @@
 """`open_stream` and `StreamedCorpus`: text that is tokenised while it is trained on.
 
-Only the beginning is stored: the held-out documents and a few blocks. Blocks come window by window; a state of a few
-hundred bytes is enough to go on behind any batch.
+Only the beginning is stored: the held-out documents and a few blocks. Blocks to train on come in *windows*, which are
+shuffled. A run can resume behind any batch by a state of a few hundred bytes.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ STREAM_FORMAT = 1
 class StreamedCorpus(Corpus):
     """An endless stream of token blocks.
 
-    It is opened like a corpus whose text is the beginning of the stream: `train` are a few blocks of it, to be seen
-    beforehand, and `held_out` those that training never meets. The blocks to train on come from `batches`.
+    As a `Corpus` it has the beginning of the stream: `train` has a few of its blocks, to look at, and `held_out` has
+    blocks of documents that are never trained on. The blocks to train on come from `batches`.
 
     Args:
         path: The folder that `open_stream` made.
         sources: The sources, with their shares.
         encoding: How documents become blocks, and which are held out.
-        window: Blocks that are shuffled together.
-        uses: How each source is read; none: all alike.
+        window: Number of blocks that are shuffled together.
+        uses: The role, prompt and units of each source; empty where no source has any.
     """
 
     def __init__(
@@ -60,19 +60,19 @@ class StreamedCorpus(Corpus):
         self._window = window
 
     def shares(self) -> list[float]:
-        """Return the share of each source in what is trained on."""
+        """Return the share of each source among the blocks that are trained on."""
         return [source.share for source in self.sources]
 
     def batches(
         self, lane: Lane, *, batch_size: int, seed: int, state: Mapping[str, Any] | None = None
     ) -> StreamBatches:
-        """Return the batches of one of the processes that read side by side; see `StreamBatches`.
+        """Return the batches of one of the processes that read the stream; see `StreamBatches`.
 
         Args:
-            lane: The process, of all that read.
-            batch_size: Blocks of a batch.
+            lane: The part of the stream that the process reads.
+            batch_size: Number of blocks of a batch.
             seed: Decides the order.
-            state: The state that came with the batch to go on behind; `None` begins.
+            state: The state that came with the batch to resume after; `None` begins.
         """
         return StreamBatches(
             self.sources,
@@ -88,13 +88,13 @@ class StreamedCorpus(Corpus):
 def open_stream(
     settings: CorpusSettings, tokenizer: Any, *, cache_dir: str | Path | None = None, progress: Progress | None = None
 ) -> StreamedCorpus:
-    """Open sources as a stream: read their beginning, choose held-out documents, and leave the rest where it is.
+    """Open sources as a stream: read their beginning, choose held-out documents, and store nothing else.
 
-    A document is held out if its hash falls below a threshold, wherever in the stream it stands. The held-out figures
-    are of those at the beginning of the sources. Documents that appear twice are read twice.
+    A document anywhere in the stream is held out if its hash is below a threshold. Held-out figures are computed from
+    such documents at the beginning of the sources. Documents that appear twice are read twice.
 
     Args:
-        settings: The sources, and how to cut them.
+        settings: The sources, and how their text is cut into blocks.
         tokenizer: A `transformers` tokenizer; it is not changed.
         cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
         progress: Called with the name of the step, the amount done, the total or `None`, and what is counted.
@@ -135,11 +135,11 @@ def _open_sharded(place: str, text_column: str) -> ShardedSource:
 
 
 def _with_shares(sources: Sequence[StreamSource], settings: CorpusSettings) -> list[StreamSource]:
-    """Return the sources with their shares; a single one has all."""
+    """Return the sources with their shares; a single source has the share 1."""
     mixing = settings.mixing
     if len(sources) == 1 or mixing is None:
         return list(sources)
-    # Asking for sizes reads a part of each source.
+    # Sizes are asked for only where shares depend on them, since that reads a part of each source.
     sizes: list[int | None] = [None] * len(sources)
     if mixing.reads_sizes:
         sizes = [source.source.size() for source in sources]

@@ -10,20 +10,20 @@ SENTENCE_RULES = 2
 """Raise it when the same text would give other sentences: older caches of them are then built anew."""
 
 SENTENCE_ENDS = r"\p{Sentence_Terminal}…།༎\u037e"
-"""Marks that end a sentence in any script, as the content of a set of a regular expression.
+"""Marks that end a sentence in any script, to be put between the brackets of a regular expression.
 
-They are Unicode's Sentence_Terminal, and three that it leaves out: dots of omission, the Tibetan shad and the Greek
+They are Unicode's Sentence_Terminal, and three that it leaves out: the ellipsis, the Tibetan shad and the Greek
 question mark.
 """
 
 QUESTION_MARKS = "?\u037e\u061f\u1367\u1945⁇⁈⁉⳺⳻⸮\ua60f\ua6f7︖﹖？𑅃"
 """Marks that end a question, of all scripts."""
 
-# Behind these a space must follow: they stand in numbers, names and abbreviations too.
+# These marks end a sentence only if a space follows, since numbers, names and abbreviations contain them too.
 _SPACED_ENDS = ".!?…．"
-# A possible end of a sentence: closing punctuation, perhaps quotes or brackets, then space. Marks of other scripts need
-# no space behind them. A Greek question ends with a semicolon. A run of dots is tried from its beginning only, and
-# never partly, or a long one would take quadratic time.
+# A possible end of a sentence, in one of three forms: a mark that needs a space, perhaps with quotes or brackets before
+# the space; a mark of another script, which needs no space; a semicolon behind a Greek letter, which ends a question. A
+# run of dots is only matched from its beginning and as a whole, since a long one would take quadratic time otherwise.
 _BOUNDARY = regex.compile(
     rf"""
     (?<![{_SPACED_ENDS}])[{_SPACED_ENDS}]++["'”’»)\]]*+\s+
@@ -37,7 +37,7 @@ _LAST_WORD = re.compile(r"[^\W_](?:[\w.'’-]*\w)?\Z")
 
 _OPENERS = "\"'“‘«([{¿¡"
 
-# Words whose full stop rarely ends a sentence, without it and in lower case.
+# Abbreviations, whose full stop rarely ends a sentence. They are in lower case and without the full stop.
 _TITLES = "mr mrs ms dr prof st sr jr rev hon gen col capt lt sgt cmdr gov sen rep pres messrs mme mlle"
 
 _LATIN = "e.g i.e eg ie cf vs viz al approx resp incl excl ca circa esp"
@@ -48,22 +48,24 @@ _TRADE_AND_TIME = "inc ltd co corp bros assn jan feb mar apr jun jul aug sep sep
 
 _ABBREVIATIONS = frozenset(" ".join((_TITLES, _LATIN, _PRINT, _TRADE_AND_TIME)).split())
 
-# These take a number after them ("No. 5", "Fig. 3"), and are ordinary words otherwise ("I said no.").
+# Abbreviations only in front of a number ("No. 5", "Fig. 3"), and ordinary words otherwise ("I said no.").
 _NUMBERED = "no nos nr fig figs eq eqs sec secs ch chap vol vols pp jan mar"
 
 _BEFORE_NUMBER = frozenset(_NUMBERED.split())
 
+# Words of one letter; other single letters in front of a full stop are initials.
 _WORDS_OF_ONE_LETTER = "Iai"
 _LOOK_BACK = 24
-"""Characters before a full stop in which its word is looked for."""
+"""Number of characters in front of a full stop in which the word before it is looked for."""
 
 
 def split_sentences(text: str) -> list[str]:
-    """Split one paragraph into sentences, on whitespace after closing punctuation.
+    """Split one paragraph into sentences, at the white space behind closing punctuation.
 
-    Marks that stand nowhere else (`。`, `।`, `؟`) need no space behind them. Abbreviations ("Dr. No"), initials
-    ("J. S. Bach"), decimals ("3.14") and dotted names ("torch.nn") do not end a sentence, nor does a full stop before a
-    lower-case letter. Joining the result with spaces gives the words of `text` back, all of them, in order.
+    Marks that are only used at the end of a sentence (`。`, `।`, `؟`) need no space behind them. Abbreviations ("Dr.
+    No"), initials ("J. S. Bach"), decimals ("3.14") and dotted names ("torch.nn") do not end a sentence, nor does a
+    full stop in front of a lower-case letter. The sentences, joined with spaces, have all words of `text` in their
+    order.
     """
     sentences = []
     start = 0
@@ -94,7 +96,7 @@ def _ends_sentence(text: str, punctuation: int, following: int) -> bool:
     if mark not in _SPACED_ENDS:
         return True
 
-    # A sentence begins with no lower-case letter.
+    # No sentence begins with a lower-case letter.
     first_character = text[following]
     if first_character in _OPENERS and following + 1 < len(text):
         first_character = text[following + 1]
@@ -110,8 +112,8 @@ def _ends_sentence(text: str, punctuation: int, following: int) -> bool:
         return True
     word = match.group()
     if len(word) == 1:
-        # A list number ("1. First") ends a sentence, an initial ("J. Smith") does not. So "Plan B. It" is not cut,
-        # which is rare.
+        # The number of a list item ("1. First") ends a sentence, and an initial ("J. Smith") does not. So "Plan B. It"
+        # is not split either, which is rare.
         return not word.isalpha() or word in _WORDS_OF_ONE_LETTER
     word = word.lower()
     if word in _BEFORE_NUMBER:

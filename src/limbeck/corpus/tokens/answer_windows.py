@@ -1,4 +1,8 @@
-"""`AnswerWindows`: tokens of questions with a part of their context each, and the place of the answer there."""
+"""`AnswerWindows`: questions on contexts as token rows, labelled with the place of the answer.
+
+A context may be longer than a row. Then a question becomes several *windows*: rows with the question and a part of the
+context each. The *frame* of a pair are the special tokens around and between its two texts.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,11 @@ _SHOWN_CHARACTERS = 40
 
 
 class SpecialTokens(NamedTuple):
-    """Some special tokens that stand together.
+    """Special tokens that stand together.
 
     Args:
         ids: Their ids.
-        types: Their segments.
+        types: Segment of each.
     """
 
     ids: list[int]
@@ -56,11 +60,11 @@ class PairFrame(NamedTuple):
         return len(self.before.ids) + len(self.between.ids) + len(self.after.ids)
 
     def join_ids(self, first: Sequence[int], second: Sequence[int]) -> list[int]:
-        """Return the ids of a whole pair."""
+        """Return the ids of a pair of texts, special tokens included."""
         return [*self.before.ids, *first, *self.between.ids, *second, *self.after.ids]
 
     def join_types(self, first_length: int, second_length: int) -> list[int]:
-        """Return the segments of a whole pair, whose texts have so many tokens."""
+        """Return the segment of each token of a pair, from the numbers of tokens of its texts."""
         first_types = [self.first_type] * first_length
         second_types = [self.second_type] * second_length
         return [*self.before.types, *first_types, *self.between.types, *second_types, *self.after.types]
@@ -97,11 +101,11 @@ class Question(NamedTuple):
     """A question on a context.
 
     Args:
-        name: As reports and windows name it.
+        name: Name of the question in reports and windows.
         text: The question.
         context: The text that may hold the answer.
-        answer: First character of the answer in the context and the one after its last; None where no window is to
-            be labelled.
+        answer: First character of the answer in the context, and the one after its last. None for a question without
+            an answer, or where labels are not needed.
     """
 
     name: str
@@ -134,9 +138,10 @@ class AnswerWindow:
 class AnswerWindows:
     """Cuts questions and contexts into windows, each labelled with the first and last token of the answer.
 
-    The question comes first, or second where the tokenizer pads on the left, as `transformers` has it. Windows that do
-    not hold the whole answer, and questions without one, point to the first token, both ends. Neighbouring windows
-    share `stride` tokens. A question may take half of the tokens that windows do not share; a longer one is cut.
+    The question comes first, or second where the tokenizer pads on the left, as in `transformers`. A window that does
+    not hold the whole answer has the label `NO_SPAN`, and so has every window of a question without an answer.
+    Neighbouring windows share `stride` tokens of the context. The question may take at most half of the tokens that
+    remain beside these; a longer one is cut.
 
     Source: BERT's SQuAD windows (arXiv 1810.04805, section 4.2); the first token for no answer is its section 4.3.
 
@@ -157,7 +162,7 @@ class AnswerWindows:
             )
         self._backend = plain_backend(tokenizer)
         self._frame = find_frame(self._backend)
-        self._room = length - self._frame.size
+        self._room = length - self._frame.size  # Tokens of a window for question and context.
         if self._room - stride < 2:
             raise CorpusError(
                 f"length {length} and stride {stride} leave no room for a question and new text beside "
@@ -236,16 +241,17 @@ class AnswerWindows:
 
         Args:
             name: Name of the question.
-            question_ids: Its ids.
-            context: The context.
+            question_ids: Token ids of the question.
+            context: Tokens of the context.
             span: First and last token of the context that the answer covers; None where no window is labelled.
         """
-        room = self._room - len(question_ids)
+        room = self._room - len(question_ids)  # Tokens of a window for the context.
         first = len(self._frame.before.ids)
         if self._question_first:
             first += len(question_ids) + len(self._frame.between.ids)
 
-        # Neighbours share `stride` tokens, and the last window ends where the context ends.
+        # Each window begins `room - stride` tokens behind the one before, so that they share `stride` tokens. No window
+        # begins in the last `stride` tokens of the context, since the window before holds these.
         for start in range(0, max(len(context.ids) - self._stride, 1), room - self._stride):
             part = context.ids[start : start + room]
             if self._question_first:
@@ -282,7 +288,7 @@ class _EncodedText(NamedTuple):
 def _answer_of(row: LabelledRow) -> tuple[int, int] | None:
     """Return the characters of a row's answer; None where its question has no answer."""
     if row.label is None:
-        return NO_ANSWER  # An answer without a place in its context, which no token covers.
+        return NO_ANSWER  # The answer is not in the context. No token covers this place, so the row is left out.
     if row.label == NO_ANSWER:
         return None
     return cast(tuple[int, int], row.label)

@@ -1,4 +1,7 @@
-"""`BlockPacker`: the tokens of units of text cut into blocks, as they are, joined, or as pairs."""
+"""`BlockPacker`: token sequences are cut into blocks, one by one, joined into a stream, or as pairs of segments.
+
+A *unit* here is the token sequence of one piece of text, such as a sentence or a document.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from limbeck.errors import CorpusError
 
 @dataclass
 class PackingCounts:
-    """Blocks and tokens that packing made, and those that it left out.
+    """The numbers of blocks and tokens that were packed, and of those that were left out.
 
     Args:
         blocks: Number of blocks.
@@ -34,26 +37,29 @@ class PackingCounts:
 class BlockPacker:
     """Cuts token sequences into blocks of at most `length` tokens.
 
-    Without `join`, a block holds tokens of one unit: long units are cut into full blocks and a rest, short
-    ones make short blocks, so that batches of equal lengths waste nothing. With it, the units form one stream
-    with the separator between them, cut into exactly full blocks; the rest at the end is dropped and
-    counted.
+    Without `join`, a block holds tokens of one unit. A long unit is cut into full blocks and a shorter last one, and a
+    short unit makes a short block. With `join`, the units form one stream with the separator between them, which is cut
+    into blocks of exactly `length` tokens. The rest at the end of the stream is dropped and counted.
 
-    With `pairs`, the content of every block is cut once more, into segments A and B with the separator between them:
-    `[CLS] A [SEP] B [SEP]` for BERT. A ends where a sentence does, at one of the places inside the block, or at any
-    token where there is none; the tokens of the block decide at which, all places being equally likely. So a block is
-    the same in a built corpus, a stream and every epoch. Joined units then have no separator between them: a block
-    has one in its middle and one at its end, whatever it holds.
+    With `pairs`, the content of every block is cut once more, into the segments A and B with the separator between
+    them: `[CLS] A [SEP] B [SEP]` for BERT. A ends at the end of a sentence inside the block, or at any token if no
+    sentence ends there. Which of these places it is depends on the tokens of the block alone, through a hash, so that a
+    block is the same in a built corpus, in a stream and in every epoch. Joined units then have no separator between
+    them, so that a separator always ends a segment.
 
     Args:
         length: Most tokens in a block, special tokens included.
         prefix: Special tokens before a block.
         suffix: Special tokens after a block.
-        minimum: Blocks with fewer tokens than this, special tokens not counted, are dropped; 2 at least with pairs.
+        minimum: Blocks with fewer tokens than this, special tokens not counted, are dropped; with pairs at least 2.
         join: Whether to fill blocks across units.
         separator: Token between joined units, and between the segments of a pair.
         pairs: Whether a block is a pair of segments.
-        prompt: Tokens that every unit begins with: its further blocks begin with them again.
+        prompt: Tokens that every unit begins with. If a unit is cut, they are repeated at the beginning of each further
+            block.
+
+    Attributes:
+        counts: The blocks and tokens so far.
 
     Raises:
         CorpusError: if no token of each segment fits between the special ones, or a separator is needed and missing.
@@ -104,8 +110,8 @@ class BlockPacker:
         """Iterate over the blocks that are complete after these units.
 
         Args:
-            units: Token ids of each unit, without special tokens; for pairs with marks, see
-                `TokenEncoder.encode_sentences`.
+            units: Token ids of each unit, without special tokens. For pairs the first token of each sentence is marked,
+                see `TokenEncoder.encode_sentences`.
         """
         arrays = [np.asarray(unit, np.int32) for unit in units]
         arrays_with_tokens = [array for array in arrays if len(array)]
@@ -114,13 +120,14 @@ class BlockPacker:
             return
         room_for_text = self._room - len(self.prompt)
         for unit in arrays_with_tokens:
-            yield from self._block(unit[: self._room])  # The unit itself begins with the prompt.
+            # The unit itself begins with the prompt; its further blocks get the prompt here.
+            yield from self._block(unit[: self._room])
             for start in range(self._room, len(unit), room_for_text):
                 rest = unit[start : start + room_for_text]
                 yield from self._block(np.concatenate([self._prompt_ids, rest]))
 
     def _pack_stream(self, units: Iterable[NDArray[np.int32]]) -> Iterator[NDArray[np.int32]]:
-        """Iterate over the full blocks of the stream that these units lengthen; the rest waits for further units."""
+        """Put units at the end of the stream, and iterate over its full blocks; the rest waits for further units."""
         parts = [self._stream]
         for unit in units:
             if self._has_joined and not self.pairs:
@@ -151,10 +158,10 @@ class BlockPacker:
         self._stream = np.array(stream, np.int32)
 
     def _block(self, content: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
-        """Yield the block with this content, or nothing if it is too short; count either.
+        """Yield the block with this content, or nothing if it is too short, and count it.
 
         Args:
-            content: The tokens between the special ones; of pairs with marks.
+            content: The tokens between the special ones; for pairs with marked sentences.
         """
         if len(content) - len(self.prompt) < self.minimum:
             self.counts.dropped_blocks += 1
@@ -168,7 +175,7 @@ class BlockPacker:
         yield block
 
     def _pair(self, content: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Take the marks off, and put the separator where A ends."""
+        """Return the content of a pair: the ids without marks, with the separator at the end of segment A."""
         # The first token of a sentence is marked: its id is stored as the bitwise complement, which is below 0.
         begins_sentence = content < 0
         ids = np.where(begins_sentence, ~content, content)
@@ -177,7 +184,7 @@ class BlockPacker:
         places = np.flatnonzero(begins_sentence[1:]) + 1
         if len(places) == 0:
             places = np.arange(1, len(ids))
-        # The tokens of the block decide at which place, so that it is cut there wherever it is read.
+        # A hash of the tokens chooses the place, so that the block is cut there wherever it is read.
         checksum = zlib.crc32(ids.astype(np.int64).tobytes())
         end_of_first = int(places[checksum % len(places)])
         assert self.separator is not None
@@ -185,7 +192,7 @@ class BlockPacker:
 
 
 def segments_of(block: Sequence[int] | NDArray[np.int32], separator: int) -> NDArray[np.int8]:
-    """Return the segment of every token of a pair: 0 up to and including the first separator, 1 behind it."""
+    """Return the segment of every token of a pair, `[tokens]`: 0 up to the first separator and at it, 1 behind it."""
     is_separator = np.asarray(block) == separator
-    # The count of separators up to a token is above its own flag where one stands before it.
+    # The sum counts separators up to and including a token. If it is above the token's own flag, one stands before it.
     return (np.cumsum(is_separator) > is_separator).astype(np.int8)

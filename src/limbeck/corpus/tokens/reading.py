@@ -10,7 +10,7 @@ from limbeck.corpus.tokens.encoded_rows import OF_TEACHER
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 
 PROMPT = "prompt"
-"""Column of a corpus with prompts: tokens of a row's prompt, with the special ones before it; 0 without one."""
+"""Column of a corpus with prompts: number of tokens at the beginning of a row that belong to the prompt, or 0."""
 TEACHER_IDS = f"{OF_TEACHER}input_ids"
 """Column of a corpus with two readings: the teacher's ids, where `input_ids` are the student's."""
 
@@ -22,8 +22,8 @@ class Reading:
     Args:
         encoder: The side's tokenizer.
         reads_prompts: Whether the prompt of a text's source stands before the text.
-        aligned: For each id of the other side's tokenizer the id of this one, int64 `[V]`, where this side shares the
-            other's cut of the text into tokens; None where it encodes the text itself.
+        aligned: For a side that takes over the other side's division of the text into tokens: this side's id for each
+            id of the other side's vocabulary, int64 `[V]`. None for a side that encodes the text itself.
     """
 
     encoder: TokenEncoder
@@ -33,14 +33,15 @@ class Reading:
     def encode(
         self, texts: Sequence[str], prompt: str = "", other: Sequence[NDArray[np.int32]] = ()
     ) -> list[NDArray[np.int32]]:
-        """Return the ids of each text, special tokens left out.
+        """Return the ids of each text, without special tokens.
 
-        A tokenizer may join the end of a prompt with the beginning of a text: the two are encoded as one.
+        Prompt and text are encoded together, since a tokenizer may join the end of the one with the beginning of the
+        other.
 
         Args:
             texts: The texts, without the prompt.
             prompt: The prompt of their source; empty where it has none.
-            other: The ids of each text as the other side reads it, which a reading that is aligned translates.
+            other: The ids of each text as the other side reads it; only an aligned reading needs them.
         """
         if self.aligned is not None:
             return [self.aligned[ids].astype(np.int32) for ids in other]

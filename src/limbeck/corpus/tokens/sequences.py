@@ -1,4 +1,4 @@
-"""`SequenceEncoder`: tokens of single texts and of pairs, cut to a length."""
+"""`SequenceEncoder`: the tokens of rows with one text or two, cut to a length."""
 
 import copy
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class _Tokens(NamedTuple):
 
     Args:
         ids: Ids of each row.
-        types: Segments of each row's tokens; empty where the tokenizer has none.
+        types: Segment of each token of each row; empty where the model has no segments.
         was_cut: Whether each row was cut.
     """
 
@@ -29,8 +29,8 @@ class _Tokens(NamedTuple):
 class SequenceEncoder:
     """Encodes single texts or pairs, cutting them to a length, the longer of a pair first.
 
-    They are encoded as the tokenizer itself encodes them. Unlike in the blocks of a text corpus, text that spells a
-    special token ("[SEP]") is encoded as the tokenizer is set to encode it, as in the teacher's fine-tuning.
+    Rows are encoded as the tokenizer does by default, as in the teacher's fine-tuning. So text that spells a special
+    token ("[SEP]") may become that token, unlike in the blocks of a text corpus.
 
     Args:
         tokenizer: A `transformers` tokenizer; it is not changed.
@@ -42,15 +42,15 @@ class SequenceEncoder:
     """
 
     def __init__(self, tokenizer: Any, length: int, paired: bool) -> None:
-        self._tokenizer = copy.deepcopy(tokenizer)  # Every call sets its truncation.
-        special = tokenizer.num_special_tokens_to_add(pair=paired)
-        texts = 2 if paired else 1
-        if length < special + texts:
+        self._tokenizer = copy.deepcopy(tokenizer)  # A call changes the truncation of the tokenizer.
+        special_tokens = tokenizer.num_special_tokens_to_add(pair=paired)
+        fewest_tokens = 2 if paired else 1  # One token of each text.
+        if length < special_tokens + fewest_tokens:
             raise CorpusError(
-                f"length is {length}, which is too short: this tokenizer puts {special} special tokens in a row."
+                f"length is {length}, which is too short: this tokenizer puts {special_tokens} special tokens in a row."
             )
         self._length = length
-        self._room = length - special
+        self._room = length - special_tokens
         self._paired = paired
         self._has_types = TOKEN_TYPES in tokenizer.model_input_names
 
@@ -72,6 +72,7 @@ class SequenceEncoder:
         )
 
     def _encode_fast(self, rows: Sequence[LabelledRow]) -> _Tokens:
+        """Encode with a tokenizer of the `tokenizers` library, which cuts the rows itself."""
         encoded = self._tokenizer(
             [row.text for row in rows],
             [row.pair for row in rows] if self._paired else None,
@@ -105,11 +106,14 @@ class SequenceEncoder:
 
 
 def longest_first(lengths: Sequence[int], room: int) -> list[int]:
-    """Return the lengths to which one or two texts are cut: the longer until they fit or are equal, then both.
+    """Return the lengths to which one or two texts are cut so that they fit.
+
+    Tokens are taken from the longer text until both fit together, or are equally long. Then both are cut to half of the
+    room.
 
     Args:
-        lengths: Their lengths in tokens.
-        room: Tokens that both may have together.
+        lengths: Lengths of the texts, in tokens.
+        room: Tokens that they may have together.
     """
     if sum(lengths) <= room:
         return list(lengths)

@@ -20,14 +20,14 @@ from limbeck.errors import CorpusError
 # Characters of a text that are tokenised at once. A tokenizer needs some hundred bytes of memory for each of them.
 _LONGEST_PART = 200_000
 PROBES = ("a", "the", "0", ".", "一")
-"""Short texts, of which every tokenizer has a token for one."""
+"""Short texts. Every tokenizer that works has a token for one of them."""
 
 
 class TokenEncoder:
     """Encodes texts without padding, truncation, special tokens or warnings; the tokenizer is not changed.
 
-    Text that spells a special token ("[SEP]", "</s>") is encoded as plain text: a document can neither end a
-    block nor mask a word.
+    Text that spells a special token ("[SEP]", "</s>") is encoded as plain text, so that no document can end a block or
+    mask a word.
 
     Args:
         tokenizer: A `transformers` tokenizer.
@@ -50,8 +50,8 @@ class TokenEncoder:
             self.separator = tokenizer.eos_token_id
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
-        """Return the ids of each text, special tokens left out."""
-        # Texts that are too long are encoded by themselves, in parts.
+        """Return the ids of each text, without special tokens."""
+        # A text that would need too much memory is encoded in parts; an empty text takes its place in the batch.
         short_texts = [text if len(text) <= _LONGEST_PART else "" for text in texts]
         encoded = self._tokenizer.encode_plain(short_texts)
         for number, text in enumerate(texts):
@@ -63,12 +63,13 @@ class TokenEncoder:
         return encoded
 
     def encode_sentences(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
-        """Return the ids of each text, sentence by sentence; a sentence's first token t is marked: it stands as ~t.
+        """Return the ids of each text, which is encoded sentence by sentence; the first token of a sentence is marked.
 
-        A marked id is negative, so that the marks stay with their tokens however the text is cut and joined.
+        Instead of the id t a marked token has the bitwise complement ~t, which is negative. So a mark stays with its
+        token wherever the text is cut and joined.
         """
         sentences: list[str] = []
-        # The number of the first sentence of each text, and behind the last the number of all.
+        # The index of the first sentence of each text, and at the end the number of all sentences.
         first_sentences = [0]
         for text in texts:
             sentences += UNITS["sentence"](text)
@@ -78,7 +79,7 @@ class TokenEncoder:
         ids = np.concatenate([*encoded, np.zeros(0, np.int32)])
         lengths = np.array([len(tokens) for tokens in encoded], np.int64)
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        # A sentence without tokens has no first one to mark.
+        # A sentence without tokens has no first token.
         first_tokens = starts[:-1][lengths > 0]
         ids[first_tokens] = ~ids[first_tokens]
         borders = starts[first_sentences].tolist()
@@ -100,7 +101,7 @@ def plain_backend(tokenizer: Any) -> Tokenizer:
 
 
 class _FastTokenizer:
-    """A tokenizer of the `tokenizers` library, which looks up single words where that gives the same ids.
+    """A tokenizer of the `tokenizers` library. Words are looked up in a table where that gives the same ids.
 
     Args:
         tokenizer: The `transformers` tokenizer.
@@ -123,7 +124,8 @@ class _FastTokenizer:
 
     def encode(self, texts: list[str], *, special_tokens: bool) -> list[list[int]]:
         """Return the ids of each text."""
-        self._backend.encode_special_tokens = True  # As plain text; it is not part of the serialised form.
+        # Special tokens in a text are encoded as plain text. The option is lost when a tokenizer is serialised.
+        self._backend.encode_special_tokens = True
         encodings = self._backend.encode_batch_fast(texts, add_special_tokens=special_tokens)
         return [encoding.ids for encoding in encodings]
 

@@ -1,4 +1,4 @@
-"""Tokens of a vocabulary by what they are: the mask token, the beginnings of words, and whole words."""
+"""Kinds of tokens in a vocabulary: the mask token, tokens that begin a word, and tokens that are whole words."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from limbeck.errors import CorpusError
 _WORD_MARKS = ("Ġ", "▁")
 # The beginning of tokens that continue a word, in vocabularies of WordPiece.
 _CONTINUATION = "##"
-_ENOUGH_WORDS = 32
+_FEWEST_WORDS = 32
 
 
 def mask_id_of(tokenizer: Any) -> int:
@@ -33,7 +33,7 @@ def mask_id_of(tokenizer: Any) -> int:
 
 
 def word_beginnings(tokenizer: Any) -> dict[str, int]:
-    """Return the tokens that begin a word, with their ids; special tokens are none.
+    """Return the tokens that begin a word, with their ids; special tokens are left out.
 
     Args:
         tokenizer: A `transformers` tokenizer: WordPiece, byte-level BPE or SentencePiece.
@@ -53,7 +53,9 @@ def word_beginnings(tokenizer: Any) -> dict[str, int]:
 
 
 def word_ids(tokenizer: Any) -> NDArray[np.int64]:
-    """Return the ids of the tokens that are whole words of letters; all but the special tokens where there are too few.
+    """Return the ids of the tokens that are whole words of two letters or more, sorted.
+
+    If the vocabulary has fewer than 32 of them, the ids of all tokens but the special ones are returned.
 
     Args:
         tokenizer: A `transformers` tokenizer: WordPiece, byte-level BPE or SentencePiece.
@@ -63,7 +65,7 @@ def word_ids(tokenizer: Any) -> NDArray[np.int64]:
         letters = token.lstrip("".join(_WORD_MARKS))
         if len(letters) > 1 and letters.isalpha():
             ids.append(index)
-    if len(ids) < _ENOUGH_WORDS:
+    if len(ids) < _FEWEST_WORDS:
         special_ids = set(tokenizer.all_special_ids)
         ids = [index for index in tokenizer.get_vocab().values() if index not in special_ids]
     return np.asarray(sorted(ids), dtype=np.int64)

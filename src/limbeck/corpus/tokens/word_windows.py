@@ -1,4 +1,7 @@
-"""`WordEncoder`: tokens of sentences of tagged words, in windows, and the word of each token."""
+"""`WordEncoder`: sentences of tagged words as token rows, with the word of each token.
+
+A sentence that is longer than a row becomes several *windows*, rows with some of its words each.
+"""
 
 import copy
 from collections import Counter
@@ -23,7 +26,7 @@ class WordWindow(NamedTuple):
         sentence: Its number among the sentences that were encoded.
         input_ids: Ids, special tokens included.
         token_type_ids: Segment of each token; None where the model has no segments.
-        words: For each token the number of the word that it is the first of, from 0 in the sentence; else `NO_WORD`.
+        words: For the first token of each word, the index of the word in the sentence; for other tokens `NO_WORD`.
     """
 
     sentence: int
@@ -49,8 +52,8 @@ class _Part(NamedTuple):
 class WordEncoder:
     """Encodes sentences of tagged words; the first token of a word has its class, all others -100.
 
-    Words are encoded each by itself, as `transformers` encodes a text that is split into words. A sentence that is
-    longer than a window becomes several, cut between words; a word that is longer than a window alone is cut.
+    Each word is encoded by itself, as `transformers` encodes a text that is split into words. A sentence that is longer
+    than a window is cut between words. Only a word that is longer than a window is cut itself.
 
     Source: BERT (arXiv 1810.04805, section 5.3) for the first token of a word.
 
@@ -68,30 +71,31 @@ class WordEncoder:
                 f"Token classification needs the word of every token, which the slow tokenizer "
                 f"{type(tokenizer).__name__} does not provide: use a fast one (a tokenizer.json)."
             )
-        self._tokenizer = copy.deepcopy(tokenizer)  # Every call sets its truncation.
+        self._tokenizer = copy.deepcopy(tokenizer)  # A call changes the truncation of the tokenizer.
         pre_tokenizer = self._tokenizer.backend_tokenizer.pre_tokenizer
-        if hasattr(pre_tokenizer, "add_prefix_space"):  # A word of byte-level BPE stands behind a space.
+        if hasattr(pre_tokenizer, "add_prefix_space"):  # Byte-level BPE encodes a word with the space in front of it.
             pre_tokenizer.add_prefix_space = True
             self._tokenizer.add_prefix_space = True
-        special = tokenizer.num_special_tokens_to_add(pair=False)  # Their number.
-        if length <= special:
+        special_tokens = tokenizer.num_special_tokens_to_add(pair=False)
+        if length <= special_tokens:
             raise CorpusError(
-                f"length is {length}, which is too short: this tokenizer puts {special} special tokens in a row."
+                f"length is {length}, which is too short: this tokenizer puts {special_tokens} special tokens in a row."
             )
         self._length = length
-        self._room = length - special
+        self._room = length - special_tokens
         self._has_types = TOKEN_TYPES in tokenizer.model_input_names
 
     def windows(self, texts: Sequence[str], report: SourceReport) -> list[WordWindow]:
         """Return the windows of sentences, in order.
 
         Args:
-            texts: Their words, with `WORD_GAP` between them.
+            texts: The words of each sentence, with `WORD_GAP` between them.
             report: Receives sentences and words that were cut, and words without a token.
         """
         sentences = [text.split(WORD_GAP) for text in texts]
+        sizes_of_sentences = self._token_counts(sentences)
         parts: list[_Part] = []
-        for number, (words, sizes) in enumerate(zip(sentences, self._token_counts(sentences), strict=True)):
+        for number, (words, sizes) in enumerate(zip(sentences, sizes_of_sentences, strict=True)):
             parts += self._cut(number, words, sizes, report)
 
         encoded = self._encode([part.words for part in parts], max_length=self._length, truncation=True)
@@ -116,20 +120,20 @@ class WordEncoder:
         return encoded
 
     def _cut(self, number: int, words: list[str], sizes: Sequence[int], report: SourceReport) -> list[_Part]:
-        """Cut a sentence between words into parts that fit.
+        """Cut a sentence between words into parts that fit into a window.
 
         Args:
-            number: Of the sentence.
+            number: Number of the sentence.
             words: Its words.
-            sizes: Tokens of each word.
+            sizes: Number of tokens of each word.
             report: Receives what was cut.
         """
         shown = repr(" ".join(words)[:_SHOWN_CHARACTERS])
         report.note("word without a token: it is not trained on, and counts as O", shown, sizes.count(0))
         report.note("word longer than a window, cut", shown, sum(size > self._room for size in sizes))
         parts = []
-        start = 0  # First word of the part that is being filled.
-        room = self._room  # Tokens that this part may still have.
+        start = 0  # Index of the first word of the part that is being filled.
+        room = self._room  # Tokens that still fit into this part.
         for place, size in enumerate(sizes):
             is_full = size > room and place > start
             if is_full:
@@ -137,7 +141,8 @@ class WordEncoder:
                 start = place
                 room = self._room
             room -= size
-        if start:
+        was_cut = start > 0
+        if was_cut:
             report.note(f"sentence cut into windows of {self._length} tokens", shown)
         parts.append(_Part(number, start, words[start:]))
         return parts
@@ -161,11 +166,11 @@ class WordEncoder:
 
 
 def _first_words(word_ids: Sequence[int | None], start: int) -> list[int]:
-    """Return for each token the word that it is the first of, or `NO_WORD`.
+    """Return for the first token of each word its index in the sentence, and for other tokens `NO_WORD`.
 
     Args:
-        word_ids: Word of each token in its window; None for special tokens.
-        start: Number of the window's first word in its sentence.
+        word_ids: For each token the index of its word in the window; None for special tokens.
+        start: Index of the window's first word in the sentence.
     """
     words: list[int] = []
     previous = None
