@@ -1,4 +1,7 @@
-"""The record of a run, of its stages, and its heartbeat."""
+"""The record of a run, of its stages, and its heartbeat.
+
+A field is None or empty where an older version did not write it, or where it does not apply.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from limbeck.core.records.run_evaluation import RunEvaluation
 
 
 def record_damage(folder: Path) -> str | None:
-    """Return a line where the record of a run is there and cannot be read; None where all is well, or there is none."""
+    """Return a message where a folder has a record of a run that cannot be read; None without a record or damage."""
     path = folder / Run.FILE
-    # A record that is whole is never empty.
+    # `read_json` returns an empty mapping for a damaged file; the record of a run is never empty.
     if not path.is_file() or read_json(path):
         return None
     return f"'{path}' is damaged and cannot be read, so it does not say what the run was or how it ended."
@@ -36,7 +39,7 @@ class Teacher(Record):
     """A teacher: its name or path, whether that is a `folder`, a `package` or on the `hub`, and its shape in words.
 
     Attributes:
-        weights: Hash of its weights, configuration and tokenizer, wherever they lie.
+        weights: Hash of its weights, configuration and tokenizer, which does not depend on their place.
     """
 
     name_or_path: str = ""
@@ -48,9 +51,13 @@ class Teacher(Record):
 
 
 class Initialisation(Record):
-    """How a student started: a sentence, the teacher's layers, and the share of variance that narrowing kept.
+    """The start of a student: a sentence on it, and what it took over from the teacher.
 
-    `copied` and `projected` are the tensors that were made of the teacher's, by their names in the base model.
+    Attributes:
+        layers: The teacher's layers that its layers were copied from.
+        explained: Share of the variance that is left after copied layers were narrowed.
+        copied: Tensors that were copied from the teacher, by their names in the base model.
+        projected: Tensors that were made from the teacher's by a projection, by the same names.
     """
 
     summary: str = ""
@@ -88,10 +95,11 @@ class CorpusView(Record):
     """The text of a stage: its unit, longest block in tokens, extent and fingerprint.
 
     Attributes:
-        fingerprint: Name of its cache, which follows from paths and dates.
-        content: A hash of what each source gave, wherever it lies; empty where an earlier version wrote none.
-        roles: Share of each role in what is trained on; None where no source has one.
-        pieces: Rows to train on by the unit that they are, of a stream those of its beginning; None without `units`.
+        fingerprint: Name of its folder in the cache, which depends on paths and dates of the files.
+        content: A hash of the content of each source, which does not depend on its place.
+        roles: Share of each role (query, document) in the training text; None where no source has a role.
+        pieces: Number of rows to train on of each unit, such as sentences and documents; for a stream, only those at
+            its beginning are counted. None where the corpus has no `units`.
     """
 
     stage: str | None = None
@@ -118,7 +126,7 @@ class CorpusText(Record):
     """The text of a run: sources, counts (None of a stream), what reading skipped, and each stage's view.
 
     Attributes:
-        mixed: Stage to what the shares of its sources follow; the shares are in its view.
+        mixed: Stage to the rule of the shares of its sources; the shares are in the view of the stage.
     """
 
     sources: list[str] = Field(default_factory=list)
@@ -143,7 +151,7 @@ class LayerLink(Record):
     """Layers of the student, the layers of the teacher they learn from, and the terms of the loss that join them.
 
     Attributes:
-        vectors: Whether a term brings the student's sentence vectors to the teacher's place; older records have none.
+        vectors: Whether a term moves the student's sentence vectors into the teacher's space; None in older records.
     """
 
     student: list[int] = Field(default_factory=list)
@@ -153,7 +161,8 @@ class LayerLink(Record):
 
     @property
     def aligns_vectors(self) -> bool:
-        """Whether the student's sentence vectors are in the teacher's space; of older records by a term's name."""
+        """Whether the student's sentence vectors are in the teacher's space."""
+        # Older records do not say so: only the term `pooled_cosine` did it then.
         return bool(self.vectors) or (self.vectors is None and "pooled_cosine" in self.terms)
 
 
@@ -172,19 +181,20 @@ Ranges: TypeAlias = Annotated[str, Field(pattern=RANGES)]
 
 
 class Stage(File):
-    """A finished stage: `stage.json`, and an entry of `run.json`; the latter has what the plan adds, from `layers`.
+    """A finished stage: `stage.json`, and an entry of `run.json`, which also has the fields from `layers` on.
 
     Attributes:
-        drawn: None where sources are not mixed.
-        lengths: Of a schedule, in its order: each `length`, with the `steps` and `tokens` that were trained at it.
+        drawn: The rows that were drawn from each source; None where sources are not mixed.
+        lengths: For a schedule of lengths: each `length` in its order, with the `steps` and `tokens` trained at it.
         final_terms: The last logged loss of each term.
         held_out: The loss and its terms on held-out text.
         weights: Size and hash of its file of weights.
         untrained: The student's parameters that this stage did not train.
-        unread: Of its embedding tables, the rows that this stage did not train; older records have none.
-        teacher_precision: `int8` where the teacher's linear maps were quantised.
-        student: Of a stage with a separate student.
-        teacher: Of a stage with a separate teacher; `teacher_facts` where no stage trained it.
+        unread: Embedding table to the rows that this stage did not train; older records have none.
+        teacher_precision: `int8` where the teacher's linear layers were quantised.
+        student: The student of a stage that has its own.
+        teacher: The teacher of a stage that has its own.
+        teacher_facts: More on this teacher, unless it is the student of an earlier stage.
     """
 
     FILE = paths.STAGE_RECORD
@@ -226,7 +236,7 @@ class UnreadRows(Record):
         kind: What a row stands for: `tokens`, `positions` or `segments`.
         rows: Rows of the table.
         unread: How many were not trained.
-        first: The first of them; all are in the records of the stages.
+        first: The first of the rows that were not trained; the records of the stages have all.
         from_teacher: Whether they were given the teacher's values after training.
     """
 
@@ -252,7 +262,10 @@ class Untrained(Record):
 
 
 def modules_of(names: Sequence[str]) -> list[str]:
-    """Name the modules two levels above tensors, each once: `encoder.layer.2.output` says enough of its weights."""
+    """Return the modules two levels above tensors, each once.
+
+    For example `encoder.layer.2.output` for `encoder.layer.2.output.dense.weight`.
+    """
     return list(dict.fromkeys(".".join(name.split(".")[:-2]) or name for name in names))
 
 
@@ -328,15 +341,16 @@ class Made(File):
 
 
 class Run(Made, CardFields):
-    """A run: `run.json`, written at every turn.
+    """A run: `run.json`, which is written again whenever its status or content changes.
 
     Attributes:
-        problem: Why it failed or stopped.
-        timings: Seconds of each part, and of all in `total`.
-        license: Of the student, as the language, where somebody wrote it into the record.
+        problem: The reason why it failed or stopped.
+        timings: Seconds of each part, and of all together in `total`.
+        license: Licence of the student, where somebody wrote it into the record; so for the language.
         stage_teachers: Hash of the teacher of each stage that has a separate one, see `Teacher.weights`.
-        teacher_vectors: Teacher whose sentence vectors are taught, to their largest difference from those of
-            sentence-transformers, None where that does not load the model; empty where it is not installed.
+        teacher_vectors: Teacher whose sentence vectors are taught, to the largest difference of these from those that
+            sentence-transformers computes; None where that library does not load the model. Empty where it is not
+            installed.
     """
 
     FILE = paths.RUN_RECORD
@@ -359,9 +373,9 @@ class Run(Made, CardFields):
     evaluation: RunEvaluation | None = None
 
     def holds_teachers(self, untrained: str | UnreadRows) -> bool:
-        """Return whether a tensor that no stage trained, or rows of one, hold the teacher's values.
+        """Return whether an untrained tensor, or untrained rows of one, have the teacher's values.
 
-        They were given them after training, or started with them.
+        They have them from their start, or were given them after training.
         """
         if isinstance(untrained, UnreadRows):
             if untrained.from_teacher:
@@ -385,7 +399,7 @@ class Run(Made, CardFields):
 
 
 class Heartbeat(File):
-    """A run's sign of life: `heartbeat.json`."""
+    """The heartbeat of a run, `heartbeat.json`: a running process writes its progress to it again and again."""
 
     FILE = paths.HEARTBEAT
 

@@ -191,9 +191,10 @@ class Disagreement(Record):
         label: The row's label.
         teacher: The teacher's answer.
         student: The student's answer.
-        distance: How far apart the answers are: half the sum of the differences of their probabilities (0 to 1) where
-            there are classes, the largest of them where a row may have several, the difference of values, 1 - F1 of
-            answers, the share of words with another tag, the difference of ranks as a share of all pairs of sentences.
+        distance: The distance of the two answers, by the kind of task. Classes: half the sum of the differences of
+            their probabilities (0 to 1). Several classes a row: the largest of these differences. Values: their
+            difference. Answers in a text: 1 - F1. Tags of words: the share of words with another tag. Pairs of
+            sentences: the difference of their ranks, as a share of all pairs.
     """
 
     text: str = ""
@@ -250,10 +251,12 @@ class DevelopmentFigures(Record):
 
 
 class MeasuredWith(Record):
-    """Settings of a run's evaluation; `student_pooling` where it is another than the teacher's.
+    """Settings of a run's evaluation.
 
-    `reduced` are those defaults that had no time, by the recipe's keys, and `budget_seconds` is the time they were
-    measured to fit into.
+    Attributes:
+        student_pooling: The student's pooling, where it differs from the teacher's.
+        reduced: Keys of the recipe whose defaults were lowered, since they would have taken too long.
+        budget_seconds: The time that the evaluation was to fit into.
     """
 
     pooling: str | None = None

@@ -1,4 +1,8 @@
-"""The record of a comparison."""
+"""The record of a comparison: students of several methods, distilled from one teacher under one budget.
+
+A *variant* is a student's shape, a method and a layer mapping. A *cell* is one run: a variant with one seed. A *row* of
+the tables pools the cells of a variant over their seeds; a *block* has the rows of one student's shape.
+"""
 
 from typing import Any
 
@@ -41,7 +45,7 @@ class ComparedTeacher(Record):
 
 
 class ComparedVariant(Record):
-    """A student, method and mapping; with a reason, one that cannot be."""
+    """A student, a method and a mapping; `reason` says why they do not go together, where they do not."""
 
     student: str
     method: str
@@ -55,7 +59,14 @@ class ComparedVariant(Record):
 
 
 class ComparisonCell(ComparedVariant):
-    """A run of a comparison; `steps` of each stage, `scores` by task, `unavailable` the reason by measure."""
+    """A run of a comparison: a variant with one seed.
+
+    Attributes:
+        steps: Number of steps of each stage.
+        held_out: Figures on held-out text, by measure.
+        unavailable: Measure to the reason why it has no figure.
+        scores: Scores by task.
+    """
 
     title: str = ""
     seed: int | None = None
@@ -86,7 +97,10 @@ class HeldOutMeasure(Record):
 
 
 class HeldOutFigures(File):
-    """Figures of a model on held-out text, None where `unavailable` says why; equal `settings` make them comparable."""
+    """Figures of a model on held-out text; they can be compared with figures of equal `settings` only.
+
+    A figure is None where there is none; `unavailable` has the reason.
+    """
 
     FILE = HELD_OUT_RECORD
 
@@ -107,7 +121,7 @@ class MainFigure(Record):
 
 
 class Speedup(Record):
-    """Over the teacher, at a batch size and length."""
+    """The speedup of a model over the teacher, at a batch size and length."""
 
     batch: int
     length: int
@@ -122,7 +136,7 @@ class ModelCost(Record):
 
 
 class ComparedScores(Scores):
-    """Scores with figures on held-out text by measure; `main` ranks."""
+    """Scores, and figures on held-out text by measure; `main` is the figure that ranks the rows."""
 
     held_out: dict[str, Figure] = Field(default_factory=dict)
     main: Figure | None = None
@@ -140,7 +154,10 @@ class TeacherRow(ComparedScores):
 
 
 class ComparedRow(ComparedVariant, ComparedScores):
-    """A method and mapping on a student, pooled over seeds; no row is better beyond chance than one of rank 1."""
+    """A variant, pooled over seeds.
+
+    Rows of rank 1 are those that no other row exceeds by more than chance. `finished` of the `wanted` runs are there.
+    """
 
     shape: str = ""
     seeds: list[int] = Field(default_factory=list)
@@ -151,12 +168,12 @@ class ComparedRow(ComparedVariant, ComparedScores):
 
     @property
     def place(self) -> int | None:
-        """Its rank; None of one seed, of which earlier versions made one too."""
+        """Its rank; None for a single seed, though earlier versions recorded a rank for it too."""
         return self.rank if self.finished > 1 else None
 
     @property
     def over_seeds(self) -> Interval | None:
-        """The interval of the main figure over seeds; None of fewer than two."""
+        """The interval of the main figure over seeds; None for fewer than two seeds."""
         return of_mean(self.main.runs) if self.main is not None and self.finished > 1 else None
 
 

@@ -1,4 +1,8 @@
-"""The records of evaluations on tasks: scores in percent over fine-tunings or runs that differ in their seed."""
+"""The records of evaluations on tasks.
+
+A *cell* is one model on one task with one seed at one grid point: fine-tuned, or scored as it is. A *figure* pools
+cells that differ only in their seed, in percent.
+"""
 
 import statistics
 from collections.abc import Iterable
@@ -11,7 +15,7 @@ from limbeck.core.records import File, Number, Record, Times
 
 
 class Figure(Record):
-    """A figure over runs: mean, sample deviation (None of one run) and the runs."""
+    """A figure over runs: their mean, their sample deviation (None for a single run), and the value of each."""
 
     mean: Number
     deviation: Number | None = None
@@ -29,7 +33,7 @@ class ColumnFigure(Figure):
     """A task's figure by its main metric, and by all metrics.
 
     Attributes:
-        interval: Its 95 % interval over `rows`, of one run on one split.
+        interval: Its 95 % interval over `rows`, for a single run on one split.
         only_answer: The one answer that a run gives to all rows; None where all runs give several.
     """
 
@@ -40,20 +44,26 @@ class ColumnFigure(Figure):
 
     @property
     def is_meaningless(self) -> bool:
-        """Whether a run gives all rows one answer; of older records by Matthews' coefficient, which is 0 then."""
+        """Whether a run gives the same answer to all rows."""
+        # Older records do not say so, but Matthews' correlation is 0 then.
         matthews = self.metrics.get("matthews")
         return self.only_answer is not None or (matthews is not None and 0 in matthews.runs)
 
 
 class Average(Figure):
-    """An average over tasks, by the keys of their columns; `complete` if these are all that it is meant over."""
+    """An average over tasks.
+
+    Attributes:
+        of: The keys of the averaged columns.
+        complete: Whether no column is missing that the average is defined over.
+    """
 
     of: list[str] = Field(default_factory=list)
     complete: bool = True
 
 
 class Averages(Record):
-    """The averages of a model, None of fewer than two tasks."""
+    """The averages of a model; None for fewer than two tasks."""
 
     average: Average | None = None
     without_cola: Average | None = None
@@ -68,13 +78,13 @@ class Column(Record):
     """A column of a table of tasks.
 
     Attributes:
-        key: Names it, in published tables too.
-        title: Heads it.
+        key: The name of the column, also in published tables.
+        title: The heading.
         task: The task.
-        kind: Of the task.
-        splits: The scored splits whose mean it is.
-        detail: Whether it is a part of another column, for the table of all scores only.
-        metric: Of its figures.
+        kind: The kind of the task.
+        splits: The scored splits, over which the column is the mean.
+        detail: Whether it is a part of another column, which only the table of all scores shows.
+        metric: The metric of its figures.
     """
 
     key: str
@@ -90,12 +100,12 @@ class ChosenPoint(Record):
     """The grid point that stands for a model on a task, and its runs.
 
     Attributes:
-        settings: Of the point.
-        runs: Number of finished ones.
-        wanted: Number there should be.
-        points: Number of points with a finished run.
-        seeds: Of the runs.
-        weights: Folder of the best run's kept weights, in that of the evaluation.
+        settings: The settings of the point.
+        runs: Number of finished runs.
+        wanted: Number of runs that were asked for.
+        points: Number of grid points with a finished run.
+        seeds: The seeds of the runs.
+        weights: Folder of the best run's kept weights, within the folder of the evaluation.
     """
 
     settings: dict[str, Any] = Field(default_factory=dict)

@@ -119,7 +119,7 @@ class MappingSearch(Search):
 
 
 class SearchedShape(Record):
-    """A shape and what became of it (`state`): trained, cut, refused, diverged or failed, for a `reason`."""
+    """A shape of a search, and its `state`: trained, cut, refused, diverged or failed; `reason` says why."""
 
     trial: int
     layers: int
@@ -170,7 +170,10 @@ class TimedWith(Record):
 
 
 class SearchLoss(Record):
-    """The loss by which shapes are judged, and that of an untrained student: its unit but for `hidden_states`."""
+    """The loss by which shapes are judged, and the loss of an untrained student.
+
+    Losses are shares of that of the untrained student, except for the kind `hidden_states`.
+    """
 
     kind: str | None = None
     untrained: Number | None = None
@@ -201,7 +204,7 @@ class LayerScore(Record):
 
 
 class SearchedLayer(Record):
-    """A layer of the teacher, by the student that learns from it; `state` is trained, cut or diverged."""
+    """A layer of the teacher, judged by the student that learns from it; `state` is trained, cut or diverged."""
 
     rank: int | None = None
     layer: int
@@ -212,7 +215,7 @@ class SearchedLayer(Record):
 
 
 class Rung(Record):
-    """How many candidates train up to which step."""
+    """A round of halving: the number of candidates that train, and the step at which the round ends."""
 
     candidates: int
     end: int
