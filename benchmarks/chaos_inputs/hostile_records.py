@@ -23,8 +23,10 @@ from limbeck.core.records import Run, RunEvaluation
 from limbeck.core.studies import Evaluation
 from limbeck.report.evaluation import evaluation_csv, evaluation_markdown, evaluation_table
 from limbeck.report.quality import comparison_csv, comparison_markdown, comparison_table
+from limbeck.report.rendering import MARKDOWN_MARK
 from limbeck.report.student_card import model_card
 from limbeck.report.writing import write_report
+from limbeck.version import __version__
 
 _PAYLOADS = (
     "<svg/onload=alert(1)>", "<script>x</script>", "</td></tr></table>", "[x](javascript:alert(1))", "![x](http://e/p)",
@@ -70,7 +72,9 @@ def _live(markdown: str) -> list[str]:
 def _is_ours(token: Any) -> bool:
     if token.type == "image":
         return re.fullmatch(r"[\w%.-]+/[\w.-]+\.svg", str(token.attrs.get("src", ""))) is not None
-    return set(re.findall(r"<\s*/?\s*([\w!-]+)", token.content)) <= _OUR_TAGS
+    # The first line of a report says that limbeck made it.
+    is_mark = token.content.strip() == f"{MARKDOWN_MARK}{__version__} -->"
+    return is_mark or set(re.findall(r"<\s*/?\s*([\w!-]+)", token.content)) <= _OUR_TAGS
 
 
 def _shown(*parts: Any) -> str:
