@@ -150,13 +150,13 @@ def _measure_times(step: Step, seconds: float, report: Report) -> dict[str, list
     def run_whole() -> dict[str, float]:
         return {WHOLE: time_whole_step()}
 
-    # Both return seconds by part, a whole step as a single part.
+    # Both return seconds by part; a whole step is a single part, `WHOLE`.
     rounds = take_turns(
-        {"whole": run_whole, "parts": step.run_parts},
+        {"whole steps": run_whole, "parts": step.run_parts},
         seconds=seconds,
         tell=tell_rounds(report, f"steps of {step.tokens:,} tokens"),
     )
-    times = {WHOLE: [seconds_by_part[WHOLE] for seconds_by_part in rounds["whole"]]}
+    times = {WHOLE: [seconds_by_part[WHOLE] for seconds_by_part in rounds["whole steps"]]}
     for part in PARTS:
         times[part] = [seconds_by_part[part] for seconds_by_part in rounds["parts"]]
     return times

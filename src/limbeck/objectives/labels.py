@@ -338,7 +338,7 @@ def hard_label_ce(logits: Tensor, labels: Tensor, *, class_weights: ClassWeights
 def hard_label_binary_ce(logits: Tensor, labels: Tensor, *, class_weights: ClassWeights | None = None) -> LossTerm:
     """Cross entropy of the student's scores with the labels of its task, of which a text has any number.
 
-    total = −Σ_bc w_c y_bc log σ(z_bc) + (1 − y_bc) log(1 − σ(z_bc)), in nats, each class a decision by itself.
+    total = −Σ_bc [w_c y_bc log σ(z_bc) + (1 − y_bc) log(1 − σ(z_bc))], in nats, each class a decision by itself.
 
     Source: the usual fine-tuning loss of several labels a text (binary cross entropy). Weights are those of rows that
     have the class (`pos_weight` of `torch.nn.BCEWithLogitsLoss`): those without it count once. Nearest alternatives:

@@ -39,8 +39,8 @@ class Row:
         teacher: The teacher's value; None where the figure compares both models, and where it is not known.
         student: The student's value; None where it is not known.
         unit: It decides how values and change are written: "count" (of parameters), "megabytes", "milliseconds",
-            "share" (a score from 0 to 1), "agreement" (of the student with the teacher, without a share of the
-            teacher's value) or "meaningless" (a score of a student that gives all rows one answer).
+            "share" (a score from 0 to 1), "alone" (a score without a share of the teacher's value) or "meaningless" (a
+            score of a student that gives all rows one answer).
         speedup: For "milliseconds", the measured speedup: the median ratio of neighbouring passes, which differs
             slightly from the ratio of the two medians.
         interval: 95 % interval of the student's value, where there is one.
@@ -78,7 +78,7 @@ class Row:
         """The student compared with its teacher, in words: `1.50x smaller`, `97.1% kept`; empty if unknown."""
         if self.unit == "meaningless":
             return "meaningless"
-        if self.unit in ("share", "agreement"):
+        if self.unit in ("share", "alone"):
             return self._share_and_interval()
         if self.unit == "milliseconds" and self.speedup is not None:
             return speed_words(self.speedup)
@@ -231,9 +231,7 @@ def comparison_rows(comparison: Measured) -> list[Row]:
     agreement = evaluation.agreement
     if agreement is not None:
         ends = ends_of(agreement.interval)
-        rows.append(
-            Row("Agreement (Spearman)", teacher=None, student=agreement.spearman, unit="agreement", interval=ends)
-        )
+        rows.append(Row("Agreement (Spearman)", teacher=None, student=agreement.spearman, unit="alone", interval=ends))
     for scores in evaluation.development:
         rows += _development_rows(scores)
     rows += _task_rows(evaluation)
@@ -309,11 +307,11 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     # Without a teacher for the task, the student has scores and no agreement.
     if task.agreement is None:
         label = f"{at_start(metric)} on rows held out from the training files"
-        yield Row(label, teacher=None, student=task.student, unit="agreement")
+        yield Row(label, teacher=None, student=task.student, unit="alone")
         return
-    yield Row(AGREEMENT, teacher=None, student=task.agreement, unit="agreement")
+    yield Row(AGREEMENT, teacher=None, student=task.agreement, unit="alone")
     label = f"{metric} with their labels"
-    yield Row(label, teacher=task.teacher, student=task.student, unit="agreement", is_part=True)
+    yield Row(label, teacher=task.teacher, student=task.student, unit="alone", is_part=True)
 
 
 def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
@@ -340,7 +338,7 @@ def _rows_of_cut(cut: CutVectors) -> Iterator[Row]:
     width = f"{cut.width} components"
     if cut.agreement is not None:
         ends = ends_of(cut.agreement.interval)
-        yield Row(f"Agreement, {width}", teacher=None, student=cut.agreement.spearman, unit="agreement", interval=ends)
+        yield Row(f"Agreement, {width}", teacher=None, student=cut.agreement.spearman, unit="alone", interval=ends)
     metric = RETRIEVAL[0]
     student = _figure(cut.student, metric)
     if student is not None:

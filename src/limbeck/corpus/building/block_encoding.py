@@ -135,6 +135,7 @@ class BlockEncoding:
         source = self.sources.get(path, 0)
         packers = {split: self.packer(source) for split in SPLITS}
         waiting = {split: _WaitingBlocks(self.schema) for split in SPLITS}
+        # Pieces become blocks, which wait until they make a record batch: first those of all documents, then the rest.
         for records in read_batches(path):
             pieces_by_split = self._pieces_by_split(records, source)
             for split in SPLITS:
@@ -145,7 +146,7 @@ class BlockEncoding:
                         if waiting[split].tokens >= _BATCH_TOKENS:
                             yield SplitBatch(split, waiting[split].take())
 
-        # The last block of a split is not full; the packer drops and counts its tokens.
+        # Full blocks that still wait are given. A block that was begun is dropped: the packer counts its tokens.
         for split in SPLITS:
             packers[split].finish()
             counts[split] = packers[split].counts

@@ -200,30 +200,32 @@ class TaskRows:
             most: Rows that are read; None for all.
         """
         # The user's files are taken to have the layout of the file that the task itself is trained on.
-        layouts = self.definition.files.get(self.definition.train, ())
-        layout = layouts[0] if layouts else None
+        own_files = self.definition.files.get(self.definition.train, ())
+        own_file = own_files[0] if own_files else None
         columns = self.definition.columns
-        if layout is not None and layout.columns is not None:
-            columns = layout.columns
+        if own_file is not None and own_file.columns is not None:
+            columns = own_file.columns
 
         report = SourceReport()
-        placed_rows = self._placed_rows(layout, report)
+        placed_rows = self._placed_rows(own_file, report)
         rows = read_labelled_rows(placed_rows, self.definition.task, SplitFacts(), columns, report, most=most)
         if not rows:
             raise CorpusError(f"'{', '.join(self.files)}' holds no row.")
         return SplitContent(rows, [f"{self.title}: {line}" for line in report.lines()], report)
 
-    def _placed_rows(self, layout: FileSource | None, report: SourceReport) -> Iterator[PlacedRow]:
+    def _placed_rows(self, own_file: FileSource | None, report: SourceReport) -> Iterator[PlacedRow]:
         """Yield the rows of the files as they are.
 
         Args:
-            layout: Layout of the task's own file to train on; None without one.
+            own_file: The task's own file to train on; None without one.
             report: Receives what is left out.
         """
+        # A task whose own file has no header, or holds rows of other splits too, has files of the user read alike.
+        is_read_like_own = own_file is not None and bool(own_file.header or own_file.only)
         of_words = KINDS[self.definition.kind].rows_of_words
         for file in self.files:
-            if layout is not None and (layout.header or layout.only):
-                yield from read_split_file(Path(file).expanduser(), layout, report, quotes=self.definition.quotes)
+            if own_file is not None and is_read_like_own:
+                yield from read_split_file(Path(file).expanduser(), own_file, report, quotes=self.definition.quotes)
             else:
                 yield from open_rows(file, self.layout).rows(report, of_words=of_words)
                 check_whole(file, report)
