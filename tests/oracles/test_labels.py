@@ -5,9 +5,12 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from limbeck.corpus.rows.class_numbers import ClassNumbers, reading_of_lists
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.sources.named_sources import open_rows
 from limbeck.errors import CorpusError
+from limbeck.kinds.registry import KINDS
 from tests.oracles.generated import on_generated
-from tests.support.streams import examples
+from tests.support.streams import examples, row_settings
 
 NAMES = ("negative", "positive", "neutral", "joy", "very sad")
 NAMED = st.permutations(NAMES).flatmap(lambda names: st.integers(2, 5).map(lambda count: tuple(names[:count])))
@@ -117,6 +120,48 @@ def test_a_corpus_of_two_classes_is_read_by_all_of_its_rows(tmp_path):
         examples(path, task="multi_label", labels=("first", "second"))
     rows, _ = examples(path, task="multi_label", labels=("first", "second"), label_lists="numbers")
     assert [row.label for row in rows] == [(1, 1)] * 3
+
+
+def test_lists_in_a_table_are_read_as_lists(tmp_path):
+    """pandas writes [0, 1] into a table as text; of two classes it is refused as a list would be."""
+    path = tmp_path / "a.csv"
+    path.write_text('text,label\na,"[0, 1]"\nb,"[1, 0]"\n')
+    with pytest.raises(CorpusError, match="a.csv:2 has the label .* set label_lists to numbers or to flags"):
+        examples(path, task="multi_label", labels=("first", "second"))
+    path.write_text('text,label\na,"[0, 1]"\nb,"[1.0, 1.0]"\nc,"[False, False]"\n')
+    rows, _ = examples(path, task="multi_label", labels=("first", "second"))
+    assert [row.label for row in rows] == [(0, 1), (1, 1), (0, 0)]
+    path.write_text('text,label\na,"[0, 1]"\nb,[]\nc,"[\'first\']"\n')
+    rows, _ = examples(path, task="multi_label", labels=("first", "second"))
+    assert [row.label for row in rows] == [(1, 1), (0, 0), (1, 0)]
+
+
+def test_all_sources_tell_what_lists_are(tmp_path):
+    for name, label in (("a", "[0, 0]"), ("b", "[0, 1]")):
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"text": "{name}", "label": {label}}}\n')
+    sources = [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
+    for order in (sources, sources[::-1]):
+        settings = row_settings(*order, task="multi_label", labels=("first", "second"))
+        read = KINDS["multi_label"].reader(settings)
+        labels = {}
+        for source in order:
+            for placed_row in open_rows(source).rows(SourceReport()):
+                for row in read(placed_row, SourceReport()):
+                    labels[row.text] = row.label
+        assert labels == {"a": (0, 0), "b": (0, 1)}
+
+
+def test_lists_that_are_no_flags_are_refused_where_flags_are_said():
+    numbers = ClassNumbers(("first", "second"), lists="flags")
+    assert numbers.flags([0, 1], "it") == (0, 1)
+    with pytest.raises(CorpusError, match=r"\[1\], which is no list with 1 or 0 for each of 2 classes"):
+        numbers.flags([1], "it")
+
+
+@pytest.mark.parametrize("number", [2, -3])
+def test_a_number_without_a_name_is_no_class(number):
+    with pytest.raises(CorpusError, match="has the label"):
+        ClassNumbers(("negative", "neutral", "positive")).number(number, "it", ("positive", "negative"))
 
 
 @pytest.mark.parametrize("value", ["2.5", "-1", 1.5, None, [], "nowhere", "LABEL_7"])

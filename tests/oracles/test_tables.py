@@ -12,10 +12,11 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from limbeck.corpus.files import limits
+from limbeck.corpus.files import limits, table_fields
 from limbeck.corpus.files.file_readers import read_rows
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
+from limbeck.evaluation.tasks.loading import load_task
 from tests.oracles.generated import on_generated
 
 # Marks, separators, newlines of all kinds, Unicode spaces, and letters beyond the basic plane.
@@ -137,6 +138,34 @@ def test_the_line_of_an_open_mark_is_named(lines, opened, suffix):
     content = "\n".join(["text{}label", '"a ""quoted"" word{}"{}0', *lines]).replace("{}", separator)
     with pytest.raises(CorpusError, match=f"a quotation mark opens a field in line {opened}"):
         rows_of(content.encode(), suffix)
+
+
+@pytest.mark.parametrize("quotes", [None, "fields", "characters"])
+def test_the_table_of_a_task_without_a_header_is_read_as_it_was_written(tmp_path, quotes):
+    table = pandas.DataFrame([("a\tb", "no"), ('say "hi"', "yes")])
+    table.to_csv(tmp_path / "rows.tsv", sep="\t", header=False, index=False)
+    task = {"name": "own", "type": "classification", "labels": ["no", "yes"], "columns": {"text": "text"}}
+    task["files"] = {"validation": {"path": "rows.tsv", "header": ["text", "label"]}}
+    if quotes is not None:
+        task["quotes"] = quotes
+    (tmp_path / "own.yaml").write_text(json.dumps(task))
+    if quotes == "characters":
+        # The tab within the first text parts it.
+        with pytest.raises(CorpusError, match="has the label 'b\"'"):
+            load_task(str(tmp_path / "own.yaml"), data=None, splits=["validation"])
+        return
+    data = load_task(str(tmp_path / "own.yaml"), data=None, splits=["validation"])
+    assert [(row.text, row.label) for row in data.splits["validation"]] == [("a\tb", 0), ('say "hi"', 1)]
+
+
+@on_generated(500, rows=ROWS, characters=st.integers(1, 20))
+def test_a_table_is_judged_by_a_bounded_beginning(rows, characters):
+    # The first row shows the quoting, however little is looked at.
+    content = written_by_pandas([('a "quoted" word', "0"), *rows], "\t", "\n", csv.QUOTE_MINIMAL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_fields, "_CHARACTERS_THAT_SHOW_QUOTING", characters)
+        found, _ = rows_of(content.encode(), ".tsv")
+    assert texts_and_labels(found)[1:] == rows
 
 
 def test_a_table_that_can_be_read_twice_says_how_it_is_read():

@@ -6,7 +6,7 @@ A kind says how rows are read from a source, turned into tokens, trained on, pre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -156,17 +156,24 @@ class Kind:
         """
         source = CorpusRows(settings, SourceReport())
         self.check_source(source)
-        if self.looks_ahead(source) and settings.rows is None:
-            unused_report = SourceReport()
-            for name in settings.sources:
-                rows = open_rows(name, settings.layout).rows(unused_report, of_words=self.rows_of_words)
-                self.look_ahead(rows, source)
+        # All rows are looked at when the first is read: a corpus in the cache, or on the Hub while a recipe is checked,
+        # is not read at all.
+        has_looked = settings.rows is not None or not self.looks_ahead(source)
 
         def read(row: PlacedRow, report: SourceReport) -> Sequence[LabelledRow]:
+            nonlocal has_looked
+            if not has_looked:
+                has_looked = True
+                self.look_ahead(self._rows_of_sources(settings), source)
             source.report = report  # A corpus is read in parts, each with its own report.
             return self.read(row, source)
 
         return read
+
+    def _rows_of_sources(self, settings: LabelledSettings) -> Iterator[PlacedRow]:
+        """Iterate over the rows of all sources of a corpus as they are; what is skipped is reported elsewhere."""
+        for name in settings.sources:
+            yield from open_rows(name, settings.layout).rows(SourceReport(), of_words=self.rows_of_words)
 
     def for_training(self, row: LabelledRow, numbers: Sequence[int]) -> LabelledRow | None:
         """Return a row of a task as a corpus has it; None where it cannot be trained on.

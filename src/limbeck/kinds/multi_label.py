@@ -80,7 +80,7 @@ class MultiLabel(Kind):
     def look_ahead(self, rows: Iterable[PlacedRow], source: RowSource) -> None:
         """Decide by all rows how lists of numbers are read: as numbers of classes, or as a flag for each class."""
         values = (row.values.get(source.columns.label) for row in rows)
-        source.numbers.lists = reading_of_lists(values, len(source.labels)) or source.numbers.lists
+        source.numbers.lists = reading_of_lists(values, len(source.labels))
 
     def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
         """Return 1 or 0 for each class."""

@@ -376,7 +376,7 @@ def hard_label_binary_ce(logits: Tensor, labels: Tensor, *, class_weights: Class
 def soft_label_binary_kl(student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 1.0) -> LossTerm:
     """Divergence of the student's probability of each class from the teacher's, where a text has any number of them.
 
-    total = T² Σ_bc p log(p / q) + (1 − p) log((1 − p) / (1 − q)) with p = σ(z^T_bc/T), q = σ(z^S_bc/T), in nats, 0 at
+    total = T² Σ_bc [p log(p / q) + (1 − p) log((1 − p) / (1 − q))] with p = σ(z^T_bc/T), q = σ(z^S_bc/T), in nats, 0 at
     equality. T² keeps the size of the gradient, T (q − p), when T changes.
 
     Source: `soft_label_kl` of two classes for each class, with the scores z and 0; the binary cross entropy of the two

@@ -8,18 +8,20 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple
 
 from limbeck.corpus.files import limits, opening
 from limbeck.corpus.files.file_kinds import OpenFile, Quotes
 from limbeck.corpus.files.lines import read_lines
-from limbeck.corpus.text.cursor import FoundText
+from limbeck.corpus.text.cursor import FoundText, characters_of
+from limbeck.corpus.text.documents import next_batch
 from limbeck.errors import CorpusError
 
 QUOTED_TABLE = "table with quotation marks around fields, which are taken off"
 AMBIGUOUS_TABLE = "table with fields between quotation marks, which are taken for a part of the text"
 _LINES_THAT_SHOW_QUOTING = 1_000
+_CHARACTERS_THAT_SHOW_QUOTING = 4_000_000
 # A field and the tab or newline behind it. The field is enclosed in marks (`"say ""hi"""`), or has no mark at all.
 _TAB_FIELD = re.compile(r"""(?:"(?P<enclosed>(?:[^"]|"")*+)"|[^\t\n"]*+)[\t\n]""")
 
@@ -65,7 +67,8 @@ def read_tab_fields(file: OpenFile) -> Iterator[TableRow]:
             continue
 
         # From here on the meaning of marks matters. It is judged by the lines that follow.
-        beginning = [line, *islice(lines, _LINES_THAT_SHOW_QUOTING)]
+        following = next_batch(lines, _LINES_THAT_SHOW_QUOTING, _CHARACTERS_THAT_SHOW_QUOTING, characters_of)
+        beginning = [line, *following]
         quotes = file.layout.quotes
         if quotes is None:
             quotes = _quotes_of([*last_plain_line, *beginning])

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple
 
 from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow, suffix_of
 from limbeck.corpus.files.lines import read_lines
-from limbeck.corpus.text.cursor import FoundText
+from limbeck.corpus.text.cursor import FoundText, characters_of
+from limbeck.corpus.text.documents import next_batch
 from limbeck.errors import CorpusError
 
 # The language of a Wikipedia before a word, as in PAN-X's files: `es:` or `zh-min-nan:`.
 _LANGUAGE = re.compile(r"[a-z]{2,}(?:-[a-z]+)*:")
 _LINES_THAT_SHOW_A_LANGUAGE = 1_000
+_CHARACTERS_THAT_SHOW_A_LANGUAGE = 4_000_000
 # The first field of a line between two documents in CoNLL-2003's files.
 _DOCUMENT_START = "-DOCSTART-"
 
@@ -59,7 +61,7 @@ def read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
 def _read_fields(file: OpenFile) -> Iterator[_TaggedLine]:
     """Iterate over the lines of a file as fields; a language in front of every word is removed."""
     lines = read_lines(file.stream, file.path, file.report)
-    beginning = list(islice(lines, _LINES_THAT_SHOW_A_LANGUAGE))
+    beginning = next_batch(lines, _LINES_THAT_SHOW_A_LANGUAGE, _CHARACTERS_THAT_SHOW_A_LANGUAGE, characters_of)
     language = _language_before_words(beginning)
     if language:
         file.report.note(f"table whose words begin with their language ('{language}'), removed", str(file.path))

@@ -16,6 +16,7 @@ TEACHERS_CLASSES = "the teacher's classes"
 _SHOWN_CLASSES = 20
 _TRUTH_VALUES = {"false": "0", "true": "1"}
 """Truth values as tables write them, and the numbers that they stand for."""
+_FRACTION = re.compile(r"\d{1,3}\.\d{0,3}")
 _MADE_UP_NAME = re.compile(r"LABEL_(\d+)", re.IGNORECASE)
 _SEPARATORS = "|;,"
 """Characters between several classes in a text. The text is split at the first of these that it contains."""
@@ -85,11 +86,16 @@ class ClassNumbers:
         """
         has_names = bool(names) and not are_made_up(names) and not are_made_up(self._labels)
         # A number of the data set is turned into the data set's name for it, which is then looked up.
-        if has_names and isinstance(value, int) and 0 <= value < len(names):
-            value = names[value]
-        for spelling in _spellings(value):
-            if spelling in self._numbers:
-                return self._numbers[spelling]
+        lacks_name = False
+        if has_names and isinstance(value, int):
+            # A number that the data set has no name for is no class, though the teacher may have so many.
+            lacks_name = not 0 <= value < len(names)
+            if not lacks_name:
+                value = names[value]
+        if not lacks_name:
+            for spelling in _spellings(value):
+                if spelling in self._numbers:
+                    return self._numbers[spelling]
 
         # No class matches: the rest of this method writes the error.
         known = ", ".join(self._labels[:_SHOWN_CLASSES])
@@ -117,8 +123,14 @@ class ClassNumbers:
             CorpusError: if the value names something that is no class or one class twice, or if a list can be read both
                 ways.
         """
-        # A data set that names its numbers means the classes by them.
-        reading = "numbers" if names else self.lists or reading_of_lists([value], len(self._labels))
+        if value not in self:
+            value = _listed(value)
+        reading = self.lists
+        if names:
+            # A data set that names its numbers means the classes by them.
+            reading = "numbers"
+        elif reading is None:
+            reading = reading_of_lists([value], len(self._labels))
         can_be_flags = _is_list_of_flags(value, len(self._labels))
         if can_be_flags and reading == "flags":
             return tuple(int(flag) for flag in value)
@@ -126,6 +138,11 @@ class ClassNumbers:
             raise CorpusError(
                 f"{where} has the label {value!r}, which can be numbers of classes, or 1 or 0 for each class: set "
                 "label_lists to numbers or to flags."
+            )
+        if self.lists == "flags" and not can_be_flags and _is_list_of_numbers(value):
+            raise CorpusError(
+                f"{where} has the label {value!r}, which is no list with 1 or 0 for each of {len(self._labels)} "
+                "classes, as label_lists: flags says."
             )
         if isinstance(value, str):
             parts: Sequence[Any] = self._split(value)
@@ -211,8 +228,8 @@ def reading_of_lists(values: Iterable[Any], classes: int) -> ListReading | None:
         classes: Number of the classes.
     """
     reading: ListReading | None = None
-    for value in values:
-        if not isinstance(value, list | tuple):
+    for value in map(_listed, values):
+        if not _is_list_of_numbers(value):
             continue
         if not _is_list_of_flags(value, classes):
             return "numbers"
@@ -221,6 +238,36 @@ def reading_of_lists(values: Iterable[Any], classes: int) -> ListReading | None:
         if has_truth_values or has_number_twice:
             reading = "flags"
     return reading
+
+
+def _listed(value: Any) -> Any:
+    """Return the list of numbers that a table has as text, such as `[0, 1]` and `[True, False]`; other values as is."""
+    if not isinstance(value, str):
+        return value
+    bare = value.strip()
+    if not (bare.startswith("[") and bare.endswith("]")):
+        return value
+    content = bare[1:-1].strip()
+    numbers: list[int | float | bool] = []
+    parts = content.split(",") if content else []
+    for part in parts:
+        word = part.strip().casefold()
+        if word in _TRUTH_VALUES:
+            numbers.append(word == "true")
+        elif word.isdecimal():
+            numbers.append(int(word))
+        elif _FRACTION.fullmatch(word):
+            numbers.append(float(word))
+        else:
+            return value
+    return numbers
+
+
+def _is_list_of_numbers(value: Any) -> bool:
+    """Whether a value is a list of numbers or truth values; an empty list is, too."""
+    if not isinstance(value, list | tuple):
+        return False
+    return all(isinstance(number, int | float) for number in value)
 
 
 def _is_list_of_flags(value: Any, classes: int) -> bool:

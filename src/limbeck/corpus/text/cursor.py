@@ -24,6 +24,11 @@ class FoundText(NamedTuple):
     line: int
 
 
+def characters_of(text: FoundText) -> int:
+    """Return the number of characters of a text, as `next_batch` counts them."""
+    return len(text.text)
+
+
 @dataclass
 class Cursor:
     """A position between two documents of a source. Readers move it behind a document before they give that.

@@ -129,7 +129,7 @@ class WordEncoder:
             report: Receives what was cut.
         """
         shown = repr(" ".join(words)[:_SHOWN_CHARACTERS])
-        report.note("word without a token: it is not trained on, and counts as O", shown, sizes.count(0))
+        report.note("word without a token: not trained on, scored as O or as the first class", shown, sizes.count(0))
         report.note("word longer than a window, cut", shown, sum(size > self._room for size in sizes))
         parts = []
         start = 0  # Index of the first word of the part that is being filled.

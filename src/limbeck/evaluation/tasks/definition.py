@@ -65,9 +65,10 @@ class TaskDefinition(Strict):
     """Whose settings of a preset it takes, such as `chinese`."""
     columns: Columns = Columns()
     """`text` (needed by tasks of one or two texts), `pair` (the second text), `label` or `label_columns` (a column of
-    0 and 1 for each class), `id`; of questions `context`, `question` and `answers`, as SQuAD has them; of tagged words
-    `tokens` and `tags`, or numbers of fields; of rankings and retrieval `query` and `documents`, one column or
-    several. Those left out, except `text`, `pair` and `id`, are looked for by these names."""
+    0 and 1 for each class), `label_lists` (`numbers` or `flags`, where lists in `label` can be either), `id`; of
+    questions `context`, `question` and `answers`, as SQuAD has them; of tagged words `tokens` and `tags`, or numbers of
+    fields; of rankings and retrieval `query` and `documents`, one column or several. Those left out, except `text`,
+    `pair` and `id`, are looked for by these names."""
     labels: tuple[str, ...] = ()
     """Class names in the order of their numbers; rows may hold either. Needed wherever there are classes, unless
     `label_columns` names them."""

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from limbeck.corpus.files import addresses, file_kinds, file_readers, json_files, lines, opening, parquet_files
-from limbeck.corpus.files.file_kinds import PlacedRow, Quotes, TableLayout
+from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow, Quotes, TableLayout
+from limbeck.corpus.files.table_fields import read_tab_fields
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
@@ -113,7 +114,7 @@ def read_split_file(
     """
     suffixes = file_readers.readable_suffixes("rows")
     if source.header:
-        rows = _headless_rows(path, source.header, report)
+        rows = _headless_rows(path, TableLayout(source.header, quotes), report)
     elif file_kinds.suffix_of(path) not in suffixes:
         raise CorpusError(f"'{path}' is not of a known kind: give {', '.join(suffixes)}, also with .gz, .xz or .zst.")
     else:
@@ -139,19 +140,18 @@ def check_whole(place: str, report: SourceReport) -> None:
             raise CorpusError(f"'{place}' cannot be read as a whole: {problem} ({report.examples[problem][0]}).")
 
 
-def _headless_rows(path: Path, header: tuple[str, ...], report: SourceReport) -> Iterator[PlacedRow]:
-    """Yield the rows of a tab-separated table without a header; a quotation mark is a character like any other."""
+def _headless_rows(path: Path, layout: TableLayout, report: SourceReport) -> Iterator[PlacedRow]:
+    """Yield the rows of a tab-separated table without a header, whatever the name of its file ends with."""
     with opening.open_file(path, report) as stream:
-        for text, _, number in lines.read_lines(stream, path, report):
-            if not text:
+        for line, fields in read_tab_fields(OpenFile(stream, path, "", report, layout=layout)):
+            if not fields:
                 continue
-            where = f"{path}:{number}"
-            fields = text.split("\t")
-            if len(fields) < len(header):
+            where = f"{path}:{line}"
+            if len(fields) < len(layout.header):
                 report.note("row with too few fields", where)
             else:
                 # Fields behind those of the header are skipped.
-                yield PlacedRow(where, dict(zip(header, fields, strict=False)))
+                yield PlacedRow(where, dict(zip(layout.header, fields, strict=False)))
 
 
 def read_split_of_hub(place: HubPlace) -> Iterator[PlacedRow]:
