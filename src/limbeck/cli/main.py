@@ -81,7 +81,10 @@ def options(
     plugins: Annotated[
         list[Path] | None,
         typer.Option(
-            "--plugin", metavar="FILE", help="Python file with your own methods and objectives; may be repeated."
+            "--plugin",
+            metavar="FILE",
+            help="Python file that registers your own methods, objectives, kinds of tasks, evaluators, teachings, "
+            "starts or formats; may be repeated.",
         ),
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,

@@ -114,8 +114,11 @@ def _beside(title: str, log_by_label: Mapping[str, StageLog], name: str, y: str)
     labels = list(curves)
     groups = [labels[start : start + SERIES] for start in range(0, len(labels), SERIES)]
     for number, group in enumerate(groups, start=1):
-        numbered = f"{title} ({number} of {len(groups)})" if len(groups) > 1 else title
-        yield _curves_figure(numbered, {label: curves[label] for label in group}, y, _COMPARE)
+        title_of_group = title
+        if len(groups) > 1:
+            title_of_group = f"{title} ({number} of {len(groups)})"
+        curves_of_group = {label: curves[label] for label in group}
+        yield _curves_figure(title_of_group, curves_of_group, y, _COMPARE)
 
 
 def _curves_figure(title: str, curves: CurvesByLabel, y: str, caption: str = "") -> Figure:
