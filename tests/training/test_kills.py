@@ -120,7 +120,9 @@ def test_a_run_killed_again_and_again_ends_like_one_that_never_was(
 def test_processes_that_load_rows_end_with_a_run_that_is_killed(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    recipe["stages"][0]["training"] |= {"max_steps": 10_000, "num_train_epochs": 10_000, "dataloader_num_workers": 2}
+    # The run is killed after its first checkpoint, so it writes one early.
+    training = {"max_steps": 10_000, "num_train_epochs": 10_000, "dataloader_num_workers": 2, "save_steps": 2}
+    recipe["stages"][0]["training"] |= training
     child = fork(lambda: limbeck.distill(recipe))
     children = []
     for _ in range(6000):
