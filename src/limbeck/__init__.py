@@ -1,9 +1,13 @@
 """limbeck distils pretrained Transformer encoders into small, fast students."""
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from limbeck.version import __version__
+
+if sys.platform == "win32":
+    raise ImportError("limbeck does not run on Windows itself; use the Windows Subsystem for Linux (WSL).")
 
 if TYPE_CHECKING:
     from limbeck.api import (

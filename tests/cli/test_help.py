@@ -36,11 +36,20 @@ def test_examples_that_need_nothing_run(limbeck, example, tmp_path, monkeypatch)
     assert len(limbeck.shown(*arguments_of(example))) > 100
 
 
-def test_a_help_shows_its_examples_whole(limbeck, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "250")
+def test_a_shell_reads_the_examples_of_a_help_as_they_are_shown(limbeck, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     shown = limbeck.shown("compare", "--help")
+    joined_by_a_shell = shown.replace("\\\n", "")
+    read = [" ".join(line.split()) for line in joined_by_a_shell.splitlines()]
     for example in examples_of(dict(COMMANDS)["compare"]):
-        assert f" {example} " in shown
+        assert example in read
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_helps_name_types_by_words(limbeck):
+    for name, _ in COMMANDS:
+        shown = limbeck.shown(*name.split(), "--help")
+        assert not any(python_name in shown for python_name in ("<bool>", "<str>", "<path>", "list[", "int range"))
 
 
 def test_helps_stand_in_panels_and_break_where_the_terminal_ends_only():

@@ -43,3 +43,10 @@ def test_the_public_names_are_the_ones_that_are_listed():
         # Some are packages, which can be called.
         assert (found.__module__ if found.__module__ != "limbeck" else found.__name__).startswith("limbeck.")
         assert callable(found)
+
+
+def test_the_first_import_on_windows_says_what_to_use():
+    code = "import sys; sys.platform = 'win32'; import limbeck"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith("use the Windows Subsystem for Linux (WSL).")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
-
-import typer
 
 from limbeck.cli.main import build_app
 
@@ -15,7 +14,7 @@ from limbeck.cli.main import build_app
 @cache
 def root() -> Any:
     """The whole command line, as typer hands it to its parser."""
-    return typer.main.get_command(build_app())
+    return build_app()
 
 
 def walk(command: Any = None, name: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -40,9 +39,10 @@ def leaves() -> list[tuple[str, Any]]:
 
 
 def examples_of(command: Any) -> list[str]:
-    """The examples below a command's help; their brackets are escaped there."""
+    """The examples below a command's help, each in one line."""
     paragraphs = (command.epilog or "").split("\n\n")
-    return [line.replace("\\[", "[") for line in paragraphs if line.startswith("limbeck ")]
+    examples = [paragraph for paragraph in paragraphs if paragraph.startswith("limbeck ")]
+    return [re.sub(r" \\\n +", " ", example) for example in examples]
 
 
 def arguments_of(example: str) -> list[str]:

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from limbeck.api.calls import make_request
 from limbeck.api.requests.fields import Option, options_of, type_of
 from limbeck.api.requests.values import with_commas
+from limbeck.cli.examples import CommandWithExamples, GroupWithExamples, examples_of_help
 from limbeck.cli.messages import Messages
 from limbeck.cli.options import Device, Json, Quiet, Verbose, typer_option
 
 Command = Callable[..., None]
-EPILOGS: dict[Command, str] = {}
-"""The end of each command's help, by the function of the command; `limbeck.cli.main` adds it with the command."""
+EXAMPLES: dict[Command, str] = {}
+"""The examples at the end of each command's help, by its function; `limbeck.cli.main` adds both."""
 
 MESSAGES = ("quiet", "verbose", "as_json")
 """Options that a command of a request gets as one `Messages`."""
@@ -42,8 +42,10 @@ def command(*examples: str, group: typer.Typer | None = None) -> Callable[[Comma
     """
 
     def add(function: Command) -> Command:
-        EPILOGS[function] = epilog(*examples)
-        return function if group is None else group.command(epilog=EPILOGS[function])(function)
+        EXAMPLES[function] = examples_of_help(*examples)
+        if group is None:
+            return function
+        return group.command(cls=CommandWithExamples, epilog=EXAMPLES[function])(function)
 
     return add
 
@@ -124,11 +126,10 @@ def _with_parameters(function: Command, parameters: Iterable[inspect.Parameter])
 def command_group(name: str, description: str, *examples: str) -> typer.Typer:
     """Return an app for commands below one name."""
     return typer.Typer(
-        name=name, no_args_is_help=True, pretty_exceptions_enable=False, help=description, epilog=epilog(*examples)
+        name=name,
+        cls=GroupWithExamples,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        help=description,
+        epilog=examples_of_help(*examples),
     )
-
-
-def epilog(*examples: str) -> str:
-    """Return the end of a help: each example call in a paragraph of its own, so that it can be copied."""
-    heading = "Example:" if len(examples) == 1 else "Examples:"
-    return "\n\n".join([heading, *map(escape, examples)])

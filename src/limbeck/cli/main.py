@@ -13,17 +13,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from limbeck.cli.benchmark import benchmark
-from limbeck.cli.command import EPILOGS
+from limbeck.cli.command import EXAMPLES
 from limbeck.cli.compare import compare
 from limbeck.cli.distill import distill
 from limbeck.cli.doctor import doctor
 from limbeck.cli.evaluate import evaluate
+from limbeck.cli.examples import CommandWithExamples
 from limbeck.cli.export import export
 from limbeck.cli.faults import name_fault
 from limbeck.cli.finetune import finetune
@@ -35,6 +36,7 @@ from limbeck.cli.report import report
 from limbeck.cli.search import search
 from limbeck.cli.status import status
 from limbeck.cli.usage import UsageError, is_help, usage_message
+from limbeck.cli.value_words import name_values
 from limbeck.core.blocks import counted
 from limbeck.core.escaping import TerminalConsole
 from limbeck.core.plugins import use_plugins
@@ -57,6 +59,7 @@ SHARED_BY_PROCESSES = ("distill", "search")
 _STOPPED = 130
 """Exit code of a command that Ctrl-C stopped: 128 and the number of SIGINT, as shells have it."""
 _DOWNLOAD_BARS_OFF = ("HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGRESS_BARS")
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
 _EPILOG = "\n\n".join(
     (
         "Exit codes: 0 done; 1 failed, or stopped but resumable; 2 a mistake in the call or its files; 75 stopped by "
@@ -97,13 +100,13 @@ def options(
         use_plugins(plugins)
 
 
-def build_app() -> typer.Typer:
-    """Put the commands together."""
+def build_app() -> Any:
+    """Put the commands together, as the group that typer hands to its parser."""
     app = typer.Typer(
         name="limbeck",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=_SETTINGS,
         epilog=_EPILOG,
     )
     app.callback()(options)
@@ -112,8 +115,11 @@ def build_app() -> typer.Typer:
             if isinstance(command, typer.Typer):
                 app.add_typer(command, rich_help_panel=panel)
             else:
-                app.command(epilog=EPILOGS[command], rich_help_panel=panel)(command)
-    return app
+                examples = EXAMPLES[command]
+                app.command(cls=CommandWithExamples, epilog=examples, rich_help_panel=panel)(command)
+    group = typer.main.get_command(app)
+    name_values(group, **_SETTINGS)
+    return group
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -71,7 +71,9 @@ class DistilRequest(ValidateRequest):
         default=(),
         reads=values.several,
     )
-    output: str | Path | None = option("Output folder of the run.", default=None, python="The run's folder.", cls=str)
+    output: str | Path | None = option(
+        "Output folder of the run.", default=None, python="The run's folder.", cls=str, metavar="DIR"
+    )
     resume: bool = option(
         "Continue the run in the output folder.",
         default=False,

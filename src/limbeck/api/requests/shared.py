@@ -38,6 +38,7 @@ def teacher_option() -> Any:
         python="A folder, `package:NAME` or a Hub name; or a model of transformers, alone or with its tokenizer as "
         "(model, tokenizer), a pipeline, a `SentenceTransformer` or a `CrossEncoder`; or a recipe's teacher.",
         cls=str,
+        metavar="MODEL",
         panel=DISTILLED,
     )
 
@@ -50,6 +51,7 @@ def student_option() -> Any:
         python='A shape such as `"3x384"`; a number is that many of the teacher\'s layers. A model, or a path of one, '
         "is the start; or a recipe's student.",
         cls=str,
+        metavar="SHAPE",
         panel=DISTILLED,
         complete=completions.complete(completions.STUDENTS),
     )
@@ -64,6 +66,7 @@ def corpus_option() -> Any:
         "`DatasetDict` (its validation split is `development`), a pandas table, any iterable of texts or rows; or a "
         "recipe's corpus. Of labelled rows where the teacher does a task.",
         cls=list[str],
+        metavar="SOURCE",
         panel=DISTILLED,
     )
 
@@ -76,6 +79,7 @@ def method_option() -> Any:
         python="A method's name, or a dict of it and its options; or a function under `register_as_method`. Its "
         "training is not chosen, only the student's start.",
         cls=str,
+        metavar="METHOD",
         panel=DISTILLED,
         complete=completions.complete(completions.METHODS),
     )
