@@ -1,5 +1,6 @@
 """Scores of rankings and retrievals equal those of `pytrec_eval`, in whichever order and layout rows come."""
 
+import itertools
 import json
 import random
 import tempfile
@@ -17,6 +18,7 @@ from limbeck.corpus.stored.stored_rows import store_rows
 from limbeck.errors import CorpusError
 from limbeck.evaluation.evaluators.document_search import Search
 from limbeck.evaluation.tasks.loading import load_task
+from limbeck.kinds.ranking_scores import QueryScores, score_query
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.scoring import score
 from tests.oracles.generated import on_generated
@@ -30,6 +32,13 @@ name: ranks
 type: ranking
 files: {validation: rows.jsonl}
 columns: {query: query, documents: [document], label: relevance}
+"""
+FOLDER = """
+name: search
+type: retrieval
+files: {test: rows.jsonl}
+queries: queries.jsonl
+documents: documents.jsonl
 """
 
 
@@ -100,6 +109,92 @@ def test_a_retrieval_has_the_scores_of_its_queries_in_any_order(judgements, seed
     found = search.score(torch.eye(queries), table)
     for name, value in expected_scores(whole, scores).items():
         assert found[name] == pytest.approx(value, abs=1e-6), name
+
+
+@st.composite
+def tied_documents(draw: st.DrawFn) -> list[tuple[int, int]]:
+    """Draw score and relevance of a query's documents: some with scores of their own, and at most 4 that may be tied.
+
+    The first ones move the tied ones around rank 10, where metrics end.
+    """
+    relevance = st.sampled_from([-1, 0, 0, 1, 2])
+    before = draw(st.integers(0, 11))
+    documents = [(100 - number, draw(relevance)) for number in range(before)]
+    tied = st.tuples(st.integers(1, 2), relevance)
+    return documents + draw(st.lists(tied, min_size=1, max_size=4))
+
+
+@on_generated(1_000, documents=tied_documents())
+def test_tied_documents_have_the_mean_of_all_orders_and_the_worst_rank(documents):
+    """`pytrec_eval` puts tied documents in the order of their ids, so it is asked about each order of the ids."""
+    orders = list(itertools.permutations(range(len(documents))[-4:]))
+    judged = {}
+    runs = {}
+    for place, order in enumerate(orders):
+        ids = [f"d{number:02}" for number in (*range(len(documents) - len(order)), *order)]
+        judged[f"q{place}"] = {name: relevance for name, (_, relevance) in zip(ids, documents, strict=True)}
+        runs[f"q{place}"] = {name: float(points) for name, (points, _) in zip(ids, documents, strict=True)}
+    evaluator = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut_10", "recall_10", "recall_100", "recip_rank"})
+    of_orders = list(evaluator.evaluate(runs).values())
+    worst = min(of_order["recip_rank"] for of_order in of_orders)
+    expected = QueryScores(
+        ndcg_at_10=float(np.mean([of_order["ndcg_cut_10"] for of_order in of_orders])),
+        mrr_at_10=worst if worst >= 1 / 10 else 0.0,
+        recall_at_10=float(np.mean([of_order["recall_10"] for of_order in of_orders])),
+        recall_at_100=float(np.mean([of_order["recall_100"] for of_order in of_orders])),
+    )
+    points, relevance = (np.array(column, np.float64) for column in zip(*documents, strict=True))
+    assert score_query(points, relevance.clip(min=0)) == pytest.approx(expected, abs=1e-6)
+
+
+@on_generated(
+    1_000,
+    judgements=st.dictionaries(
+        st.tuples(st.integers(0, 5), st.integers(0, 12)), st.sampled_from([-1, 0, 1, 1, 2, 3]), min_size=1
+    ),
+    known_documents=st.integers(2, 13),
+    seed=SEEDS,
+)
+def test_a_folder_of_queries_documents_and_judgements_has_the_scores_of_pytrec_eval(judgements, known_documents, seed):
+    """Queries that nobody judged are not searched for, and judged documents that are missing are refused."""
+    draw = random.Random(seed)
+    documents = [f"d{number}" for number in range(known_documents)]
+    queries = [f"q{number}" for number in range(7)]
+    lines = [{"query": f"q{query}", "documents": f"d{number}", "label": v} for (query, number), v in judgements.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, rows in (
+            ("rows", lines),
+            ("documents", [{"_id": own, "text": f"document {own}"} for own in documents]),
+            ("queries", [{"_id": own, "text": f"query {own}"} for own in queries]),
+        ):
+            draw.shuffle(rows)
+            (Path(folder) / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (Path(folder) / "search.yaml").write_text(FOLDER)
+        if any(number >= known_documents for _, number in judgements):
+            with pytest.raises(CorpusError, match="for which the file of documents has no text"):
+                load_task(str(Path(folder) / "search.yaml"), data=None)
+            return
+        read = load_task(str(Path(folder) / "search.yaml"), data=None).splits["test"]
+    if max(judgements.values()) <= 0:
+        with pytest.raises(CorpusError, match="at least one query with a relevant document"):
+            Search.of(read, "it")
+        return
+    search = Search.of(read, "it")
+    asked = [text.removeprefix("query ") for text in search.queries]
+    searched = [text.removeprefix("document ") for text in search.documents]
+    scores = {query: dict(zip(searched, draw.sample(range(1000), known_documents), strict=True)) for query in asked}
+    judged: dict[str, dict[str, int]] = {}
+    for (query, number), relevance in judgements.items():
+        judged.setdefault(f"q{query}", {})[f"d{number}"] = relevance
+    assert sorted(asked) == sorted(judged)
+    assert sorted(searched) == sorted(documents)
+    table = torch.tensor([[scores[query][own] for own in searched] for query in asked], dtype=torch.float32)
+    runs = {query: {own: float(points) for own, points in row.items()} for query, row in scores.items()}
+    evaluator = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut_10", "recall_10"})
+    of_queries = evaluator.evaluate(runs).values()
+    found = search.score(torch.eye(len(asked)), table.T.contiguous())
+    assert found["ndcg_at_10"] == pytest.approx(np.mean([each["ndcg_cut_10"] for each in of_queries]), abs=1e-6)
+    assert found["recall_at_10"] == pytest.approx(np.mean([each["recall_10"] for each in of_queries]), abs=1e-6)
 
 
 def test_a_corpus_has_the_documents_of_a_query_together(tmp_path):
