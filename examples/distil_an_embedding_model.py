@@ -64,8 +64,8 @@ def main(corpus: str = "installed-docs", output: str = "runs/examples/embedding"
     console.print(comparison_table(result.metrics))
 
     # The student is an ordinary sentence-transformers folder.
-    for name, folder in (("teacher", TEACHER), ("student", str(result.student))):
-        model = SentenceTransformer(resolve_model(folder))
+    for name, folder in (("teacher", resolve_model(TEACHER)), ("student", result.student)):
+        model = SentenceTransformer(folder)
         scores = model.similarity(model.encode([QUESTION]), model.encode(list(ANSWERS)))[0]
         console.print(f"{name}: {ANSWERS[int(scores.argmax())]} ({scores.max():.3f})", highlight=False)
 

@@ -1,14 +1,18 @@
 """Where progress goes where nothing is said of it, and how bars and results look in a notebook."""
 
 import io
+import json
 import logging
+import os
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 from rich.console import Console
 
 import limbeck
+from limbeck.api.model_folder import ModelFolder
 from limbeck.api.progress import progress_console
 from limbeck.api.results import Shown as ShownResult
 from limbeck.core.blocks import Notes
@@ -51,7 +55,18 @@ def test_elsewhere_progress_is_logged_line_by_line(tmp_path, caplog, capfd, monk
     table = result.to_pandas()
     assert set(table.columns) == {"figure", "teacher", "student", "speedup"}
     assert "<figure>" in result._repr_html_(), "the loss"
-    assert result.report().name == "report.html"
+    page = result.report()
+    assert page.name == "report.html" and page == result.folder / "report.html"
+    assert f'href="{os.path.relpath(page)}"' in page._repr_html_()
+
+
+def test_a_folder_of_a_model_is_text_for_libraries_and_a_path_for_you(tmp_path):
+    folder = ModelFolder(tmp_path / "student")
+    (folder / "config.json").parent.mkdir()
+    assert isinstance(folder, str) and "student" in folder and folder.is_dir()
+    assert (folder.name, folder.parent, Path(folder)) == ("student", tmp_path, tmp_path / "student")
+    assert folder == tmp_path / "student" and folder == str(tmp_path / "student") and folder != tmp_path
+    assert {folder} == {str(folder)} and json.loads(json.dumps(folder)) == folder
 
 
 class Shown:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limbeck.api.calls import python_call
+from limbeck.api.model_folder import ModelFolder
 from limbeck.api.named_recipes import add_reasons, named_recipe, options_over, print_reasons
 from limbeck.api.progress import progress_console
 from limbeck.api.requests.distil import DistilRequest, ValidateRequest
@@ -36,7 +37,7 @@ class RunResult(ModelResult):
         run: The run's record.
     """
 
-    student: Path
+    student: ModelFolder
     run: records.Run
 
     @property
@@ -52,11 +53,11 @@ class RunResult(ModelResult):
     @property
     def folder(self) -> Path:
         """The run's folder."""
-        return self.student.parent
+        return Path(self.student).parent
 
     @property
     def _model(self) -> Path:
-        return self.student
+        return Path(self.student)
 
     @property
     def place(self) -> str:
@@ -93,7 +94,7 @@ def carry_out_distillation(request: DistilRequest) -> RunResult:
     Example:
         >>> result = limbeck.distill(teacher="intfloat/e5-small-v2", student=3, corpus="texts", output="runs/e5")
         >>> result.student
-        PosixPath('runs/e5/student')
+        'runs/e5/student'
     """
     console = progress_console(request.console)
     callbacks = callbacks_of(request.callbacks)
@@ -126,7 +127,7 @@ def carry_out_distillation(request: DistilRequest) -> RunResult:
         write_cards=write_cards_of_run,
     )
     run = records.Run.read(distilled.record.to_dict())
-    return RunResult(distilled.student, run)
+    return RunResult(ModelFolder(distilled.student), run)
 
 
 def write_cards_of_run(distilled: DistilledStudent) -> None:

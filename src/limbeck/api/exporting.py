@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.api.calls import python_call
+from limbeck.api.model_folder import ModelFolder
 from limbeck.api.objects import Objects
 from limbeck.api.progress import progress_console
 from limbeck.api.requests import export as requests
@@ -32,7 +33,7 @@ class ExportResult(Pushed):
         pushed: The address of the Hub's repository; None where it was not pushed.
     """
 
-    folder: Path
+    folder: ModelFolder
     files: dict[str, int]
     export: exports.Export
     pushed: str | None = None
@@ -58,7 +59,7 @@ class ExportResult(Pushed):
 
     @property
     def _model(self) -> Path:
-        return self.folder
+        return Path(self.folder)
 
     @property
     def _message(self) -> str:
@@ -74,7 +75,7 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
     Example:
         >>> result = limbeck.export("runs/e5/student", "safetensors", dtype="float16", output="runs/half")
         >>> result.folder
-        PosixPath('runs/half')
+        'runs/half'
     """
     console = progress_console(request.console)
     objects = Objects()
@@ -118,7 +119,7 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
     finish = card_writer(student, optional_path(request.evaluation))
     with ProgressBar(console) as bar:
         exported = export_model(export_request, finish=finish, report=line_by_line(bar, console))
-    result = ExportResult(exported.folder, exported.files, exports.Export.read(exported.record))
+    result = ExportResult(ModelFolder(exported.folder), exported.files, exports.Export.read(exported.record))
     if request.push is None:
         return result
     print_plain(console, f"Uploading to {request.push} …")

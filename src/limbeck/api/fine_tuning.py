@@ -8,6 +8,7 @@ from typing import Any
 
 from limbeck.api.calls import python_call
 from limbeck.api.evaluating import data_folder
+from limbeck.api.model_folder import ModelFolder
 from limbeck.api.objects import Objects
 from limbeck.api.progress import progress_console
 from limbeck.api.requests.finetune import FinetuneRequest
@@ -32,7 +33,7 @@ class FineTuningResult(ModelResult):
         files: The tables, and files for leaderboards.
     """
 
-    model: Path
+    model: ModelFolder
     scores: dict[str, dict[str, float | None]]
     evaluation: studies.Evaluation
     failed: int
@@ -50,7 +51,7 @@ class FineTuningResult(ModelResult):
 
     @property
     def _model(self) -> Path:
-        return self.model
+        return Path(self.model)
 
     def blocks(self) -> Iterator[Block]:
         """Yield the table of scores and its notes."""
@@ -111,7 +112,7 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
     outcome.summary.models[0].chosen[task.name].weights = model_folder.name
     files = write_evaluation(outcome.summary, folder)
     return FineTuningResult(
-        model=model_folder,
+        model=ModelFolder(model_folder),
         scores=choice.best.scores,
         evaluation=outcome.summary,
         failed=outcome.failed,

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from limbeck.api.calls import named_for_python
+from limbeck.api.report_page import ReportPage
 from limbeck.core.blocks import Block, Figure
 from limbeck.core.console_blocks import console
 from limbeck.core.escaping import TerminalConsole, printable
+from limbeck.core.progress_bars import NOTEBOOK_TEXT
 from limbeck.errors import LimbeckError
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
 _WIDTH = 120
 """Columns of a result that is printed."""
-_IN_NOTEBOOK = '<pre style="white-space:pre;line-height:normal">{code}</pre>'
 
 
 class Shown(ABC):
@@ -68,7 +69,7 @@ class Shown(ABC):
         """Return the result as a notebook shows it."""
         page = TerminalConsole(file=io.StringIO(), record=True, width=_WIDTH, force_terminal=True, force_jupyter=False)
         self._print(page)
-        table = page.export_html(inline_styles=True, code_format=_IN_NOTEBOOK)
+        table = page.export_html(inline_styles=True, code_format=NOTEBOOK_TEXT)
         figure = self._figure()
         if figure is None:
             return table
@@ -103,7 +104,8 @@ class Result(Shown):
             LimbeckError: one clear line; see `limbeck.errors`.
         """
         with named_for_python():
-            return write_page([self.folder], output, markdown=markdown, figures=figures, show=show).html
+            written = write_page([self.folder], output, markdown=markdown, figures=figures, show=show)
+        return ReportPage(written.html)
 
     @property
     def place(self) -> str:

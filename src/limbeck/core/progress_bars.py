@@ -11,13 +11,14 @@ from rich.console import Console
 
 from limbeck.core.progress import Count, Rate, Report
 
+NOTEBOOK_TEXT = '<pre style="font-family:monospace;white-space:pre;line-height:normal;overflow-x:auto">{code}</pre>'
+"""HTML of text from rich in a notebook: a table's columns need letters of one width, and a narrow page scrolls."""
 RATE_COLUMN = progress.TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False)
 
 _NOTEBOOK_SECONDS = 0.5
 """Least seconds between two drawings of the bars in a notebook."""
 _NOTEBOOK_WIDTH = 100
 """Characters of a line in a notebook."""
-_NOTEBOOK_FORM = '<pre style="white-space:pre;line-height:normal">{code}</pre>'
 
 
 class _NotebookBars(progress.Progress):
@@ -51,7 +52,7 @@ class _NotebookBars(progress.Progress):
         page = Console(file=io.StringIO(), record=True, width=_NOTEBOOK_WIDTH, force_terminal=True, force_jupyter=False)
         if not empty:
             page.print(self.get_renderable())
-        picture = HTML(page.export_html(inline_styles=True, code_format=_NOTEBOOK_FORM))
+        picture = HTML(page.export_html(inline_styles=True, code_format=NOTEBOOK_TEXT))
         if self._display is None:
             self._display = display(picture, display_id=True)
         else:
