@@ -10,12 +10,14 @@ import pytest
 from transformers import ByT5Tokenizer
 
 from limbeck.core.paths import MANIFEST, default_cache_dir
-from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, build_corpus
+from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, build_corpus, open_stream
 from limbeck.corpus.building.splitting import held_out_threshold
+from limbeck.corpus.settings import CorpusSpec, TaskSpec
 from limbeck.corpus.sources.file_sources import Files
-from limbeck.corpus.stored import arrow_files
+from limbeck.corpus.stored import arrow_files, source_content, stored_documents
 from limbeck.corpus.tokens.sequences import longest_first
 from limbeck.errors import CorpusError
+from limbeck.recipe.labelled_rows import described_development
 from tests.support.corpora import TOKENIZER, byte_tokenizer, decode
 from tests.support.models import tiny_tokenizer
 from tests.support.streams import build_rows, build_text, write_packed, write_texts
@@ -94,11 +96,13 @@ def kind(request, articles, questions, pairs, cache):
 def test_a_second_build_reads_nothing_and_other_tokens_read_the_sources_once(kind, cache, monkeypatch):
     tokenizer = kind.tokenizer.backend_tokenizer.to_str()
     first = kind.make()
-    before = {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()}
+    # Of sources that were written a moment before, the state is noted in the second build.
+    folders = [path for path in cache.iterdir() if path.name != "sources"]
+    before = {path: path.stat().st_mtime_ns for folder in folders for path in folder.rglob("*")}
     monkeypatch.setattr(Files, kind.reads, lambda *_: pytest.fail("read again"))
     for settings in ({}, kind.same):
         assert kind.make(**settings).path == first.path
-        assert {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()} == before
+        assert {path: path.stat().st_mtime_ns for folder in folders for path in folder.rglob("*")} == before
     assert len({first.path, *(kind.make(**settings).path for settings in kind.tokens)}) == 1 + len(kind.tokens)
     assert kind.tokenizer.backend_tokenizer.to_str() == tokenizer
 
@@ -108,6 +112,114 @@ def test_whatever_decides_the_texts_gives_another_folder(kind):
     with kind.source.open("a") as file:
         file.write(kind.more)
     assert len({*paths, kind.make().path}) == len(kind.texts) + 2
+
+
+def replace_keeping_size_and_time(path, content):
+    """Replace a file as `cp -p` and `rsync -t` do."""
+    stat = path.stat()
+    assert len(content) == stat.st_size
+    aside = path.with_name("aside")
+    aside.write_bytes(content)
+    os.utime(aside, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    aside.replace(path)
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_source_that_was_replaced_with_equal_size_and_time_is_read_again(kind, settled, monkeypatch):
+    if settled:
+        # All files count as unchanged for long, so that their states are noted.
+        monkeypatch.setattr(source_content, "CLOCK_TICK_NS", -(10**18))
+    first = kind.make()
+    before = kind.source.read_bytes()
+    after = before.replace(b"the text of", b"one word in") if kind.reads == "rows" else before.swapcase()
+    replace_keeping_size_and_time(kind.source, after)
+    second = kind.make()
+    assert second.path != first.path
+    assert second.identity != first.identity
+    assert second.train[:] != first.train[:] or second.held_out_documents() != first.held_out_documents()
+    # Both are known from now on, and a file that was only copied is not read again.
+    monkeypatch.setattr(Files, kind.reads, lambda *_: pytest.fail("read again"))
+    assert kind.make().path == second.path
+    replace_keeping_size_and_time(kind.source, before)
+    assert kind.make().path == first.path
+    kind.source.chmod(0o600)
+    assert kind.make().path == first.path
+
+
+def test_a_build_that_was_killed_does_not_go_on_with_another_text(articles, cache, monkeypatch):
+    source = articles / "all.txt"
+    monkeypatch.setattr(arrow_files, "SHARD_CHARACTERS", 500)
+    monkeypatch.setattr(arrow_files, "BATCH_ITEMS", 3)
+    before = source.read_bytes()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(stored_documents, "finish_piece", interrupted_after(stored_documents.finish_piece, 2))
+        build_text(cache, TOKENIZER, source)
+    replace_keeping_size_and_time(source, before.swapcase())
+    corpus = build_text(cache, TOKENIZER, source)
+    text = "".join("".join(decode(TOKENIZER, ids) for ids in corpus.train["input_ids"]).split())
+    assert set(text) <= set("".join(before.decode().swapcase().split()))
+    fresh = build_text(cache / "fresh", TOKENIZER, source)
+    assert fresh.content == corpus.content
+
+
+def interrupted_after(function, calls):
+    """Return a function that works so many times."""
+    left = iter(range(calls))
+
+    def call(*arguments):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return function(*arguments)
+
+    return call
+
+
+def test_the_beginning_of_a_stream_that_was_replaced_is_read_again(articles, cache):
+    settings = CorpusSettings(sources=[str(articles)], length=24, streaming=True)
+    first = open_stream(settings, TOKENIZER, cache_dir=cache)
+    source = articles / "all.txt"
+    replace_keeping_size_and_time(source, source.read_bytes().swapcase())
+    second = open_stream(settings, TOKENIZER, cache_dir=cache)
+    assert second.content != first.content
+    assert open_stream(settings, TOKENIZER, cache_dir=cache).path == second.path
+
+
+def test_development_rows_that_were_replaced_are_read_again(tmp_path, cache):
+    rows = [{"text": f"text number {n}", "label": n % 2} for n in range(20)]
+    train = write_rows(tmp_path / "train.jsonl", rows)
+    development = write_rows(tmp_path / "dev.jsonl", [{"text": "another text", "label": 0}, {"text": "b", "label": 1}])
+    task = TaskSpec(kind="classification")
+    corpus = CorpusSpec(sources=[str(train)], task=task, development=[str(development)])
+
+    def held_out():
+        labels = ("negative", "positive")
+        return build_rows(cache, WORDS, train, development=described_development(corpus, task, labels))
+
+    first = held_out()
+    replace_keeping_size_and_time(development, development.read_bytes().replace(b"another text", b"replaced one"))
+    second = held_out()
+    assert {document.text for document in second.held_out_documents()} == {"replaced one", "b"}
+    assert second.identity != first.identity
+
+
+def test_another_reading_of_lists_reads_the_rows_again(tmp_path, cache):
+    rows = [{"text": f"text {n}", "label": [0, 1]} for n in range(12)]
+    path = write_rows(tmp_path / "rows.jsonl", rows)
+    settings = {"task": "multi_label", "labels": ("a", "b"), "held_out": 0}
+    labels = {}
+    for lists in ("numbers", "flags"):
+        labels[lists] = build_rows(cache, WORDS, path, label_lists=lists, **settings).train["labels"][0]
+    assert labels == {"numbers": [1, 1], "flags": [0, 1]}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"first": 1, "contents": {}}', '{"contents": []}'])
+def test_a_damaged_note_of_sources_is_written_anew(articles, cache, text):
+    first = build_text(cache, TOKENIZER, articles)
+    [note] = (cache / "sources").iterdir()
+    good = note.read_text()
+    note.write_text(text)
+    assert build_text(cache, TOKENIZER, articles).path == first.path
+    assert json.loads(note.read_text())["first"] == json.loads(good)["first"]
 
 
 def test_many_shards_in_many_processes_give_the_same(kind, tmp_path, monkeypatch):

@@ -52,7 +52,9 @@ def build(sources, cache, **settings):
 
 
 def contents(cache):
-    return {str(path.relative_to(cache)): path.read_bytes() for path in sorted(cache.rglob("*")) if path.is_file()}
+    """The files that were built; notes of the states of sources are no part of them."""
+    files = [path for path in sorted(cache.rglob("*")) if path.is_file() and path.parent.name != "sources"]
+    return {str(path.relative_to(cache)): path.read_bytes() for path in files}
 
 
 def finished_pieces(patch, last=None):

@@ -11,6 +11,10 @@ from typing import Any
 
 from limbeck.errors import OutputError
 
+CLOCK_TICK_NS = 10**8
+"""Longest tick of a file system's clock, in nanoseconds. A file that is changed in the tick in which it was read keeps
+its times, so that the change would not be seen."""
+
 
 def change_state(stat: os.stat_result) -> tuple[int, ...]:
     """Return numbers that change when a file does: its size first, the time of its last change of any kind last.

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from limbeck.core.files import atomic_text, change_state, read_json
+from limbeck.core.files import CLOCK_TICK_NS, atomic_text, change_state, read_json
 from limbeck.core.hashing import hash_file
 from limbeck.core.paths import default_cache_dir
 
@@ -28,9 +28,6 @@ _CHECKED = "checked"
 """Folder of the cache that has the remembered hashes of finished folders."""
 _TRUSTED_NS = 24 * 3600 * 10**9
 """Time for which a remembered hash is believed, in nanoseconds: a day."""
-_TICK_NS = 10**8
-"""Longest tick of a file system's clock, in nanoseconds. A file that is changed in the tick in which it was read keeps
-its times, so that the change would not be seen."""
 
 # Hashes of files that this process wrote, until they are listed.
 _written: dict[Path, str] = {}
@@ -160,7 +157,7 @@ def _hash_and_note(path: Path, state: tuple[int, ...]) -> str:
     began = time.time_ns()
     digest = hash_file(path)
     changed_ns = state[-1]  # The time of the last change of any kind.
-    if changed_ns + _TICK_NS < began:
+    if changed_ns + CLOCK_TICK_NS < began:
         _read[state] = digest
     return digest
 

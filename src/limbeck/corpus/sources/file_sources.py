@@ -68,6 +68,10 @@ class Files:
         states = [_file_state(file, place) for file, place in zip(self.files, self.places, strict=True)]
         return ["files", *columns, states]
 
+    def read_files(self) -> Sequence[FilePath]:
+        """Return the files."""
+        return self.files
+
     def shards(self) -> int:
         """Return the number of files."""
         return len(self.files)

@@ -69,6 +69,10 @@ class InstalledDocs:
         releases = {_release(distribution) for distribution in importlib.metadata.distributions()}
         return [self.name, roots, sys.version, sorted(releases)]
 
+    def read_files(self) -> Sequence[Path]:
+        """Return the files of folders that were named; installed packages are known by their versions."""
+        return [Path(path) for path in self.paths()] if self._has_own_roots else ()
+
     def documents(
         self, report: SourceReport, progress: StepProgress | None = None, cursor: Cursor | None = None
     ) -> Iterator[Document]:

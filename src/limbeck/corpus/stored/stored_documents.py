@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, read_piece
-from limbeck.core.hashing import fingerprint
 from limbeck.corpus.progress import Progress, step_progress, waiting_notice
 from limbeck.corpus.settings import CorpusSettings
 from limbeck.corpus.source_report import SourceReport, nothing_in
@@ -26,6 +25,7 @@ from limbeck.corpus.stored.arrow_files import (
     write_shards,
 )
 from limbeck.corpus.stored.seen_keys import AddKeys, seen_keys
+from limbeck.corpus.stored.source_content import name_of_build
 from limbeck.corpus.text.cursor import Cursor
 from limbeck.corpus.text.documents import Document, next_batch
 
@@ -79,7 +79,8 @@ def store_documents(
     times_before = [listed.times_before for listed in sources]
     if any(times_before):
         identity.append(times_before)
-    folder = cache_dir / "documents" / fingerprint(identity)
+    name = name_of_build(cache_dir, identity, [listed.source for listed in sources], progress=progress)
+    folder = cache_dir / "documents" / name
 
     def build(aside: Path) -> dict[str, Any]:
         reader = SourceReader(sources, settings.max_documents, _last_state(aside))

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from limbeck.core.cache import build_once
-from limbeck.core.hashing import fingerprint
 from limbeck.corpus.digests import DIGEST_BYTES
+from limbeck.corpus.files.addresses import FilePath
 from limbeck.corpus.progress import Progress, StepProgress, step_progress, waiting_notice
 from limbeck.corpus.rows.labelled_rows import LabelledRow, by_query
 from limbeck.corpus.rows.row_kind import RowKind, RowReader
@@ -21,6 +21,7 @@ from limbeck.corpus.source_report import SourceReport, nothing_in
 from limbeck.corpus.sources.named_sources import open_rows
 from limbeck.corpus.sources.source_kinds import RowSource
 from limbeck.corpus.stored.arrow_files import row_schema, write_rows
+from limbeck.corpus.stored.source_content import HasFiles, name_of_build
 from limbeck.errors import CorpusError
 
 ROW_FORMAT = 2
@@ -45,7 +46,9 @@ def store_rows(
         CorpusError: if a source cannot be read or gives no row, or a row has no label of the task.
     """
     sources = _open_sources(settings, kind, progress)
-    folder = cache_dir / "rows" / fingerprint(_identity(settings, kind, sources))
+    identity = _identity(settings, kind, sources)
+    name = name_of_build(cache_dir, identity, [source.rows for source in sources], progress=progress)
+    folder = cache_dir / "rows" / name
 
     def build(aside: Path) -> dict[str, Any]:
         reader = _AllRows(sources)
@@ -138,6 +141,10 @@ class _RowsOfSource:
         """Return the fingerprint of the source."""
         return self.source.fingerprint()
 
+    def read_files(self) -> Sequence[FilePath]:
+        """Return the files of the source; none where it has no files."""
+        return self.source.read_files() if isinstance(self.source, HasFiles) else ()
+
     def read(self, report: SourceReport) -> Iterator[LabelledRow]:
         """Iterate over the labelled rows; the report receives rows that are skipped."""
         rows = self._rows(report)
@@ -180,4 +187,6 @@ def _identity(settings: LabelledSettings, kind: RowKind, sources: Sequence[_Name
         choices += [settings.label_column, settings.document_columns]
     if settings.label_columns:
         choices.append(settings.label_columns)  # Their order decides the numbers of classes without names.
+    if settings.label_lists is not None:
+        choices.append({"label_lists": settings.label_lists})
     return [ROW_FORMAT, choices, [source.rows.fingerprint() for source in sources]]

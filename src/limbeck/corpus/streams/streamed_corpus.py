@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.core.cache import build_once
-from limbeck.core.hashing import fingerprint
 from limbeck.corpus.building.block_encoding import BlockEncoding, block_encoding, block_identity
 from limbeck.corpus.building.build_text import BLOCK_FORMAT
 from limbeck.corpus.building.cache_root import cache_root
@@ -22,6 +21,7 @@ from limbeck.corpus.progress import Progress, waiting_notice
 from limbeck.corpus.settings import CorpusSettings, SourceUse
 from limbeck.corpus.sources.named_sources import open_source
 from limbeck.corpus.sources.source_kinds import ShardedSource
+from limbeck.corpus.stored.source_content import name_of_build
 from limbeck.corpus.stored.stored_documents import DOCUMENT_FORMAT
 from limbeck.corpus.streams.source_blocks import Lane, StreamSource
 from limbeck.corpus.streams.stream_batches import StreamBatches
@@ -111,8 +111,11 @@ def open_stream(
     # The beginning is read once.
     formats = [STREAM_FORMAT, BLOCK_FORMAT, DOCUMENT_FORMAT]
     fingerprints = [source.source.fingerprint() for source in sources]
-    name = fingerprint([formats, fingerprints, *block_identity(settings, encoding)])
-    folder = cache_root(cache_dir) / "streams" / name
+    identity = [formats, fingerprints, *block_identity(settings, encoding)]
+    cache = cache_root(cache_dir)
+    # A stream may be too long to be hashed, and its beginning is soon read again.
+    name = name_of_build(cache, identity, [source.source for source in sources], is_cheap=False)
+    folder = cache / "streams" / name
     waiting = waiting_notice(progress, "waiting for another process that looks into this stream")
     manifest = build_once(
         folder, lambda aside: store_beginning(settings, sources, encoding, aside, progress), waiting=waiting

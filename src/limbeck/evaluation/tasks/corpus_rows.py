@@ -11,6 +11,7 @@ from typing import Any
 
 from limbeck.core.kinds import KINDS as FACTS
 from limbeck.core.paths import INPUTS
+from limbeck.corpus.files.addresses import FilePath
 from limbeck.corpus.files.file_kinds import UNKNOWN_LAYOUT, PlacedRow, TableLayout
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
@@ -166,6 +167,14 @@ class TaskRows:
         if self.layout != UNKNOWN_LAYOUT:
             values.append(self.layout)
         return values
+
+    def read_files(self) -> list[FilePath]:
+        """Return the files that hold the rows; none of a data set of the Hub."""
+        files: list[FilePath] = []
+        for place in self.places():
+            if not place.startswith("hub:"):
+                files += find_files(place).files
+        return files
 
     def read(self, report: SourceReport) -> Iterator[LabelledRow]:
         """Iterate over the rows as a corpus has them, classes by the teacher's numbers.

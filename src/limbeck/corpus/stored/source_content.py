@@ -1,0 +1,151 @@
+"""`name_of_build`: the name of a cache folder that holds what was read from sources.
+
+Sources are known by path, size and time of change of their files. A file can be replaced by another one of equal size
+and time, as archives with fixed times, `cp -p` and `rsync -t` do. So a *note* beside the cache says which content each
+folder was built from: a hash of the files, and their *states*, which change when a file is replaced (`change_state`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from limbeck.core.files import CLOCK_TICK_NS, atomic_text, change_state, read_json
+from limbeck.core.hashing import fingerprint, hash_file
+from limbeck.corpus.digests import digest_of
+from limbeck.corpus.files.addresses import FilePath, file_size, is_remote
+from limbeck.corpus.messages import safe_name
+from limbeck.corpus.progress import Progress, step_progress
+from limbeck.errors import CorpusError
+
+_NOTES = "sources"
+"""Folder of the cache with a note for each name."""
+_BYTES_THAT_TAKE_LONG = 2**31
+"""Files of so many bytes together take seconds to hash, which is reported."""
+
+
+@runtime_checkable
+class HasFiles(Protocol):
+    """A source that is read from files."""
+
+    def read_files(self) -> Sequence[FilePath]:
+        """Return the files, local or remote."""
+
+
+def name_of_build(
+    cache_dir: Path,
+    identity: Any,
+    sources: Iterable[Any],
+    *,
+    is_cheap: bool = True,
+    progress: Progress | None = None,
+) -> str:
+    """Return the name of the cache folder for an identity, and another one for each other content of its files.
+
+    The first content that an identity is seen with has the identity's own fingerprint as its name. What is built from
+    such a folder is named after it, so everything that depends on replaced files is built anew.
+
+    Args:
+        cache_dir: Root of the cache.
+        identity: Plain JSON values that decide what is built, with the fingerprints of the sources.
+        sources: The sources. Those that have no files are known by their fingerprints alone.
+        is_cheap: Whether hashing the files takes little time beside what is built. Without it a file that was replaced
+            or touched counts as another content.
+        progress: Called while many bytes are hashed.
+
+    Raises:
+        CorpusError: if a file cannot be read.
+    """
+    name = fingerprint(identity)
+    files: list[Path] = []
+    for source in sources:
+        if isinstance(source, HasFiles):
+            # A remote file has a key of its version in its fingerprint.
+            files += [Path(file) for file in source.read_files() if not is_remote(file)]
+    if not files:
+        return name
+
+    began = time.time_ns()
+    states = [_state_of(file) for file in files]
+    state = digest_of(map(str, states))
+    note = _Note.read(cache_dir / _NOTES / f"{name}.json")
+    content = note.contents.get(state)
+    if content is None:
+        content = _hash_files(files, progress) if is_cheap else state
+        is_first = note.first is None
+        if is_first:
+            note.first = content
+        # A file that may just be changing keeps its state, so that it is hashed again the next time.
+        latest_change = max(numbers[-1] for numbers in states)
+        is_settled = latest_change + CLOCK_TICK_NS < began
+        if is_settled:
+            note.contents[state] = content
+        if is_first or is_settled:
+            note.write()
+    if content == note.first:
+        return name
+    return fingerprint([identity, content])
+
+
+@dataclass
+class _Note:
+    """What is known of the files of an identity.
+
+    Args:
+        path: The file of the note.
+        first: The content that the identity was first seen with; None before it is known.
+        contents: State of the files → their content.
+    """
+
+    path: Path
+    first: str | None
+    contents: dict[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> _Note:
+        """Read a note; an empty one where there is none, or none that can be read."""
+        values = read_json(path)
+        first = values.get("first")
+        contents = values.get("contents")
+        if isinstance(first, str) and isinstance(contents, dict):
+            return cls(path, first, contents)
+        return cls(path, None, {})
+
+    def write(self) -> None:
+        """Write the note; a cache that can only be read is used without it."""
+        text = json.dumps({"first": self.first, "contents": self.contents}, indent=1)
+        with suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_text(self.path, f"{text}\n", durable=False, shared=True)
+
+
+def _state_of(file: Path) -> tuple[int, ...]:
+    try:
+        return change_state(file.stat())
+    except OSError as error:
+        raise CorpusError(f"Cannot read '{safe_name(file)}': {error.strerror}.") from error
+
+
+def _hash_files(files: Sequence[Path], progress: Progress | None) -> str:
+    """Return a hash of the content of all files."""
+    total = sum(file_size(file) for file in files)
+    step = None
+    if total >= _BYTES_THAT_TAKE_LONG:
+        step = step_progress(progress, "hashing the sources")
+
+    hashes: list[str] = []
+    done = 0
+    for file in files:
+        if step is not None:
+            step(done, total, "bytes")
+        try:
+            hashes.append(hash_file(file))
+        except OSError as error:
+            raise CorpusError(f"Cannot read '{safe_name(file)}': {error.strerror}.") from error
+        done += file_size(file)
+    return digest_of(hashes)
