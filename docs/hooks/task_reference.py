@@ -50,13 +50,21 @@ def _keys() -> str:
 
 
 def _metrics() -> str:
-    rows = [f"| `{kind}` | {_codes(facts.metrics)} |" for kind, facts in KINDS.items()]
-    return "\n".join(["## Metrics", "", "| type | metrics, the main one first |", "|---|---|", *rows])
+    """The metrics of each type, and those of a task file that names none."""
+    rows = [
+        f"| `{kind}` | {_codes(facts.metrics)} | {_codes(facts.default_metrics(positive=None))} |"
+        for kind, facts in KINDS.items()
+    ]
+    head = ["| type | metrics | by default, the main one first |", "|---|---|---|"]
+    note = "`f1` is that of the class `positive`. A task that names this class has it by default too."
+    return "\n".join(["## Metrics", "", *head, *rows, "", note])
 
 
 def _task(name: str, task: Task) -> str:
     written = yaml.safe_load((_FILES / f"{name}.yaml").read_text(encoding="utf-8"))
     facts = [f"- type: `{written['type']}`; metrics, main first: {_codes(task.metrics)}"]
+    if task.positive is not None:
+        facts.append(f"- `f1` is that of the class {task.positive}")
     if task.labels:
         facts.append(f"- classes, in the order of their numbers: {', '.join(task.labels)}")
     facts += [f"- columns: {_columns(written['columns'])}"] if "columns" in written else []

@@ -101,7 +101,7 @@ def test_the_model_is_a_teacher_and_a_pipeline(limbeck, model, data, tmp_path):
                               overrides=["length=16", "epochs=1"])  # fmt: skip
     assert result.model == tmp_path / "out" / "model" and set(result.scores["validation"]) == {
         "accuracy",
-        "f1",
+        "macro_f1",
         "matthews",
     }
     assert "Nothing was chosen by these rows" in (result.model / "README.md").read_text()

@@ -57,6 +57,11 @@ COLUMNS = {"task": {"kind": "classification", "pair_column": "sentence2"}, "text
 OWN = COLUMNS | {"sources": "$/train.tsv"}
 
 
+def scored_by(**keys):
+    """A corpus of described rows with development rows, and keys of its task."""
+    return OWN | {"development": "$/dev.tsv", "task": COLUMNS["task"] | keys}
+
+
 def test_a_task_by_name_has_its_files_columns_classes_and_development_rows(place):
     found = plan(place, RTE)
     settings, development = found.stages[0].corpus, found.stages[0].development
@@ -217,6 +222,24 @@ def test_documents_have_new_keys_only_where_they_are_given(place):
 
 
 @pytest.mark.parametrize(
+    ("keys", "metrics", "positive"),
+    [
+        ({}, ("accuracy", "macro_f1", "matthews"), None),
+        ({"positive": 1}, ("accuracy", "f1", "macro_f1", "matthews"), "LABEL_1"),
+        ({"positive": "LABEL_0", "metric": "f1"}, ("f1",), "LABEL_0"),
+        ({"metric": ["f1_weighted", "accuracy"]}, ("weighted_f1", "accuracy"), None),
+    ],
+)
+def test_development_rows_are_scored_by_the_metrics_of_the_recipe(place, keys, metrics, positive):
+    planned = plan(place, scored_by(**keys))
+    task = planned.stages[0].development.task
+    assert (task.metrics, task.positive) == (metrics, positive)
+    # They decide no row: a corpus that is there is read again.
+    usual = plan(place, scored_by())
+    assert planned.stages[0].corpus.content() == usual.stages[0].corpus.content()
+
+
+@pytest.mark.parametrize(
     ("line", "corpus", "teacher"),
     [
         ("Unknown task 'mrcp'. Did you mean 'mrpc'", {"task": "mrcp"}, "two"),
@@ -237,6 +260,17 @@ def test_documents_have_new_keys_only_where_they_are_given(place):
         ("'$/gone.tsv' does not exist", OWN | {"development": "$/gone.tsv"}, "two"),
         ("other.tsv:2 has no column 'sentence1'", OWN | {"sources": "$/other.tsv"}, "two"),
         ("other.tsv:2 has no column 'sentence1'", OWN | {"development": "$/other.tsv"}, "two"),
+        ("task.metric and task.positive are for development rows: give development",
+         OWN | {"task": COLUMNS["task"] | {"metric": "macro_f1"}}, "two"),
+        ("the task 'rte' already defines its metrics: leave out metric",
+         RTE | {"task": {"name": "rte", "metric": "macro_f1"}}, "two"),
+        ("metric: f1 is that of one class: name that class (positive: NAME)", scored_by(metric="f1"), "two"),
+        ("corpus.task.positive is 'yes', which is not one of the classes. Known: LABEL_0, LABEL_1",
+         scored_by(positive="yes"), "two"),
+        ("positive is '2', which is not one of the classes", scored_by(positive=2), "two"),
+        ("classification has no metric 'f2'. Known: accuracy, f1", scored_by(metric=["accuracy", "f2"]), "two"),
+        ("positive does not apply to regression", {"sources": "$/train.tsv", "development": "$/dev.tsv",
+         "text_column": "sentence1", "task": {"kind": "regression", "positive": 1}}, "value"),
         ("has 3 outputs (LABEL_0, LABEL_1, LABEL_2), but RTE has 2 classes", RTE, "three"),
         ("has 1 output, but classification needs 2", RTE, "value"),
     ],

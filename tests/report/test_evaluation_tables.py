@@ -184,5 +184,6 @@ def test_tables_and_cards_say_what_thresholds_are(kind, threshold, told, printed
 
 
 def test_entities_are_named_as_the_other_metrics():
-    assert [metric_name(name) for name in ("f1_entity", "f1_answer", "accuracy")] == ["entity F1", "F1", "accuracy"]
+    names = [metric_name(name) for name in ("f1_entity", "f1_answer", "accuracy")]
+    assert names == ["entity F1", "answer F1", "accuracy"]
     assert [at_start(name) for name in ("", " ", "entity F1", "nDCG@10")] == ["", " ", "Entity F1", "nDCG@10"]

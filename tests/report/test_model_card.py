@@ -339,7 +339,7 @@ def test_a_score_of_a_head_as_it_is_says_so(tmp_path: Path):
     summary = evaluation_of() | {"as_is": True}
     text = text_of_card(run_record(), tmp_path, scores=scores_in(STUDENT, summary))
     names = [metric["name"] for each in front_of(text)["model-index"][0]["results"] for metric in each["metrics"]]
-    assert "F1 (as it is)" in names and "`limbeck evaluate --as-is`" in text and "fine-tuned" not in str(names)
+    assert "answer F1 (as it is)" in names and "`limbeck evaluate --as-is`" in text and "fine-tuned" not in str(names)
 
 
 def test_scores_of_one_student_among_many():

@@ -66,7 +66,7 @@ def test_scores_on_development_rows(values):
     missing = {"task": "mrpc", "unavailable": "The head has 3 outputs."}
     whole = values | {"development": [scores, missing]}
     cells_of_rows = [row.cells() for row in comparison_rows(whole) if "squad2" in row.label]
-    assert cells_of_rows == [("F1 on squad2, validation", "0.800", "0.600", "75.0% kept"),
+    assert cells_of_rows == [("Answer F1 on squad2, validation", "0.800", "0.600", "75.0% kept"),
                     ("Matthews on squad2, validation", "–", "0.100", "")]  # fmt: skip
     text = " ".join(rendered(whole, 200).split())
     assert (

@@ -96,7 +96,10 @@ def make_task(kind: str, **changes) -> Task:
         "predicted": ("test",) if trained else (),
         "splits": {"train": SplitFacts(), "validation": SplitFacts(), "test": SplitFacts(labelled=False)},
     }
-    return Task(**fields | changes)
+    fields |= changes
+    if "f1" in fields["metrics"]:
+        fields.setdefault("positive", fields["labels"][1])
+    return Task(**fields)
 
 
 def make_rows(kind: str, count: int, seed: int, *, paired: bool = True, labelled: bool = True) -> list[LabelledRow]:

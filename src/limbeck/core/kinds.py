@@ -37,6 +37,8 @@ class KindFacts:
             where only vectors are compared.
         columns: Columns that a row is made of, by their names in task files, in the order of messages.
         metrics: Names of the metrics that can score it, its default first.
+        metrics_of_class: Those of `metrics` that score one class, which a task names as its `positive`.
+        metrics_by_name: Those of `metrics` that score a task only if it names them.
         problem_type: `problem_type` of the head's configuration, by which `transformers` chooses the loss; None where
             the class of the model decides it.
         has_classes: Whether its labels are named classes, in the order of the head's outputs.
@@ -51,6 +53,8 @@ class KindFacts:
     head: str | None
     columns: tuple[str, ...] = ("text", "pair", "label")
     metrics: tuple[str, ...] = ()
+    metrics_of_class: tuple[str, ...] = ()
+    metrics_by_name: tuple[str, ...] = ()
     problem_type: str | None = None
     has_classes: bool = False
     output: str | None = None
@@ -68,6 +72,19 @@ class KindFacts:
         if self.has_classes:
             return classes
         return 1 if self.has_value else None
+
+    def default_metrics(self, positive: str | None) -> tuple[str, ...]:
+        """Return the names of the metrics of a task that names none.
+
+        Args:
+            positive: The class that metrics of one class are of; None leaves these metrics out.
+        """
+        names = []
+        for name in self.metrics:
+            lacks_class = name in self.metrics_of_class and positive is None
+            if not lacks_class and name not in self.metrics_by_name:
+                names.append(name)
+        return tuple(names)
 
     @property
     def has_labels(self) -> bool:
@@ -172,7 +189,9 @@ KINDS = KindTable(
         "classification": KindFacts(
             label="class",
             head=_OF_TEXTS,
-            metrics=("accuracy", "f1", "matthews"),
+            metrics=("accuracy", "f1", "macro_f1", "micro_f1", "weighted_f1", "matthews"),
+            metrics_of_class=("f1",),
+            metrics_by_name=("micro_f1", "weighted_f1"),
             problem_type="single_label_classification",
             has_classes=True,
         ),
@@ -180,7 +199,8 @@ KINDS = KindTable(
             label="classes",
             head=_OF_TEXTS,
             columns=("text", "pair", "label", "label_columns"),
-            metrics=("micro_f1", "macro_f1", "accuracy", "mean_average_precision"),
+            metrics=("micro_f1", "macro_f1", "weighted_f1", "accuracy", "mean_average_precision"),
+            metrics_by_name=("weighted_f1",),
             problem_type="multi_label_classification",
             has_classes=True,
         ),

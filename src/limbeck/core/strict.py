@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
 from types import NoneType
-from typing import Any, ClassVar, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -166,7 +166,7 @@ def _missing_keys(cls: type[BaseModel], data: dict[Any, Any]) -> str:
 
 
 def _describe_type(annotation: Any) -> str:
-    """Return a type in words for a message: its names (`Literal`), a mapping (a part of a recipe), or "a value"."""
+    """Return a type in words for a message: its names (`Literal`), text, a part of a recipe, or "a value"."""
     # The types of a union without None.
     members = (annotation,)
     if get_origin(annotation) is not Literal:
@@ -176,6 +176,10 @@ def _describe_type(annotation: Any) -> str:
         return "a value"
 
     only_type = types[0]
+    if get_origin(only_type) is Annotated:
+        only_type = get_args(only_type)[0]
+    if only_type is str:
+        return "text, in quotation marks where YAML reads it as true or false"
     if isinstance(only_type, type) and issubclass(only_type, BaseModel):
         first_field = next(iter(only_type.model_fields))
         return f"a mapping such as {{{first_field}: …}}"

@@ -35,6 +35,8 @@ def compare_outputs(
     student_scores = score(task, split, rows, student_answers)
     figures = records.DevelopmentFigures(task=task.name, kind=task.kind, split=split, rows=len(rows))
     figures.student = dict(student_scores)
+    if task.positive is not None:
+        figures.positive = task.positive
     figures.intervals = dict(intervals_of(student_scores, task, rows, student_answers))
     figures.only_answer = only_answer(task, student_answers)
 

@@ -24,18 +24,34 @@ def accuracy(predicted: ArrayLike, labels: ArrayLike) -> float:
     return float(accuracy_score(labels, predicted))
 
 
-def f1(predicted: ArrayLike, labels: ArrayLike, average: Literal["binary", "micro", "macro"]) -> float:
-    """F1; 0 where it is undefined.
+def mean_f1(predicted: ArrayLike, labels: ArrayLike, average: Literal["micro", "macro", "weighted"]) -> float:
+    """F1 over classes as `sklearn.metrics.f1_score` defines it, with `zero_division=0`.
+
+    Of classes, those count that occur among the labels or the predictions. Of flags every class counts. A class without
+    a hit has an F1 of 0.
 
     Args:
-        predicted: Classes, `[N]`, or 1 or 0 for each class, `[N, classes]`.
+        predicted: Classes, `[N]`, or flags, 1 or 0 for each class, `[N, classes]`.
         labels: The right ones, of the same shape.
-        average: `"binary"` is the F1 of the second of two classes, `"micro"` that of all decisions together, `"macro"`
-            the mean over classes.
+        average: `"micro"` is the F1 of all decisions together, which is the accuracy of single classes. `"macro"` is
+            the mean over classes, and `"weighted"` the mean with the number of rows of each class as its weight.
     """
     from sklearn.metrics import f1_score
 
     return float(f1_score(labels, predicted, average=average, zero_division=0.0))
+
+
+def f1_of_class(predicted: ArrayLike, labels: ArrayLike, number: int) -> float:
+    """F1 of one class against all others; 0 where the class is neither predicted nor there.
+
+    Args:
+        predicted: Classes, `[N]`.
+        labels: The right ones, `[N]`.
+        number: The number of the class.
+    """
+    is_predicted = np.asarray(predicted) == number
+    is_labelled = np.asarray(labels) == number
+    return class_f1(hits=(is_predicted & is_labelled).sum(), predicted=is_predicted.sum(), labelled=is_labelled.sum())
 
 
 def matthews(predicted: ArrayLike, labels: ArrayLike) -> float:

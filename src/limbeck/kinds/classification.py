@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from limbeck.core import intervals
+from limbeck.core.metric_names import WAYS_OUT_OF_F1
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.labelled_rows import Label, LabelledRow
+from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores
 from limbeck.kinds.beside_teacher import ClassFigures, Disagreements, label_figures
 from limbeck.kinds.kind import Kind, LabelTerm, Loss, Metric, Outputs
@@ -25,9 +27,23 @@ def _accuracy(predictions: Predictions, rows: Sequence[LabelledRow], task: Task)
 
 
 def _f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
-    """F1 of the second of two classes, as for MRPC and QQP; with more classes, the mean of the F1 of each."""
-    average = "binary" if len(task.labels) == 2 else "macro"
-    return class_scores.f1(cast(Any, predictions), class_scores.labels_of(rows), average)  # type: ignore[arg-type]
+    """F1 of the task's positive class."""
+    if task.positive is None:
+        raise CorpusError(f"f1 of {task.title} is that of one class; {WAYS_OUT_OF_F1}.")
+    number = task.labels.index(task.positive)
+    return class_scores.f1_of_class(cast(Any, predictions), class_scores.labels_of(rows), number)
+
+
+def _macro_f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+    return class_scores.mean_f1(cast(Any, predictions), class_scores.labels_of(rows), "macro")
+
+
+def _micro_f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+    return class_scores.mean_f1(cast(Any, predictions), class_scores.labels_of(rows), "micro")
+
+
+def _weighted_f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+    return class_scores.mean_f1(cast(Any, predictions), class_scores.labels_of(rows), "weighted")
 
 
 def _matthews(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
@@ -39,7 +55,14 @@ class Classification(Kind):
     """One class a row."""
 
     name = "classification"
-    metrics: Mapping[str, Metric] = {"accuracy": _accuracy, "f1": _f1, "matthews": _matthews}
+    metrics: Mapping[str, Metric] = {
+        "accuracy": _accuracy,
+        "f1": _f1,
+        "macro_f1": _macro_f1,
+        "micro_f1": _micro_f1,
+        "weighted_f1": _weighted_f1,
+        "matthews": _matthews,
+    }
     held_out_metric = "accuracy"
     usage = HeadUsage(
         torch="print(model.config.id2label[output.logits.argmax(-1).item()])",

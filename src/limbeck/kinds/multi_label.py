@@ -32,11 +32,15 @@ def _flags(predictions: Predictions, task: Task) -> NDArray[np.int64]:
 
 
 def _micro_f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
-    return class_scores.f1(_flags(predictions, task), class_scores.labels_of(rows), "micro")
+    return class_scores.mean_f1(_flags(predictions, task), class_scores.labels_of(rows), "micro")
 
 
 def _macro_f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
-    return class_scores.f1(_flags(predictions, task), class_scores.labels_of(rows), "macro")
+    return class_scores.mean_f1(_flags(predictions, task), class_scores.labels_of(rows), "macro")
+
+
+def _weighted_f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+    return class_scores.mean_f1(_flags(predictions, task), class_scores.labels_of(rows), "weighted")
 
 
 def _accuracy(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
@@ -56,6 +60,7 @@ class MultiLabel(Kind):
     metrics: Mapping[str, Metric] = {
         "micro_f1": _micro_f1,
         "macro_f1": _macro_f1,
+        "weighted_f1": _weighted_f1,
         "accuracy": _accuracy,
         "mean_average_precision": _mean_average_precision,
     }

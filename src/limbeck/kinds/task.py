@@ -53,7 +53,8 @@ class Task:
         group: `glue`, `qa`, `cross_lingual`, `chinese`, `similarity` or `own`.
         kind: Name of its kind, see `limbeck.kinds.KINDS`.
         labels: Class names in the order of their numbers; empty where there are no classes.
-        metrics: Names in `METRICS`, the main one first.
+        metrics: Names of metrics of its kind, the main one first.
+        positive: The class that the metric `f1` is of, one of `labels`; None where it has no such metric.
         train: The split to train on; `"mnli:train"` where it is another task's; None where nothing is trained.
         select: The split on which the best grid point is chosen.
         scored: The labelled splits that are scored.
@@ -81,6 +82,7 @@ class Task:
     answer_rules: AnswerRules | None = None
     submissions: Mapping[str, Submission] = field(default_factory=dict)
     thresholds: tuple[float, ...] = ()
+    positive: str | None = None
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def _labelled_settings(
 ) -> LabelledSettings:
     """The settings of labelled rows: the keys of the corpus and of its task, and rows of a task known by name."""
     labels = teacher.labels if KINDS[task.kind].has_classes else ()
-    keys: dict[str, Any] = task.model_dump(exclude={"name", "class_weights"}, exclude_none=True)
+    keys: dict[str, Any] = task.model_dump(exclude={"name", "class_weights", "metric", "positive"}, exclude_none=True)
     keys["sources"] = corpus.places
     keys["text_column"] = corpus.text_column
     keys["held_out"] = corpus.held_out

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 from transformers import PreTrainedConfig
 
+from limbeck.core.metric_names import problem_of_positive
 from limbeck.core.mistakes import explain
 from limbeck.corpus.files.file_kinds import TableLayout
 from limbeck.corpus.rows.first_rows import FirstRows, read_first_rows
@@ -97,12 +98,15 @@ def described_development(corpus: CorpusSpec, task: TaskSpec, labels: tuple[str,
     columns["label_columns"] = tuple(task.label_columns or ())
     columns["label_lists"] = task.label_lists
 
+    _check_positive(task.positive, labels)
     try:
         definition = TaskDefinition(
             name="development",
             type=task.kind,
             columns=Columns(**columns),
             labels=labels,
+            metric=task.metric or (),
+            positive=task.positive,
             files={"train": "rows", "validation": "rows"},  # Placeholders: the files given below are read.
             no_answers=True,
         )
@@ -110,6 +114,19 @@ def described_development(corpus: CorpusSpec, task: TaskSpec, labels: tuple[str,
         raise RecipeError(f"corpus.development: {explain(error)}") from None
     layout = TableLayout(tuple(task.columns or ()), task.quotes)
     return TaskRows(definition, "validation", files=tuple(corpus.development or ()), layout=layout)
+
+
+def _check_positive(positive: str | None, labels: tuple[str, ...]) -> None:
+    """Refuse a positive class that is none of the teacher's classes.
+
+    Raises:
+        RecipeError: with the nearest class.
+    """
+    if positive is None:
+        return
+    problem = problem_of_positive(positive, labels)
+    if problem is not None:
+        raise RecipeError(f"corpus.task.{problem}")
 
 
 def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False, queries: bool = False) -> FirstRows:
@@ -167,6 +184,7 @@ def with_classes_of(settings: LabelledSettings, teacher: Classifier) -> Labelled
             development = replace(development, classes=classes)
     elif isinstance(development, TaskRows):
         # The recipe describes the task: files use the teacher's names, for training and development rows alike.
+        _check_positive(development.definition.positive, labels)
         definition = development.definition.model_copy(update={"labels": labels})
         development = replace(development, definition=definition)
     return settings.model_copy(update={"labels": labels, "rows": rows, "development": development})

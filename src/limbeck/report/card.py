@@ -28,6 +28,7 @@ task (`pipeline_tag`), and the class of transformers that loads it (`model_class
 _HUB_METRICS = {
     "micro_f1": "f1",
     "macro_f1": "f1",
+    "weighted_f1": "f1",
     "f1_answer": "f1",
     "f1_entity": "f1",
     "precision_entity": "precision",

@@ -20,7 +20,7 @@ from limbeck.kinds.registry import KINDS
 from limbeck.kinds.usage import MASKED_LM, HeadUsage
 from limbeck.report.export_text import export_part
 from limbeck.report.layers import layer_rows
-from limbeck.report.names import metric_name
+from limbeck.report.names import metric_of_column
 from limbeck.report.quality import format_count
 from limbeck.report.run_warnings import resembling_rows, skipped_text, untrained_rows, untrained_values
 
@@ -39,7 +39,7 @@ def card_templates() -> Environment:
         "count": format_count,
         "short": name_in_card,
         "mean": mean,
-        "metric": metric_name,
+        "metric_of": metric_of_column,
         "usage": usage_of,
         "exported": export_part,
         "graph_usage": onnx_usage,

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from limbeck.core.blocks import Block, Figure, Notes, counted, slug
 from limbeck.report.figures import describe_lines
 from limbeck.report.logs import Curve, StageLog
+from limbeck.report.names import metric_name
 from limbeck.report.plots import SERIES, Lines, Panels, Series, spans_widely
 from limbeck.report.subjects import RunFolder, StageFolder
 
@@ -23,12 +24,13 @@ _SCORE = "score of the student without fine-tuning"
 _COMPARE = "Losses are comparable only where terms, weights and text are the same."
 
 
-def loss_blocks(stage: StageFolder, heading: str) -> Iterator[Block]:
+def loss_blocks(stage: StageFolder, heading: str, positive: str | None = None) -> Iterator[Block]:
     """Draw the loss of a stage, its scores on development rows and its terms, then note what could not be drawn.
 
     Args:
         stage: The stage.
         heading: Beginning of the titles of its figures.
+        positive: The class that the score `f1` is of; None where it is not known.
     """
     log = stage.log
     if not log.curves:
@@ -38,7 +40,10 @@ def loss_blocks(stage: StageFolder, heading: str) -> Iterator[Block]:
     if losses:
         yield _curves_figure(f"{heading}: Loss", losses, _LOSS)
     # A curve of a single point is the score at the end, which the table of teacher and student has.
-    scores = {metric: curve for metric, curve in log.scores().items() if len(curve) > 1}
+    scores = {}
+    for metric, curve in log.scores().items():
+        if len(curve) > 1:
+            scores[metric_name(metric, positive)] = curve
     if scores:
         yield _curves_figure(f"{heading}: Scores on development rows", scores, _SCORE)
     # A single term is the loss itself, which is drawn already.

@@ -22,7 +22,7 @@ from limbeck.report.evaluation_tables import (
     scores_table,
 )
 from limbeck.report.figures import measured, quality_figures
-from limbeck.report.names import metric_name
+from limbeck.report.names import metric_of_cell
 from limbeck.report.provenance import facts_block, made_by
 from limbeck.report.scores import ONE_ANSWER, ONE_RUN, interval_of, is_meaningless, main_figure, name_of, share_kept
 from limbeck.report.sections import Summary, facts, section, summary
@@ -178,7 +178,7 @@ def cells(evaluation: EvaluationFolder) -> Iterator[Block]:
         for score_by_metric in cell.scores.values():
             for metric, score in score_by_metric.items():
                 if score is not None:
-                    figures.append(f"{metric_name(metric)} {100 * score:.1f}")
+                    figures.append(f"{metric_of_cell(metric, cell)} {100 * score:.1f}")
         texts = (cell.model, cell.task, str(cell.seed), cell.status, "; ".join(figures))
         rows.append(tuple(text or NOTHING for text in texts))
     headings = ("Model", "Task", "Seed", "Status", "Scores, percent")

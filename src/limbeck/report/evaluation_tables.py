@@ -11,7 +11,7 @@ from limbeck.core import studies
 from limbeck.core.blocks import NOTHING, AnyCell, Cell, Layout, Table, counted, interval, mean
 from limbeck.core.kinds import kind_of
 from limbeck.kinds.answer_scores import THRESHOLD_SUFFIX
-from limbeck.report.names import metric_name
+from limbeck.report.names import metric_of_column
 from limbeck.report.scores import (
     interval_note,
     interval_of,
@@ -89,7 +89,7 @@ def metrics_table(summary: studies.Evaluation) -> Table:
         for metric in dict.fromkeys(metric for metrics in metrics_by_model for metric in metrics):
             digits = metric_digits(metric, column)
             cells = [mean(metrics.get(metric), digits) for metrics in metrics_by_model]
-            rows.append((column.title, metric_name(metric), *cells))
+            rows.append((column.title, metric_of_column(metric, column), *cells))
     names = [name_of(model) for model in summary.models]
     caption = f"All metrics, in percent{units_of_thresholds(summary)}"
     return Table(caption, ("", "Metric", *names), tuple(rows), words=(0,))

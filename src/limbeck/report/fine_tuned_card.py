@@ -25,7 +25,7 @@ from limbeck.report.card import (
 )
 from limbeck.report.card_templates import name_in_card
 from limbeck.report.evaluation_tables import metric_digits, units_of_thresholds
-from limbeck.report.names import metric_name
+from limbeck.report.names import metric_of_column
 from limbeck.report.task_scores import hub_results, scores_of_model
 
 
@@ -59,7 +59,7 @@ class Score:
     Attributes:
         title: Title of the evaluation's column: the task and the split.
         rows: Number of scored rows; None where it is not known.
-        metric: Name of the metric.
+        metric: The metric as tables head it.
         value: The score of this model, which is one run.
         figure: The scores of all seeds with the same settings: their mean and deviation.
         digits: Number of decimals of both.
@@ -174,7 +174,15 @@ class FineTunedCard:
             rows = sum(self.cell.rows.get(split, 0) for split in column.splits) or None
             for metric, figure in figures.metrics.items():
                 value = Figure.of_runs([figure.runs[self._place]])
-                scores.append(Score(column.title, rows, metric, value, figure, metric_digits(metric, column)))
+                score = Score(
+                    title=column.title,
+                    rows=rows,
+                    metric=metric_of_column(metric, column),
+                    value=value,
+                    figure=figure,
+                    digits=metric_digits(metric, column),
+                )
+                scores.append(score)
         return scores
 
     @property
@@ -185,7 +193,10 @@ class FineTunedCard:
     @property
     def chosen_by(self) -> str:
         """The metric that the best run was chosen by."""
-        return metric_name(self.summary.columns[0].metric) if self.summary.columns else ""
+        if not self.summary.columns:
+            return ""
+        column = self.summary.columns[0]
+        return metric_of_column(column.metric, column)
 
     @property
     def notes(self) -> list[str]:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from limbeck.core.paths import LOG
-from limbeck.report.names import metric_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,11 +53,11 @@ class StageLog:
         return [name.removeprefix(_TERM) for name in self.curves if name.startswith(_TERM)]
 
     def scores(self) -> dict[str, Curve]:
-        """Return the scores on development rows, by their metrics in words."""
+        """Return the scores on development rows, by their metrics."""
         scores = {}
         for name, curve in self.curves.items():
             if name.startswith(_DEVELOPMENT):
-                scores[metric_name(name.removeprefix(_DEVELOPMENT))] = curve
+                scores[name.removeprefix(_DEVELOPMENT)] = curve
         return scores
 
 

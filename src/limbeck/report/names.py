@@ -3,18 +3,27 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from limbeck.core.escaping import one_line
 from limbeck.core.paths import short_model_name
+from limbeck.core.records import DevelopmentFigures
+from limbeck.core.studies import Column, EvaluationCell
+from limbeck.evaluation.tasks.registry import TASKS
 
 _DEFAULT_NAMES = ("", "run", "comparison", "mapping", "architecture", "teacher-layer")
 """Names that results have if the user gives none; they tell nothing, so the name of the folder is shown instead."""
+_METRIC_OF_CLASS = "f1"
+_KIND_OF_F1 = "classification"
+_F1_OF_OLDER_RECORDS = "F1 (second class of two, else macro)"
+"""The metric `f1` of records that do not name its class, which limbeck then chose by the number of classes."""
 _METRICS = {
     "f1": "F1",
     "micro_f1": "micro F1",
     "macro_f1": "macro F1",
+    "weighted_f1": "weighted F1",
     "matthews": "Matthews",
     "pearson": "Pearson",
     "spearman": "Spearman",
-    "f1_answer": "F1",
+    "f1_answer": "answer F1",
     "f1_entity": "entity F1",
     "precision_entity": "entity precision",
     "recall_entity": "entity recall",
@@ -27,9 +36,53 @@ _METRICS = {
 }
 
 
-def metric_name(metric: str) -> str:
-    """Return a metric as tables head it."""
+def metric_name(metric: str, positive: str | None = None) -> str:
+    """Return a metric as tables head it.
+
+    Args:
+        metric: Its name in records.
+        positive: The class that `f1` is of; None where it is not known.
+    """
+    if metric == _METRIC_OF_CLASS and positive is not None:
+        return f"F1 (positive: {one_line(positive)})"
     return _METRICS.get(metric, metric.replace("_", " "))
+
+
+def metric_of_column(metric: str, column: Column) -> str:
+    """Return a metric of a column of an evaluation as tables head it."""
+    return _metric_of_task(metric, column.positive, column.task, column.kind)
+
+
+def metric_of_cell(metric: str, cell: EvaluationCell) -> str:
+    """Return a metric of a cell of an evaluation as tables head it; cells do not name the kind of their task."""
+    return _metric_of_task(metric, cell.positive, cell.task, _KIND_OF_F1)
+
+
+def metric_of_rows(metric: str, scores: DevelopmentFigures) -> str:
+    """Return a metric of development rows as tables head it."""
+    if scores.positive is None and scores.kind == _KIND_OF_F1 and metric == _METRIC_OF_CLASS:
+        # Older records have the classes of most tasks beside the confusion matrix.
+        if len(scores.labels) == 2:
+            return metric_name(metric, scores.labels[1])
+        if scores.labels:
+            return metric_name("macro_f1")
+    return _metric_of_task(metric, scores.positive, scores.task, scores.kind)
+
+
+def _metric_of_task(metric: str, positive: str | None, task: str | None, kind: str | None) -> str:
+    """Return a metric as tables head it; where a record names no class for `f1`, what that was when it was written.
+
+    Args:
+        metric: Its name.
+        positive: The class in the record.
+        task: Name of the task; a task that limbeck has by this name has always had its class.
+        kind: Its kind. Kinds of plugins may have a metric of the same name that is something else.
+    """
+    if positive is None and task is not None and task in TASKS:
+        positive = TASKS[task].positive
+    if positive is None and metric == _METRIC_OF_CLASS and kind == _KIND_OF_F1:
+        return _F1_OF_OLDER_RECORDS
+    return metric_name(metric, positive)
 
 
 def at_start(name: str) -> str:

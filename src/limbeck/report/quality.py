@@ -17,7 +17,7 @@ from limbeck.core.console_blocks import console
 from limbeck.core.intervals import Interval, ends_of
 from limbeck.core.records import BatchLatency, CutVectors, DevelopmentFigures, Retrieval, RunEvaluation, text_of
 from limbeck.kinds.scoring import METRIC_NAMES
-from limbeck.report.names import at_start, metric_name
+from limbeck.report.names import at_start, metric_name, metric_of_rows
 from limbeck.report.output_files import write_forms
 from limbeck.report.quality_notes import Measured, comparison_notes
 from limbeck.report.scored_rows import only_answer, rows_title
@@ -286,7 +286,7 @@ def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
         # The record also has parts of metrics and thresholds, which are no scores of their own.
         if metric not in METRIC_NAMES:
             continue
-        label = f"{at_start(metric_name(metric))} on {title}"
+        label = f"{at_start(metric_of_rows(metric, scores))} on {title}"
         teacher = scores.teacher.get(metric)
         if is_meaningless:
             yield Row(label, teacher=teacher, student=value, unit="meaningless")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from limbeck.core import records
 from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Notes, Paragraph, Table, counted, duration, number
 from limbeck.core.paths import short_model_name
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.report.curves import loss_blocks
 from limbeck.report.development import answer_blocks, disagreement_blocks
 from limbeck.report.layers import layers_table
@@ -121,9 +122,28 @@ def training(run: RunFolder) -> Iterator[Block]:
     yield from _lengths_table(run.stages)
     yield from _terms_table(run.stages)
     for stage in run.stages:
-        yield from loss_blocks(stage, f"Stage '{stage.title}'")
+        yield from loss_blocks(stage, f"Stage '{stage.title}'", _positive_class(run, stage))
     if any(stage.log.curves for stage in run.stages):
         yield Notes(("The numbers of these curves are in `log.jsonl` in the folder of each stage.",))
+
+
+def _positive_class(run: RunFolder, stage: StageFolder) -> str | None:
+    """Return the class that the score `f1` on a stage's development rows is of; None where it is not known."""
+    corpus = stage.plan.corpus or run.record.recipe.corpus
+    if corpus is None or corpus.task is None:
+        return None
+    name = corpus.task.get("name")
+    if isinstance(name, str) and name in TASKS:
+        return TASKS[name].positive
+    positive = corpus.task.get("positive")
+    if isinstance(positive, str):
+        return positive
+    # The class of a task file of the user's own is known once the student is scored.
+    if run.record.evaluation is not None:
+        for scores in run.record.evaluation.development:
+            if scores.positive is not None and scores.stage == stage.title:
+                return scores.positive
+    return None
 
 
 def _stages_table(stages: Sequence[StageFolder]) -> Table:

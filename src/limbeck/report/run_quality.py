@@ -11,7 +11,7 @@ from limbeck.core import records, timing
 from limbeck.core.blocks import counted, interval
 from limbeck.core.intervals import Interval, ends_of, of_share
 from limbeck.core.paths import short_model_name
-from limbeck.report.names import metric_name
+from limbeck.report.names import metric_of_rows
 from limbeck.report.quality import AGREEMENT
 from limbeck.report.scored_rows import only_answer, rows_title
 from limbeck.report.sections import facts
@@ -94,7 +94,7 @@ def _development_quality(scores: records.DevelopmentFigures, value: float) -> Qu
         scores: The scores of both models.
         value: The student's score.
     """
-    label = f"{metric_name(scores.metric)} on {rows_title(scores)}"
+    label = f"{metric_of_rows(scores.metric, scores)} on {rows_title(scores)}"
     # The score of a student with one answer to all rows is meaningless, so it is not compared with the teacher's.
     if only_answer(scores) is not None:
         return Quality(label, value)

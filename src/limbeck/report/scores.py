@@ -12,7 +12,7 @@ from limbeck.core import studies
 from limbeck.core.blocks import AnyCell, Cell, mean
 from limbeck.core.intervals import Interval, ends_of, of_mean
 from limbeck.core.paths import short_model_name
-from limbeck.report.names import metric_name
+from limbeck.report.names import metric_of_column
 
 ONE_ANSWER = " ‡"
 """Mark of the score of a model that gives all rows one answer."""
@@ -137,7 +137,7 @@ def score_headings(columns: Sequence[studies.Column], models: Sequence[studies.S
     headings = {}
     for column in columns:
         if not column.detail:
-            headings[column.key] = f"{column.title}\n{metric_name(column.metric)}"
+            headings[column.key] = f"{column.title}\n{metric_of_column(column.metric, column)}"
     for key, title in _AVERAGES.items():
         averages = [model.averages.by_name[key] for model in models]
         known_averages = [average for average in averages if average is not None]
@@ -196,7 +196,7 @@ def main_figure(summary: studies.Evaluation) -> tuple[str, str]:
     title_by_key = {"without_cola": "average without CoLA", "average": "average"}
     for column in summary.columns:
         if not column.detail:
-            title_by_key[column.key] = f"{column.title} ({metric_name(column.metric)})"
+            title_by_key[column.key] = f"{column.title} ({metric_of_column(column.metric, column)})"
     for key, title in title_by_key.items():
         if any(model.figures.get(key) is not None for model in summary.models):
             return key, title

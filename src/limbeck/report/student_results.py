@@ -11,7 +11,7 @@ from limbeck.core import records
 from limbeck.core.escaping import one_line
 from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.report.card import hub_metric
-from limbeck.report.names import metric_name
+from limbeck.report.names import metric_of_rows
 
 _RETRIEVAL = "retrieving a text's body by its summary"
 
@@ -63,6 +63,6 @@ def development_results(evaluation: records.RunEvaluation, task_type: str) -> It
                     dataset_name=one_line(scores.task),
                     dataset_split=one_line(scores.split),
                     metric_type=hub_metric(metric),
-                    metric_name=f"{metric_name(metric)} on development rows",
+                    metric_name=f"{metric_of_rows(metric, scores)} on development rows",
                     metric_value=round(float(value), 4),
                 )

@@ -20,7 +20,7 @@ from limbeck.core.studies import Column, ColumnFigure, EvaluatedModel, Evaluatio
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks.registry import DEFINITIONS, PUBLISHED
 from limbeck.report.card import HEADS, hub_metric
-from limbeck.report.names import metric_name
+from limbeck.report.names import metric_of_column
 from limbeck.report.scores import share_kept
 
 _OTHER_COUNT = re.compile(rf"\({PUBLISHED} ")
@@ -275,7 +275,7 @@ def hub_results(scores: TaskScores) -> Iterator[EvalResult]:
             dataset_config=row.dataset.config,
             dataset_split=row.dataset.split,
             metric_type=hub_metric(row.column.metric),
-            metric_name=f"{metric_name(row.column.metric)} ({method})",
+            metric_name=f"{metric_of_column(row.column.metric, row.column)} ({method})",
             # Our figures are in percent.
             metric_value=round(row.student.mean / 100, 4),
         )

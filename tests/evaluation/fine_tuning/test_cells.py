@@ -74,6 +74,17 @@ def test_rows_are_other_ones_under_other_rules_for_answers():
     assert len({data_fingerprint(replace(data, task=task)) for task in tasks}) == 3
 
 
+def test_scores_of_another_positive_class_are_other_ones():
+    """The second of two classes is the one that cells of older versions have."""
+    data = make_data("classification")
+    older = data_fingerprint(replace(data, task=replace(data.task, positive=None)))
+    of_class = {name: data_fingerprint(replace(data, task=replace(data.task, positive=name))) for name in ("no", "yes")}
+    assert of_class["yes"] == older != of_class["no"]
+    three = replace(data.task, labels=("no", "yes", "perhaps"))
+    tasks = [replace(three, positive=name) for name in (None, *three.labels)]
+    assert len({data_fingerprint(replace(data, task=task)) for task in tasks}) == len(tasks)
+
+
 def test_a_setting_that_this_version_of_transformers_lacks_is_recorded(monkeypatch):
     @dataclass
     class Arguments:

@@ -27,7 +27,8 @@ def rows(labels):
         ("mrpc", [1, 1, 1, 0, 0, 1], [1, 1, 0, 0, 1, 1], {"accuracy": 4 / 6, "f1": 3 / 4}),
         ("cola", [1, 1, 1, 0, 0, 1], [1, 1, 0, 0, 1, 1], {"matthews": (3 * 1 - 1 * 1) / (4 * 4 * 2 * 2) ** 0.5}),
         # Of the classes 1, 0 and 4 / 5.
-        ("three", [0, 1, 2, 2], [0, 2, 2, 2], {"f1": (1 + 0 + 4 / 5) / 3}),
+        ("three", [0, 1, 2, 2], [0, 2, 2, 2], {"macro_f1": (1 + 0 + 4 / 5) / 3, "micro_f1": 3 / 4}),
+        ("three", [0, 1, 2, 2], [0, 2, 2, 2], {"weighted_f1": (1 + 0 + 2 * 4 / 5) / 4, "f1": 4 / 5}),
         # The order is turned round but for one neighbour: 1 - 6 * 18 / (4 * 15).
         ("stsb", [1.0, 2.0, 3.0, 4.0], [4.0, 2.0, 3.0, 1.0], {"pearson": -0.8, "spearman": -0.8}),
         # Without a correlation, or a class that is ever predicted, it is zero.
@@ -39,7 +40,10 @@ def rows(labels):
     ],
 )
 def test_scores_by_hand(name, labels, predictions, expected):
-    task = replace(TASKS["mnli"], metrics=("f1",)) if name == "three" else TASKS[name]
+    if name == "three":
+        task = replace(TASKS["mnli"], metrics=tuple(expected), positive=TASKS["mnli"].labels[2])
+    else:
+        task = TASKS[name]
     # Also of another task's split, on which a task is selected.
     assert score(task, "mnli:validation_matched", rows(labels), predictions) == pytest.approx(expected)
 

@@ -217,6 +217,7 @@ class DevelopmentFigures(Record):
         teacher: Metric to score, the main one first, as `limbeck.kinds` has them; empty without a teacher.
         student: The student's.
         only_answer: The one answer that the student gives to all rows; None where it gives several.
+        positive: The class that the metric `f1` is of, as in `core.studies.evaluation.Column`.
         intervals: 95 % intervals of the student's scores over the rows, by metric, where there is one.
         teacher_name: The teacher.
         labels: Names of the classes, in the order of `confusion`.
@@ -234,6 +235,7 @@ class DevelopmentFigures(Record):
     rows: Number | None = None
     teacher: dict[str, Number | None] = Field(default_factory=dict)
     student: dict[str, Number | None] = Field(default_factory=dict)
+    positive: str | None = None
     intervals: dict[str, list[Number]] = Field(default_factory=dict)
     only_answer: str | None = None
     teacher_name: str | None = None

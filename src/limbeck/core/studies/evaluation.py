@@ -85,6 +85,8 @@ class Column(Record):
         splits: The scored splits, over which the column is the mean.
         detail: Whether it is a part of another column, which only the table of all scores shows.
         metric: The metric of its figures.
+        positive: The class that the metric `f1` is of. Older records lack it: theirs is of the second of two classes,
+            and else the mean over classes that occur.
     """
 
     key: str
@@ -94,6 +96,7 @@ class Column(Record):
     splits: list[str] = Field(default_factory=list)
     detail: bool = False
     metric: str = ""
+    positive: str | None = None
 
 
 class ChosenPoint(Record):
@@ -283,6 +286,7 @@ class EvaluationCell(Record):
         thresholds: Of the classes, chosen on the select split for all others.
         intervals: 95 % intervals of scores over the rows of their split, by split and metric.
         only_answer: By split, the one answer that all rows are given.
+        positive: The class that the metric `f1` is of, see `Column`.
     """
 
     id: str = ""
@@ -307,6 +311,7 @@ class EvaluationCell(Record):
     thresholds: list[float] | None = None
     intervals: dict[str, dict[str, list[Number]]] | None = None
     only_answer: dict[str, str] | None = None
+    positive: str | None = None
     notes: list[str] = Field(default_factory=list)
     error: str | None = None
     versions: dict[str, str] = Field(default_factory=dict)

@@ -141,6 +141,11 @@ class CorpusSpec(TextSpec):
                 f"held_out {self.held_out} is for rows without a development set, but one is given: leave one of "
                 "them out"
             )
+        has_metrics = self.task is not None and bool(self.task.metric or self.task.positive)
+        if has_metrics and self.development is None:
+            raise ValueError(
+                "task.metric and task.positive are for development rows: give development, or leave them out"
+            )
         if self.development == []:
             raise ValueError("development is empty: give a file with labelled rows, or leave it out")
         if self.held_out is None and self.task is None:

@@ -124,7 +124,8 @@ class LabelledSettings(Checked, TaskSpec):
         Keys of newer options are only there if the option is set, so that they do not change older corpora.
         """
         later = {"quotes", "label_lists"}
-        left_out = {"name", "kind", "columns", "class_weights", "rows", "development", "augment"} | later
+        left_out = {"name", "kind", "columns", "class_weights", "rows", "development", "augment"}
+        left_out |= {"metric", "positive"} | later
         content = {"task": self.kind, **self.model_dump(mode="json", exclude=left_out)}
         content |= self.model_dump(mode="json", include=later, exclude_none=True)
         if self.augment is not None:

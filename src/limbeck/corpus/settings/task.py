@@ -9,10 +9,11 @@ from pydantic import AfterValidator, Field, model_validator
 
 from limbeck.core.fields import Grown, Name, Number, Place
 from limbeck.core.kinds import KINDS, KindName, LabelKind, check_kind
+from limbeck.core.metric_names import MetricNames, PositiveClass, problems_of_metrics
 from limbeck.corpus.files.file_kinds import Quotes
 
 _KEYS_OF_LABEL: Mapping[LabelKind, tuple[str, ...]] = {
-    "class": ("pair_column", "label_column", "class_weights"),
+    "class": ("pair_column", "label_column", "class_weights", "positive"),
     "classes": ("pair_column", "label_column", "label_columns", "label_lists", "class_weights"),
     "span": ("question_column", "context_column", "answers_column", "stride"),
     "relevance": ("query_column", "document_columns", "documents_per_query", "label_column"),
@@ -57,6 +58,10 @@ class TaskSpec(Grown):
     )
     class_weights: Literal["balanced"] | dict[str, Number] | list[Number] | None = None
     """Weights of the classes in hard labels: balanced, by name (others: 1), or a list in the teacher's order."""
+    metric: MetricNames | None = None
+    """Metrics of development rows, the main one first, as in a task file; default: the usual ones of the kind."""
+    positive: PositiveClass = None
+    """classification: the class that the metric f1 of development rows is of; without it there is macro_f1 instead."""
     question_column: Name = "question"
     """Question answering: column of the question."""
     context_column: Name = "context"
@@ -89,7 +94,7 @@ class TaskSpec(Grown):
     )
     added = frozenset(
         {"name", "columns", "label_columns", "class_weights", "query_column", "document_columns", "documents_per_query"}
-        | {"tokens_column", "tags_column", "quotes", "label_lists"}
+        | {"tokens_column", "tags_column", "quotes", "label_lists", "metric", "positive"}
     )
 
     @model_validator(mode="after")
@@ -101,12 +106,30 @@ class TaskSpec(Grown):
                 continue
             # A word per line is read by the numbers of fields, so that no header is missed.
             is_layout_of_rows = name in ("columns", "quotes") and not kind.of_words
-            if name not in keys_of_kind and not is_layout_of_rows:
+            # Every kind has metrics.
+            is_known = name in keys_of_kind or name == "metric"
+            if not is_known and not is_layout_of_rows:
                 raise ValueError(f"{name} does not apply to {self.kind}: leave it out")
+            if self.name is not None and name in ("metric", "positive"):
+                raise ValueError(f"the task '{self.name}' already defines its metrics: leave out {name}")
             if self.name is not None and name.endswith(("columns", "_column")):
                 raise ValueError(
                     f"the task '{self.name}' already defines its columns: leave out {name}, or the task's name"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _metrics_suit_the_kind(self) -> TaskSpec:
+        facts = KINDS[self.kind]
+        problems = problems_of_metrics(
+            self.metric or (),
+            self.positive,
+            known=facts.metrics,
+            of_class=facts.metrics_of_class,
+            kind=self.kind,
+        )
+        for problem in problems:
+            raise ValueError(problem)
         return self
 
     @model_validator(mode="after")

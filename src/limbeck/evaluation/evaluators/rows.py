@@ -19,7 +19,7 @@ from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.protocols.settings import FineTuning
 from limbeck.evaluation.tasks.held_out_rows import hold_out_rows
 from limbeck.evaluation.tasks.loading import load_task
-from limbeck.evaluation.tasks.registry import find_task
+from limbeck.evaluation.tasks.registry import TASKS, find_task
 from limbeck.evaluation.tasks.splits import TRAIN
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import Task, TaskData
@@ -80,13 +80,21 @@ def rows_of(name: str, request: EvaluationRequest, *, training: bool) -> TaskDat
         )
     settings = request.settings(task)
     if settings.metric not in (None, *task.metrics):
-        names = ", ".join(task.metrics)
-        raise RecipeError(
-            f"{task.title} is not scored by '{settings.metric}'; set {task.name}.metric to one of {names} by --set."
-        )
+        raise RecipeError(_unknown_metric(task, str(settings.metric)))
     if training and _needs_held_out_rows(name, data, settings, request):
         return hold_out_rows(data)
     return data
+
+
+def _unknown_metric(task: Task, metric: str) -> str:
+    """Return the refusal of a metric that does not score a task, with the ways out."""
+    names = ", ".join(task.metrics)
+    problem = f"{task.title} is not scored by '{metric}'; set {task.name}.metric to one of {names} by --set"
+    if task.name in TASKS:
+        return f"{problem}."
+    if metric in KINDS[task.kind].facts.metrics_of_class:
+        return f"{problem}, or name {metric} as metric and its class as positive in the task's file."
+    return f"{problem}, or name it as metric in the task's file."
 
 
 def seeds_of(settings: FineTuning, request: EvaluationRequest) -> list[int]:

@@ -37,7 +37,10 @@ def task_columns(task: Task) -> list[Column]:
 
 
 def _column(task: Task, key: str, title: str, splits: Sequence[str], *, is_detail: bool) -> Column:
-    return Column(key=key, title=title, task=task.name, kind=task.kind, splits=list(splits), detail=is_detail)
+    column = Column(key=key, title=title, task=task.name, kind=task.kind, splits=list(splits), detail=is_detail)
+    if task.positive is not None:
+        column.positive = task.positive
+    return column
 
 
 def _key_and_title(task: Task, stem: str, *, is_first: bool) -> tuple[str, str]:

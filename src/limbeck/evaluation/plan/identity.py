@@ -6,6 +6,7 @@ A finished cell with the same identity is not run again. Rows are part of an ide
 import hashlib
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from limbeck.core.hashing import fingerprint
 from limbeck.corpus.rows.labelled_rows import LabelledRow
@@ -67,10 +68,12 @@ def data_fingerprint(data: TaskData) -> str:
     """
     task = data.task
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    facts = [task.name, task.kind, task.labels, task.select, task.answerable_only]
+    facts: list[Any] = [task.name, task.kind, task.labels, task.select, task.answerable_only]
     # Usual rules are left out, so that fingerprints are those of versions that did not know of others.
     if task.answer_rules != _usual_answer_rules(task):
         facts.append(task.answer_rules)
+    if task.positive != _usual_positive(task):
+        facts.append(["positive", task.positive])
     digest.update(json.dumps(facts).encode())
     for split in sorted(data.splits):
         digest.update(f"\0{split}\0".encode())
@@ -83,6 +86,13 @@ def _usual_answer_rules(task: Task) -> AnswerRules | None:
     if task.name in TASKS:
         return TASKS[task.name].answer_rules
     return None
+
+
+def _usual_positive(task: Task) -> str | None:
+    """Return the class that `f1` was of before tasks named it: of two classes the second; None where it has none."""
+    if task.positive is None or len(task.labels) != 2:
+        return None
+    return task.labels[1]
 
 
 def training_set_fingerprint(data: TaskData) -> str:

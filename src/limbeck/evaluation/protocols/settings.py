@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from limbeck.core.metric_names import standard_metric
 from limbeck.core.strict import Strict
 from limbeck.kinds.task import Task
 
@@ -70,6 +71,11 @@ class FineTuning(Strict):
     def metric_of(self, task: Task) -> str:
         """Return the metric that chooses grid points and epochs and fills the tables."""
         return self.metric or task.metrics[0]
+
+    @field_validator("metric")
+    @classmethod
+    def _has_its_standard_name(cls, value: str | None) -> str | None:
+        return None if value is None else standard_metric(value)
 
     @field_validator("learning_rates", "epochs", "widths", mode="before")
     @classmethod

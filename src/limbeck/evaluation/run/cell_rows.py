@@ -74,6 +74,9 @@ def row_of(
         # The row has the name of the file in the place of the predictions.
         values["predictions"] = save_predictions(folder, cell_id, outcome.predictions)
         values["notes"] = list(task.notes)
+    positive = task.planned.task.positive
+    if positive is not None:
+        values["positive"] = positive
     if isinstance(cell.point, TrainingPoint):
         values["training_arguments"] = changed_keywords(cell.point, cell.seed)
     return EvaluationCell(

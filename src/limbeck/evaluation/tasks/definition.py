@@ -16,6 +16,14 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from limbeck.core.kinds import KINDS, KindFacts
+from limbeck.core.metric_names import (
+    MetricNames,
+    PositiveClass,
+    class_as_text,
+    class_named,
+    problem_of_positive,
+    problems_of_metrics,
+)
 from limbeck.core.strict import Strict
 from limbeck.corpus.files.file_kinds import Quotes
 from limbeck.corpus.rows.tags import check_tags, entity_tags
@@ -31,7 +39,7 @@ from limbeck.evaluation.tasks.sources import (
     TextFile,
     Texts,
 )
-from limbeck.kinds.columns import Columns, Names
+from limbeck.kinds.columns import Columns
 from limbeck.kinds.task import AnswerRules, SplitFacts, Submission, Task
 
 _PAIR = "pair"
@@ -72,8 +80,11 @@ class TaskDefinition(Strict):
     labels: tuple[str, ...] = ()
     """Class names in the order of their numbers; rows may hold either. Needed wherever there are classes, unless
     `label_columns` names them."""
-    metric: Names = ()
-    """One or several, the main one first; by default all of the type."""
+    metric: MetricNames = ()
+    """One or several of the table of metrics, the main one first; by default those that the table names."""
+    positive: PositiveClass = None
+    """The class that the metric `f1` is of, as `labels` has it. Without it there is no `f1`, but `macro_f1`,
+    `micro_f1` and `weighted_f1`."""
     each: dict[str, tuple[str, ...]] = Field({})
     """Names to their values: a split `test.{language}` stands for one split for each value of `language`, and
     `{language}` in its files and settings for the value."""
@@ -132,11 +143,7 @@ class TaskDefinition(Strict):
         """Return the class names as text; numbers are taken, other values of YAML are refused."""
         if not isinstance(value, list):
             return value
-        for label in value:
-            # YAML reads 0 as a number and no as a truth value, which Python counts as a number too.
-            if not isinstance(label, str | int) or isinstance(label, bool):
-                raise ValueError(f"the label {label!r} is not text: put it in quotation marks")
-        return tuple(map(str, value))
+        return tuple(class_as_text(label, "label") for label in value)
 
     @field_validator("title", "language")
     @classmethod
@@ -159,6 +166,7 @@ class TaskDefinition(Strict):
             self._problems_of_names(),
             self._problems_of_columns(),
             self._problems_of_classes(),
+            self._problems_of_metrics(),
             self._problems_of_splits(),
         )
         for problem in problems:
@@ -212,7 +220,7 @@ class TaskDefinition(Strict):
             yield "header is for tables with a row per line: the fields of a word are numbered from 1"
 
     def _problems_of_classes(self) -> Iterator[str]:
-        """Yield problems with the classes and the metrics."""
+        """Yield problems with the classes."""
         facts = self.facts
         if facts.has_classes and len(self.classes) < 2:
             yield "labels is missing: name two classes or more, in the order of their numbers"
@@ -226,10 +234,20 @@ class TaskDefinition(Strict):
                 check_tags(self.labels)
             except CorpusError as error:
                 yield f"labels: {error}"
-        metrics = self._metrics
-        for name in self.metric:
-            if name not in metrics:
-                yield f"{self.type} has no metric '{name}'.{suggestion(name, metrics)}"
+
+    def _problems_of_metrics(self) -> Iterator[str]:
+        """Yield problems with the metrics, and with the class that one of them is of."""
+        yield from problems_of_metrics(
+            self.metric,
+            self.positive,
+            known=self._metrics(self.facts.metrics),
+            of_class=self.facts.metrics_of_class,
+            kind=self.type,
+        )
+        if self.positive is not None and self.facts.has_classes:
+            problem = problem_of_positive(self.positive, self.classes)
+            if problem is not None:
+                yield problem
 
     def _problems_of_splits(self) -> Iterator[str]:
         """Yield problems with the roles of splits: unknown names, and roles that a split cannot have."""
@@ -358,13 +376,17 @@ class TaskDefinition(Strict):
         # Where sentence vectors are compared, nothing is trained and nothing is chosen.
         train = self.train if self.is_trained and self._has_train_split else None
         select = self._select_split() if self.is_trained else None
+        positive = None
+        if self.positive is not None:
+            positive = class_named(self.positive, self.classes)
         return Task(
             name=self.name,
             title=self.title or self.name,
             group=self.group,
             kind=self.kind,
             labels=self.classes,
-            metrics=self.metric or self._metrics,
+            metrics=self.metric or self._metrics(self.facts.default_metrics(self.positive)),
+            positive=positive,
             train=train,
             select=select,
             scored=self._scored_splits(),
@@ -396,13 +418,11 @@ class TaskDefinition(Strict):
             return tuple(self._held_out)
         return tuple(self._labelled)
 
-    @property
-    def _metrics(self) -> tuple[str, ...]:
-        """Names of the metrics that can score the task.
+    def _metrics(self, metrics: tuple[str, ...]) -> tuple[str, ...]:
+        """Return those of some metrics that can score the task.
 
         Metrics of entities are left out if the tags mark none, as those of parts of speech.
         """
-        metrics = self.facts.metrics
         if "tags" in self.facts.columns and entity_tags(self.labels) is None:
             return tuple(name for name in metrics if not name.endswith("_entity"))
         return metrics
