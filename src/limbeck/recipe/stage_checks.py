@@ -151,6 +151,41 @@ def check_text_fits(
             )
 
 
+def check_text_unchanged(
+    stage: StageSpec, place: str, settings: CorpusSettings | LabelledSettings, teacher: TeacherInfo
+) -> None:
+    """Refuse rows that are no texts as they were given, for a teacher that knows its outputs by their texts.
+
+    Args:
+        stage: The stage.
+        place: Where it stands in the recipe.
+        settings: The settings of its text.
+        teacher: Its teacher.
+
+    Raises:
+        RecipeError: for text that is changed while it is read, joined into blocks, or has no end.
+    """
+    title = teacher.facts.title
+    for key in ("replace_tokens", "mask_tokens"):
+        if getattr(stage.augment, key):
+            raise RecipeError(
+                f"{place}.augment.{key} changes the text while it is read, but {title} says nothing of changed text; "
+                "leave it out."
+            )
+    if not isinstance(settings, CorpusSettings):
+        return
+    for key in ("join", "pairs"):
+        if getattr(settings, key):
+            raise RecipeError(
+                f"{place}: {key} joins texts into blocks, but {title} knows each text by itself; leave {key} out."
+            )
+    if settings.streaming:
+        raise RecipeError(
+            f"{place}: a stream has no end, so it cannot be checked that {title} has all of its texts; leave out "
+            "streaming."
+        )
+
+
 def masked_share(stage: StageSpec, terms: Sequence[Term], pairing: Pairing, place: str) -> float:
     """The share of tokens to mask: the stage's own, or else BERT's where a term reads masked positions, or else 0.
 

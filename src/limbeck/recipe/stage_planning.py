@@ -23,7 +23,13 @@ from limbeck.recipe.mistakes import at_place
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, plan_student, plan_teacher
 from limbeck.recipe.row_copies import augmentation
 from limbeck.recipe.schema import Recipe
-from limbeck.recipe.stage_checks import check_stage_training, check_steps, check_text_fits, masked_share
+from limbeck.recipe.stage_checks import (
+    check_stage_training,
+    check_steps,
+    check_text_fits,
+    check_text_unchanged,
+    masked_share,
+)
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.stage_terms import compose_terms, needed_head
 from limbeck.recipe.stage_vectors import reads_prompts, stage_vectors
@@ -74,6 +80,9 @@ def plan_stage(
     check_steps(stage, place, corpus)
     settings = _plan_text(stage, place, corpus, terms, stage_teacher, reads_scores=teacher_head is not None)
     settings = _with_copies(settings, corpus, stage_teacher, recipe.seed)
+    if stage_teacher.facts.reads == "rows":
+        check_text_unchanged(stage, place, settings, stage_teacher)
+        settings = settings.model_copy(update={"text_keys": True})
     check_text_fits(stage, place, settings, stage_teacher, learner)
     vectors, teacher_vectors = stage_vectors(stage, terms, pairing, stage_teacher, assistant, place)
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from torch import Tensor
 
+from limbeck.corpus.text.text_keys import TEXT_KEY
 from limbeck.corpus.tokens.encoded_rows import OF_TEACHER
 
 LABELS = "labels"
@@ -27,6 +28,7 @@ class Batch(NamedTuple):
     | column | reader |
     |---|---|
     | `labels`, `groups` | the terms of the loss |
+    | `text_key` | a teaching that knows texts by their keys |
     | `filler` | the training loop |
     | `teacher_NAME` | the teacher, as `NAME`; where there is one, the teacher reads nothing else |
     | any other | the student, and the teacher where it reads the same |
@@ -36,12 +38,14 @@ class Batch(NamedTuple):
         teacher: The teacher's inputs; often the same dictionary.
         labels: Masked tokens `[B, L]`, classes or values `[B]`, or answers `[B, 2]`; None without labels.
         groups: The number of each row's group `[B]`; the rows of a query are a group. None without groups.
+        text_keys: The key of each row's text, int64 `[B]`; None in corpora without keys.
     """
 
     student: Inputs
     teacher: Inputs
     labels: Tensor | None
     groups: Tensor | None
+    text_keys: Tensor | None = None
 
 
 def read_batch(columns: Mapping[str, Any]) -> Batch:
@@ -49,14 +53,14 @@ def read_batch(columns: Mapping[str, Any]) -> Batch:
     student: Inputs = {}
     teacher: Inputs = {}
     for name, value in columns.items():
-        if name in (LABELS, GROUPS, FILLER):
+        if name in (LABELS, GROUPS, FILLER, TEXT_KEY):
             continue
         if name.startswith(OF_TEACHER):
             teacher[name.removeprefix(OF_TEACHER)] = value
         else:
             student[name] = value
     # Without columns of its own the teacher reads what the student reads.
-    return Batch(student, teacher or student, columns.get(LABELS), columns.get(GROUPS))
+    return Batch(student, teacher or student, columns.get(LABELS), columns.get(GROUPS), columns.get(TEXT_KEY))
 
 
 def without_marks(columns: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from limbeck.core.kinds import LabelKind
 from limbeck.corpus.batches.batch import GROUPS, LABELS, SKIPPED
 from limbeck.corpus.batches.collated_labels import LABEL_COLLATORS
 from limbeck.corpus.batches.padding import PaddedLayout, lay_out
+from limbeck.corpus.text.text_keys import TEXT_KEY
 from limbeck.corpus.tokens.encoded_rows import OF_TEACHER, TOKEN_TYPES
 from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS
 from limbeck.errors import CorpusError, suggestion
@@ -68,6 +69,7 @@ class PadCollator:
         They are `input_ids`, `attention_mask` and perhaps `token_type_ids`, int64 `[B, L]`, and `labels`. Rows with a
         prompt have `skipped` too, int64 `[B]`: the number of its tokens, which pooling leaves out. If the teacher reads
         other tokens than the student, its inputs have the prefix `teacher_`, and `skipped` is an input of the teacher.
+        Rows with the key of their text have `text_key`, int64 `[B]`.
 
         Args:
             features: Rows with `input_ids`, with `labels` unless their kind is `"none"`, and perhaps with
@@ -100,6 +102,8 @@ class PadCollator:
             reader_of_prompts = OF_TEACHER
         if PROMPT in rows[0]:
             batch[f"{reader_of_prompts}{SKIPPED}"] = np.array([row[PROMPT] for row in rows], dtype=np.int64)
+        if TEXT_KEY in rows[0]:
+            batch[TEXT_KEY] = np.array([row[TEXT_KEY] for row in rows], dtype=np.int64)
         if group_of_row is not None:
             batch[GROUPS] = group_of_row
         return {name: torch.from_numpy(array) for name, array in batch.items()}

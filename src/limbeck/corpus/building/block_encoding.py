@@ -24,6 +24,7 @@ from limbeck.corpus.stored.arrow_files import documents_of, read_batches
 from limbeck.corpus.text.documents import Document, next_batch
 from limbeck.corpus.text.pieces import UNITS, UNITS_OF_SENTENCES, Piece, split_pieces
 from limbeck.corpus.text.sentences import SENTENCE_RULES
+from limbeck.corpus.text.text_keys import TEXT_KEY, text_key
 from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.corpus.tokens.packing import BlockPacker, PackingCounts, segments_of
 from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS, Reading
@@ -64,6 +65,7 @@ class BlockEncoding:
         held_below: Documents with a key below this are held out.
         uses: The prompt and the units of each source; empty where no source has any.
         sources: Stored file → index of its source in `uses`; may be empty where `uses` is.
+        has_keys: Whether blocks have the key of their text, see `text_key`.
     """
 
     readings: tuple[Reading, ...]
@@ -72,6 +74,7 @@ class BlockEncoding:
     held_below: int = 0
     uses: tuple[SourceUse, ...] = ()
     sources: Mapping[Path, int] = field(default_factory=dict)
+    has_keys: bool = False
 
     @property
     def encoder(self) -> TokenEncoder:
@@ -90,6 +93,8 @@ class BlockEncoding:
             columns.append(pa.field(PROMPT, pa.int32()))
         if self._reads_apart:
             columns.append(pa.field(TEACHER_IDS, pa.list_(pa.int32())))
+        if self.has_keys:
+            columns.append(pa.field(TEXT_KEY, pa.int64()))
         return pa.schema(columns)
 
     def packer(self, source: int) -> BlockPacker:
@@ -120,7 +125,7 @@ class BlockEncoding:
         """
         if self._makes_pairs:
             return self._blocks_of_pairs(pieces, packer)
-        if self._has_units or self._has_prompts:
+        if self._has_units or self._has_prompts or self.has_keys:
             return self._described_blocks(pieces, packer, source)
         return self._plain_blocks(pieces, packer)
 
@@ -176,7 +181,7 @@ class BlockEncoding:
             yield CutBlock(ids, {TOKEN_TYPES: segments_of(ids, separator)})
 
     def _described_blocks(self, pieces: Sequence[Piece], packer: BlockPacker, source: int) -> Iterator[CutBlock]:
-        """Iterate over blocks of one piece each, with columns for the piece's unit, its prompt or the teacher's ids."""
+        """Iterate over blocks of one piece each, with columns for the piece's unit, prompt, teacher's ids or key."""
         texts = [piece.text for piece in pieces]
         prompt = self._use(source).prompt
         ids_of_pieces = self.readings[-1].encode(texts, prompt)
@@ -195,7 +200,12 @@ class BlockEncoding:
                 blocks = _blocks_read_apart(ids, student_ids, packer)
             else:
                 blocks = (CutBlock(block, {}) for block in packer.pack([ids]))
+            is_whole = packer.holds(ids)
             for block in blocks:
+                if self.has_keys:
+                    # A text that fits has a key without tokens, so that any tokenizer finds it.
+                    read_ids = None if is_whole else block.columns.get(TEACHER_IDS, block.ids)
+                    columns[TEXT_KEY] = text_key(piece.text, prompt=prompt, cut_to=read_ids)
                 yield CutBlock(block.ids, {**columns, **block.columns})
 
     def _use(self, source: int) -> SourceUse:
@@ -241,7 +251,7 @@ def block_encoding(settings: CorpusSettings, tokenizer: Any) -> BlockEncoding:
     readings = [Reading(encoder)]
     if not settings.student_reads_prompts and any(use.prompt for use in uses):
         readings = [Reading(encoder, reads_prompts=False), Reading(encoder)]
-    encoding = BlockEncoding(tuple(readings), settings.unit, packing, uses=uses)
+    encoding = BlockEncoding(tuple(readings), settings.unit, packing, uses=uses, has_keys=settings.text_keys)
 
     # A packer is made for each source, since it refuses a prompt that leaves no room for text.
     for source in range(max(len(uses), 1)):
@@ -255,6 +265,8 @@ def block_identity(settings: CorpusSettings, encoding: BlockEncoding) -> list[An
     identity: list[Any] = [encoding.encoder.fingerprint(), encoding.packing, split]
     if settings.cutting:
         identity.append(settings.cutting)
+    if settings.text_keys:
+        identity.append(TEXT_KEY)
     units: set[str] = {settings.unit}
     for use in settings.uses:
         units.update(use.units)

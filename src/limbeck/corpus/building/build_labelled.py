@@ -24,6 +24,7 @@ from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.stored.arrow_files import row_files, write_documents
 from limbeck.corpus.stored.stored_rows import store_rows
 from limbeck.corpus.text.documents import Document, clean_text
+from limbeck.corpus.text.text_keys import TEXT_KEY
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 
 LABELLED_FORMAT = 2
@@ -199,6 +200,8 @@ def _cut_identity(settings: LabelledSettings, kind: RowKind, development: _Devel
         from limbeck.corpus.augmentation import stored_copies  # It imports models, which take seconds.
 
         identity.append(stored_copies.identity(settings.augment))
+    if settings.text_keys:
+        identity.append(TEXT_KEY)
     return identity
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from limbeck.core.kinds import KINDS
 from limbeck.corpus.building.splitting import HELD_OUT, TRAINED, Roles
 from limbeck.corpus.building.token_columns import BLOCK_COLUMNS, SEGMENTS, SplitBatch
 from limbeck.corpus.rows.row_kind import RowEncoder, RowKind
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.stored.arrow_files import RowBatch, read_rows
+from limbeck.corpus.text.text_keys import TEXT_KEY, text_key
 from limbeck.corpus.tokens.encoded_rows import QUERY, TOKEN_TYPES
 from limbeck.corpus.tokens.packing import PackingCounts
+from limbeck.errors import CorpusError
 
 _ROLE_OF_SPLIT = {"train": TRAINED, "held_out": HELD_OUT}
 
@@ -30,11 +33,13 @@ class RowEncoding:
         encoder: Turns the texts and labels of rows into tokens.
         schema: Columns of the token rows.
         roles: Stored file → role of each of its rows: trained on, held out, or left out.
+        length: Most tokens of a row. A row of so many may have been cut.
     """
 
     encoder: RowEncoder
     schema: pa.Schema
     roles: Mapping[Path, Roles] = field(default_factory=dict)
+    length: int = 0
 
     def batches(self, path: Path, counts: dict[str, PackingCounts], report: SourceReport) -> Iterator[SplitBatch]:
         """Iterate over the record batches of one stored file.
@@ -69,7 +74,17 @@ class RowEncoding:
         if QUERY in self.schema.names:
             # A query is numbered by the 64-bit key of its text. Arrow's column is signed.
             columns.append(batch.keys.view(np.int64))
+        if TEXT_KEY in self.schema.names:
+            columns.append(self._text_keys(batch, encoded.input_ids))
         return pa.record_batch(columns, schema=self.schema)
+
+    def _text_keys(self, batch: RowBatch, input_ids: Sequence[Sequence[int]]) -> list[int]:
+        """Return the key of each row's texts, see `text_key`."""
+        keys = []
+        for row, ids in zip(batch.rows, input_ids, strict=True):
+            may_be_cut = len(ids) >= self.length
+            keys.append(text_key(row.text, pair=row.pair, cut_to=ids if may_be_cut else None))
+        return keys
 
 
 def row_encoding(settings: LabelledSettings, tokenizer: Any, kind: RowKind) -> RowEncoding:
@@ -85,4 +100,11 @@ def row_encoding(settings: LabelledSettings, tokenizer: Any, kind: RowKind) -> R
         columns.append(SEGMENTS)
     if kind.has_queries:
         columns.append(pa.field(QUERY, pa.int64()))
-    return RowEncoding(encoder, pa.schema(columns))
+    if settings.text_keys:
+        if kind.has_windows or KINDS[settings.task].of_words:
+            raise CorpusError(
+                f"Rows of {settings.task} are cut into windows, so that no stored output belongs to a whole row; let "
+                "the model itself teach (teacher.model)."
+            )
+        columns.append(pa.field(TEXT_KEY, pa.int64()))
+    return RowEncoding(encoder, pa.schema(columns), length=settings.length)

@@ -65,6 +65,8 @@ class LabelledSettings(Checked, TaskSpec):
     development: SkipValidation[LabelledRows | None] = None
     """Has rows that are held out in place of a share: none of them is trained on, even where it is among the rows to
     train on too."""
+    text_keys: bool = False
+    """Whether each row has the key of its texts, by which what a teacher said of them is found."""
     augment: Augmentation | None = None
     """Copies that the rows to train on have beside them, with other words; none by default."""
 
@@ -125,11 +127,13 @@ class LabelledSettings(Checked, TaskSpec):
         """
         later = {"quotes", "label_lists"}
         left_out = {"name", "kind", "columns", "class_weights", "rows", "development", "augment"}
-        left_out |= {"metric", "positive"} | later
+        left_out |= {"metric", "positive", "text_keys"} | later
         content = {"task": self.kind, **self.model_dump(mode="json", exclude=left_out)}
         content |= self.model_dump(mode="json", include=later, exclude_none=True)
         if self.augment is not None:
             content["augment"] = asdict(self.augment)
+        if self.text_keys:
+            content["text_keys"] = True
         if self.columns:
             content["header"] = self.columns
         if self.rows is not None:

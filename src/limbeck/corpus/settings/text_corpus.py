@@ -39,6 +39,9 @@ class CorpusSettings(Checked, CorpusSpec):
     prompts: dict[str, str] = Field(default_factory=dict)
     """Text that the teacher reads before texts of a role; before texts without a role under the empty name."""
 
+    text_keys: bool = False
+    """Whether each row has the key of its text, by which what a teacher said of it is found."""
+
     _parts: dict[str, str] = PrivateAttr(default_factory=dict)
     """The sources that `mix.by` finds, by the value of its placeholder. Found once: files may come meanwhile."""
 
@@ -184,4 +187,6 @@ class CorpusSettings(Checked, CorpusSpec):
             content["pairs"] = True
         if self.cutting:
             content["cutting"] = self.cutting
+        if self.text_keys:
+            content["text_keys"] = True
         return content

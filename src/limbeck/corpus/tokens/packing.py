@@ -126,6 +126,10 @@ class BlockPacker:
                 rest = unit[start : start + room_for_text]
                 yield from self._block(np.concatenate([self._prompt_ids, rest]))
 
+    def holds(self, unit: Sequence[int] | NDArray[np.int32]) -> bool:
+        """Whether a unit, its prompt included, fits into one block."""
+        return len(unit) <= self._room
+
     def _pack_stream(self, units: Iterable[NDArray[np.int32]]) -> Iterator[NDArray[np.int32]]:
         """Put units at the end of the stream, and iterate over its full blocks; the rest waits for further units."""
         parts = [self._stream]
