@@ -80,7 +80,10 @@ VARIANTS: dict[str, Variant] = {
     HALF: Variant([(PREDICTION, 0.5)]),
     JOINT: Variant([(LAYERS | {"joint": True}, 1.0)]),
     "tinybert": Variant(TINYBERT),
-    AUGMENTED: Variant(TINYBERT, {"augment": {"method": "tinybert", "copies": 5, "masked_lm": "none", "seed": 1}}),
+    AUGMENTED: Variant(
+        TINYBERT,
+        {"augment": {"method": "tinybert", "algorithm": "printed", "copies": 5, "masked_lm": "none", "seed": 1}},
+    ),
     "bert_pkd": Variant([({"name": "bert_pkd"}, 1.0)]),
     "reranker: score_mse": Variant([({"name": "reranker"}, 1.0)]),
     "reranker: margin_mse": Variant([({"name": "reranker", "loss": "margin_mse"}, 1.0)]),

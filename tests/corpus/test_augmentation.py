@@ -2,7 +2,10 @@
 
 import dataclasses
 import json
+import re
+from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,6 +18,7 @@ from limbeck.corpus.augmentation import (
     masked_words,
     nearest_words,
     row_copies,
+    stop_words,
     stored_copies,
     stored_neighbours,
     word_vectors,
@@ -37,20 +41,29 @@ def masked_lm(tmp_path_factory):
     return str(make_teacher(tmp_path_factory.mktemp("masked"), head="masked_lm"))
 
 
-NEAR = {"brave": ["bold", "daring"], "unheard": []}
 ROWS = [
     LabelledRow("", "the student, brave with text!", None, 1),
     LabelledRow("", "... --", None, 1),
     LabelledRow("", "text", None, 0),
     LabelledRow("", "Teacher and model", "it on brave unheard is of", 0),
+    LabelledRow("", "It is not the Student's text, no: don't read 1999 or x2 brave", "model isn't text", 0),
 ]
+STOP_WORDS_OF_ROWS = {"the", "with", "and", "it", "on", "is", "of", "not", "s", "no", "don", "t", "or", "isn"}
 
 
-def reference(row, settings, model, tokenizer):
+def neighbours_of(rows, tokenizer):
+    """Two neighbours for every word of several pieces, with and without its apostrophes; none for one of them."""
+    texts = [text for row in rows for text in (row.text, row.pair) if text is not None]
+    found = {word for text in texts for word in re.findall(r"\w+", text) + re.findall(r"[\w']+", text)}
+    near = {word: ["bold", "daring"] for word in sorted(found) if len(tokenizer.tokenize(word)) > 1}
+    return near | {"unheard": []}
+
+
+def printed(row, settings, near, model, tokenizer):
     """Algorithm 1 word by word: every candidate list by a forward of one sequence over the whole vocabulary."""
     whole = [token for token in tokenizer.get_vocab() if token.isalnum()]
     texts = [text for text in (row.text, row.pair) if text is not None]
-    words = [[word.strip(",!.-") for word in text.split()] for text in texts]
+    words = [[word.strip(",!.-:") for word in text.split()] for text in texts]
     flat = [(part, word) for part, of_text in enumerate(words) for word in of_text if word]
     draws = row_copies.row_generator(settings.seed, texts).random((settings.copies, len(flat), 2))
     copies = []
@@ -61,7 +74,7 @@ def reference(row, settings, model, tokenizer):
         for part, of_text in enumerate(made):
             for entry in of_text:
                 shown, place = entry
-                word = shown.strip(",!.-")
+                word = shown.strip(",!.-:")
                 if not word:
                     continue
                 chance, choice = draw[number]
@@ -76,7 +89,7 @@ def reference(row, settings, model, tokenizer):
                     order = [tokenizer.convert_ids_to_tokens(i) for i in scores.argsort(descending=True).tolist()]
                     candidates = [token for token in order if token in whole][: settings.candidates]
                 else:
-                    candidates = NEAR[word]
+                    candidates = near[word]
                 if chance <= settings.probability and candidates:
                     entry[0] = shown.replace(word, candidates[int(choice * len(candidates))])
         joined = [" ".join(e[0] for e in own) for own in made]
@@ -84,21 +97,116 @@ def reference(row, settings, model, tokenizer):
     return copies
 
 
-@pytest.mark.parametrize("context", ["copy", "row"])
-def test_copies_are_those_of_the_algorithm(masked_lm, context):
-    settings = Augmentation(copies=6, candidates=4, masked_lm=(masked_lm, None), context=context, seed=5)
-    propose = masked_words.MaskedLanguageModel((masked_lm, None), 64, settings.candidates)
+def released(row, settings, near, model, tokenizer):
+    """The steps of the authors' code, text by text: candidates of each word of the row, then distinct copies."""
+    texts = {"text": row.text} if row.pair is None else {"text": row.text, "pair": row.pair}
+    generator = row_copies.row_generator(settings.seed, list(texts.values()))
+    copies, changed = [], row
+    for field, text in texts.items():
+        tokens = re.findall(r"[A-Za-z0-9]+|[^A-Za-z0-9]", text)
+        candidates = {}
+        for place, token in enumerate(tokens):
+            if re.search("[^a-z]", token.lower()) or token.lower() in STOP_WORDS_OF_ROWS:
+                continue
+            if len(tokenizer.tokenize(token)) > 1:
+                candidates[place] = near[token] or [token]
+                continue
+            masked = "".join([*tokens[:place], "[MASK]", *tokens[place + 1 :]])
+            first = ["[CLS]", *tokenizer.tokenize(masked), "[SEP]"]
+            second = [*tokenizer.tokenize(text), "[SEP]"]
+            ids = tokenizer.convert_tokens_to_ids(first + second)
+            segments = [0] * len(first) + [1] * len(second)
+            output = model(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([segments]))
+            best = output.logits[0, first.index("[MASK]")].argsort(descending=True)[: settings.candidates]
+            proposed = tokenizer.convert_ids_to_tokens(best.tolist())
+            special = set(tokenizer.all_special_tokens)
+            candidates[place] = [word for word in proposed if not word.startswith("##") and word not in special]
+            candidates[place] = candidates[place] or [token]
+        sentences = [text]
+        for draws in generator.random((settings.copies, len(candidates), 2)):
+            sentence = [*tokens]
+            for (place, words_there), (chance, choice) in zip(candidates.items(), draws, strict=True):
+                if chance <= settings.probability:
+                    sentence[place] = words_there[int(choice * len(words_there))]
+            if "".join(sentence) not in sentences:
+                sentences.append("".join(sentence))
+        for sentence in sentences[1:]:
+            changed = replace(changed, **{field: sentence})
+            copies.append(changed)
+    return copies
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "context", "reference"),
+    [("printed", "copy", printed), ("printed", "row", printed), ("released", None, released)],
+    ids=lambda value: str(getattr(value, "__name__", value)),
+)
+def test_copies_are_those_of_the_algorithm(masked_lm, algorithm, context, reference):
+    settings = Augmentation(
+        copies=12, candidates=4, masked_lm=(masked_lm, None), context=context, seed=5, algorithm=algorithm
+    )
+    propose = masked_words.MaskedLanguageModel((masked_lm, None), 64, settings.candidates, algorithm)
     model, tokenizer = load_model(masked_lm, head="masked_lm"), load_tokenizer(masked_lm)
+    near = neighbours_of(ROWS, tokenizer)
     with torch.inference_mode():
-        expected = [reference(row, settings, model, tokenizer) for row in ROWS]
+        expected = [reference(row, settings, near, model, tokenizer) for row in ROWS]
     # Of a row alone they are the same, in any company.
-    assert [row_copies.augment_rows([row], settings, NEAR, propose)[0] for row in ROWS] == expected
-    assert row_copies.augment_rows(ROWS[:3], settings, NEAR, propose) == expected[:3]
-    assert expected[1] == [ROWS[1]] * 6 and all(len({*expected[index]}) > 1 for index in (0, 2, 3))
+    assert [row_copies.augment_rows([row], settings, near, propose)[0] for row in ROWS] == expected
+    assert row_copies.augment_rows(ROWS[:3], settings, near, propose) == expected[:3]
+    assert all(len({*expected[index]}) > 1 for index in (0, 2, 3, 4))
+    if algorithm == "printed":
+        assert expected[1] == [ROWS[1]] * 12
+        assert any("1999" not in copy.text for copy in expected[4])
+    else:
+        assert expected[1] == []
+        for copies, row in zip(expected, ROWS, strict=True):
+            assert len({*copies, row}) == len(copies) + 1
+        kept = ("It is not the ", "'s ", ", no: don't ", " 1999 or x2 ")
+        assert all(part in copy.text and "isn't" in copy.pair for copy in expected[4] for part in kept)
+
+
+def test_stop_words_are_those_of_the_authors():
+    english = stop_words.english_stop_words()
+    assert len(english) == len({*english}) == 173
+    assert {"not", "no", "nor", "don't", "isn", "'re", "of", "on", "off", "y"} <= {*english}
+    assert not {"what", "which", "who", "whom", "when", "where", "why", "how", "never"} & {*english}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("You're NOT Jo's, 2nd of café.", {}, ["Jo", "café"]),
+        ("You’re naïve_text", {}, ["naïve", "text"]),
+        ("You're NOT Jo's, 2nd", {"algorithm": "printed"}, ["You're", "NOT", "Jo's", "2nd"]),
+        ("Das ist nicht gut", {}, ["Das", "ist", "nicht", "gut"]),
+        ("Das ist nicht gut", {"stop_words": ("das", "Ist", "nicht")}, ["gut"]),
+        ("Ce n’est pas aujourd'hui", {"stop_words": ("n'est", "pas")}, ["Ce", "aujourd", "hui"]),
+        ("is it not", {"stop_words": ()}, ["is", "it", "not"]),
+        ("he is not", {"algorithm": "printed", "stop_words": ("not",)}, ["he", "is"]),
+        ("लड़का 9", {}, ["लड़का"]),
+        ("東京 x", {"algorithm": "printed"}, ["東", "京", "x"]),
+    ],
+)
+def test_words_that_may_be_replaced(text, options, expected):
+    settings = Augmentation(word_vectors="unread", **options)
+    assert [match.group() for match in words.find_words(text, settings)] == expected
+
+
+def test_files_of_stop_words(tmp_path):
+    path = write_packed(tmp_path / "german.txt", "\ufeff# German\nnicht\n\n kein \r\n")
+    assert stop_words.read_stop_words(path) == ("nicht", "kein")
+    for content, message in [
+        (b"# none\n", "holds no stop words"),
+        (b"caf\xe9", "not in UTF-8"),
+        (b"a\n" * 2**20, "bytes"),
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(CorpusError, match=message):
+            stop_words.read_stop_words(path)
 
 
 def test_words_are_replaced_with_the_chance_that_is_asked_for():
-    words = [f"w{number}" for number in range(400)]
+    words = ["".join(letters) for letters in product("abcdefghij", "klmnopqrst", "uvwx")]
     near = {word: [f"{word}x{place}" for place in range(5)] for word in words}
     settings = Augmentation(copies=25, probability=0.4, word_vectors="unread", seed=3)
     (copies,) = row_copies.augment_rows(
@@ -112,16 +220,17 @@ def test_words_are_replaced_with_the_chance_that_is_asked_for():
     assert len({copy.text for copy in copies}) == 25
 
 
-def test_of_questions_only_the_question_changes():
+@pytest.mark.parametrize(("algorithm", "copies_left"), [("printed", 2), ("released", 1)])
+def test_of_questions_only_the_question_changes(algorithm, copies_left):
     near = {word: ["other"] for word in ("who", "ran", "fox")}
-    settings = Augmentation(copies=2, probability=1.0, word_vectors="unread")
+    settings = Augmentation(copies=2, probability=1.0, word_vectors="unread", algorithm=algorithm)
     row = LabelledRow("", "The fox ran.", "who ran?", (4, 7))
     (copies,) = row_copies.augment_rows([row], settings, near, row_copies.propose_nothing, answers=True)
-    assert copies == [replace(row, pair="other other?")] * 2
+    assert copies == [replace(row, pair="other other?")] * copies_left
 
 
 def test_places_beyond_what_the_model_reads_have_no_proposals(masked_lm):
-    propose = masked_words.MaskedLanguageModel((masked_lm, None), 6, 3)
+    propose = masked_words.MaskedLanguageModel((masked_lm, None), 6, 3, "printed")
     text = "the of and to in is"
     first, last = propose([row_copies.MaskedWord(text, None, 0, 0, 3), row_copies.MaskedWord(text, None, 0, 17, 19)])
     assert len(first) == 3 and last == []
@@ -130,7 +239,7 @@ def test_places_beyond_what_the_model_reads_have_no_proposals(masked_lm):
 @pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "distilbert", "electra", "modernbert", "albert", "mpnet"])
 def test_models_of_every_kind_of_head_propose_words(tmp_path, family):
     folder = make_teacher(tmp_path, family, head="masked_lm")
-    propose = masked_words.MaskedLanguageModel((str(folder), None), 32, 3)
+    propose = masked_words.MaskedLanguageModel((str(folder), None), 32, 3, "printed")
     (found,) = propose([row_copies.MaskedWord("the text is", "of a model", 0, 4, 8)])
     model, tokenizer = load_model(folder, head="masked_lm"), load_tokenizer(folder)
     ids = tokenizer(f"the {tokenizer.mask_token} is", "of a model", return_tensors="pt")
@@ -158,6 +267,8 @@ def test_files_of_word_vectors(tmp_path, monkeypatch, name):
     found = nearest_words.nearest_words(vectors, ["brave", "BOLD", "unheard"], 3)
     assert found == {"brave": ["bold", "Bold", "red"], "BOLD": ["brave", "red", "timid"], "unheard": []}
     assert list(report.counts.values()) == [4]
+    first_words = word_vectors.VectorFile(tmp_path / name, SourceReport(), most_words=3)
+    assert [word for block_words, _ in first_words.blocks() for word in block_words] == [*VECTORS][:3]
     with pytest.raises(CorpusError, match="holds no word vectors"):
         list(word_vectors.VectorFile(write_packed(tmp_path / f"empty-{name}", "\n\n"), report).blocks())
 
@@ -200,7 +311,7 @@ def table(tmp_path):
 
 
 def settings_of(table, name="rows.tsv", **changes):
-    options = {"copies": 3, "candidates": 2, "word_vectors": str(table / "v.txt"), **changes}
+    options = {"copies": 3, "candidates": 2, "word_vectors": str(table / "v.txt"), "algorithm": "printed", **changes}
     return LabelledSettings(
         kind="classification",
         sources=[str(table / name)],
@@ -231,6 +342,22 @@ def test_rows_to_train_on_have_copies_and_held_out_rows_have_none(table):
         assert row["labels"] == labels[text[:4]]
     assert corpus.report.counts == {"word without a word vector, never replaced": own}
     assert corpus.path != without.path and corpus.content[0] == without.content[0]
+
+
+def test_rows_with_different_numbers_of_copies_keep_their_labels(table):
+    lines = [f"brave {word} no{number}\t{number % 2}" for number, word in enumerate(["of", "bold", "not", "red"] * 9)]
+    write_packed(table / "rows.tsv", "\n".join(["text\tlabel", *lines]))
+    settings = settings_of(table, algorithm="released", copies=8)
+    corpus = build_labelled_corpus(settings, TOKENIZER, KINDS[settings.task], cache_dir=table / "cache", workers=1)
+    copies = texts_of(corpus.train)[-corpus.manifest["augmented"] :]
+    assert len({*copies}) == len(copies)
+    for text, row in zip(texts_of(corpus.train), corpus.train, strict=True):
+        assert row["labels"] == int(re.search(r"\d+$", text)[0]) % 2
+    # "brave" has two neighbours and "not" is a stop word, so that such a row has two copies at most.
+    with_negation = Counter(text.split()[-1] for text in copies if int(re.search(r"\d+$", text)[0]) % 4 == 2)
+    assert {*with_negation.values()} <= {1, 2} and all("not" in text for text in copies if text.endswith(" no2"))
+    assert len(copies) > 3 * sum(with_negation.values())
+    assert "word without a word vector, never replaced" not in corpus.report.counts
 
 
 def test_a_copy_that_reads_as_a_held_out_row_is_left_out(table):
@@ -297,7 +424,8 @@ def test_a_killed_augmentation_goes_on_and_a_finished_one_is_read(table, masked_
 
 def test_what_decides_the_copies_is_in_their_fingerprint(table, masked_lm, tmp_path):
     base = Augmentation(masked_lm=(masked_lm, None), word_vectors=str(table / "v.txt"))
-    changes = [{"copies": 2}, {"probability": 0.5}, {"candidates": 3}, {"seed": 1}, {"context": "row"}]
+    changes = [{"copies": 2}, {"probability": 0.5}, {"candidates": 3}, {"seed": 1}, {"context": "copy"}]
+    changes += [{"algorithm": "printed", "context": "row"}, {"stop_words": ()}, {"stop_words": ("not",)}]
     changes += [{"masked_lm": None}, {"word_vectors": None}, {"word_vectors": (masked_lm, None)}]
     found = [json.dumps(stored_copies.identity(dataclasses.replace(base, **change))) for change in [{}, *changes]]
     assert len({*found}) == len(found)
@@ -310,6 +438,8 @@ def test_what_decides_the_copies_is_in_their_fingerprint(table, masked_lm, tmp_p
     [
         ({"augment": {"copies": 0}}, "copies is 0; give 1 or more"),
         ({"augment": {"probability": 0.0}}, "probability is 0.0; give a number above 0"),
+        ({"augment": {"stop_words": []}}, "the list is empty: give words, or none"),
+        ({"augment": {"algorithm": "paper"}}, "algorithm is 'paper'; give 'released' or 'printed'"),
         ({"augment": {"candidates": 0}}, "candidates is 0; give 1 or more"),
         ({"augment": {"masked_lm": "none", "word_vectors": "none"}}, "needs masked_lm, word_vectors or both"),
         ({"augment": {}, "task": {"kind": "ranking"}}, "would change a query in each of its rows"),

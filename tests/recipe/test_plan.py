@@ -252,6 +252,24 @@ def test_copies_are_made_by_the_models_that_are_named_or_the_teacher(rows_recipe
     assert by_itself.stages[0].corpus.augment.masked_lm == (masked, None)
 
 
+def test_stop_words_are_english_or_those_that_are_given(rows_recipe, tmp_path):
+    (tmp_path / "german.txt").write_text("nicht\nkein\n")
+
+    def summary_of(*overrides):
+        planned = plan(rows_recipe, *(f"corpus.augment.{override}" for override in overrides))
+        return planned.stages[0].corpus.augment.stop_words, planned.summary()["rows of stage 1"]
+
+    words, summary = summary_of("stop_words=null")
+    assert words is None and "up to 3 copies of each text" in summary and "the 173 English stop words stay" in summary
+    words, summary = summary_of("stop_words=english", "algorithm=printed")
+    assert len(words) == 173 and "the 173 English stop words stay" in summary
+    words, summary = summary_of(f"stop_words={tmp_path}/german.txt")
+    assert words == ("nicht", "kein") and "the 2 stop words of the recipe stay" in summary
+    assert summary_of("stop_words=[pas]")[0] == ("pas",)
+    for override in ("stop_words=none", "algorithm=printed"):
+        assert "negations may be replaced too" in summary_of(override)[1]
+
+
 def test_labels_of_copies_that_are_learned_are_told(rows_recipe):
     lines = plan(rows_recipe).summary()
     assert "3 copies of each" in lines["rows of stage 1"] and "carry" not in lines["rows of stage 1"]
@@ -268,6 +286,8 @@ def test_labels_of_copies_that_are_learned_are_told(rows_recipe):
         ),
         ("word_vectors=glove.gz", "there is no file 'glove.gz'; give a text file of word vectors, or a model"),
         ("word_vectors=none", "needs masked_lm, word_vectors or both, but both are none"),
+        ("stop_words=german", "there is no file 'german'; give english, none, a list of words, or a text file"),
+        ("stop_words=[]", "corpus.augment.stop_words: the list is empty: give words, or none"),
         ("method=eda", "corpus.augment.method is 'eda'; give 'tinybert'"),
     ],
     ids=lambda text: text[:20],
@@ -281,9 +301,13 @@ def test_copies_that_cannot_be_made(rows_recipe, override, message):
 
 
 def test_copies_are_known_by_what_they_are_made_with(rows_recipe):
-    recipe = load_recipe(rows_recipe, ["corpus.augment.word_vectors=package:some"])
+    places = ["corpus.augment.word_vectors=package:some", "corpus.augment.stop_words=words.txt"]
+    recipe = load_recipe(rows_recipe, places)
     known = without_places(recipe.model_dump(mode="json"))["corpus"]["augment"]
-    assert (known["masked_lm"], known["word_vectors"], known["copies"]) == ("none", "a place", 3)
+    assert (known["masked_lm"], known["word_vectors"], known["stop_words"]) == ("none", "a place", "a place")
+    assert known["copies"] == 3
+    without = load_recipe(rows_recipe).model_dump(mode="json")["corpus"]["augment"]
+    assert not {"algorithm", "context", "stop_words"} & {*without}
     assert "augment" not in load_recipe(rows_recipe, ["corpus.augment=null"]).model_dump(mode="json")["corpus"]
 
 

@@ -53,6 +53,8 @@ def _corpus_without_places(part: Mapping[str, Any]) -> dict[str, Any]:
         for key in ("masked_lm", "word_vectors"):
             if augment.get(key) not in (None, NONE):
                 corpus["augment"][key] = "a place"
+        if isinstance(augment.get("stop_words"), str) and augment["stop_words"] not in ("english", NONE):
+            corpus["augment"]["stop_words"] = "a place"
     return corpus
 
 

@@ -6,18 +6,22 @@ augmentation of TinyBERT). `corpus.augment` names the models; without a name it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from transformers import PreTrainedConfig
 
 from limbeck.core.fields import NONE
+from limbeck.corpus.augmentation.stop_words import english_stop_words, read_stop_words, stop_words_of
 from limbeck.corpus.settings import Augmentation, CorpusSettings, LabelledSettings, ModelName, RowAugmentationSpec
 from limbeck.errors import ModelError, RecipeError
 from limbeck.models.heads import check_has_head
 from limbeck.models.loading import load_config
 from limbeck.models.weight_files import check_not_pickled
 
+_ENGLISH = "english"
+"""The value of `corpus.augment.stop_words` that names the words of TinyBERT's authors."""
 _VECTOR_FILES = (".txt", ".vec", ".gz", ".xz", ".zst")
 
 
@@ -52,6 +56,8 @@ def augmentation(spec: RowAugmentationSpec, title: str, teacher: ModelName | Non
         word_vectors=word_vectors,
         context=spec.context,
         seed=seed if spec.seed is None else spec.seed,
+        algorithm=spec.algorithm or "released",
+        stop_words=_find_stop_words(spec.stop_words),
     )
 
 
@@ -85,6 +91,30 @@ def _find_vector_file(name: str | None) -> str | None:
             f"corpus.augment.word_vectors: there is no file '{name}'; give a text file of word vectors, or a model."
         )
     return None
+
+
+def _find_stop_words(stop_words: Sequence[str] | str | None) -> tuple[str, ...] | None:
+    """The words that `stop_words` names; None where it is not given, so that the algorithm decides.
+
+    Raises:
+        CorpusError: if it names a file that cannot be read, or holds no word.
+        RecipeError: if there is no such file.
+    """
+    if stop_words is None:
+        return None
+    if stop_words == NONE:
+        return ()
+    if stop_words == _ENGLISH:
+        return english_stop_words()
+    if not isinstance(stop_words, str):
+        return tuple(stop_words)
+    file = Path(stop_words).expanduser()
+    if not file.is_file():
+        raise RecipeError(
+            f"corpus.augment.stop_words: there is no file '{stop_words}'; give {_ENGLISH}, {NONE}, a list of words, or "
+            "a text file with a word on each line."
+        )
+    return read_stop_words(file)
 
 
 def _check_proposes_words(model: ModelName, title: str, *, is_given: bool) -> None:
@@ -136,9 +166,13 @@ def summarise_copies(settings: CorpusSettings | LabelledSettings, *, labels: boo
         name, _ = copies.word_vectors
         replaced_by.append(f"neighbours in {name}")
 
+    quantity = f"{copies.copies} copies of each"
+    if copies.algorithm == "released":
+        # Each text of a pair has its copies, of which equal ones are left out.
+        quantity = f"up to {copies.copies} copies of each text"
     summary = (
-        f"{copies.copies} copies of each, words replaced with probability {copies.probability:g} by "
-        f"{' and '.join(replaced_by)}"
+        f"{quantity}, words replaced with probability {copies.probability:g} by {' and '.join(replaced_by)}; "
+        f"{_describe_stop_words(copies)}"
     )
     if labels:
         summary += (
@@ -146,3 +180,12 @@ def summarise_copies(settings: CorpusSettings | LabelledSettings, *, labels: boo
             "that label"
         )
     return summary
+
+
+def _describe_stop_words(copies: Augmentation) -> str:
+    """The words that an augmentation never replaces, as a sentence."""
+    if not stop_words_of(copies):
+        return "negations may be replaced too"
+    if copies.stop_words in (None, english_stop_words()):
+        return f"the {len(english_stop_words())} English stop words stay"
+    return f"the {len(copies.stop_words or ()):,} stop words of the recipe stay"

@@ -12,6 +12,7 @@ from limbeck.corpus.augmentation.row_copies import MaskedWord
 from limbeck.corpus.augmentation.words import fast_tokenizer, pieces_of, vocabulary_words
 from limbeck.corpus.batches.collating import PadCollator
 from limbeck.corpus.settings import ModelName
+from limbeck.corpus.settings.augmentation import Algorithm
 from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_model
@@ -22,26 +23,36 @@ _TOKENS_AT_ONCE = 1 << 16
 class MaskedLanguageModel:
     """Predicts words in the places of masked words; an instance is a `Propose` of `augment_rows`.
 
+    The printed algorithm gets the K likeliest of the vocabulary's words. The released one takes the K likeliest tokens
+    of the vocabulary and leaves out those that go on with a word, so that it may get fewer than K, and punctuation
+    among them. Special tokens, which the authors' code does not leave out, are never proposed.
+
     Args:
         name: The model and its revision.
-        length: Most tokens that it reads of a row, special tokens included.
-        count: Number of words that it proposes for each masked word, K.
+        length: Most tokens of a row, special tokens included. The released algorithm reads a text twice, so twice as
+            many, up to the positions of the model.
+        count: Number of likeliest words or tokens, K.
+        algorithm: The algorithm that the proposals are for.
 
     Raises:
         ModelError: if the model has no head for masked language modelling.
         CorpusError: if its tokenizer is a slow one.
     """
 
-    def __init__(self, name: ModelName, length: int, count: int) -> None:
+    def __init__(self, name: ModelName, length: int, count: int, algorithm: Algorithm = "released") -> None:
         self.device = choose_device("auto")
         self._tokenizer = fast_tokenizer(name)
         self._model = load_model(name[0], revision=name[1], head="masked_lm").to(self.device)
-        self._length = min(length, shape_of(self._model.config).positions or length)
+        is_released = algorithm == "released"
+        shape = shape_of(self._model.config)
+        wanted_length = 2 * length if is_released else length
+        self._length = min(wanted_length, shape.positions or wanted_length)
         self._count = count
-        # Proposals are whole words: their ids in the vocabulary, and the words themselves.
-        words = vocabulary_words(self._tokenizer)
-        self._ids = list(words)
-        self._words = list(words.values())
+        # Token id → word; only words are proposed.
+        self._word_of_token = vocabulary_words(self._tokenizer, punctuation=is_released)
+        # The ids of the tokens among which the likeliest are chosen: all of the vocabulary, or the words.
+        candidates = range(shape.vocabulary) if is_released else list(self._word_of_token)
+        self._candidates = torch.tensor(candidates, device=self.device)
         self._has_token_types = TOKEN_TYPES in self._tokenizer.model_input_names
         self._pad = PadCollator(self._tokenizer.pad_token_id)
 
@@ -63,9 +74,9 @@ class MaskedLanguageModel:
         at_once = max(1, _TOKENS_AT_ONCE // longest)
         for first in range(0, len(rows), at_once):
             part = slice(first, first + at_once)
-            places_of_rows = self._predict(self._pad(rows[part]))
-            for number, places in zip(numbers[part], places_of_rows, strict=True):
-                proposals[number] = [self._words[place] for place in places]
+            tokens_of_rows = self._predict(self._pad(rows[part]))
+            for number, tokens in zip(numbers[part], tokens_of_rows, strict=True):
+                proposals[number] = [self._word_of_token[token] for token in tokens if token in self._word_of_token]
         return proposals
 
     def needs_neighbours(self, words: Sequence[str]) -> list[bool]:
@@ -100,7 +111,7 @@ class MaskedLanguageModel:
             yield row
 
     def _predict(self, batch: Mapping[str, torch.Tensor]) -> list[list[int]]:
-        """Return the indices in `self._words` of the likeliest words at each row's mask, `[rows][count]`.
+        """Return the ids of the likeliest tokens at each row's mask, `[rows][count]`.
 
         Args:
             batch: Tensors of the forward pass, `[rows, tokens]`, with one mask a row.
@@ -116,7 +127,9 @@ class MaskedLanguageModel:
 
         handle = self._model.get_output_embeddings().register_forward_pre_hook(keep_masks)
         try:
-            scores = self._model(**batch).logits[:, 0, self._ids]
+            scores = self._model(**batch).logits[:, 0, self._candidates]  # [rows, candidates]
         finally:
             handle.remove()
-        return scores.float().topk(min(self._count, len(self._ids))).indices.tolist()
+        places = scores.float().topk(min(self._count, len(self._candidates))).indices
+        token_ids: list[list[int]] = self._candidates[places].tolist()
+        return token_ids

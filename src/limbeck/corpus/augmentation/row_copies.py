@@ -1,4 +1,4 @@
-"""`augment_rows`, TinyBERT's algorithm: copies of rows in which words are replaced by likely or near ones.
+"""`augment_rows`, TinyBERT's algorithm in two forms: copies of rows in which words are replaced by likely or near ones.
 
 A copy depends on its row's texts, the seed and the settings alone, and not on other rows, their order or the number of
 processes. A word that is one token of the masked language model is replaced by a word that the model predicts in its
@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from limbeck.corpus.augmentation.words import WORD
+from limbeck.corpus.augmentation.words import find_words
 from limbeck.corpus.digests import digest_of
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.settings import Augmentation
@@ -62,13 +62,25 @@ def augment_rows(
     """Return the copies of each row, with the row's label.
 
     From left to right, each word of a copy is replaced with the probability p_t. Where `neighbours` has the word, one
-    of its neighbours takes its place, and otherwise one of the K likeliest words there, given the copy so far or the
-    unchanged row (`settings.context`). All candidates are equally likely. One forward pass predicts the next word of
-    all copies.
+    of its neighbours takes its place, and otherwise one of the likeliest words there. All candidates are equally
+    likely. `settings.algorithm` chooses between two forms of this:
+
+    | step | `released`, the authors' code | `printed`, algorithm 1 |
+    |---|---|---|
+    | words that may be replaced | words of letters alone that are no stop words | all words |
+    | a word is predicted from | its text with a mask, then the whole text as a second segment | the copy with a mask |
+    | words replaced before it | are not seen: each word is predicted from the row | are seen |
+    | candidates | of the K likeliest tokens those that begin a word | the K likeliest words |
+    | word vectors | of the first 100,000 words of a file | of all words |
+    | a pair | N_a copies for each text; only this text changes, and the other is not read | both texts change |
+    | equal copies | are left out, as are copies that equal the row | stay |
+
+    In a pair of the released form the first text of the second text's copies is that of the last copy before them, as
+    in the authors' code, which goes on with the changed row.
 
     Args:
-        rows: The rows, all with one text or all with two. Both texts are changed.
-        settings: The number of copies N_a, p_t, K, the context and the seed.
+        rows: The rows, all with one text or all with two.
+        settings: The algorithm, the number of copies N_a, p_t, K, the context and the seed.
         neighbours: The neighbours of words that `propose` does not predict.
         propose: Predicts all other words.
         answers: Whether the rows are questions on contexts. The context then stays as it is, since the label is a place
@@ -77,14 +89,19 @@ def augment_rows(
     Source:
         TinyBERT (arXiv 1909.10351), algorithm 1. As printed it leaves the mask where a word is masked and not replaced
         (lines 6 and 12); here the word comes back. It looks for candidates of every word, here only of those that are
-        replaced. Nearest alternative: `ReplacedTokens`, random words drawn while training.
+        replaced, which gives the same copies. The released form is that of the authors' code, which differs from this
+        function in five ways: it makes 10 to 30 copies, by task; it writes texts in lower case, with spaces around
+        punctuation, and reads their letters without accents, so that words in other scripts than a to z stay; it reads
+        512 tokens of a text and its repetition, where this cuts both to equal lengths; special tokens may take the
+        place of a word; and so may punctuation among its neighbours, but no neighbour is found of a word whose vector
+        is spelt in lower case alone. Nearest alternative: `ReplacedTokens`, random words drawn while training.
     """
-    copies_of_rows = [_begin_copies(row, settings, answers) for row in rows]
-    unfinished = [copy for copies in copies_of_rows for copy in copies]
+    copied_rows = [_begin_copies(row, settings, answers) for row in rows]
+    unfinished = [copy for copied in copied_rows for copy in copied.copies]
     predictions = _Predictions(propose)
 
     # If words are predicted from the unchanged row, they do not depend on each other and are predicted all at once.
-    if settings.context == "row":
+    if settings.context_of_words == "row":
         words = [word for copy in unfinished for word in copy.masked_words(neighbours)]
         predictions.predict(words)
 
@@ -100,10 +117,9 @@ def augment_rows(
             copy.replace_next(predictions.of[word])
         unfinished = [copy for copy, _ in masked]
 
-    copied_rows: list[list[LabelledRow]] = []
-    for row, copies in zip(rows, copies_of_rows, strict=True):
-        copied_rows.append([copy.as_row(row) for copy in copies])
-    return copied_rows
+    if settings.algorithm == "released":
+        return [_distinct_rows(copied) for copied in copied_rows]
+    return [[_with_texts(copied.row, copy.texts()) for copy in copied.copies] for copied in copied_rows]
 
 
 class _Replacement(NamedTuple):
@@ -120,21 +136,35 @@ class _Replacement(NamedTuple):
     draw: float
 
 
+_Field: TypeAlias = Literal["text", "pair"]
+"""Names of a row's texts."""
+
+
 class _Copy:
     """A copy of which some words are still to be replaced. Its texts are cut into gaps and words, and change in place.
 
     Args:
-        parts: For each text its gaps and words in turn; words have odd indices.
+        fields: The texts of the row that the copy changes, one or both.
+        parts: For each of them its gaps and words in turn; words have odd indices.
         replacements: The words to be replaced, from left to right.
         context: The texts that words are predicted from, cut in the same way; None predicts from the copy so far.
+        second_segment: A text that words are predicted from as well, behind the only text of the copy.
     """
 
     def __init__(
-        self, parts: list[list[str]], replacements: Iterable[_Replacement], context: list[list[str]] | None
+        self,
+        fields: Sequence[_Field],
+        parts: list[list[str]],
+        replacements: Iterable[_Replacement],
+        *,
+        context: list[list[str]] | None,
+        second_segment: str | None,
     ) -> None:
+        self._fields = fields
         self._parts = parts
         self._left = deque(replacements)
         self._context = parts if context is None else context
+        self._second_segment = second_segment
 
     def advance(self, neighbours: Neighbours) -> MaskedWord | None:
         """Replace words that have neighbours, up to the first word that has to be predicted; `None` if none is left."""
@@ -155,10 +185,9 @@ class _Copy:
         if candidates:
             self._parts[part][place] = candidates[int(draw * len(candidates))]
 
-    def as_row(self, row: LabelledRow) -> LabelledRow:
-        """Return a row with the texts of its copy."""
-        text, pair = _join(self._parts)
-        return replace(row, text=text, pair=pair)
+    def texts(self) -> dict[_Field, str]:
+        """Return the texts of the copy, by their names in a row."""
+        return {field: "".join(pieces) for field, pieces in zip(self._fields, self._parts, strict=True)}
 
     def _word_at(self, replacement: _Replacement) -> str:
         return self._parts[replacement.part][replacement.place]
@@ -167,8 +196,43 @@ class _Copy:
         pieces = self._context[replacement.part]
         start = sum(map(len, pieces[: replacement.place]))
         end = start + len(pieces[replacement.place])
-        text, pair = _join(self._context)
-        return MaskedWord(text, pair, replacement.part, start, end)
+        segments = ["".join(pieces_of_text) for pieces_of_text in self._context]
+        if self._second_segment is not None:
+            segments.append(self._second_segment)
+        pair = segments[1] if len(segments) > 1 else None
+        return MaskedWord(segments[0], pair, replacement.part, start, end)
+
+
+def _with_texts(row: LabelledRow, texts: Mapping[_Field, str]) -> LabelledRow:
+    """Return a row with other texts."""
+    return replace(row, text=texts.get("text", row.text), pair=texts.get("pair", row.pair))
+
+
+class _CopiedRow(NamedTuple):
+    """A row and its copies.
+
+    Args:
+        row: The row.
+        copies: Its copies, those of the first text before those of the second where each changes one text.
+    """
+
+    row: LabelledRow
+    copies: list[_Copy]
+
+
+def _distinct_rows(copied: _CopiedRow) -> list[LabelledRow]:
+    """Return the copies of a row that change one text each, without equal ones and those that equal the row."""
+    rows: list[LabelledRow] = []
+    texts_so_far: set[tuple[str, str | None]] = {("text", copied.row.text), ("pair", copied.row.pair)}
+    # The authors' code goes on with the changed row: a copy of the second text has the first text of the copy before.
+    row = copied.row
+    for copy in copied.copies:
+        ((field, text),) = copy.texts().items()
+        if (field, text) not in texts_so_far:
+            texts_so_far.add((field, text))
+            row = _with_texts(row, {field: text})
+            rows.append(row)
+    return rows
 
 
 class _Predictions:
@@ -195,13 +259,45 @@ class _Predictions:
             self.of[word] = candidates
 
 
-def _begin_copies(row: LabelledRow, settings: Augmentation, answers: bool) -> list[_Copy]:
+def _begin_copies(row: LabelledRow, settings: Augmentation, answers: bool) -> _CopiedRow:
     """Return the copies of a row before any word is replaced; the words to be replaced are already drawn."""
-    texts = [row.text] if row.pair is None else [row.text, row.pair]
-    parts = [_cut(text) for text in texts]
-    if answers:
-        # The context becomes a single gap without words, so that the answer keeps its place in it.
-        parts[0] = [row.text]
+    texts: dict[_Field, str] = {"text": row.text}
+    if row.pair is not None:
+        texts["pair"] = row.pair
+    generator = row_generator(settings.seed, list(texts.values()))
+    parts_of_texts = {field: _cut(text, settings) for field, text in texts.items()}
+
+    if settings.algorithm == "printed":
+        if answers:
+            # The context becomes a single gap without words, so that the answer keeps its place in it.
+            parts_of_texts["text"] = [row.text]
+        return _CopiedRow(row, _draw_copies(parts_of_texts, settings, generator))
+
+    copies: list[_Copy] = []
+    for field, parts in parts_of_texts.items():
+        is_context = answers and field == "text"
+        if not is_context:
+            copies += _draw_copies({field: parts}, settings, generator, second_segment=texts[field])
+    return _CopiedRow(row, copies)
+
+
+def _draw_copies(
+    parts_of_texts: Mapping[_Field, list[str]],
+    settings: Augmentation,
+    generator: np.random.Generator,
+    *,
+    second_segment: str | None = None,
+) -> list[_Copy]:
+    """Return copies of some texts of a row, with the words that are to be replaced.
+
+    Args:
+        parts_of_texts: For each text its gaps and words in turn.
+        settings: The number of copies, the probability and the context.
+        generator: Draws the words.
+        second_segment: A text that words are predicted from as well.
+    """
+    fields = list(parts_of_texts)
+    parts = list(parts_of_texts.values())
     word_places: list[tuple[int, int]] = []
     for part, pieces in enumerate(parts):
         odd_places = range(1, len(pieces), 2)
@@ -209,8 +305,8 @@ def _begin_copies(row: LabelledRow, settings: Augmentation, answers: bool) -> li
 
     # Two random numbers for each copy and word, [copies, words, 2]: the first decides whether the word is replaced, the
     # second by which candidate.
-    draws = row_generator(settings.seed, texts).random((settings.copies, len(word_places), 2))
-    context = parts if settings.context == "row" else None
+    draws = generator.random((settings.copies, len(word_places), 2))
+    context = parts if settings.context_of_words == "row" else None
     copies: list[_Copy] = []
     for draws_of_words in draws:
         replacements: list[_Replacement] = []
@@ -218,23 +314,18 @@ def _begin_copies(row: LabelledRow, settings: Augmentation, answers: bool) -> li
             if draw <= settings.probability:
                 replacements.append(_Replacement(part, place, draw_of_candidate))
         parts_of_copy = [list(pieces) for pieces in parts]
-        copies.append(_Copy(parts_of_copy, replacements, context))
+        copies.append(_Copy(fields, parts_of_copy, replacements, context=context, second_segment=second_segment))
     return copies
 
 
-def _join(parts: Sequence[Sequence[str]]) -> tuple[str, str | None]:
-    """Return the first text and the second, if there is one, from their gaps and words."""
-    text = "".join(parts[0])
-    if len(parts) == 1:
-        return text, None
-    return text, "".join(parts[1])
+def _cut(text: str, settings: Augmentation) -> list[str]:
+    """Return the gaps and words of a text in turn; first and last are gaps, and gaps may be empty.
 
-
-def _cut(text: str) -> list[str]:
-    """Return the gaps and words of a text in turn; first and last are gaps, and gaps may be empty."""
+    A word that is never replaced is part of a gap.
+    """
     pieces: list[str] = []
     end = 0
-    for match in WORD.finditer(text):
+    for match in find_words(text, settings):
         pieces += [text[end : match.start()], match.group()]
         end = match.end()
     return [*pieces, text[end:]]

@@ -28,8 +28,9 @@ from limbeck.core.process_pools import map_parallel
 from limbeck.core.seals import HashedFile
 from limbeck.corpus.augmentation.masked_words import MaskedLanguageModel
 from limbeck.corpus.augmentation.row_copies import augment_rows, propose_nothing
+from limbeck.corpus.augmentation.stop_words import stop_words_of
 from limbeck.corpus.augmentation.stored_neighbours import read_neighbours, store_neighbours
-from limbeck.corpus.augmentation.words import WORD
+from limbeck.corpus.augmentation.words import find_words
 from limbeck.corpus.building.splitting import TRAINED, Roles, rows_with_roles
 from limbeck.corpus.digests import digest_of
 from limbeck.corpus.messages import safe_name
@@ -52,7 +53,7 @@ from limbeck.errors import CorpusError
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.weight_files import fetch_weights
 
-AUGMENTED_FORMAT = 1
+AUGMENTED_FORMAT = 2
 """Raise it when the same rows would give other copies: older caches are then built anew."""
 
 _ROWS_A_PIECE = 250
@@ -71,8 +72,10 @@ def identity(settings: Augmentation) -> list[Any]:
         CorpusError: if the word vectors cannot be read.
         ModelError: if a model does not exist.
     """
-    numbers = [settings.copies, settings.probability, settings.candidates, settings.context, settings.seed]
-    return [AUGMENTED_FORMAT, *numbers, _content_of(settings.masked_lm), _content_of(settings.word_vectors)]
+    numbers = [settings.copies, settings.probability, settings.candidates, settings.seed]
+    choices = [settings.algorithm, settings.context_of_words, sorted(stop_words_of(settings))]
+    models = [_content_of(settings.masked_lm), _content_of(settings.word_vectors)]
+    return [AUGMENTED_FORMAT, *numbers, *choices, *models]
 
 
 def store_copies(
@@ -114,7 +117,7 @@ def store_copies(
 
     def build(aside: Path) -> dict[str, Any]:
         work = _Work(augmentation, settings.length, has_answers, aside)
-        words = _words_to_replace(roles_to_copy, has_answers=has_answers)
+        words = _words_to_replace(roles_to_copy, augmentation, has_answers=has_answers)
         report = store_neighbours(words, augmentation, work.model, aside, progress)
         pieces = _divide(roles_to_copy)
         _copy_pieces(work, pieces, workers, progress)
@@ -181,7 +184,7 @@ class _Work:
         name = self.settings.masked_lm
         if name is None:
             return None
-        return _load_language_model(name, self.length, self.settings.candidates)
+        return _load_language_model(name, self.length, self.settings.candidates, self.settings.algorithm)
 
 
 _load_language_model = lru_cache(maxsize=1)(MaskedLanguageModel)
@@ -245,33 +248,33 @@ def _copy_piece(work: _Work, piece: _Piece) -> int:
     batch = next(batches_from_there)
     rows, keys = rows_of(batch.slice(piece.first, _ROWS_A_PIECE))
     trained_rows = [row for row, is_trained in zip(rows, piece.is_trained, strict=True) if is_trained]
-    copies = _augment(work, trained_rows)
+    copies_of_rows = _augment(work, trained_rows)
+    copies = [copy for copies_of_row in copies_of_rows for copy in copies_of_row]
 
     name = f"{piece.name}.arrow"
     with HashedFile(work.folder / name) as file, pa.ipc.new_stream(file, batch.schema) as writer:
         if copies:
             # A copy keeps the key of its row.
-            copy_keys = np.repeat(keys[piece.is_trained], work.settings.copies)
+            copy_keys = np.repeat(keys[piece.is_trained], [len(copies_of_row) for copies_of_row in copies_of_rows])
             writer.write_batch(batch_of_rows(copies, copy_keys, batch.schema).records)
     finish_piece(work.folder, piece.name, [name], {"copies": len(copies)})
     return len(copies)
 
 
-def _augment(work: _Work, rows: Sequence[LabelledRow]) -> list[LabelledRow]:
-    """Return the copies of some rows, those of a row together."""
+def _augment(work: _Work, rows: Sequence[LabelledRow]) -> list[list[LabelledRow]]:
+    """Return the copies of each row."""
     neighbours = read_neighbours(work.folder)
     model = work.model
     at_once = 1
     if model is not None and model.device.type != "cpu":
         at_once = _ROWS_ON_ACCELERATOR
     propose = propose_nothing if model is None else model
-    copies: list[LabelledRow] = []
+    copies_of_rows: list[list[LabelledRow]] = []
     with _one_thread():
         for first in range(0, len(rows), at_once):
             part = rows[first : first + at_once]
-            for copies_of_row in augment_rows(part, work.settings, neighbours, propose, answers=work.has_answers):
-                copies += copies_of_row
-    return copies
+            copies_of_rows += augment_rows(part, work.settings, neighbours, propose, answers=work.has_answers)
+    return copies_of_rows
 
 
 @contextmanager
@@ -285,11 +288,12 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _words_to_replace(roles: Mapping[Path, Roles], *, has_answers: bool) -> list[str]:
-    """Return the distinct words of all rows that are trained on, sorted.
+def _words_to_replace(roles: Mapping[Path, Roles], settings: Augmentation, *, has_answers: bool) -> list[str]:
+    """Return the distinct words of all rows that are trained on and that may be replaced, sorted.
 
     Args:
         roles: The roles of the rows, by file.
+        settings: The augmentation.
         has_answers: Whether the rows are questions on contexts: only words of the questions are replaced then.
     """
     words: set[str] = set()
@@ -297,9 +301,11 @@ def _words_to_replace(roles: Mapping[Path, Roles], *, has_answers: bool) -> list
         if stored_row.role != TRAINED:
             continue
         row = stored_row.row
+        texts = [row.pair or ""]
         if not has_answers:
-            words.update(WORD.findall(row.text))
-        words.update(WORD.findall(row.pair or ""))
+            texts.append(row.text)
+        for text in texts:
+            words.update(match.group() for match in find_words(text, settings))
     return sorted(words)
 
 

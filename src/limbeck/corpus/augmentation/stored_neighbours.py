@@ -22,6 +22,8 @@ from limbeck.corpus.source_report import SourceReport
 # Name of this piece of the cache folder, by which a build that was killed finds that it was finished.
 _NAME = "neighbours"
 _FILE = f"{_NAME}.json"
+_WORDS_OF_RELEASED = 100_000
+"""Words that the released algorithm reads of a file of word vectors."""
 
 
 def store_neighbours(
@@ -61,7 +63,8 @@ def store_neighbours(
     report = SourceReport()
     neighbours: dict[str, list[str]] = {word: [] for word in words_with_neighbours}
     if settings.word_vectors is not None:
-        vectors = _open_vectors(settings.word_vectors, report)
+        most_words = _WORDS_OF_RELEASED if settings.algorithm == "released" else None
+        vectors = _open_vectors(settings.word_vectors, report, most_words)
         neighbours = nearest_words(vectors, words_with_neighbours, settings.candidates)
         for word, nearest in neighbours.items():
             if not nearest:
@@ -72,15 +75,16 @@ def store_neighbours(
     return report
 
 
-def _open_vectors(place: ModelName | str, report: SourceReport) -> WordVectors:
+def _open_vectors(place: ModelName | str, report: SourceReport, most_words: int | None) -> WordVectors:
     """Return the word vectors in a file, or those in the embedding matrix of a model.
 
     Args:
         place: Path of the file, or name and revision of the model.
         report: Receives the lines of the file that are skipped, as they are read.
+        most_words: The number of words that are read of a file; None reads all.
     """
     if isinstance(place, str):
-        return VectorFile(Path(place), report)
+        return VectorFile(Path(place), report, most_words)
     return ModelVectors(place)
 
 

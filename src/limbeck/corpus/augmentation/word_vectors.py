@@ -45,10 +45,13 @@ class VectorFile:
     Args:
         path: The file.
         report: Receives the lines that are skipped.
+        most_words: The number of words after which the rest of the file is left unread; None reads all. Files of word
+            vectors begin with the most frequent words.
     """
 
     path: Path
     report: SourceReport
+    most_words: int | None = None
 
     def find(self, words: Sequence[str]) -> dict[str, NDArray[np.float64]]:
         """Return the vectors of words as they are spelt, or else in lower case."""
@@ -77,6 +80,7 @@ class VectorFile:
         words: list[str] = []
         rows: list[NDArray[np.float64]] = []
         width = 0  # Values of every vector; the first row decides.
+        words_read = 0
         report = SourceReport()
         with open_file(self.path, report) as stream:
             lines = iter(partial(stream.readline, _LONGEST_LINE), b"")
@@ -93,6 +97,9 @@ class VectorFile:
                     continue
                 words.append(word.decode(errors="replace"))
                 rows.append(row)
+                words_read += 1
+                if words_read == self.most_words:
+                    break
                 if len(rows) == _VECTORS_AT_ONCE:
                     yield words, np.stack(rows)
                     words = []

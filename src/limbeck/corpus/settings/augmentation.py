@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from limbeck.core.fields import NONE, Place
+from limbeck.core.fields import NONE, Grown, Name, Place
 from limbeck.core.strict import Strict
 
 ModelName: TypeAlias = tuple[str, str | None]
 """A folder, `package:NAME` or a Hub name; and for a Hub name the branch, tag or commit, or None."""
+
+
+Algorithm: TypeAlias = Literal["released", "printed"]
+"""The two forms of TinyBERT's augmentation: that of the authors' code, and algorithm 1 of the paper."""
 
 
 class AugmentSpec(Strict):
@@ -30,13 +34,30 @@ class AugmentSpec(Strict):
     )
 
 
-class RowAugmentationSpec(Strict):
+class RowAugmentationSpec(Grown):
     """Copies of labelled rows with other words, made before training (TinyBERT, arXiv 1909.10351, algorithm 1)."""
+
+    added = frozenset({"algorithm", "context", "stop_words"})
 
     method: Literal["tinybert"] = "tinybert"
     """How words are replaced: by a masked language model's proposals and by neighbours in word vectors."""
+    algorithm: Algorithm | None = Field(
+        None,
+        description=(
+            "released: as the authors' code, which made the published scores. It never replaces stop words and words "
+            "with a digit, predicts a word from the text with a mask and the whole text behind it, changes one text of "
+            "a pair at a time, and leaves out equal copies. printed: algorithm 1 of the paper; default: released."
+        ),
+    )
+    stop_words: list[Name] | Place | None = Field(
+        None,
+        description=(
+            "Words that are never replaced: english, a list, a text file with a word on each line, or none; default: "
+            "english, the 173 function words of the authors' code; none for printed."
+        ),
+    )
     copies: int = Field(20, ge=1, le=10_000)
-    """Copies of each row to train on (the paper's N_a)."""
+    """Copies of each row to train on (the paper's N_a); released: of each text of a pair, less those that are equal."""
     probability: float = Field(0.4, gt=0, le=1)
     """Probability that a word is replaced (p_t)."""
     candidates: int = Field(15, ge=1, le=1000)
@@ -55,15 +76,22 @@ class RowAugmentationSpec(Strict):
             ".zst), or a model, for its word embeddings; none: these words stay; default: the teacher."
         ),
     )
-    context: Literal["copy", "row"] = Field(
-        "copy",
+    context: Literal["copy", "row"] | None = Field(
+        None,
         description=(
-            "What words are predicted from: the copy with the words replaced so far, as in the paper, or the original "
-            "row, which takes fewer predictions by a factor of copies x probability."
+            "What words are predicted from: the copy with the words replaced so far, or the original row, which takes "
+            "fewer predictions by a factor of copies x probability; default: row; copy for printed."
         ),
     )
     seed: int | None = Field(None, ge=0, lt=2**32)
     """Seed of the copies; default: the run's seed. With one of its own, runs of several seeds share the copies."""
+
+    @field_validator("stop_words")
+    @classmethod
+    def _names_stop_words(cls, stop_words: list[str] | str | None) -> list[str] | str | None:
+        if stop_words == []:
+            raise ValueError("the list is empty: give words, or none")
+        return stop_words
 
     @model_validator(mode="after")
     def _words_come_from_somewhere(self) -> RowAugmentationSpec:
@@ -86,9 +114,14 @@ class Augmentation:
         masked_lm: The masked language model. Without one, all words are replaced by neighbours.
         word_vectors: A text file of word vectors in GloVe's format, or a model whose input embeddings are the vectors.
             Without them, words that the model does not predict are never replaced.
-        context: The text that words are predicted from: `"copy"`, the copy with the words that were replaced so far, as
-            in the paper, or `"row"`, the unchanged row, which takes about N_a p_t times fewer predictions.
+        context: The text that words are predicted from: `"copy"`, the copy with the words that were replaced so far, or
+            `"row"`, the unchanged row, which takes about N_a p_t times fewer predictions. None is `"row"` for the
+            released algorithm, and `"copy"` for the printed one.
         seed: Decides which words are replaced, and by which.
+        algorithm: `"released"`, that of the authors' code, or `"printed"`, algorithm 1 of the paper; `augment_rows` has
+            the differences.
+        stop_words: Words that are never replaced. None is the 173 English ones of the authors' code for the released
+            algorithm, and no word for the printed one.
     """
 
     copies: int = 20
@@ -96,5 +129,14 @@ class Augmentation:
     candidates: int = 15
     masked_lm: ModelName | None = None
     word_vectors: str | ModelName | None = None
-    context: Literal["copy", "row"] = "copy"
+    context: Literal["copy", "row"] | None = None
     seed: int = 0
+    algorithm: Algorithm = "released"
+    stop_words: tuple[str, ...] | None = None
+
+    @property
+    def context_of_words(self) -> Literal["copy", "row"]:
+        """The text that words are predicted from."""
+        if self.context is not None:
+            return self.context
+        return "row" if self.algorithm == "released" else "copy"
