@@ -74,6 +74,23 @@ def vectors_of(name: str, pooling: str | None) -> SentencePooling:
     return SentencePooling("mean", normalize=False, max_length=None)
 
 
+def longest_text(name: str, reader: SentencePooling, most: int) -> int:
+    """Return the most tokens of a text that a model reads: as its folder says, and no more than it has positions for.
+
+    Args:
+        name: A folder, `package:NAME` or a Hub name.
+        reader: How the model makes sentence vectors.
+        most: Most tokens by the settings of the task.
+    """
+    limits = [most]
+    if reader.max_length is not None:
+        limits.append(reader.max_length)
+    positions = families.shape_of(loading.load_config(name)).positions
+    if positions is not None:
+        limits.append(positions)
+    return min(limits)
+
+
 class TextReading(NamedTuple):
     """How two lists of texts are read.
 
@@ -159,13 +176,16 @@ def _read_texts(
 def _read_by_one_model(name: str, first: Sequence[str], second: Sequence[str], reading: TextReading) -> VectorPairs:
     """Read both lists of texts by a model that is no router."""
     pooling = vectors_of(name, reading.pooling)
+    tokenizer = load_tokenizer(name)
     length = reading.length
     if pooling.max_length:
         length = min(length, pooling.max_length)
+        # As in sentence-transformers, the length of the folder takes the place of the tokenizer's own.
+        tokenizer.model_max_length = pooling.max_length
     model = loading.load_model(name).to(choose_device("auto"))
     first_vectors, second_vectors = inference.encode_both(
         model,
-        load_tokenizer(name),
+        tokenizer,
         first,
         second,
         reading.roles,

@@ -25,7 +25,13 @@ from limbeck.evaluation.evaluators.evaluator import (
 from limbeck.evaluation.evaluators.head_outputs import quiet_and_explain_oom
 from limbeck.evaluation.evaluators.prepared_task import PreparedTask, draw_splits, notes_of_draws
 from limbeck.evaluation.evaluators.rows import plan_task, rows_of
-from limbeck.evaluation.evaluators.sentence_vectors import TextReading, VectorPairs, read_texts, vectors_of
+from limbeck.evaluation.evaluators.sentence_vectors import (
+    TextReading,
+    VectorPairs,
+    longest_text,
+    read_texts,
+    vectors_of,
+)
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.planned_model import PlannedModel
 from limbeck.evaluation.plan.points import SimilarityPoint
@@ -127,6 +133,13 @@ def _plan_point(
     if has_queries and similarity not in _SIMILARITIES:
         notes.append(f"{title}: scored by the cosine, although the folder of '{model.name}' says {similarity}")
 
+    # Pairs are read to the length that the model's folder says. It is part of the cell's identity, so that a folder with
+    # another length is scored anew. Cells of a retrieval keep the identities of earlier versions.
+    length = settings.length
+    teacher_length = None
+    if not has_queries:
+        length = longest_text(model.queries, reader_of_queries, settings.length)
+
     # An asymmetric retrieval compares vectors of two models, so these need the same width.
     is_asymmetric = False
     if request.teacher is not None:
@@ -135,6 +148,10 @@ def _plan_point(
         if model is not teacher:
             # The teacher reads the same texts for the agreement, so its prompts count as well.
             readers.append(teacher_reader)
+        if not has_queries:
+            teacher_length = longest_text(teacher.queries, teacher_reader, settings.length)
+            if teacher_length == length:
+                teacher_length = None
         if has_queries:
             teacher_width = teacher_reader.width(shape_of(load_config(teacher.documents)).hidden)
             is_asymmetric = teacher_width == width
@@ -155,7 +172,7 @@ def _plan_point(
     if not any(prompts):
         prompts = []
     point = SimilarityPoint(
-        length=settings.length,
+        length=length,
         pooling=settings.pooling,
         max_scored_rows=settings.max_scored_rows,
         widths=further_widths,
@@ -163,6 +180,7 @@ def _plan_point(
         asymmetric=is_asymmetric,
         prompts=tuple(prompts),
         dot=has_queries and similarity == "dot",
+        teacher_length=teacher_length,
     )
     return point, notes
 
@@ -248,7 +266,8 @@ def score_vectors(cell: Cell, prepared: PreparedTask) -> dict[str, dict[str, flo
         # The teacher is one of the evaluated models; in its own cell there is nothing to compare it with.
         teacher = None
         if point.teacher is not None and point.teacher != cell.model:
-            teacher = read_texts(point.teacher, first, second, reading)
+            teacher_reading = reading._replace(length=point.teacher_length or point.length)
+            teacher = read_texts(point.teacher, first, second, teacher_reading)
 
         for variant in point.variants:
             vectors = _vectors_of_variant(variant, student, teacher, normalize=normalize)

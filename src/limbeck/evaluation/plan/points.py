@@ -74,6 +74,7 @@ class SimilarityPoint:
         prompts: What is put before texts, of a retrieval before queries and before documents, and the same of the
             teacher; empty where that is nothing.
         dot: Whether a retrieval compares vectors by their inner products, as the model's folder says, not by cosines.
+        teacher_length: Most tokens of a text that the teacher reads; None for `length`.
     """
 
     length: int
@@ -84,6 +85,7 @@ class SimilarityPoint:
     asymmetric: bool = False
     prompts: tuple[str, ...] = ()
     dot: bool = False
+    teacher_length: int | None = None
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -140,6 +142,7 @@ _DEFAULTS_OF_LATER_SETTINGS: Mapping[str, Any] = {
     "asymmetric": False,
     "prompts": (),
     "dot": False,
+    "teacher_length": None,
     "predict": False,
 }
 """Settings that were added after a release, with their defaults.
