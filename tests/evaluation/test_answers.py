@@ -49,15 +49,16 @@ def slow(
             if own.row != row:
                 continue
             inside = range(own.first, own.first + len(own.offsets))
-            best_starts = sorted(inside, key=lambda at: -starts[number][at])[:n_best]
-            best_ends = sorted(inside, key=lambda at: -ends[number][at])[:n_best]
+            tokens = range(own.first + len(own.offsets) + 1)
+            best_starts = sorted(tokens, key=lambda at: -starts[number][at])[:n_best]
+            best_ends = sorted(tokens, key=lambda at: -ends[number][at])[:n_best]
             nulls.append(starts[number][0] + ends[number][0])
             for start in inside:
                 for end in inside:
                     if start in best_starts and end in best_ends and start <= end < start + longest:
                         text = contexts[row][own.offsets[start - own.first][0] : own.offsets[end - own.first][1]]
                         pairs.append((starts[number][start] + ends[number][end], text))
-        score, text = max(pairs)
+        score, text = max(pairs, default=(-math.inf, ""))
         found[row] = (text, min(nulls) - score)
     return found
 
@@ -70,7 +71,7 @@ def test_against_the_loop() -> None:
     for row in contexts:
         for begin in range(0, len(offsets), 6):
             first = int(draw.integers(1, 5))
-            own = window(row, first, offsets[begin : begin + 9], after=int(draw.integers(0, 4)))
+            own = window(row, first, offsets[begin : begin + 9], after=int(draw.integers(1, 4)))
             windows.append(own)
             # Padding after the window's tokens, which would win if it were looked at.
             padding = np.full(3, 50.0)
@@ -103,13 +104,25 @@ def test_by_hand() -> None:
     assert np.isnan(diverged["q"].null_odds), "no model knows that there is no answer by having no scores"
 
 
-def test_where_the_n_best_hold_no_pair_all_are_searched() -> None:
+def test_best_starts_and_ends_that_never_pair_give_an_empty_answer() -> None:
     context = "a b c"
     own = window("q", 1, [(0, 1), (2, 3), (4, 5)])
     starts, ends = np.array([0.0, 0.0, 1.0, 9.0, 0.0]), np.array([0.0, 9.0, 2.0, 1.0, 0.0])
-    # The best start is "c", the best end "a"; of what is left "c" alone is best.
-    found = decode_answers([own], [starts], [ends], {"q": context}, n_best=1, answerable_only=False)
-    assert found == {"q": AnswerPrediction("c", -10.0)}
+    # The best start is "c" and the best end "a", which lies before it. No other pair is looked for.
+    answers = decode_answers([own], [starts], [ends], {"q": context}, n_best=1, answerable_only=False)
+    assert answers == {"q": AnswerPrediction("", math.inf)}
+    # Another window of the question may still have an answer.
+    other = window("q", 1, [(2, 3), (4, 5)])
+    scores = np.array([0.0, 1.0, 3.0, 0.0])
+    answers = decode_answers([own, other], [starts, scores], [ends, scores], {"q": context}, n_best=1)
+    assert answers["q"].text == "c"
+
+
+def test_tokens_outside_of_the_context_are_among_the_best_ones() -> None:
+    own = window("q", 2, [(0, 1), (2, 3)])
+    starts = ends = np.array([8.0, 9.0, 1.0, 2.0, 7.0])
+    assert decode_answers([own], [starts], [ends], {"q": "a b"}, n_best=3)["q"].text == ""
+    assert decode_answers([own], [starts], [ends], {"q": "a b"}, n_best=4)["q"].text == "b"
 
 
 def test_tokens_without_characters_are_no_answer() -> None:

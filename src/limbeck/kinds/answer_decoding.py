@@ -15,6 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from limbeck.corpus.tokens.answer_windows import AnswerWindow
 from limbeck.kinds.task import AnswerPrediction
 
+_TOKENS_BEHIND = 1
+"""Tokens of a window behind its context: the special one that closes it. Padding may follow."""
+
 
 def decode_answers(
     windows: Sequence[AnswerWindow],
@@ -28,9 +31,9 @@ def decode_answers(
 ) -> dict[str, AnswerPrediction]:
     """Return the best answer of each question.
 
-    In each window the `n_best` best starts and the `n_best` best ends among the context's tokens are paired; a pair
-    counts if it does not end before it starts and is not too long. The best pair of all windows is the answer. The
-    score of no answer is the lowest, over the windows, of the first token's start and end scores added.
+    In each window the `n_best` best starts and the `n_best` best ends among all tokens are paired. A pair counts if
+    both lie in the context, it does not end before it starts and is not too long. The best pair of all windows is the
+    answer. The score of no answer is the lowest, over the windows, of the first token's start and end scores added.
 
     Args:
         windows: The windows that `AnswerWindows` has cut.
@@ -38,14 +41,15 @@ def decode_answers(
             are ignored.
         end_scores: The same for ends.
         contexts: Row id to context.
-        n_best: Number of starts, and of ends, that are paired. If none of their pairs counts, all tokens are paired.
+        n_best: Number of starts, and of ends, that are paired.
         max_answer_tokens: Largest number of tokens of an answer.
         answerable_only: Whether every question has an answer; then all null odds are 0, and no answer is emptied.
 
     Returns:
-        Row id to answer, in the order of the windows; empty with infinite null odds if the context has no token.
+        Row id to answer, in the order of the windows; empty with infinite null odds if no pair of any window counts, or
+        the context has no token.
 
-    Source: BERT (arXiv 1810.04805, sections 4.2 and 4.3).
+    Source: BERT (arXiv 1810.04805, sections 4.2 and 4.3), and its authors' script `run_squad.py`.
     """
     # By row id: the best answer in the windows so far, its score, and the lowest score of "no answer".
     texts: dict[str, str] = {}
@@ -83,35 +87,45 @@ def best_span(
         window: The window.
         start_scores: The score of each token as the start, `[tokens]`.
         end_scores: The score of each token as the end, `[tokens]`.
-        n_best: Number of starts, and of ends, that are paired. If none of their pairs counts, all tokens are paired.
+        n_best: Number of starts, and of ends, that are paired.
         max_answer_tokens: Largest number of tokens of an answer.
 
     Returns:
         The sum of the start's and the end's scores; minus infinity with an empty slice if the window has no answer.
     """
-    tokens_of_context = slice(window.first, window.first + len(window.offsets))
-    starts = start_scores[tokens_of_context]
-    ends = end_scores[tokens_of_context]
     first_characters = window.offsets[:, 0]
     end_characters = window.offsets[:, 1]
-    # The best starts and ends first; all of them where no pair of the best ones counts.
-    for count in (n_best, len(starts)):
-        # Indices of tokens, so that every start meets every end: [starts, 1] and [1, ends] broadcast to [starts, ends].
-        first = _best_places(starts, count)[:, None]
-        last = _best_places(ends, count)[None, :]
-        has_length = (first <= last) & (last - first < max_answer_tokens)
-        # Some tokenizers have tokens without characters, which would make an empty answer.
-        has_characters = first_characters[first] < end_characters[last]
-        is_pair = has_length & has_characters
-        if is_pair.any():
-            scores = np.where(is_pair, starts[first] + ends[last], -np.inf)
-            row, column = np.unravel_index(scores.argmax(), scores.shape)
-            begin = int(first_characters[first[row, 0]])
-            end = int(end_characters[last[0, column]])
-            return float(scores[row, column]), slice(begin, end)
-    return -math.inf, slice(0)
+    # Indices of tokens, so that every start meets every end: [starts, 1] and [1, ends] broadcast to [starts, ends].
+    first = _best_places(window, start_scores, n_best)[:, None]
+    last = _best_places(window, end_scores, n_best)[None, :]
+    has_length = (first <= last) & (last - first < max_answer_tokens)
+    # Some tokenizers have tokens without characters, which would make an empty answer.
+    has_characters = first_characters[first] < end_characters[last]
+    is_pair = has_length & has_characters
+    if not is_pair.any():
+        return -math.inf, slice(0)
+
+    starts = start_scores[window.first :]
+    ends = end_scores[window.first :]
+    scores = np.where(is_pair, starts[first] + ends[last], -np.inf)
+    row, column = np.unravel_index(scores.argmax(), scores.shape)
+    begin = int(first_characters[first[row, 0]])
+    end = int(end_characters[last[0, column]])
+    return float(scores[row, column]), slice(begin, end)
 
 
-def _best_places(scores: NDArray[np.float64], count: int) -> NDArray[np.intp]:
-    """Return the places of the highest scores, the highest first; of equals the earlier."""
-    return np.argsort(-scores, kind="stable")[:count]
+def _best_places(window: AnswerWindow, scores: NDArray[np.float64], count: int) -> NDArray[np.intp]:
+    """Return the places in the context of the highest scores of a window, the highest first; of equals the earlier.
+
+    Tokens before and behind the context are among the highest scores, but are no places: the more of them score high,
+    the fewer places there are.
+
+    Args:
+        window: The window.
+        scores: The score of each of its tokens, `[tokens]`.
+        count: Number of highest scores.
+    """
+    context_tokens = len(window.offsets)
+    tokens = window.first + context_tokens + _TOKENS_BEHIND
+    places = np.argsort(-scores[:tokens], kind="stable")[:count] - window.first
+    return places[(places >= 0) & (places < context_tokens)]

@@ -10,7 +10,8 @@ CHINESE_CHARACTER = re.compile("([\u4e00-\u9fa5])")
 PUNCTUATION = frozenset("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 """Punctuation by CMRC's script: neither all of it, nor that of Unicode."""
 # Straight quotation marks at the beginning of a word, which are opening ones: `"word` or `("word`.
-_OPENING_QUOTES = re.compile(r'(^|[\s(\[{<])("+)')
+_OPENING_QUOTES = re.compile(r"""(?:^"|(?<=[\s(\[{<])(?:"|''))(?:"|'')*""")
+_QUOTE = re.compile(r"""\"|''""")
 _PIECE = re.compile(
     r"""
     \.{2,}                    # dots in a row
@@ -25,8 +26,14 @@ _PIECE = re.compile(
 _CLOSING = ("''", ")", "]", "}", ">", "'", "»", "”")
 # A word with a single full stop at its end: `end.`, but not `end..`.
 _ENDS_WITH_FULL_STOP = re.compile(r".*[^.]\.", re.DOTALL)
-# A word with a short form or an apostrophe at its end: `it's`, `they'll`, `don't`, `dogs'`.
-_SHORT_FORM = re.compile(r"(.*[^'])('(?:s|m|d|ll|re|ve)?|n't)")
+# A word with a short form or an apostrophe at its end, or both: `it's`, `they'll`, `don't`, `dogs'`, `don't'`.
+_SHORT_FORM = re.compile(r"(.*?[^'])('(?:s|m|d|ll|re|ve)|n't)?(?<!')(')?")
+# An apostrophe that opens a quotation: `'word`, but neither `'ll` nor one inside a word.
+_OPENING_APOSTROPHE = re.compile(r"(?<!\w)'(?!(?:re|ve|ll|m|t|s|d|n)\b)(?=\w)")
+# Two words that are written as one: `cannot` is `can` and `not`.
+_CONTRACTION = re.compile(
+    r"\b(?:(can)(not)\b|(d)('ye)\b|(gim)(me)\b|(gon)(na)\b|(got)(ta)\b|(lem)(me)\b|(more)('n)\b|(wan)(na)$)"
+)
 
 
 def remove_punctuation(text: str) -> str:
@@ -52,14 +59,24 @@ def split_words(text: str) -> list[str]:
       not end the text.
     - A straight quotation mark becomes an opening or a closing pair: `"a"` gives two backquotes, `a`, two apostrophes.
     - Short forms are split off: `it's` gives `it`, `'s`.
+    - Contractions are two words: `cannot` gives `can`, `not`, and `gonna` gives `gon`, `na`.
     """
-    opened = _OPENING_QUOTES.sub(lambda match: match[1] + " `` " * len(match[2]), text)
+    opened = _OPENING_QUOTES.sub(lambda match: _QUOTE.sub(" `` ", match[0]), text)
+    opened = _OPENING_APOSTROPHE.sub("' ", opened)
     quoted = opened.replace('"', " '' ")
     words: list[str] = []
-    for piece in _PIECE.findall(quoted):
-        short_form = _SHORT_FORM.fullmatch(piece)
-        words += [piece] if short_form is None else short_form.groups()
-    return _split_full_stop(words)
+    for word in _split_full_stop(_PIECE.findall(quoted)):
+        short_form = _SHORT_FORM.fullmatch(word)
+        parts = (word,) if short_form is None else short_form.groups("")
+        for part in parts:
+            words += _CONTRACTION.sub(_apart, part).split()
+    return words
+
+
+def _apart(contraction: re.Match[str]) -> str:
+    """Return the two words of a contraction, with spaces around them."""
+    first, second = (group for group in contraction.groups() if group is not None)
+    return f" {first} {second} "
 
 
 def _split_full_stop(words: list[str]) -> list[str]:

@@ -1,6 +1,7 @@
-"""JSON files: lines with a document or a labelled row each, lists of rows, and articles in the format of SQuAD.
+"""JSON files: lines with a document or a labelled row each, lists of rows, and articles of questions.
 
-An article of SQuAD has paragraphs, and a paragraph has a context and questions on it.
+An article of SQuAD has paragraphs, and a paragraph has a context and questions on it. An article of CMRC 2018, as its
+authors publish it, is a single context.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def read_jsonl_rows(file: OpenFile) -> Iterator[PlacedRow]:
 def read_json_rows(file: OpenFile) -> Iterator[PlacedRow]:
     """Iterate over the rows of a JSON file.
 
-    The file is a list of rows or of SQuAD's articles, an object with such a list under `data`, or a single row. It can
+    The file is a list of rows or of articles, an object with such a list under `data`, or a single row. It can
     also have a row on each line: such files are often named `.json` too.
     """
     content = opening.read_whole(file.stream, file.path)
@@ -132,9 +133,12 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def _rows_of(value: Any, where: str, file: OpenFile) -> Iterator[PlacedRow]:
-    """Yield the one row of a JSON object, or a row for each question of a SQuAD article."""
+    """Yield the one row of a JSON object, or a row for each question of an article of SQuAD or CMRC 2018."""
     if not isinstance(value, dict):
         file.report.note(NO_OBJECT, where)
+        return
+    if "context_text" in value and "qas" in value:
+        yield from _rows_of_cmrc(value, where)
         return
     if "paragraphs" not in value:
         yield PlacedRow(where, value)
@@ -151,3 +155,30 @@ def _rows_of(value: Any, where: str, file: OpenFile) -> Iterator[PlacedRow]:
     for number, (context, question) in enumerate(questions, start=1):
         place = f"{where}, question {question.get('id', number)}"
         yield PlacedRow(place, {"context": context, **question})
+
+
+def _rows_of_cmrc(article: dict[str, Any], where: str) -> Iterator[PlacedRow]:
+    """Yield a row for each question of an article as the authors of CMRC 2018 publish them, in the names of SQuAD.
+
+    Such an article is one context, and its answers are texts without a place: the first place in the context is taken.
+    """
+    rows = []
+    try:
+        context = article["context_text"]
+        for question in article["qas"]:
+            # The test set has no answers.
+            texts = question.get("answers")
+            answers = None
+            if texts is not None:
+                answers = [{"text": text, "answer_start": context.find(text)} for text in texts]
+            row = {"context": context, "question": question["query_text"], "id": question["query_id"]}
+            if answers is not None:
+                row["answers"] = answers
+            rows.append(row)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise CorpusError(
+            f"The article at {where} is not in the format of CMRC 2018: context_text, and qas, each with query_text, "
+            "query_id and answers."
+        ) from error
+    for row in rows:
+        yield PlacedRow(f"{where}, question {row['id']}", row)

@@ -133,8 +133,8 @@ def _plan_point(
     if has_queries and similarity not in _SIMILARITIES:
         notes.append(f"{title}: scored by the cosine, although the folder of '{model.name}' says {similarity}")
 
-    # Pairs are read to the length that the model's folder says. It is part of the cell's identity, so that a folder with
-    # another length is scored anew. Cells of a retrieval keep the identities of earlier versions.
+    # Pairs are read to the length that the model's folder says. The length is part of the cell's identity: a folder
+    # with another one is scored anew. Cells of a retrieval keep the identities of earlier versions.
     length = settings.length
     teacher_length = None
     if not has_queries:
