@@ -1,11 +1,13 @@
 """Sentences of tagged words: every layout, the first token of each word, windows, and what their tags contradict."""
 
 import json
+from dataclasses import replace
 
 import datasets
 import pytest
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
+from limbeck.corpus.rows.first_rows import read_first_rows
 from limbeck.corpus.rows.labelled_rows import WORD_GAP, LabelledRow
 from limbeck.corpus.rows.tags import Entity, entity_tags, find_entities, inconsistencies, odd_tags
 from limbeck.corpus.source_report import SourceReport
@@ -13,6 +15,7 @@ from limbeck.corpus.sources.named_sources import open_rows
 from limbeck.corpus.tokens.word_windows import WordEncoder
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.definition import TaskDefinition
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.kinds.columns import Columns
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.split_rows import SplitRows
@@ -94,7 +97,7 @@ def test_a_language_before_every_word_is_taken_off(tmp_path, language):
         ('{"tokens": "a b", "tags": ["O"]}', LABELS, "has no list of words in its column 'tokens', but 'a b'"),
         ('{"tokens": ["a"], "tags": "O"}', LABELS, "has 1 word, but the tags 'O': give each word its own"),
         ('{"tokens": ["a"], "tags": [null]}', LABELS, "is unlabelled: the tag of its word 1 is None"),
-        ('{"tokens": ["a"], "tags": [-100]}', LABELS, "is unlabelled: the tag of its word 1 is -100"),
+        ('{"tokens": ["a", "b"], "tags": [-100, -1]}', LABELS, "is unlabelled: the tag of its word 2 is -1"),
         ('{"tokens": ["a"]}', LABELS, "no column 'tags': set tags_column to one of tokens"),
         ("{}", ("O", "B-", "I-"), "The tag 'B-' names no type of entity"),
         ("{}", (), "Classification has no class names"),
@@ -104,6 +107,51 @@ def test_what_is_refused(tmp_path, content, labels, message):
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(CorpusError, match=message):
         read(tmp_path / "a.jsonl", labels)
+
+
+@pytest.mark.parametrize("mark", [-100, -100.0, "-100"])
+def test_words_with_the_tag_minus_100_are_neither_trained_on_nor_scored(tmp_path, mark):
+    tags = ["B-PER", mark, "I-PER", mark, "B-LOC"]
+    rows = [{"tokens": list("abcde"), "tags": tags}, {"tokens": ["f", "g"], "tags": [mark, mark]}]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    [row], report = read(tmp_path / "a.jsonl")
+    assert row.label == (1, -100, 2, -100, 3)
+    assert report.counts == {"sentence whose tags are all -100, left out": 1}
+    assert report.examples.popitem()[1] == [f"{tmp_path / 'a.jsonl'}:2"]
+
+    encoded = WordEncoder(tiny_tokenizer(), 30).encode([row], SourceReport())
+    assert [label for label in encoded.labels[0] if label != -100] == [1, 2, 3]
+    kind = KINDS["token_classification"]
+    assert kind.renumber(row.label, [4, 3, 2, 1, 0]) == (3, -100, 2, -100, 1)
+    task = replace(TASKS["panx"], labels=LABELS)
+    assert kind.words(row.label, row, task) == "a/B-PER c/I-PER e/B-LOC"
+
+
+def test_the_first_rows_do_not_take_a_word_that_is_not_scored_for_a_class(tmp_path):
+    rows = [{"tokens": ["a", "b"], "tags": ["O", -100]}] * 3
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    settings = LabelledSettings(kind="token_classification", sources=[str(tmp_path / "a.jsonl")], labels=LABELS)
+    first = read_first_rows(settings, KINDS["token_classification"], classes=True)
+    assert first.alike.describe_one() == "All 3 words have the class 'O'"
+
+
+SPACES = ["\u3000", "\u00a0", "\u2028 \u3000"]
+
+
+@pytest.mark.parametrize("suffix", ["conll", "jsonl"])
+@pytest.mark.parametrize("space", SPACES)
+def test_a_word_of_white_space_alone_keeps_its_place_and_is_told(tmp_path, suffix, space):
+    words = ["the", space, "student"]
+    content = json.dumps({"tokens": words, "tags": ["O", "O", "B-PER"]})
+    if suffix == "conll":
+        content = "\n".join(f"{word}\t{tag}" for word, tag in zip(words, ["O", "O", "B-PER"], strict=True))
+    (tmp_path / f"a.{suffix}").write_text(content)
+    [row], report = read(tmp_path / f"a.{suffix}")
+    assert row.text.split(WORD_GAP) == ["the", "", "student"]
+    assert row.label == (0, 0, 1)
+    encoded = WordEncoder(tiny_tokenizer(), 30).encode([row], report)
+    assert [label for label in encoded.labels[0] if label != -100] == [0, 1]
+    assert list(report.counts) == ["word without a token: not trained on, scored as O or as the first class"]
 
 
 def test_a_word_without_a_tag_is_named(tmp_path):

@@ -2,10 +2,12 @@
 
 import random
 from dataclasses import replace
+from itertools import compress
 
 import pytest
+from hypothesis import assume
 from hypothesis import strategies as st
-from seqeval.metrics import f1_score, precision_score, recall_score
+from seqeval.metrics import accuracy_score, f1_score, precision_score, recall_score
 from seqeval.scheme import BILOU, IOB1, IOB2, IOBES
 
 from limbeck.corpus.rows.labelled_rows import LabelledRow
@@ -122,6 +124,32 @@ def test_tags_that_contradict_their_scheme_are_scored_as_conlleval_does(sentence
 
     for name, theirs in zip(NAMES, (f1_score, precision_score, recall_score), strict=True):
         assert found[name] == pytest.approx(float(theirs(usual(gold), usual(predicted), zero_division=0)), abs=1e-9)
+
+
+@on_generated(1_000, sentences=st.lists(RUNS, min_size=1, max_size=5), seed=SEEDS)
+def test_words_that_are_not_scored_are_taken_out_before_entities_are_counted(sentences, seed):
+    """As the examples of `transformers` do in front of `seqeval`; accuracy counts the other words alone."""
+    draw = random.Random(seed)
+    names = known_tags("IOB2", draw)
+    gold = [tags_of(runs, "IOB2") for runs in sentences]
+    predicted = [drawn_again(tags, names, draw) for tags in gold]
+    is_scored = [[draw.random() < 0.7 for _ in tags] for tags in gold]
+
+    task = replace(TASKS["panx"], labels=tuple(names), metrics=(*NAMES, "accuracy"))
+    rows = []
+    for tags, scored in zip(gold, is_scored, strict=True):
+        label = tuple(names.index(tag) if word else -100 for tag, word in zip(tags, scored, strict=True))
+        rows.append(LabelledRow("", "", label=label))
+    assume(any(map(any, is_scored)))
+    found = score(task, "validation.en", rows, [[*map(names.index, tags)] for tags in predicted])
+
+    def taken_out(sentences: list[list[str]]) -> list[list[str]]:
+        return [[*compress(tags, scored)] for tags, scored in zip(sentences, is_scored, strict=True)]
+
+    gold, predicted = taken_out(gold), taken_out(predicted)
+    for name, theirs in zip(NAMES, (f1_score, precision_score, recall_score), strict=True):
+        assert found[name] == pytest.approx(float(theirs(gold, predicted, zero_division=0)), abs=1e-9), name
+    assert found["accuracy"] == pytest.approx(accuracy_score(gold, predicted))
 
 
 @on_generated(1_000, scheme=st.sampled_from([*SCHEMES]), odd=st.text("XYZ-_.", min_size=1, max_size=4), seed=SEEDS)

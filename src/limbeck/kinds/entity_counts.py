@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
+from limbeck.core import IGNORED_LABEL
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.rows.tags import Entity, entity_tags, find_entities
 from limbeck.kinds.task import Task
@@ -57,8 +58,8 @@ def count_entities(
     predicted: Counter[str] = Counter()
     gold: Counter[str] = Counter()
     for numbers, row in zip(predictions, rows, strict=True):
-        predicted_entities = _entities_of(numbers, task)
-        gold_entities = _entities_of(cast(Sequence[int], row.label), task)
+        predicted_entities = _entities_of(scored_words(numbers, row), task)
+        gold_entities = _entities_of(scored_words(tags_of(row), row), task)
         right.update(entity.type for entity in predicted_entities & gold_entities)
         predicted.update(entity.type for entity in predicted_entities)
         gold.update(entity.type for entity in gold_entities)
@@ -67,6 +68,24 @@ def count_entities(
     for entity_type in sorted({*predicted, *gold}):
         counts[entity_type] = EntityCounts(right[entity_type], predicted[entity_type], gold[entity_type])
     return counts
+
+
+def tags_of(row: LabelledRow) -> tuple[int, ...]:
+    """Return the numbers of the words' tags; -100 for a word that is not scored."""
+    return cast(tuple[int, ...], row.label)
+
+
+def scored_words(numbers: Sequence[int], row: LabelledRow) -> list[int]:
+    """Return the numbers of the words that are scored: all but those whose tag in the row is -100.
+
+    The other words are taken out of both predictions and labels before entities are looked for, as in the examples of
+    `transformers`.
+
+    Args:
+        numbers: A number for each word of the sentence.
+        row: The sentence with its tags.
+    """
+    return [number for number, tag in zip(numbers, tags_of(row), strict=True) if tag != IGNORED_LABEL]
 
 
 def _entities_of(numbers: Sequence[int], task: Task) -> set[Entity]:

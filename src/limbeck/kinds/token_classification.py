@@ -26,7 +26,7 @@ from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores
 from limbeck.kinds.beside_teacher import ClassFigures, Disagreements, label_figures
 from limbeck.kinds.classification import figures_of_classes, submitted_class
-from limbeck.kinds.entity_counts import EntityCounts, count_entities, entity_figures
+from limbeck.kinds.entity_counts import EntityCounts, count_entities, entity_figures, scored_words, tags_of
 from limbeck.kinds.kind import Kind, LabelTerm, Loss, Metric, Outputs
 from limbeck.kinds.losses import ClassWeightedLoss
 from limbeck.kinds.reading import RowSource
@@ -35,17 +35,26 @@ from limbeck.kinds.task import Predictions, Submission, Task
 from limbeck.kinds.usage import RUN_LOGITS, HeadUsage
 
 _SHOWN_CHARACTERS = 40
-_UNLABELLED = (-1, "-1", IGNORED_LABEL)
+_UNLABELLED = (-1, "-1")
 """Values that data sets have in the place of unknown tags."""
+_NOT_SCORED = (IGNORED_LABEL, str(IGNORED_LABEL))
+"""Values in the place of the tag of a word that is neither trained on nor scored, as Hugging Face's data sets have."""
 
 
 def _gold(rows: Sequence[LabelledRow]) -> NDArray[np.int64]:
-    return class_scores.flat([cast(tuple[int, ...], row.label) for row in rows])
+    """Return the classes of the words of all rows that are scored."""
+    return class_scores.flat([scored_words(tags_of(row), row) for row in rows])
+
+
+def _predicted(predictions: Predictions, rows: Sequence[LabelledRow]) -> NDArray[np.int64]:
+    """Return the predicted classes of the same words."""
+    tags_of_rows = cast(Sequence[Sequence[int]], predictions)
+    return class_scores.flat([scored_words(tags, row) for tags, row in zip(tags_of_rows, rows, strict=True)])
 
 
 def _accuracy(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
     """Share of words with the right class."""
-    return class_scores.accuracy(class_scores.flat(cast(Any, predictions)), _gold(rows))
+    return class_scores.accuracy(_predicted(predictions, rows), _gold(rows))
 
 
 def _of_entities(name: Literal["f1_entity", "precision_entity", "recall_entity"]) -> Metric:
@@ -97,6 +106,9 @@ class TokenClassification(Kind):
             shown = repr(words)[:_SHOWN_CHARACTERS]
             raise CorpusError(f"{row.where} has no list of words in its column '{columns.tokens}', but {shown}.")
         label = _read_tags(row, len(words), source) if source.labelled else None
+        if label is not None and set(label) == {IGNORED_LABEL}:
+            source.report.note(f"sentence whose tags are all {IGNORED_LABEL}, left out", row.where)
+            return []
         # White space within a word would split it.
         cleaned_words = [" ".join(clean_text(word).split()) for word in words]
         if not any(cleaned_words):
@@ -108,7 +120,11 @@ class TokenClassification(Kind):
 
     def renumber(self, label: Label, numbers: Sequence[int]) -> Label:
         """Return the classes of the words by their other numbers."""
-        return tuple(numbers[number] for number in cast(tuple[int, ...], label))
+        renumbered = []
+        for number in cast(tuple[int, ...], label):
+            is_scored = number != IGNORED_LABEL
+            renumbered.append(numbers[number] if is_scored else IGNORED_LABEL)
+        return tuple(renumbered)
 
     def plain_text(self, text: str) -> str:
         """Return the words with spaces between them."""
@@ -149,6 +165,8 @@ class TokenClassification(Kind):
         """Return the words of a sentence that have a tag other than O, each with it."""
         tagged = []
         for word, number in zip(row.text.split(WORD_GAP), prediction, strict=True):
+            if number == IGNORED_LABEL:
+                continue
             tag = task.labels[number]
             if tag.upper() != OUTSIDE:
                 tagged.append(f"{word}/{tag}")
@@ -161,7 +179,7 @@ class TokenClassification(Kind):
     ) -> ClassFigures | None:
         """Return the F1 of each type of entity; where tags mark no entities, that of each tag and their confusion."""
         if entity_tags(task.labels) is None:
-            tags_of_models = [class_scores.flat(cast(Any, tags)) for tags in predictions]
+            tags_of_models = [_predicted(tags, rows) for tags in predictions]
             return figures_of_classes(_gold(rows), tags_of_models, task.labels)
 
         counts_of_models = [count_entities(cast(Any, tags), rows, task) for tags in predictions]
@@ -218,7 +236,7 @@ class TokenClassification(Kind):
 
 
 def _read_tags(row: PlacedRow, count: int, source: RowSource) -> tuple[int, ...]:
-    """Return the number of each word's class.
+    """Return the number of each word's class; -100 for a word that is not scored.
 
     Args:
         row: The row of the sentence, with a column of tags.
@@ -238,14 +256,19 @@ def _read_tags(row: PlacedRow, count: int, source: RowSource) -> tuple[int, ...]
         if is_missing(tag) or (tag in _UNLABELLED and tag not in source.numbers):
             raise CorpusError(f"{row.where} is unlabelled: the tag of its word {place} is {tag!r}.")
     names_of_numbers = row.class_names.get(column, ())
-    numbers = tuple(source.numbers.number(tag, row.where, names_of_numbers) for tag in tags)
+    numbers = []
+    for tag in tags:
+        if tag in _NOT_SCORED and tag not in source.numbers:
+            numbers.append(IGNORED_LABEL)
+        else:
+            numbers.append(source.numbers.number(tag, row.where, names_of_numbers))
     # Tags that contradict their scheme, such as an entity that goes on without a beginning, are noted and kept.
     known_tags = entity_tags(source.labels)
     if known_tags is not None:
-        sentence_tags = [known_tags[number] for number in numbers]
+        sentence_tags = [known_tags[number] for number in numbers if number != IGNORED_LABEL]
         for problem, place_of_tags in inconsistencies(sentence_tags, known_tags):
             source.report.note(problem, f"{row.where}, {place_of_tags}")
-    return numbers
+    return tuple(numbers)
 
 
 def decode_tags(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from limbeck.core import IGNORED_LABEL
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.files.file_kinds import suffix_of
 from limbeck.corpus.files.file_readers import read_rows
@@ -146,7 +147,8 @@ class _SeenRows:
         if not self._counts_labels:
             return
         if self._of_words:
-            self.labels.update(label)  # The label of a sentence has the class of each word.
+            # The label of a sentence has the class of each word, or the mark of a word that is not scored.
+            self.labels.update(number for number in label if number != IGNORED_LABEL)
         else:
             self.labels[label] += 1
 

@@ -28,10 +28,10 @@ class LabelledRow:
         id: As the source has it, else the row number from 0. Rows of a corpus have none.
         text: The text, the context of a question, the query, or tagged words with `WORD_GAP` between them.
         pair: The second text, the question, or the document; None for single texts.
-        label: The number of the class; 1 or 0 for each class, where a row may have several; the class of each word;
-            the value; the relevance of the document, NaN where a corpus does not know it; or the first character of
-            the answer in `text` and the one after its last (`NO_ANSWER` where there is none). None where the row is
-            unlabelled, and where its answer has no place in the context.
+        label: The number of the class; 1 or 0 for each class, where a row may have several; the class of each word,
+            and -100 for a word that is not scored; the value; the relevance of the document, NaN where a corpus does
+            not know it; or the first character of the answer in `text` and the one after its last (`NO_ANSWER` where
+            there is none). None where the row is unlabelled, and where its answer has no place in the context.
         answers: Every gold answer of a question, for scoring; empty where there is none.
         answer_starts: First character of each answer in `text`, -1 where the text does not hold it.
         language: Of the text, as an ISO 639-1 code.
