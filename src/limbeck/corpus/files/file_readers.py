@@ -21,6 +21,7 @@ from limbeck.corpus.files.file_kinds import (
 from limbeck.corpus.files.json_files import read_json_rows, read_jsonl, read_jsonl_rows
 from limbeck.corpus.files.opening import open_file
 from limbeck.corpus.files.parquet_files import parquet_text_size, read_parquet, read_parquet_rows
+from limbeck.corpus.files.saved_datasets import read_arrow, read_arrow_rows
 from limbeck.corpus.files.table_files import read_csv_rows, read_tsv_rows
 from limbeck.corpus.files.tagged_files import read_sentences
 from limbeck.corpus.files.text_files import read_markup, read_text
@@ -152,6 +153,7 @@ FILE_KINDS.register(".tsv", FileKind(rows=read_tsv_rows, sentences=read_sentence
 # In a folder of labelled rows a text file is more likely a README than a table.
 FILE_KINDS.register(".txt", FileKind(read_text, read_tsv_rows, read_sentences, rows_in_folders=False))
 FILE_KINDS.register(".parquet", FileKind(read_parquet, read_parquet_rows, is_binary=True, text_size=parquet_text_size))
+FILE_KINDS.register(".arrow", FileKind(read_arrow, read_arrow_rows, is_binary=True))
 for _suffix in (".conll", ".conllu", ".bio", ".iob", ".iob2"):
     FILE_KINDS.register(_suffix, FileKind(rows=read_sentences))
 FILE_KINDS.register(".md", FileKind(texts=read_markup))

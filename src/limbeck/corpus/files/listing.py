@@ -14,6 +14,7 @@ from typing import NamedTuple
 from limbeck.corpus.files import file_readers
 from limbeck.corpus.files.addresses import FilePath
 from limbeck.corpus.files.file_kinds import suffix_of
+from limbeck.corpus.files.saved_datasets import is_saved, saved_files
 from limbeck.corpus.messages import safe_name
 from limbeck.errors import CorpusError
 
@@ -165,6 +166,9 @@ def _walk(folder: Path) -> list[_Member]:
             if identity in entered:
                 continue
             entered.add(identity)
+            if is_saved(parent):
+                members += [_Member(file, is_file=True, is_link=file.is_symlink()) for file in saved_files(parent)]
+                continue
             with os.scandir(parent) as entries:
                 for entry in entries:
                     if entry.name.startswith("."):

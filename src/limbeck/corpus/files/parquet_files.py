@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from limbeck.corpus.files import guarded_stream, limits, opening
@@ -28,9 +28,12 @@ def read_parquet(file: OpenFile) -> Iterator[FoundText]:
     """Iterate over the strings of the text column, in batches of bounded size."""
     rows_before = file.start.position
     column = file.text_column
-    content = _content_of(file)
+    content = seekable_content(file)
     table = _open_parquet(content)
-    if not _has_texts(table, file):
+    if not is_text_column(table.schema_arrow, file):
+        # Where reading resumes, the problem has been reported before.
+        if rows_before == 0:
+            note_other_column(table.schema_arrow, table.metadata.num_rows, file)
         return
 
     # A dictionary column is kept as such, so that a long text which many rows refer to is in memory once.
@@ -54,7 +57,7 @@ def read_parquet(file: OpenFile) -> Iterator[FoundText]:
                 if row <= rows_before:
                     continue
                 where = f"{file.path}:{row}"
-                value = _decode(scalar, where, file.report)
+                value = decode_string(scalar, where, file.report)
                 text = documents.text_value(value, where, column, file.report)
                 if text is not None:
                     yield FoundText(text, row, row)
@@ -64,17 +67,31 @@ def read_parquet_rows(file: OpenFile) -> Iterator[PlacedRow]:
     """Iterate over the rows of a parquet file."""
     from datasets import Features
 
-    table = _open_parquet(_content_of(file))
+    table = _open_parquet(seekable_content(file))
     names = class_names(Features.from_arrow_schema(table.schema_arrow))
+    yield from placed_rows(table.iter_batches(batch_size=_BATCH_ROWS), names, file)
+
+
+def placed_rows(
+    batches: Iterable[pa.RecordBatch], names: dict[str, tuple[str, ...]], file: OpenFile
+) -> Iterator[PlacedRow]:
+    """Iterate over the rows of some batches, with their places in the file.
+
+    Args:
+        batches: The rows.
+        names: Names of the numbers of classes, by column.
+        file: The file, for messages.
+    """
     number = 0
-    for batch in table.iter_batches(batch_size=_BATCH_ROWS):
-        try:
-            rows = batch.to_pylist()
-        except (ValueError, OverflowError) as error:  # Strings that are not UTF-8, times that no calendar has.
-            raise guarded_stream.DamagedError(f"a value that cannot be read: {error}") from error
-        for values in rows:
-            number += 1
-            yield PlacedRow(f"{file.path}:{number}", values, names)
+    for batch in batches:
+        for start in range(0, batch.num_rows, _BATCH_ROWS):
+            try:
+                rows = batch.slice(start, _BATCH_ROWS).to_pylist()
+            except (ValueError, OverflowError) as error:  # Strings that are not UTF-8, times that no calendar has.
+                raise guarded_stream.DamagedError(f"a value that cannot be read: {error}") from error
+            for values in rows:
+                number += 1
+                yield PlacedRow(f"{file.path}:{number}", values, names)
 
 
 def parquet_text_size(file: OpenFile) -> int:
@@ -102,7 +119,7 @@ def class_names(features: datasets.Features | None) -> dict[str, tuple[str, ...]
     return names
 
 
-def _content_of(file: OpenFile) -> Any:
+def seekable_content(file: OpenFile) -> Any:
     """Return the content of a file as a stream that can seek, since parquet has its index at the end."""
     if not is_compressed(file.path):
         return file.stream
@@ -133,23 +150,28 @@ def _column_chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData
             yield metadata.row_group(group).column(column)
 
 
-def _has_texts(table: pq.ParquetFile, file: OpenFile) -> bool:
-    """Whether a file has a text column; without one, the number of its rows is reported as a problem."""
+def is_text_column(schema: pa.Schema, file: OpenFile) -> bool:
+    """Whether a file has a text column."""
     column = file.text_column
-    names = table.schema_arrow.names
-    if column not in names:
+    return column in schema.names and _is_string(schema.field(column).type)
+
+
+def note_other_column(schema: pa.Schema, rows: int, file: OpenFile) -> None:
+    """Report the rows of a file without a text column.
+
+    Args:
+        schema: Its columns.
+        rows: Number of its rows.
+        file: The file, with the report.
+    """
+    column = file.text_column
+    if column not in schema.names:
         problem = f"{OTHER_COLUMN} '{column}'"
-        where = f"{file.path}, which has {list_columns(names)}"
+        where = f"{file.path}, which has {list_columns(schema.names)}"
     else:
-        column_type = table.schema_arrow.field(column).type
-        if _is_string(column_type):
-            return True
         problem = f"column '{column}' that is not text"
-        where = f"{file.path}, {safe_name(column_type)}"
-    # Where reading resumes, the problem has been reported before.
-    if file.start.position == 0:
-        file.report.note(problem, where, max(table.metadata.num_rows, 1))
-    return False
+        where = f"{file.path}, {safe_name(schema.field(column).type)}"
+    file.report.note(problem, where, max(rows, 1))
 
 
 def _is_string(column_type: pa.DataType) -> bool:
@@ -166,7 +188,7 @@ def _batch_size(group: pq.RowGroupMetaData) -> int:
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(row_bytes, 1)))
 
 
-def _decode(value: pa.Scalar, where: str, report: SourceReport) -> str | None:
+def decode_string(value: pa.Scalar, where: str, report: SourceReport) -> str | None:
     """Return one string; None for null. Arrow itself does not check whether the bytes of a string are UTF-8."""
     from pyarrow import DictionaryScalar
 

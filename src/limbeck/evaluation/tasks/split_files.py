@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
 from limbeck.corpus.files import addresses, file_kinds, file_readers, json_files, lines, opening, parquet_files
 from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow, Quotes, TableLayout
+from limbeck.corpus.files.saved_datasets import is_saved, saved_files
 from limbeck.corpus.files.table_fields import read_tab_fields
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
@@ -82,7 +83,7 @@ def _first_there(name: str, places: Sequence[Path]) -> Path | None:
             path = place / f"{name}{ending}"
             # A name may be too long for any file.
             with suppress(OSError):
-                if path.is_file():
+                if path.is_file() or is_saved(path):
                     return path
     return None
 
@@ -113,7 +114,9 @@ def read_split_file(
         CorpusError: if the file cannot be read as a whole, or is of no known kind.
     """
     suffixes = file_readers.readable_suffixes("rows")
-    if source.header:
+    if is_saved(path):
+        rows = chain.from_iterable(file_readers.read_rows(file, report) for file in saved_files(path))
+    elif source.header:
         rows = _headless_rows(path, TableLayout(source.header, quotes), report)
     elif file_kinds.suffix_of(path) not in suffixes:
         raise CorpusError(f"'{path}' is not of a known kind: give {', '.join(suffixes)}, also with .gz, .xz or .zst.")
