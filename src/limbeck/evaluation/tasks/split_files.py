@@ -114,6 +114,7 @@ def read_split_file(
         CorpusError: if the file cannot be read as a whole, or is of no known kind.
     """
     suffixes = file_readers.readable_suffixes("rows")
+    rows: Iterator[PlacedRow]
     if is_saved(path):
         rows = chain.from_iterable(file_readers.read_rows(file, report) for file in saved_files(path))
     elif source.header:
