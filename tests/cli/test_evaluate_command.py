@@ -75,7 +75,7 @@ def test_from_folders_to_tables(limbeck, data, models, tmp_path):
     kept = summary["models"][1]["retention"]["rte"]
     assert kept == pytest.approx(100 * cell["mean"] / summary["models"][0]["columns"]["rte"]["mean"])
     assert any("RTE train: 16 rows (the published set has 2,490)" in note for note in summary["notes"])
-    assert "| RTE (accuracy) | SQuAD 1.1 (F1) |" in (output / "evaluation_table.md").read_text()
+    assert "| RTE (accuracy) | SQuAD 1.1 (answer F1) |" in (output / "evaluation_table.md").read_text()
     assert json.loads((output / "evaluation_table.json").read_text()) == summary
     submitted = next((output / "submissions").rglob("RTE.tsv"))
     lines = submitted.read_text().splitlines()
@@ -123,12 +123,17 @@ def test_a_cell_that_fails_leaves_the_others(limbeck, data, models, tmp_path, tr
 
 
 def test_an_own_task_and_the_python_function(models, tmp_path):
-    task = SHIPPED / "0.1.0" / "task.yaml"
+    for name in ("train.tsv", "validation.tsv"):
+        (tmp_path / name).write_bytes((SHIPPED / "0.1.0" / name).read_bytes())
+    task = tmp_path / "task.yaml"
+    task.write_text((SHIPPED / "0.1.0" / "task.yaml").read_text() + "positive: bad\n")
     result = package.evaluate([models[1]], str(task), output=tmp_path / "out", preset="quick",
                               overrides=["moods.epochs=1", "length=16"])  # fmt: skip
     assert result.failed == 0
     assert 0 <= result.summary["models"][0]["columns"]["moods"]["mean"] <= 100
     assert [path.suffix for path in result.files] == [".md", ".csv", ".json"]
+    assert result.summary["columns"][0]["positive"] == "bad"
+    assert "| moods | F1 (positive: bad) |" in result.files[0].read_text()
 
 
 def test_costs(limbeck, models, tmp_path):

@@ -55,9 +55,12 @@ def f1_of_class(predicted: ArrayLike, labels: ArrayLike, number: int) -> float:
 
 
 def matthews(predicted: ArrayLike, labels: ArrayLike) -> float:
-    """Matthews' correlation coefficient of classes, -1 to 1."""
+    """Matthews' correlation coefficient of classes, -1 to 1; 0 where all labels or all predictions are one class."""
     from sklearn.metrics import matthews_corrcoef
 
+    # scikit-learn warns of a single class in both.
+    if len(np.union1d(predicted, labels)) < 2:
+        return 0.0
     return float(matthews_corrcoef(labels, predicted))
 
 
