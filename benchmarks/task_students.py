@@ -406,9 +406,14 @@ def tables(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _task_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    from limbeck.evaluation.tasks.registry import TASKS as BUILT_IN
+    from limbeck.report.names import metric_name
+
+    name = rows[0]["task"]
+    positive = BUILT_IN[name].positive if name in BUILT_IN else None
     metrics = list(rows[0]["scores"])
     timed = any("pairs_per_second" in row for row in rows)
-    headings = [metric.replace("_", " ") for metric in metrics] + ["s a run"] + ["pairs/s"] * timed
+    headings = [metric_name(metric, positive) for metric in metrics] + ["s a run"] + ["pairs/s"] * timed
     yield f"| student | trained by | {' | '.join(headings)} |"
     yield f"|---|---|{'---:|' * len(headings)}"
     order = {cell: place for place, cell in enumerate(dict.fromkeys(cell[1:3] for cell in ordered_cells()))}

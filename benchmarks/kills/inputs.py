@@ -81,6 +81,7 @@ def write_task(folder: Path, *, train: int = 48, validation: int = 24) -> Path:
         "labels": ["o", "a"],
         "columns": {"text": "text", "label": "label"},
         "metric": ["accuracy", "f1"],
+        "positive": "a",
         "files": {"train": "train.jsonl", "validation": "validation.jsonl"},
     }
     path = folder / "vowels.yaml"

@@ -11,6 +11,7 @@ from limbeck.errors import suggestion
 
 WAYS_OUT_OF_F1 = "name that class (positive: NAME), or take macro_f1, micro_f1 or weighted_f1"
 """What to do about the metric `f1` without a class."""
+_SHOWN_LETTERS = 80
 _STANDARD_NAMES: Mapping[str, str] = {
     "f1_macro": "macro_f1",
     "f1_micro": "micro_f1",
@@ -89,7 +90,7 @@ def problem_of_positive(positive: str, classes: Sequence[str]) -> str | None:
     """Return the problem with a positive class that is none of the classes; None where it is one of them."""
     if class_named(positive, classes) is not None:
         return None
-    return f"positive is '{positive}', which is not one of the classes.{suggestion(positive, classes)}"
+    return f"positive is '{positive[:_SHOWN_LETTERS]}', which is not one of the classes.{suggestion(positive, classes)}"
 
 
 def class_named(name: str, classes: Sequence[str]) -> str | None:
