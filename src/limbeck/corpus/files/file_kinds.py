@@ -79,7 +79,10 @@ class FileKind:
         sentences: Reads its sentences of tagged words; `None` where they have the layout of other rows.
         rows_in_folders: Whether a folder that is named as a source of labelled rows has rows in its files of this kind.
             Without it, such a file has to be named itself.
-        is_binary: Whether readers seek in the file, as parquet needs, and count positions in rows instead of bytes.
+        texts_in_folders: Whether a folder that is named as a source of text has texts in its files of this kind.
+        is_binary: Whether readers seek in the file, as parquet needs.
+        counts_rows: Whether positions in texts count rows instead of bytes, as in binary files and in tables, which
+            cannot be read without their header.
         text_size: Estimates the bytes of text in an open file; `None` takes its size.
     """
 
@@ -87,7 +90,9 @@ class FileKind:
     rows: Callable[[OpenFile], Iterator[PlacedRow]] | None = None
     sentences: Callable[[OpenFile], Iterator[PlacedRow]] | None = None
     rows_in_folders: bool = True
+    texts_in_folders: bool = True
     is_binary: bool = False
+    counts_rows: bool = False
     text_size: Callable[[OpenFile], int] | None = None
 
 

@@ -22,7 +22,7 @@ from limbeck.corpus.files.json_files import read_json_rows, read_jsonl, read_jso
 from limbeck.corpus.files.opening import open_file
 from limbeck.corpus.files.parquet_files import parquet_text_size, read_parquet, read_parquet_rows
 from limbeck.corpus.files.saved_datasets import read_arrow, read_arrow_rows
-from limbeck.corpus.files.table_files import read_csv_rows, read_tsv_rows
+from limbeck.corpus.files.table_files import read_csv_rows, read_csv_texts, read_tsv_rows, read_tsv_texts
 from limbeck.corpus.files.tagged_files import read_sentences
 from limbeck.corpus.files.text_files import read_markup, read_text
 from limbeck.corpus.source_report import SourceReport
@@ -70,7 +70,7 @@ def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cu
     start = Cursor(cursor.shard, cursor.position, cursor.line, cursor.within)
     # Where reading resumes within a text, the problems of this text have been reported before.
     report.muted = cursor.within > 0
-    position = 0 if kind.is_binary else start.position
+    position = 0 if kind.counts_rows else start.position
     with open_file(path, report, position, is_binary=kind.is_binary) as stream:
         # A remote parquet file has no buffer that can be peeked at.
         is_empty = cursor.at_start and isinstance(stream, io.BufferedReader) and not stream.peek(1)
@@ -148,12 +148,18 @@ def text_size(path: FilePath, text_column: str) -> int:
 FILE_KINDS.register(".json", FileKind(rows=read_json_rows))
 FILE_KINDS.register(".jsonl", FileKind(texts=read_jsonl, rows=read_jsonl_rows))
 FILE_KINDS.register(".ndjson", FILE_KINDS[".jsonl"])
-FILE_KINDS.register(".csv", FileKind(rows=read_csv_rows))
-FILE_KINDS.register(".tsv", FileKind(rows=read_tsv_rows, sentences=read_sentences))
+# In a folder of text a table is more likely something else. It is read as text where it is named.
+FILE_KINDS.register(".csv", FileKind(read_csv_texts, read_csv_rows, texts_in_folders=False, counts_rows=True))
+FILE_KINDS.register(
+    ".tsv", FileKind(read_tsv_texts, read_tsv_rows, read_sentences, texts_in_folders=False, counts_rows=True)
+)
 # In a folder of labelled rows a text file is more likely a README than a table.
 FILE_KINDS.register(".txt", FileKind(read_text, read_tsv_rows, read_sentences, rows_in_folders=False))
-FILE_KINDS.register(".parquet", FileKind(read_parquet, read_parquet_rows, is_binary=True, text_size=parquet_text_size))
-FILE_KINDS.register(".arrow", FileKind(read_arrow, read_arrow_rows, is_binary=True))
+FILE_KINDS.register(
+    ".parquet",
+    FileKind(read_parquet, read_parquet_rows, is_binary=True, counts_rows=True, text_size=parquet_text_size),
+)
+FILE_KINDS.register(".arrow", FileKind(read_arrow, read_arrow_rows, is_binary=True, counts_rows=True))
 for _suffix in (".conll", ".conllu", ".bio", ".iob", ".iob2"):
     FILE_KINDS.register(_suffix, FileKind(rows=read_sentences))
 FILE_KINDS.register(".md", FileKind(texts=read_markup))

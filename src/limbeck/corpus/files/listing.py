@@ -98,7 +98,9 @@ def supported_types(suffixes: Collection[str], path: FilePath = "") -> str:
     suffix = suffix_of(path)
     is_table = suffix in file_readers.readable_suffixes("rows") and suffix not in suffixes
     if is_table:
-        types += " Tables are read as labelled rows: give corpus.task."
+        types += (
+            " Tables are read as labelled rows (give corpus.task); name a .csv or .tsv file itself to read its text."
+        )
     return types
 
 

@@ -1,17 +1,29 @@
-"""Tables as labelled rows: fields between commas or tabs, with names from the first line or from the user."""
+"""Tables as labelled rows or as text: fields between commas or tabs, with names from the first line or the user."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TypeAlias
 
+from limbeck.corpus.files import opening
 from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow, suffix_of
 from limbeck.corpus.files.table_fields import TableRow, read_comma_fields, read_tab_fields
+from limbeck.corpus.messages import list_columns, safe_name
+from limbeck.corpus.source_report import OTHER_COLUMN, SourceReport
+from limbeck.corpus.text.cursor import FoundText
 from limbeck.errors import CorpusError
 
 TABLES = (".csv", ".tsv", ".txt")
 """Suffixes of files whose first line has the names of the columns, unless the user gives them."""
 _WORDS_OF_A_TEXT = 4
 _SHOWN_CHARACTERS = 40
+USUAL_TEXT_COLUMN = "text"
+"""The column of the text where the user names none."""
+_ROWS_THAT_SHOW_TEXTS = 100
+_LONGEST_NAME = 24
+
+_RowReader: TypeAlias = Callable[[OpenFile], Iterator[PlacedRow]]
 
 
 def read_csv_rows(file: OpenFile) -> Iterator[PlacedRow]:
@@ -22,6 +34,16 @@ def read_csv_rows(file: OpenFile) -> Iterator[PlacedRow]:
 def read_tsv_rows(file: OpenFile) -> Iterator[PlacedRow]:
     """Iterate over the rows of a table with fields between tabs; see `read_tab_fields`."""
     yield from _name_fields(read_tab_fields(file), file)
+
+
+def read_csv_texts(file: OpenFile) -> Iterator[FoundText]:
+    """Iterate over the texts of a table with fields between commas; see `_read_texts`."""
+    yield from _read_texts(file, read_csv_rows)
+
+
+def read_tsv_texts(file: OpenFile) -> Iterator[FoundText]:
+    """Iterate over the texts of a table with fields between tabs; see `_read_texts`."""
+    yield from _read_texts(file, read_tsv_rows)
 
 
 def missing_header(row: PlacedRow) -> str | None:
@@ -36,6 +58,69 @@ def missing_header(row: PlacedRow) -> str | None:
         if len(name.split()) >= _WORDS_OF_A_TEXT:
             return f"{table} has no header: its first line would name a column '{name[:_SHOWN_CHARACTERS]}'"
     return None
+
+
+def _read_texts(file: OpenFile, read_rows: _RowReader) -> Iterator[FoundText]:
+    """Iterate over the texts of the column that was named, or else of the only column that has texts.
+
+    Positions count rows, since the names of the columns stand at the beginning of the file.
+    """
+    rows_before = file.start.position
+    column = _column_of_texts(file, read_rows)
+    # Rows that are read again have been reported before.
+    file.report.muted = rows_before > 0
+    for number, row in enumerate(read_rows(file), start=1):
+        if number > rows_before:
+            text = row.values.get(column)
+            if text is None:
+                where = f"{file.path}, which has {list_columns(row.values)}"
+                file.report.note(f"{OTHER_COLUMN} '{column}'", where)
+            else:
+                _, _, line = row.where.rpartition(":")
+                yield FoundText(text, number, int(line))
+        if number == rows_before:
+            file.report.muted = file.start.within > 0
+
+
+def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:
+    """Return the column of the text: the one that the user named, or the only one whose first rows hold texts.
+
+    Raises:
+        CorpusError: if the first line is no header, or several columns or none may be the text.
+    """
+    # The beginning of the file is read a second time.
+    unused_report = SourceReport()
+    with opening.open_file(file.path, unused_report) as stream:
+        first_rows = list(islice(read_rows(OpenFile(stream, file.path, "", unused_report)), _ROWS_THAT_SHOW_TEXTS))
+    if not first_rows:
+        return file.text_column
+    missing = missing_header(first_rows[0])
+    if missing is not None:
+        raise CorpusError(f"{missing}; write the names of the columns into its first line.")
+    columns = list(first_rows[0].values)
+    if file.text_column in columns or file.text_column != USUAL_TEXT_COLUMN:
+        return file.text_column
+    if len(columns) == 1:
+        return columns[0]
+
+    with_texts: list[str] = []
+    for column in columns:
+        if any(_is_of_words(row.values[column]) for row in first_rows):
+            with_texts.append(column)
+    if len(with_texts) != 1:
+        may_be = "several columns that may be the text" if with_texts else "no column of the text by its looks"
+        raise CorpusError(
+            f"'{safe_name(file.path)}' has {may_be} ({list_columns(with_texts or columns)}): name it with "
+            "--text-column, which is text_column in a recipe's corpus."
+        )
+    if file.start.at_start:
+        file.report.note(f"table of which the column '{with_texts[0]}' is read", str(file.path))
+    return with_texts[0]
+
+
+def _is_of_words(value: str) -> bool:
+    """Whether a value is of several words, or too long for the name of a class or a number."""
+    return len(value.split()) > 1 or len(value) > _LONGEST_NAME
 
 
 def _name_fields(rows: Iterable[TableRow], file: OpenFile) -> Iterator[PlacedRow]:

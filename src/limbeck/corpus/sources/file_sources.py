@@ -175,6 +175,10 @@ def find_files(text: str, text_column: str | None = None) -> Files:
     has_rows = text_column is None
     suffixes = file_readers.readable_suffixes("rows" if has_rows else "texts")
     path = expand_home(text)
+    if not has_rows:
+        # Tables are read as text where the source itself names their kind, as `reviews.csv` and `reviews-*.csv` do.
+        named = suffix_of(text)
+        suffixes = [suffix for suffix in suffixes if FILE_KINDS[suffix].texts_in_folders or suffix == named]
     if is_remote(text):
         listed = _list_remote(text, suffixes)
     elif _exists(path):
@@ -220,7 +224,7 @@ def expand_home(text: str) -> Path:
 
 def _has_byte_positions(path: FilePath) -> bool:
     """Whether positions in a file count the bytes of the file as it is stored."""
-    return not is_compressed(path) and not FILE_KINDS[suffix_of(path)].is_binary
+    return not is_compressed(path) and not FILE_KINDS[suffix_of(path)].counts_rows
 
 
 def _file_state(file: FilePath, place: str) -> list[Any]:
