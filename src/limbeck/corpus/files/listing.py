@@ -99,7 +99,7 @@ def supported_types(suffixes: Collection[str], path: FilePath = "") -> str:
     is_table = suffix in file_readers.readable_suffixes("rows") and suffix not in suffixes
     if is_table:
         types += (
-            " Tables are read as labelled rows (give corpus.task); name a .csv or .tsv file itself to read its text."
+            " Tables are read as labelled rows: give corpus.task. To read the text of a .csv or .tsv file, name it."
         )
     return types
 

@@ -103,10 +103,7 @@ def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:
     if len(columns) == 1:
         return columns[0]
 
-    with_texts: list[str] = []
-    for column in columns:
-        if any(_is_of_words(row.values[column]) for row in first_rows):
-            with_texts.append(column)
+    with_texts = [column for column in columns if any(_is_of_words(row.values[column]) for row in first_rows)]
     if len(with_texts) != 1:
         may_be = "several columns that may be the text" if with_texts else "no column of the text by its looks"
         raise CorpusError(
