@@ -81,6 +81,50 @@ def test_a_method_for_every_kind_of_teacher_that_a_plan_takes(place, teacher, co
     assert found.summary()["chosen student"] == recipe["reasons"]["student"]
 
 
+@pytest.mark.parametrize(
+    ("teacher", "name", "content", "corpus"),
+    [
+        ("classification", "a.txt", "the model\nit is\n", {"task": {"kind": "classification"}}),
+        ("multi_label", "a.md", "# A\n\nIt is the model.\n", {"task": {"kind": "multi_label"}}),
+        ("regression", "a.txt", "the model\tof it\nit\tis\n", None),
+        ("regression", "b.txt", "the model\nit is\n\n", {"task": {"kind": "regression"}}),
+        ("token_classification", "a.txt", "The model is it.\n", {"task": {"kind": "token_classification"}}),
+        ("classification", "a.csv", "text\nthe model\n", {"text_column": "text", "task": {"kind": "classification"}}),
+        (
+            "classification",
+            "a.jsonl",
+            '{"premise": "it", "hypothesis": "is"}\n',
+            {"text_column": "premise", "task": {"kind": "classification", "pair_column": "hypothesis"}},
+        ),
+        ("token_classification", "b.jsonl", '{"tokens": ["it"]}\n', {"task": {"kind": "token_classification"}}),
+        (
+            "token_classification",
+            "c.jsonl",
+            '{"text": "it"}\n',
+            {"task": {"kind": "token_classification", "tokens_column": "text"}},
+        ),
+        (
+            "question_answering",
+            "a.jsonl",
+            '{"question": "who", "context": "it"}\n',
+            {"task": {"kind": "question_answering"}},
+        ),
+    ],
+)
+def test_texts_without_labels_teach_what_the_teacher_says(place, tmp_path, teacher, name, content, corpus):
+    (tmp_path / name).write_text(content)
+    folder = place / teacher / "teacher-bert"
+    if corpus is None:
+        with pytest.raises(RecipeError, match="has of it, the model"):
+            choose_recipe(folder, 2, tmp_path / name)
+        return
+    recipe = choose_recipe(folder, 2, tmp_path / name)
+    del recipe["corpus"]["sources"], recipe["corpus"]["length"]
+    corpus["task"]["labelled"] = False
+    assert recipe["corpus"] == corpus
+    assert "without labels" in recipe["reasons"]["corpus.task"]
+
+
 def test_what_is_chosen_is_told_with_its_reasons(place):
     teacher = place / "embedding/teacher-bert"
     assert chosen(place, "embedding", "2", output="runs/x") | {"stages": 0} == {
@@ -199,7 +243,7 @@ def test_a_student_beyond_its_teacher_is_told(place):
         ("masked_lm/teacher-bert", 2, "nowhere.txt", ["nowhere.txt"]),
         ("nowhere", 2, "text.txt", ["The model folder"]),
         ("classification/teacher-bert", 2, "nowhere.tsv", ["nowhere.tsv"]),
-        ("classification/teacher-bert", 2, "text.txt", ["does classification", "a text and its label"]),
+        ("question_answering/teacher-bert", 2, "text.txt", ["texts alone", "the columns question and context"]),
         ("classification/teacher-bert", 2, "queries.jsonl", ["has negatives, positive, query", "--example task"]),
         ("question_answering/teacher-bert", 2, "pairs.tsv", ["a question, a context and answers"]),
     ],

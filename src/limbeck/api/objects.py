@@ -174,7 +174,8 @@ class Objects:
         """Return the sources that a value names, or the files in which its texts or rows are saved.
 
         The cases, in their order: a name; a mapping that describes a source; a data set; a table of pandas; a list of
-        sources; texts or rows, in a list or any other iterable.
+        pairs of texts, which become rows with the columns `sentence1` and `sentence2`; a list of sources; texts or
+        rows, in a list or any other iterable.
         """
         if isinstance(value, str | Path):
             return [str(value)]
@@ -190,6 +191,9 @@ class Objects:
             from pyarrow import Table
 
             return [self._files.keep_table([Table.from_pandas(value, preserve_index=False)], place)]
+        if isinstance(value, Sequence) and _are_pairs(value):
+            rows = ({"sentence1": first, "sentence2": second} for first, second in value)
+            return [self._files.keep_lines(rows, place)]
         if isinstance(value, Sequence) and not _are_contents(value):
             sources = []
             for member in value:
@@ -274,6 +278,19 @@ def _is_data_set(value: Any) -> bool:
     return hasattr(value, "column_names") and hasattr(value, "with_format") and hasattr(value, "num_rows")
 
 
+def _are_pairs(values: Sequence[Any]) -> bool:
+    """Whether the members of a list are pairs of texts, such as premise and hypothesis."""
+    if isinstance(values, str) or not values:
+        return False
+    texts: list[str] = []
+    for member in values[:_MOST_LOOKED_AT]:
+        is_pair = isinstance(member, tuple | list) and len(member) == 2
+        if not is_pair or not all(isinstance(text, str) for text in member):
+            return False
+        texts += member
+    return _are_mostly_texts(texts)
+
+
 def _are_contents(values: Sequence[Any]) -> bool:
     """Whether the members of a list are texts or rows, and not the names of sources.
 
@@ -286,9 +303,13 @@ def _are_contents(values: Sequence[Any]) -> bool:
     # A path names a source, and a mapping among other members describes one.
     if any(isinstance(member, Path | Mapping) for member in members):
         return False
-    texts = [member for member in members if isinstance(member, str)]
-    count = sum(_is_text(text) for text in texts)
-    return 2 * count > len(texts)
+    return _are_mostly_texts([member for member in members if isinstance(member, str)])
+
+
+def _are_mostly_texts(values: Sequence[str]) -> bool:
+    """Whether most strings are texts, and not names of sources; never of none."""
+    count = sum(_is_text(value) for value in values)
+    return 2 * count > len(values)
 
 
 def _is_text(value: str) -> bool:

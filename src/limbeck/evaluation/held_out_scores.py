@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from limbeck.core import records
 from limbeck.core.blocks import counted
+from limbeck.corpus.batches.batch import LABELS
 from limbeck.errors import CorpusError
 from limbeck.kinds.kind import Kind
 from limbeck.kinds.registry import KINDS
@@ -22,16 +23,21 @@ def measure_task(
     collate: Callable[[Sequence[Mapping[str, Any]]], dict[str, Tensor]],
     task: str,
     *,
+    labelled: bool = True,
     batch_size: int = 32,
 ) -> records.TaskFigures:
-    """Score teacher and student on labelled rows, by the kind's metric of held-out rows.
+    """Score teacher and student on rows of a task, by the kind's metric of held-out rows.
+
+    Rows without labels give the agreement of the two models alone: the student's score with the teacher's answers as
+    labels.
 
     Args:
         teacher: The teacher with the head of the task; None scores the student alone.
         student: The student with the head of the task.
-        rows: Held-out rows with `labels`.
+        rows: Held-out rows.
         collate: Function that makes a batch of rows.
         task: Name of a kind of task.
+        labelled: Whether the rows have labels.
         batch_size: Rows a forward pass.
 
     Raises:
@@ -46,21 +52,28 @@ def measure_task(
     for start in range(0, len(rows), batch_size):
         end = min(start + batch_size, len(rows))
         batches.append(collate([rows[index] for index in range(start, end)]))
-    # This removes the labels from the batches, in place: what remains are the inputs of the models.
-    labels = torch.cat([kind.held_out_labels(batch) for batch in batches])
+    # This removes the labels from the batches, in place: what remains are the inputs of the models. Words without
+    # labels have them too, as marks of the tokens that are scored.
+    labels_of_batches = [kind.held_out_labels(batch) for batch in batches if LABELS in batch]
     student_answers = _predict(student, batches, kind)
     gives_one_answer = len(student_answers.unique(dim=0)) == 1
     figures = records.TaskFigures(
         task=task,
         metric=kind.held_out_metric,
         rows=len(rows),
-        student=kind.held_out_score(student_answers.numpy(), labels.numpy()),
         # Records have the field only where it is true.
         only_answer=gives_one_answer or None,
     )
+    labels = None
+    if labelled:
+        labels = torch.cat(labels_of_batches).numpy()
+        figures.student = kind.held_out_score(student_answers.numpy(), labels)
+    else:
+        figures.labelled = False
     if teacher is not None:
         teacher_answers = _predict(teacher, batches, kind)
-        figures.teacher = kind.held_out_score(teacher_answers.numpy(), labels.numpy())
+        if labels is not None:
+            figures.teacher = kind.held_out_score(teacher_answers.numpy(), labels)
         figures.agreement = kind.held_out_score(student_answers.numpy(), teacher_answers.numpy())
     return figures
 

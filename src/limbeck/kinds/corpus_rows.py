@@ -41,7 +41,7 @@ class CorpusRows(RowSource):
             tokens=settings.tokens_column,
             tags=settings.tags_column,
         )
-        super().__init__(columns, settings.labels, report)
+        super().__init__(columns, settings.labels, report, labelled=settings.labelled)
         self._setting_of_column = settings.named_columns
 
     def require(self, row: PlacedRow, columns: Sequence[str]) -> None:
@@ -71,8 +71,8 @@ class CorpusRows(RowSource):
     def unlabelled_error(self, row: PlacedRow, column: str) -> CorpusError:
         """Return the error for a row without a label."""
         return CorpusError(
-            f"{row.where} is unlabelled (its {column} is {row.values.get(column)!r}): give rows with labels, or leave "
-            "out the task to distil on the text alone."
+            f"{row.where} is unlabelled (its {column} is {row.values.get(column)!r}): give rows with labels, or set "
+            "corpus.task.labelled to false to learn from the teacher alone."
         )
 
     def text(self, row: PlacedRow, column: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
+import regex
 from numpy.typing import ArrayLike, NDArray
 
 from limbeck.core import IGNORED_LABEL
@@ -34,6 +35,9 @@ from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.task import Predictions, Submission, Task
 from limbeck.kinds.usage import RUN_LOGITS, HeadUsage
 
+# The words of a text whose words are not given: letters and digits with their marks, apostrophes and hyphens between
+# them; any other sign is a word by itself, as in CoNLL's files.
+_WORD = regex.compile(r"[\p{L}\p{M}\p{N}_]+(?:['’-][\p{L}\p{M}\p{N}_]+)*|[^\s\p{L}\p{M}\p{N}_]")
 _SHOWN_CHARACTERS = 40
 _UNLABELLED = (-1, "-1")
 """Values that data sets have in the place of unknown tags."""
@@ -95,13 +99,18 @@ class TokenClassification(Kind):
             source.report.note("tag that is no part of an entity, so that no entities are scored", tag)
 
     def read(self, row: PlacedRow, source: RowSource) -> Sequence[LabelledRow]:
-        """Return a sentence with the class of each word; nothing for one without words."""
+        """Return a sentence with the class of each word; nothing for one without words.
+
+        A sentence without labels may also be a text, which is divided into words.
+        """
         columns = source.columns
         needed = [columns.tokens]
         if source.labelled:
             needed.append(columns.tags)
         source.require(row, needed)
         words: Any = row.values[columns.tokens]
+        if isinstance(words, str) and not source.labelled:
+            words = _WORD.findall(words)
         if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
             shown = repr(words)[:_SHOWN_CHARACTERS]
             raise CorpusError(f"{row.where} has no list of words in its column '{columns.tokens}', but {shown}.")

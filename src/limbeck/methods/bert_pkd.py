@@ -66,5 +66,8 @@ def bert_pkd(options: BertPkdOptions, pairing: Pairing) -> list[Term]:
     if options.patient_weight > 0:
         check_equal_widths(pairing, method="bert_pkd", compared="CLS vectors", otherwise="set patient_weight: 0")
     terms.append(soft_label_term(pairing, weight=options.soft_label_share, temperature=options.temperature))
-    terms.append(hard_label_term(pairing, weight=1 - options.soft_label_share))
+    hard_label = hard_label_term(
+        pairing, weight=1 - options.soft_label_share, is_default=options.is_default("soft_label_share")
+    )
+    terms.append(hard_label)
     return weighted_terms(terms, method="bert_pkd")

@@ -54,5 +54,8 @@ def distilbert(options: DistilBertOptions, pairing: Pairing) -> list[Term]:
         teacher=stream_keys("hidden", layer=pairing.teacher_shape.layers),
         weight=options.cosine_weight,
     )
-    terms = [soft_label, hard_label_term(pairing, weight=options.hard_label_weight), cosine]
+    hard_label = hard_label_term(
+        pairing, weight=options.hard_label_weight, is_default=options.is_default("hard_label_weight")
+    )
+    terms = [soft_label, hard_label, cosine]
     return weighted_terms(terms, method="distilbert")

@@ -85,7 +85,7 @@ class MlkdBertOptions(MethodOptions):
         None, ge=0, description="Stage 2: weight of eq. 13; default: 1, and 0 where tokens are predicted."
     )
     sample_contrastive_weight: float | None = Field(
-        None, ge=0, description="Stage 2: weight of eq. 16; default: 1 for classification, else 0."
+        None, ge=0, description="Stage 2: weight of eq. 16; default: 1 for labelled classification, else 0."
     )
     contrastive_temperature: Temperature = Field(0.07, description="Stage 2: rho (table 9).")
     soft_label_weight: Weight = Field(1.0, description="Stage 2: weight of eq. 18.")
@@ -306,7 +306,8 @@ def _stage_2(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     if relation_weight is None:
         relation_weight = 0.0 if pairing.of_tokens else 1.0
     if contrastive_weight is None:
-        contrastive_weight = 1.0 if pairing.label == "class" else 0.0
+        has_one_class = pairing.label == "class" and pairing.labelled
+        contrastive_weight = 1.0 if has_one_class else 0.0
 
     student = pairing.student
     teacher = pairing.teacher_shape

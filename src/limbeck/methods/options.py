@@ -28,6 +28,10 @@ class MethodOptions(Strict):
         at_default = {name for name in self.added if not self._is_changed(name)}
         return self.model_dump(mode="json", exclude=at_default)
 
+    def is_default(self, name: str) -> bool:
+        """Return whether an option is at its default."""
+        return not self._is_changed(name)
+
     def _refuse_unless_random(self, mapping: str, *names: str) -> None:
         """Refuse options of a random mapping beside another mapping; for validators.
 

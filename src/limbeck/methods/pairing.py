@@ -33,6 +33,7 @@ class Pairing:
         layer_cosines: For each teacher layer the mean cosine between its input and its output; None if the teacher has
             not been measured.
         sentence: How the teacher makes sentence vectors; None if its files do not say so.
+        labelled: Whether the rows of a kind of task have labels; without, only what the teacher says of them is taught.
     """
 
     student: Shape
@@ -40,6 +41,7 @@ class Pairing:
     task: Task = TEXT
     layer_cosines: tuple[float, ...] | None = None
     sentence: SentencePooling | None = None
+    labelled: bool = True
 
     @property
     def teacher_shape(self) -> Shape:
@@ -57,7 +59,7 @@ class Pairing:
 
     @property
     def has_labels(self) -> bool:
-        """Whether the corpus is of labelled rows, rather than of text."""
+        """Whether the corpus is of rows of a kind of task, rather than of text; the rows may lack their labels."""
         return kind_of(self.task).has_labels
 
     @property

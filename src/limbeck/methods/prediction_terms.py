@@ -81,12 +81,14 @@ def annealed_score_term(pairing: Pairing, *, weight: float, highest: int) -> Ter
     )
 
 
-def hard_label_term(pairing: Pairing, *, weight: float) -> Term:
+def hard_label_term(pairing: Pairing, *, weight: float, is_default: bool = False) -> Term:
     """Make the term that teaches the labels: masked tokens of text, else the `hard_label` of the rows' kind of task.
 
     Args:
         pairing: The two models and the task.
         weight: Coefficient.
+        is_default: Whether the weight is the method's default. The term then gets the weight 0 where rows have no
+            labels, since the recipe did not ask for it.
 
     Raises:
         RecipeError: for a kind whose students do not learn from labels, such as rankings, unless the weight is 0.
@@ -94,6 +96,8 @@ def hard_label_term(pairing: Pairing, *, weight: float) -> Term:
     logits = _student_logits(pairing)
     if not pairing.has_labels:
         return Term("hard_label", "masked_lm_ce", student=logits, teacher=(), weight=weight, rows="label")
+    if is_default and not pairing.labelled:
+        weight = 0.0
     label = _kind(pairing.task).hard_label()
     if label is not None:
         return Term("hard_label", label.objective, student=logits, teacher=(), weight=weight, rows=label.rows)

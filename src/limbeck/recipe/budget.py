@@ -14,7 +14,7 @@ from limbeck.core.devices import choose_device
 from limbeck.core.machine import available_cores
 from limbeck.corpus.files.addresses import is_remote
 from limbeck.corpus.sources.file_sources import find_files
-from limbeck.corpus.sources.named_sources import SOURCES, source_kind
+from limbeck.corpus.sources.named_sources import SOURCES, holds_texts_alone, source_kind
 from limbeck.evaluation.tasks.registry import TASKS, is_own_task
 from limbeck.recipe.chosen_models import ChosenModels, count_weights
 
@@ -124,7 +124,9 @@ def _size_of_text(sources: list[str], *, of_rows: bool) -> int | None:
         is_local = source_kind(source) is SOURCES["files"] and not is_remote(source)
         if is_named_task or not is_local:
             return None
-        size = find_files(source).stored_size() if of_rows else find_files(source, "text").size()
+        are_tables = of_rows and not holds_texts_alone(source)
+        files = find_files(source) if are_tables else find_files(source, "text")
+        size = files.stored_size() if are_tables else files.size()
         if size is None:
             return None
         total += size

@@ -264,8 +264,13 @@ def _teach_task(models: ChosenModels, sources: list[str], head: str) -> _Choice:
         stage["method"] = method
         stage["training"] = {**budget.training, **training}
         stages.append(stage)
+    reason_of_task = f"{kind_in_words}, by the teacher's head and the columns of the rows"
+    if isinstance(task, dict) and not task.get("labelled", True):
+        reason_of_task = (
+            f"{kind_in_words}, by the teacher's head, on text without labels: the student learns from the teacher alone"
+        )
     reasons = {
-        "corpus.task": f"{kind_in_words}, by the teacher's head and the columns of the rows",
+        "corpus.task": reason_of_task,
         "stages.0.method": reason,
         "stages.0.training": budget.reason,
     }

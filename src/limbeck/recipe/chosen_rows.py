@@ -1,4 +1,4 @@
-"""The labelled rows of a chosen recipe: the columns of a task, found by their names in the first file.
+"""The rows of a chosen recipe: the columns of a task, found by their names in the first file, with labels or without.
 
 A *kind* is a kind of task, such as `classification` or `ranking`, and so of rows (`limbeck.core.kinds.KINDS`). The head
 of a fine-tuned teacher decides which kinds of rows it can be distilled on.
@@ -6,15 +6,18 @@ of a fine-tuned teacher decides which kinds of rows it can be distilled on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from limbeck.core.kinds import KINDS
+from limbeck.corpus.files.addresses import FilePath
 from limbeck.corpus.files.file_kinds import suffix_of
 from limbeck.corpus.files.file_readers import read_rows
 from limbeck.corpus.messages import list_columns
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.sources.named_sources import check_source, local_files
+from limbeck.corpus.sources.file_sources import find_files
+from limbeck.corpus.sources.named_sources import check_source, holds_texts_alone, local_files, source_kind
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.tasks.registry import TASKS, is_own_task
 from limbeck.models.heads import kind_of_value
@@ -24,6 +27,8 @@ from limbeck.recipe.model_plans import TeacherInfo
 _TEXTS = (("sentence1", "sentence2"), ("question1", "question2"), ("premise", "hypothesis"), ("text",), ("sentence",))
 _LABELS = (("label",), ("labels",), ("score",))
 _DOCUMENTS = (("documents",), ("positive", "negatives"), ("positive", "negative"), ("document",))
+_TAG = re.compile(r"O|[BIESLU][-_].+")
+"""A tag of the usual schemes of entities."""
 
 
 def choose_rows(teacher: TeacherInfo, sources: list[str], head: str) -> dict[str, Any]:
@@ -43,6 +48,10 @@ def choose_rows(teacher: TeacherInfo, sources: list[str], head: str) -> dict[str
     if len(sources) == 1 and (sources[0] in TASKS or is_own_task(sources[0])):
         return {"task": sources[0]}
     kinds = _possible_kinds(teacher, head)
+    for source in sources:
+        check_source(source)
+    if _hold_texts_alone(sources, teacher, of_words=KINDS[head].of_words):
+        return {"sources": sources, "task": {"kind": _kind_of_texts(teacher, kinds, sources[0]), "labelled": False}}
     first_row = _read_first_row(sources, of_words=KINDS[head].of_words)
     if first_row is None:
         # The columns are not known before the run, which then expects the usual ones of the likeliest kind.
@@ -50,6 +59,10 @@ def choose_rows(teacher: TeacherInfo, sources: list[str], head: str) -> dict[str
 
     for kind in kinds:
         corpus = _corpus_of_kind(kind, first_row.columns)
+        if corpus is not None:
+            return {"sources": sources, **corpus}
+    for kind in kinds:
+        corpus = _unlabelled_corpus(kind, first_row.columns)
         if corpus is not None:
             return {"sources": sources, **corpus}
     raise RecipeError(
@@ -96,6 +109,80 @@ def _corpus_of_kind(kind: str, columns: set[str]) -> dict[str, Any] | None:
     return {"text_column": texts[0], "task": task}
 
 
+def _unlabelled_corpus(kind: str, columns: set[str]) -> dict[str, Any] | None:
+    """Return the keys of a corpus of a kind whose rows have no labels; None where a column of its texts is missing."""
+    facts = KINDS[kind]
+    if facts.has_queries:
+        return None  # Its rows need no labels in any case.
+    task: dict[str, Any] = {"kind": kind, "labelled": False}
+    texts = _first_of(_TEXTS, columns)
+    if "text" in facts.columns and texts:
+        if len(texts) > 1:
+            task["pair_column"] = texts[1]
+        return {"text_column": texts[0], "task": task}
+    if facts.has_answers and {"question", "context"} <= columns:
+        return {"task": task}
+    if facts.of_words and "tokens" in columns:
+        return {"task": task}
+    if facts.of_words and len(texts) == 1:
+        return {"task": {**task, "tokens_column": texts[0]}}
+    return None
+
+
+def _hold_texts_alone(sources: list[str], teacher: TeacherInfo, *, of_words: bool) -> bool:
+    """Whether all sources are texts without labels: text files that are no tables, pages, or docstrings.
+
+    A `.txt` file may also be a table between tabs, or have a tagged word on each line, as CoNLL's files have.
+
+    Args:
+        sources: The sources.
+        teacher: The teacher, whose classes are the tags of words.
+        of_words: Whether the teacher tags words.
+    """
+    if not all(holds_texts_alone(source) for source in sources):
+        return False
+    for source in sources:
+        if not source_kind(source).is_labelled:
+            continue
+        for file in find_files(source, "").files:
+            if suffix_of(file) == ".txt" and _is_table(file, teacher, of_words=of_words):
+                return False
+    return True
+
+
+def _is_table(file: FilePath, teacher: TeacherInfo, *, of_words: bool) -> bool:
+    """Whether the first row of a text file is one of a table, or of tagged words."""
+    for row in read_rows(file, SourceReport(), of_words=of_words):
+        if not of_words:
+            return len(row.values) > 1
+        # In a text the last word of each line is read as a tag.
+        tags: Any = row.values.get("tags") or ()
+        return all(tag in teacher.labels or _TAG.fullmatch(str(tag)) for tag in tags)
+    return False
+
+
+def _kind_of_texts(teacher: TeacherInfo, kinds: list[str], place: str) -> str:
+    """Return the kind of task whose rows are texts alone.
+
+    Raises:
+        RecipeError: where each of the teacher's kinds needs more than a text.
+    """
+    for kind in kinds:
+        if {"text", "tokens"} & set(KINDS[kind].columns):
+            return kind
+    raise RecipeError(
+        f"The teacher '{teacher.title}' does {kinds[0].replace('_', ' ')}, which is taught on rows of "
+        f"{KINDS[kinds[0]].rows}, and '{place}' has texts alone; give a table with the columns "
+        f"{_list_needed_columns(kinds[0])}."
+    )
+
+
+def _list_needed_columns(kind: str) -> str:
+    """Return the columns that rows without labels need, in words."""
+    columns = [column for column in KINDS[kind].columns if column != "answers"]
+    return " and ".join(columns)
+
+
 def _first_of(choices: Sequence[Sequence[str]], columns: set[str]) -> list[str]:
     """Return the first group of names whose columns are all there; an empty list where there is no such group."""
     for names in choices:
@@ -122,8 +209,6 @@ def _read_first_row(sources: list[str], *, of_words: bool) -> _FirstRow | None:
         The first row. It has no columns where the sources were looked at and hold no labelled rows, which the caller
         refuses. None where they were not looked at, since all of them are on the network or have to be read whole.
     """
-    for source in sources:
-        check_source(source)
     try:
         files = local_files(sources)
     except CorpusError:

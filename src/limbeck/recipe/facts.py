@@ -280,10 +280,17 @@ def check_corpus(corpus: CorpusSpec) -> None:
     mistakes = Mistakes()
     with mistakes.of():
         check_data(_folder(corpus.data))
-    content: Literal["texts", "rows"] = "texts" if corpus.task is None else "rows"
-    for source in (*corpus.places, *(corpus.development or ())):
+    content: Literal["texts", "rows"] | None = "rows"
+    if corpus.task is None:
+        content = "texts"
+    elif not corpus.task.labelled:
+        content = None  # Text files have rows without labels too.
+    for source in corpus.places:
         with mistakes.of():
             _check_source(source, content)
+    for source in corpus.development or ():
+        with mistakes.of():
+            _check_source(source, "rows")
     mistakes.tell()
 
 

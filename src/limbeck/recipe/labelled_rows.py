@@ -19,7 +19,7 @@ from limbeck.core.mistakes import explain
 from limbeck.corpus.files.file_kinds import TableLayout
 from limbeck.corpus.rows.first_rows import FirstRows, read_first_rows
 from limbeck.corpus.settings import CorpusSpec, LabelledSettings, TaskSpec
-from limbeck.corpus.sources.named_sources import local_files
+from limbeck.corpus.sources.named_sources import holds_texts_alone, local_files
 from limbeck.errors import RecipeError
 from limbeck.evaluation.evaluators.head_match import match_head
 from limbeck.evaluation.tasks.corpus_rows import TaskRows
@@ -144,7 +144,10 @@ def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False,
     development = settings.development
     if isinstance(development, TaskRows):
         development_files = set(local_files(development.places()))
-        shared = [str(file) for file in local_files(settings.places) if file in development_files]
+        places = settings.places
+        if settings.text_of_line is not None:
+            places = [place for place in places if not holds_texts_alone(place)]
+        shared = [str(file) for file in local_files(places) if file in development_files]
         if shared:
             raise RecipeError(
                 f"{place}.development: '{shared[0]}' has the same rows as the training set; give other rows, or "

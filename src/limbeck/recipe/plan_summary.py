@@ -35,6 +35,8 @@ def summarise_plan(
         lines[f"stage {number}: {stage.spec.title}"] = _summarise_stage(stage)
         if stage.teaches_vectors:
             lines[f"vectors of stage {number}"] = _summarise_vectors(stage)
+        if not stage.pairing.labelled:
+            lines[f"labels of stage {number}"] = "none: the student learns from the teacher alone"
         classes = _summarise_classes(stage)
         if classes:
             lines[f"classes of stage {number}"] = classes

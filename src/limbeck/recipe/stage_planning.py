@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from limbeck.core.kinds import KINDS
 from limbeck.corpus.settings import CorpusSettings, CorpusSpec, LabelledSettings
 from limbeck.errors import CorpusError, ModelError, RecipeError
 from limbeck.methods.pairing import TEXT, Pairing
 from limbeck.methods.term import Term
 from limbeck.models.cross_encoders import check_no_prompt
-from limbeck.models.heads import Head, check_family, check_has_head
+from limbeck.models.heads import Head, check_family, check_has_head, head_of
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_same_vocabulary
 from limbeck.recipe.corpora import corpus_settings
@@ -56,7 +57,11 @@ def plan_stage(
     place = f"stages.{index}"
     corpus = stage.corpus or recipe.corpus
     assert corpus is not None  # A recipe with stages has text, as its schema checks.
-    task = TEXT if corpus.task is None else corpus.task.kind
+    task = TEXT
+    labelled = True
+    if corpus.task is not None:
+        task = corpus.task.kind
+        labelled = corpus.task.labelled
 
     # The two models of the stage, and the terms between them.
     assistant = _assistant_of(stage, earlier)
@@ -66,7 +71,7 @@ def plan_stage(
         with at_place(f"{place}.student"):
             own_student = plan_student(stage.student, stage_teacher)
     learner = own_student or student
-    pairing = Pairing(learner.shape, stage_teacher.facts, task, sentence=stage_teacher.sentence)
+    pairing = Pairing(learner.shape, stage_teacher.facts, task, sentence=stage_teacher.sentence, labelled=labelled)
     terms = compose_terms(stage, pairing, place)
     student_head = needed_head(terms, pairing, "student")
     teacher_head = needed_head(terms, pairing, "teacher")
@@ -155,6 +160,14 @@ def _plan_stage_teacher(stage: StageSpec, place: str, teacher: TeacherInfo, assi
 def _check_teacher_head(head: Head, teacher: TeacherInfo, assistant: StagePlan | None) -> None:
     """Refuse a teacher without the head whose scores the terms read."""
     if assistant is None:
+        saved_head = head_of(teacher.config)
+        if head == "masked_lm" and saved_head in KINDS:
+            kind_in_words = str(saved_head).replace("_", " ")
+            raise RecipeError(
+                f"the teacher '{teacher.title}' has no masked language model head, but does {kind_in_words}: give "
+                f"corpus.task, for text without labels {{kind: {saved_head}, labelled: false}}, or use a method on "
+                "hidden states or relations."
+            )
         # The configuration of a model with files says which head it was saved with.
         check_has_head(teacher.title, teacher.config, head)
         check_no_prompt(teacher.spec.model, teacher.spec.revision)

@@ -43,7 +43,22 @@ def compose_terms(stage: StageSpec, pairing: Pairing, place: str) -> list[Term]:
         for term in terms:
             for key in term.teacher:
                 pairing.teacher.check_gives(key, term.name)
+            _check_has_labels(term, pairing)
         return terms
+
+
+def _check_has_labels(term: Term, pairing: Pairing) -> None:
+    """Refuse a term that learns labels of rows that have none.
+
+    Raises:
+        RecipeError: naming the term.
+    """
+    learns_labels = OBJECTIVES[term.objective].takes_labels
+    if learns_labels and not pairing.labelled:
+        raise RecipeError(
+            f"the term '{term.name}' learns labels, but the rows have none (corpus.task.labelled is false); give "
+            "labelled rows, or leave the term out by its weight of 0 (of bert_pkd by soft_label_share: 1)."
+        )
 
 
 def needed_head(terms: Sequence[Term], pairing: Pairing, owner: Literal["student", "teacher"]) -> Head | None:

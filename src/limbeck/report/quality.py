@@ -24,6 +24,8 @@ from limbeck.report.scored_rows import only_answer, rows_title
 
 AGREEMENT = "Agreement with the teacher on rows it may have seen in training"
 """Label of the figure of rows that were held out from a task's training files, which the teacher may have seen."""
+AGREEMENT_WITHOUT_LABELS = "Agreement with the teacher on held-out rows without labels"
+"""Label of the same figure where the rows have no labels, so that the teacher was not trained on them for its task."""
 RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
 """Fields of `Retrieval` in the order of the table; for shortened vectors the table has the first one only."""
 _PART_MARK = "  "
@@ -304,6 +306,9 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     if task is None or task.metric is None:
         return
     metric = metric_name(task.metric)
+    if task.labelled is False:
+        yield Row(AGREEMENT_WITHOUT_LABELS, teacher=None, student=task.agreement, unit="alone")
+        return
     # Without a teacher for the task, the student has scores and no agreement.
     if task.agreement is None:
         label = f"{at_start(metric)} on rows held out from the training files"

@@ -70,6 +70,8 @@ def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
         note = f"Task: {counted(task.rows, 'row')} held out from the training files of stage '{task.stage}'"
         if task.rows < _FEW_ROWS:
             note += ": few, so the scores are rough"
+        if task.labelled is False:
+            note += "; the rows have no labels, so the student is compared with the teacher alone"
         # The teacher is named only if its scores stand beside the student's.
         if task.teacher_name and task.teacher is not None:
             note += f"; the teacher is '{task.teacher_name}'"

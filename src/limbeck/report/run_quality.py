@@ -12,7 +12,7 @@ from limbeck.core.blocks import counted, interval
 from limbeck.core.intervals import Interval, ends_of, of_share
 from limbeck.core.paths import short_model_name
 from limbeck.report.names import metric_of_rows
-from limbeck.report.quality import AGREEMENT
+from limbeck.report.quality import AGREEMENT, AGREEMENT_WITHOUT_LABELS
 from limbeck.report.scored_rows import only_answer, rows_title
 from limbeck.report.sections import facts
 from limbeck.report.subjects import RunFolder
@@ -119,7 +119,8 @@ def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
     if task.metric == "accuracy" and task.task == "classification" and task.rows:
         ends = of_share(agreement, int(task.rows))
     over = counted(task.rows or 0, "row")
-    return Quality(AGREEMENT.lower(), agreement, teacher=1.0, is_agreement=True, interval=ends, over=over)
+    label = AGREEMENT_WITHOUT_LABELS if task.labelled is False else AGREEMENT
+    return Quality(label.lower(), agreement, teacher=1.0, is_agreement=True, interval=ends, over=over)
 
 
 @facts(RunFolder)

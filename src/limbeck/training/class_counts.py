@@ -8,8 +8,10 @@ from limbeck.training.rows import AnyCorpus
 
 
 def count_labels(stage: StagePlan, corpus: AnyCorpus) -> ClassCounts | None:
-    """Count the rows of each class that a stage trains on; None where its corpus has no classes."""
+    """Count the rows of each class that a stage trains on; None where its corpus has no classes, or no labels."""
     kind = kind_of(stage.pairing.task)
+    if not stage.pairing.labelled:
+        return None
     if not kind.has_classes or not isinstance(stage.corpus, LabelledSettings):
         return None
     return count_classes(labels_of(corpus.train), stage.corpus.labels, kind)

@@ -104,6 +104,8 @@ def _summary(corpus: AnyCorpus, unit: str, *, has_development: bool) -> str:
     copies = corpus.manifest.get("augmented")
     if copies:
         text += f" and {copies:,} augmented copies"
+    if isinstance(corpus, LabelledCorpus) and not corpus.manifest["settings"].get("labelled", True):
+        text += " without labels"
     return f"Corpus: {text}, {corpus.tokens:,} tokens to train on, {held_out}"
 
 
@@ -140,7 +142,7 @@ def _describe_view(
     stage: StagePlan, settings: CorpusSettings | LabelledSettings, view: AnyCorpus
 ) -> records.CorpusView:
     """Describe the text of a stage at one of its lengths."""
-    return records.CorpusView(
+    described = records.CorpusView(
         stage=stage.spec.title,
         unit=getattr(stage.corpus, "unit", "row"),
         length=settings.length,
@@ -150,6 +152,9 @@ def _describe_view(
         roles=view.shares_of_roles() or None,
         pieces=view.rows_by_unit() or None,
     )
+    if not stage.pairing.labelled:
+        described.labelled = False  # Records have the field only where rows lack their labels.
+    return described
 
 
 def _extent(corpus: AnyCorpus) -> dict[str, Any]:

@@ -145,7 +145,9 @@ def _score_held_out_rows(run: Run) -> dict[str, Any]:
     student = load_model(str(run.student_folder), head=stage.student_head)
     collate = PadCollator(run.tokenizer.pad_token_id, labels=label_kind(stage))
     try:
-        scores = measure_task(teacher, student, corpus.held_out, collate, stage.pairing.task)
+        scores = measure_task(
+            teacher, student, corpus.held_out, collate, stage.pairing.task, labelled=stage.pairing.labelled
+        )
     except LimbeckError as error:
         return {"task": {"unavailable": str(error)}}
     return {"task": {**scores.to_dict(), "stage": stage.spec.title, "teacher_name": stage.teacher.title}}

@@ -49,6 +49,9 @@ def label_kind(stage: StagePlan) -> LabelKind:
     # The labels of masked text are its masked tokens.
     if stage.mask_tokens > 0 and not stage.pairing.has_labels:
         return "token"
+    # The labels of words also mark the tokens that are scored. Other rows without labels have no such column.
+    if not stage.pairing.labelled and not kind_of(stage.pairing.task).of_words:
+        return "none"
     return stage.pairing.label
 
 

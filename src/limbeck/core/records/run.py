@@ -100,6 +100,7 @@ class CorpusView(Record):
         roles: Share of each role (query, document) in the training text; None where no source has a role.
         pieces: Number of rows to train on of each unit, such as sentences and documents; for a stream, only those at
             its beginning are counted. None where the corpus has no `units`.
+        labelled: False for rows of a task that have no labels; None for any other text.
     """
 
     stage: str | None = None
@@ -113,6 +114,7 @@ class CorpusView(Record):
     content: list[str] = Field(default_factory=list)
     roles: dict[str, Number] | None = None
     pieces: dict[str, Number] | None = None
+    labelled: bool | None = None
 
 
 class SourceNotes(Record):

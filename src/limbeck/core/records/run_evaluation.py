@@ -155,6 +155,7 @@ class TaskFigures(Record):
         teacher: The teacher's score; None without a teacher, as is a correlation with constant values.
         student: The student's score.
         agreement: The same metric with the teacher's predictions in place of the labels.
+        labelled: False where the rows have no labels, so that only the agreement was measured; None for any other.
         only_answer: Whether the student gives one answer to all rows.
         stage: The stage that the task is from.
         teacher_name: The teacher.
@@ -167,6 +168,7 @@ class TaskFigures(Record):
     teacher: Number | None = None
     student: Number | None = None
     agreement: Number | None = None
+    labelled: bool | None = None
     only_answer: bool | None = None
     stage: str | None = None
     teacher_name: str | None = None

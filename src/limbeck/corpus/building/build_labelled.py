@@ -194,6 +194,8 @@ def _cut_identity(settings: LabelledSettings, kind: RowKind, development: _Devel
     identity: list[Any] = [settings.length, settings.stride if kind.has_windows else None, settings.held_out]
     if settings.rows is not None and settings.pair_column is not None:
         identity.append("pairs")
+    if not settings.labelled:
+        identity.append("unlabelled")
     if development.folder is not None:
         identity.append(development.folder.name)
     if settings.augment is not None:

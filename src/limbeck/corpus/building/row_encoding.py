@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from limbeck.core.kinds import KINDS
+from limbeck.corpus.batches.batch import LABELS
 from limbeck.corpus.building.splitting import HELD_OUT, TRAINED, Roles
 from limbeck.corpus.building.token_columns import BLOCK_COLUMNS, SEGMENTS, SplitBatch
 from limbeck.corpus.rows.row_kind import RowEncoder, RowKind
@@ -68,7 +69,9 @@ class RowEncoding:
             return pa.RecordBatch.from_pylist([], schema=self.schema)
         encoded = self.encoder.encode(batch.rows, report)
         lengths = [len(ids) for ids in encoded.input_ids]
-        columns: list[Any] = [encoded.input_ids, lengths, encoded.labels]
+        columns: list[Any] = [encoded.input_ids, lengths]
+        if LABELS in self.schema.names:
+            columns.append(encoded.labels)
         if encoded.token_type_ids is not None:
             columns.append(encoded.token_type_ids)
         if QUERY in self.schema.names:
@@ -95,7 +98,10 @@ def row_encoding(settings: LabelledSettings, tokenizer: Any, kind: RowKind) -> R
     """
     are_pairs = kind.has_queries or settings.pair_column is not None
     encoder = kind.encoder(tokenizer, settings.length, settings.stride, paired=are_pairs)
-    columns = [*BLOCK_COLUMNS, pa.field("labels", kind.label_type)]
+    columns = [*BLOCK_COLUMNS]
+    # The labels of words also mark the tokens that are scored, so that rows of words have them in any case.
+    if settings.labelled or kind.rows_of_words:
+        columns.append(pa.field(LABELS, kind.label_type))
     if TOKEN_TYPES in tokenizer.model_input_names:
         columns.append(SEGMENTS)
     if kind.has_queries:

@@ -19,7 +19,7 @@ from limbeck.corpus.rows.classes import ClassCounts, count_classes
 from limbeck.corpus.rows.row_kind import RowKind
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.corpus.source_report import SourceReport, nothing_in
-from limbeck.corpus.sources.named_sources import local_files
+from limbeck.corpus.sources.named_sources import holds_texts_alone, local_files
 from limbeck.errors import CorpusError
 
 _MOST_ROWS = 100_000
@@ -62,6 +62,10 @@ def read_first_rows(
     seen = _SeenRows(settings, row_kind, classes=classes, queries=queries)
     are_all_readable = True
     for name in settings.sources:
+        # Lines of text have no label that could be missing.
+        if settings.text_of_line is not None and holds_texts_alone(name):
+            are_all_readable = False
+            continue
         files = local_files([name])
         # A `.json` file can only be read as a whole, which is too slow here. It is assumed to have rows.
         readable_files = [file for file in files if suffix_of(file) != ".json"]
@@ -76,7 +80,7 @@ def read_first_rows(
             seen.read_file(file, report, rows_before)
         is_empty = seen.rows == rows_before
         if is_readable and is_empty:
-            raise CorpusError(nothing_in(name, "labelled row", report))
+            raise CorpusError(nothing_in(name, settings.row_name, report))
 
     # Rows that were not read may differ from those that were.
     if not are_all_readable or seen.rows >= _MOST_ROWS:

@@ -208,9 +208,11 @@ class CorpusSpec(TextSpec):
                     f"text_column does not apply to {self.task.kind}, whose columns task names: leave it out"
                 )
             return self
-        columns = [self.text_column, self.task.pair_column, self.task.label_column]
+        columns = [self.text_column, self.task.pair_column]
+        if self.task.labelled:
+            columns.append(self.task.label_column)
         if len(set(columns)) < len(columns):
-            raise ValueError(f"text, pair and label are separate columns, but these are {columns}: name three")
+            raise ValueError(f"text, pair and label are separate columns, but these are {columns}: name each once")
         return self
 
     @model_validator(mode="after")

@@ -18,6 +18,9 @@ from limbeck.corpus.settings.corpus import DEFAULT_LENGTH
 from limbeck.corpus.settings.task import TaskSpec
 from limbeck.corpus.source_report import SourceReport
 
+_COLUMNS_OF_LABELS = ("label", "label_columns", "tags", "answers")
+"""Columns that rows without labels lack."""
+
 
 class LabelledRows(Protocol):
     """Labelled rows that other code reads, such as those of a benchmark task, with the classes as numbers."""
@@ -92,6 +95,26 @@ class LabelledSettings(Checked, TaskSpec):
         return self.sources
 
     @property
+    def row_name(self) -> str:
+        """What messages call a row."""
+        return "labelled row" if self.labelled else "row"
+
+    @property
+    def text_of_line(self) -> str | None:
+        """The column that the lines of text files fill; None where rows are more than a text.
+
+        Text files have neither labels nor second texts.
+        """
+        if self.labelled or self.pair_column is not None:
+            return None
+        columns = KINDS[self.kind].columns
+        if "text" in columns:
+            return self.text_column
+        if "tokens" in columns:
+            return self.tokens_column
+        return None
+
+    @property
     def layout(self) -> TableLayout:
         """The layout of tables among the sources."""
         return TableLayout(tuple(self.columns or ()), self.quotes)
@@ -101,6 +124,8 @@ class LabelledSettings(Checked, TaskSpec):
         """The columns that every row must have: name of the column → name of the setting that names it."""
         setting_of_column: dict[str, str] = {}
         for part in KINDS[self.kind].columns:
+            if part in _COLUMNS_OF_LABELS and not self.labelled:
+                continue
             if part == "documents":
                 for column in self.document_columns:
                     setting_of_column[column] = "document_columns"
@@ -126,10 +151,12 @@ class LabelledSettings(Checked, TaskSpec):
         Keys of newer options are only there if the option is set, so that they do not change older corpora.
         """
         later = {"quotes", "label_lists"}
-        left_out = {"name", "kind", "columns", "class_weights", "rows", "development", "augment"}
+        left_out = {"name", "kind", "columns", "class_weights", "rows", "development", "augment", "labelled"}
         left_out |= {"metric", "positive", "text_keys"} | later
         content = {"task": self.kind, **self.model_dump(mode="json", exclude=left_out)}
         content |= self.model_dump(mode="json", include=later, exclude_none=True)
+        if not self.labelled:
+            content["labelled"] = False
         if self.augment is not None:
             content["augment"] = asdict(self.augment)
         if self.text_keys:

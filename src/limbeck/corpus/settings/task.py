@@ -23,6 +23,9 @@ _KEYS_OF_LABEL: Mapping[LabelKind, tuple[str, ...]] = {
 _KEYS_OF_TEXT_LABEL = ("pair_column", "label_column")
 """The same for kinds of label that `_KEYS_OF_LABEL` does not list."""
 
+_KEYS_OF_LABELS = ("label_column", "label_columns", "label_lists", "tags_column", "answers_column", "class_weights")
+"""Keys of `TaskSpec` that mean nothing to rows without labels."""
+
 
 class TaskSpec(Grown):
     """The labels of a corpus: rows are distilled one by one, with a teacher that was fine-tuned on the task.
@@ -34,6 +37,11 @@ class TaskSpec(Grown):
     """A task whose files, columns and classes are known, such as mrpc, squad or my-task.yaml; kind follows from it."""
     kind: Annotated[KindName, AfterValidator(check_kind)]
     """What is predicted."""
+    labelled: bool = Field(
+        True,
+        description="Whether rows have labels; false teaches what the teacher says of texts without labels, from "
+        "tables of texts or pairs, or from text files with a text a line.",
+    )
     columns: list[Name] | None = Field(
         None,
         min_length=1,
@@ -94,7 +102,7 @@ class TaskSpec(Grown):
     )
     added = frozenset(
         {"name", "columns", "label_columns", "class_weights", "query_column", "document_columns", "documents_per_query"}
-        | {"tokens_column", "tags_column", "quotes", "label_lists", "metric", "positive"}
+        | {"tokens_column", "tags_column", "quotes", "label_lists", "metric", "positive", "labelled"}
     )
 
     @model_validator(mode="after")
@@ -102,7 +110,7 @@ class TaskSpec(Grown):
         kind = KINDS[self.kind]
         keys_of_kind = _KEYS_OF_LABEL.get(kind.label, _KEYS_OF_TEXT_LABEL)
         for name in TaskSpec.model_fields:
-            if name in ("kind", "name") or self._has_default(name):
+            if name in ("kind", "name", "labelled") or self._has_default(name):
                 continue
             # A word per line is read by the numbers of fields, so that no header is missed.
             is_layout_of_rows = name in ("columns", "quotes") and not kind.of_words
@@ -130,6 +138,19 @@ class TaskSpec(Grown):
         )
         for problem in problems:
             raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _unlabelled_rows_have_no_labels(self) -> TaskSpec:
+        if self.labelled:
+            return self
+        if KINDS[self.kind].has_queries:
+            raise ValueError(f"labelled does not apply to {self.kind}, whose rows need no labels: leave it out")
+        if self.name is not None:
+            raise ValueError(f"the rows of the task '{self.name}' have labels: leave out labelled, or the task's name")
+        for name in _KEYS_OF_LABELS:
+            if not self._has_default(name):
+                raise ValueError(f"{name} is for rows with labels, but labelled is false: leave one of them out")
         return self
 
     @model_validator(mode="after")

@@ -14,12 +14,14 @@ from typing import Any
 from limbeck.corpus.files import file_kinds
 from limbeck.corpus.files.addresses import file_size, is_remote
 from limbeck.corpus.files.file_kinds import UNKNOWN_LAYOUT, TableLayout
+from limbeck.corpus.files.file_readers import FILE_KINDS
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.sources.file_sources import Files, check_files, expand_home, find_files
 from limbeck.corpus.sources.hub_datasets import HUB_PREFIX, HubDataset, names_hub_dataset
 from limbeck.corpus.sources.installed_docs import InstalledDocs, InstalledText
 from limbeck.corpus.sources.source_kinds import SOURCES as SOURCES
 from limbeck.corpus.sources.source_kinds import RowSource, Source, SourceKind
+from limbeck.corpus.sources.text_lines import TextLines
 from limbeck.errors import CorpusError
 
 
@@ -50,18 +52,22 @@ def open_source(text: str, text_column: str = "text", workers: int | None = None
     return source
 
 
-def open_rows(text: str, layout: TableLayout = UNKNOWN_LAYOUT) -> RowSource:
-    """Open the source of labelled rows that a string names.
+def open_rows(text: str, layout: TableLayout = UNKNOWN_LAYOUT, text_of_line: str | None = None) -> RowSource:
+    """Open the source of rows that a string names.
 
     Args:
         text: A file, folder, glob pattern or address; `hub:owner/name[:config][@split][#revision]`, or a bare
             `owner/name` where there is no such path. A `.txt` file is read as TSV where it is named, and skipped in
             a folder.
         layout: Layout of its tables.
+        text_of_line: The column that each line of a source of texts fills, where rows have no labels; None where they
+            need more than a text.
 
     Raises:
         CorpusError: if the string names nothing, or nothing that can be read.
     """
+    if text_of_line is not None and holds_texts_alone(text):
+        return TextLines(safe_name(text), open_source(text), text_of_line)
     kind = source_kind(text)
     if not kind.is_labelled:
         raise CorpusError(f"The source '{text}' has no labels: leave out the task, or give labelled rows.")
@@ -69,6 +75,32 @@ def open_rows(text: str, layout: TableLayout = UNKNOWN_LAYOUT) -> RowSource:
     if isinstance(source, Files):
         return replace(source, layout=layout)
     return source
+
+
+def holds_texts_alone(text: str) -> bool:
+    """Whether a source has texts and no tables: text files and pages, or docstrings of installed packages.
+
+    A folder or pattern with tables is read as tables, and its text files are left out, as a README is.
+
+    Raises:
+        CorpusError: if the string names nothing, or nothing that can be read.
+    """
+    kind = source_kind(text)
+    if not kind.is_labelled:
+        return True
+    if kind is not SOURCES["files"]:
+        return False
+    try:
+        files = find_files(text, "")
+    except CorpusError:
+        return False  # No file holds texts. What is wrong with the source as a table, its reader says.
+    for file in (*files.files, *files.ignored):
+        suffix = file_kinds.suffix_of(file)
+        if suffix in FILE_KINDS:
+            file_kind = FILE_KINDS[suffix]
+            if file_kind.rows is not None and file_kind.rows_in_folders:
+                return False
+    return True
 
 
 def check_source(text: str, content: file_kinds.Content | None = None) -> None:

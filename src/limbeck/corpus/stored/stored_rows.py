@@ -51,7 +51,7 @@ def store_rows(
     folder = cache_dir / "rows" / name
 
     def build(aside: Path) -> dict[str, Any]:
-        reader = _AllRows(sources)
+        reader = _AllRows(sources, settings.row_name)
         # With `max_rows` a source may be left in the middle. Closing the generator then adds the report of that source.
         with closing(reader.read()) as all_rows:
             written = write_rows(islice(all_rows, settings.max_rows), aside, row_schema(kind.label_type))
@@ -86,6 +86,7 @@ class _AllRows:
 
     Args:
         sources: The sources.
+        row_name: What messages call a row.
 
     Attributes:
         rows_by_source: Rows that were read, by the name of their source.
@@ -93,8 +94,9 @@ class _AllRows:
         report: What was skipped or repaired.
     """
 
-    def __init__(self, sources: Sequence[_NamedRows]) -> None:
+    def __init__(self, sources: Sequence[_NamedRows], row_name: str) -> None:
         self._sources = sources
+        self._row_name = row_name
         self.rows_by_source: dict[str, int] = {}
         self.digests = [hashlib.blake2b(digest_size=DIGEST_BYTES) for _ in sources]
         self.report = SourceReport()
@@ -116,7 +118,7 @@ class _AllRows:
             finally:
                 self.report.merge(report)
             if self.rows_by_source[name] == 0:
-                raise CorpusError(nothing_in(name, "labelled row", report))
+                raise CorpusError(nothing_in(name, self._row_name, report))
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def _open_sources(settings: LabelledSettings, kind: RowKind, progress: Progress 
     for name in settings.sources:
         step = step_progress(progress, f"reading {name}")
         rows = _RowsOfSource(
-            open_rows(name, settings.layout),
+            open_rows(name, settings.layout, settings.text_of_line),
             reader,
             step,
             of_words=kind.rows_of_words,

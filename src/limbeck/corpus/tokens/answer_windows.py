@@ -286,7 +286,10 @@ class _EncodedText(NamedTuple):
 
 
 def _answer_of(row: LabelledRow) -> tuple[int, int] | None:
-    """Return the characters of a row's answer; None where its question has no answer."""
+    """Return the characters of a row's answer; None where its question has no answer, or no answer is known."""
+    has_answers = bool(row.answers)
+    if row.label is None and not has_answers:
+        return None  # A row without labels.
     if row.label is None:
         return NO_ANSWER  # The answer is not in the context. No token covers this place, so the row is left out.
     if row.label == NO_ANSWER:

@@ -16,6 +16,8 @@ from limbeck.errors import CorpusError
 
 NO_WORD = -1
 """Place of a token that is not the first of a word."""
+_UNKNOWN_TAG = 0
+"""Class of the words of a sentence without labels; only its place counts, and no loss reads it."""
 _SHOWN_CHARACTERS = 40
 
 
@@ -107,8 +109,17 @@ class WordEncoder:
         return windows
 
     def encode(self, rows: Sequence[LabelledRow], report: SourceReport) -> EncodedRows:
-        """Return the windows of each row with a label for each token; see `windows`."""
-        tags: list[Any] = [row.label for row in rows]
+        """Return the windows of each row with a label for each token; see `windows`.
+
+        Words of a row without labels get a class that stands for none: it marks the tokens that are scored.
+        """
+        tags: list[Any] = []
+        for row in rows:
+            if row.label is not None:
+                tags.append(row.label)
+                continue
+            word_count = row.text.count(WORD_GAP) + 1
+            tags.append((_UNKNOWN_TAG,) * word_count)
         encoded = EncodedRows([], [], [] if self._has_types else None)
         for window in self.windows([row.text for row in rows], report):
             word_tags = tags[window.sentence]
