@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from limbeck.api.evaluating import EvaluationResult, evaluate
     from limbeck.api.exporting import ExportResult, export
     from limbeck.api.fine_tuning import FineTuningResult, finetune
+    from limbeck.api.finishing import finish
     from limbeck.api.inspecting import InspectionResult, inspect
     from limbeck.api.planning import Plan, plan
     from limbeck.api.reporting import report
@@ -26,6 +27,7 @@ __getattr__, __dir__ = import_when_used(
         "evaluating": "EvaluationResult evaluate",
         "exporting": "ExportResult export",
         "fine_tuning": "FineTuningResult finetune",
+        "finishing": "finish",
         "inspecting": "InspectionResult inspect",
         "planning": "Plan plan",
         "reporting": "report",
@@ -50,6 +52,7 @@ __all__ = [
     "evaluate",
     "export",
     "finetune",
+    "finish",
     "inspect",
     "plan",
     "report",

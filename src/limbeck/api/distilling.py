@@ -96,6 +96,16 @@ def carry_out_distillation(request: DistilRequest) -> RunResult:
         >>> result.student
         'runs/e5/student'
     """
+    return distil_by(request)
+
+
+def distil_by(request: DistilRequest, *, ends_early: bool = False) -> RunResult:
+    """Carry a run out, from its request to its cards.
+
+    Args:
+        request: The request.
+        ends_early: Train nothing, and make the student of the newest checkpoint of the run that is resumed.
+    """
     console = progress_console(request.console)
     callbacks = callbacks_of(request.callbacks)
     resume = request.resume
@@ -125,6 +135,7 @@ def carry_out_distillation(request: DistilRequest) -> RunResult:
         overwrite=overwrite,
         callbacks=callbacks,
         write_cards=write_cards_of_run,
+        ends_early=ends_early,
     )
     run = records.Run.read(distilled.record.to_dict())
     return RunResult(ModelFolder(distilled.student), run)

@@ -28,6 +28,7 @@ from limbeck.cli.examples import CommandWithExamples
 from limbeck.cli.export import export
 from limbeck.cli.faults import name_fault
 from limbeck.cli.finetune import finetune
+from limbeck.cli.finish import finish
 from limbeck.cli.inspect import inspect
 from limbeck.cli.methods import methods
 from limbeck.cli.quickstart import quickstart
@@ -47,7 +48,7 @@ errors = TerminalConsole(stderr=True)
 
 PANELS: dict[str, tuple[typer.Typer | Callable[..., None], ...]] = {
     "Get started": (quickstart, doctor, methods, recipe, validate, schema),
-    "Distil and search": (finetune, distill, compare, search, status),
+    "Distil and search": (finetune, distill, finish, compare, search, status),
     "Measure and look inside": (evaluate, benchmark, inspect),
     "Show and deploy": (report, export),
 }

@@ -60,7 +60,11 @@ def _status_warnings(run: RunFolder) -> Iterator[str]:
             warning += f" {problem}"
         yield warning
 
-    unfinished = [stage.title for stage in run.stages if not stage.is_finished]
+    skipped: list[str] = []
+    if run.record.ended_early is not None:
+        yield f"{run.record.ended_early}."
+        skipped = run.record.ended_early.skipped
+    unfinished = [stage.title for stage in run.stages if not stage.is_finished and stage.title not in skipped]
     if unfinished:
         yield f"Not finished: {', '.join(unfinished)}. Facts about unfinished stages come from the recipe and the logs."
     if status == "finished" and not (run.folder / STUDENT).is_dir():

@@ -185,6 +185,19 @@ def remove_leftovers(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def remove_unneeded(folder: Path, limit: int | None) -> None:
+    """Remove the checkpoints of a finished stage, unless the recipe keeps all, and files of writes that were killed.
+
+    Args:
+        folder: The stage's folder.
+        limit: Number of checkpoints that the recipe keeps; None keeps all.
+    """
+    if limit is None:
+        remove_leftovers(folder)
+    else:
+        remove_checkpoints(folder)
+
+
 def remove_checkpoints(folder: Path) -> None:
     """Remove all checkpoints of a stage, the oldest first, and files of writes that were killed."""
     for _, path in reversed(all_checkpoints(folder)):

@@ -54,6 +54,7 @@ def distil(
     overwrite: bool = False,
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]] = (),
     write_cards: WriteCards | None = None,
+    ends_early: bool = False,
 ) -> DistilledStudent:
     """Distil a student as a plan says; every process of the run calls this.
 
@@ -64,6 +65,7 @@ def distil(
         overwrite: Replace the run in the output folder.
         callbacks: Callbacks of the user for the trainer of every stage.
         write_cards: Called in the main process once the student is saved and measured.
+        ends_early: Train nothing, and make the student of the newest checkpoint; later stages are skipped.
 
     Raises:
         LimbeckError: one clear line; the run's record has it too.
@@ -80,7 +82,7 @@ def distil(
         with endings_recorded(record, folder), quiet():
             seeds = {"run": recipe.seed}
             record.set("running", seeds=seeds, plugins=plugins_in_use(), processes=ranks.process_count())
-            run = Run(plan, folder, record, console, callbacks)
+            run = Run(plan, folder, record, console, callbacks, ends_early=ends_early)
             run.train()
             metrics = _measure(run)
             record.set("running", evaluation=metrics)

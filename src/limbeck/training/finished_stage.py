@@ -21,18 +21,19 @@ DONE = Stage.FILE
 """File of a stage's folder that is written last of all: if it is there, the stage is finished."""
 
 
-def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> Stage | None:
+def load_finished(folder: Path, student: PreTrainedModel, warn: Warn, *, limit: int | None) -> Stage | None:
     """Restore a stage that an earlier run finished.
 
     Args:
         folder: The stage's folder.
         student: Gets the weights that the stage left.
         warn: Receives a line if they are damaged.
+        limit: Number of checkpoints that the recipe keeps; None keeps all.
 
     Returns:
         The stage's record, or None if it is not finished, or has to be trained again.
     """
-    record = on_main_rank(lambda: _finished_record(folder, warn))
+    record = on_main_rank(lambda: _finished_record(folder, warn, limit))
     if record is None:
         return None
     is_whole = take_weights(student, load_file(str(folder / WEIGHTS)))
@@ -68,7 +69,7 @@ def take_weights(student: PreTrainedModel, weights: Mapping[str, Tensor]) -> boo
     return not unexpected and set(missing) <= tied
 
 
-def _finished_record(folder: Path, warn: Warn) -> Stage | None:
+def _finished_record(folder: Path, warn: Warn, limit: int | None) -> Stage | None:
     """Read the record of a finished stage; None where it is not finished, or its weights are damaged."""
     if not (folder / DONE).is_file():
         return None
@@ -79,5 +80,5 @@ def _finished_record(folder: Path, warn: Warn) -> Stage | None:
         (folder / DONE).unlink()
         return None
     # A run that was killed at the end of the stage may not have removed them.
-    checkpoints.remove_checkpoints(folder)
+    checkpoints.remove_unneeded(folder, limit)
     return record

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 from limbeck.core import devices, memory, paths, ranks, records
 from limbeck.core.files import atomic_text
 from limbeck.corpus import StreamedCorpus
+from limbeck.errors import OutputError
 from limbeck.inspection.layer_cosines import measure_layer_cosines, spread_batches
 from limbeck.methods.registry import METHODS
 from limbeck.models.card_facts import teacher_facts
@@ -29,6 +30,7 @@ from limbeck.models.weight_files import fetch_weights
 from limbeck.recipe.model_plans import StudentPlan
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan
+from limbeck.recipe.training_fields import DEFAULTS
 from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.class_counts import weigh_classes
 from limbeck.training.corpora import build_corpora, describe_corpora
@@ -40,6 +42,7 @@ from limbeck.training.learned_maps import Learned
 from limbeck.training.record import RunRecord
 from limbeck.training.resuming import TeacherHashes, check_same_teachers, check_same_text
 from limbeck.training.rows import AnyCorpus
+from limbeck.training.run_checkpoints import has_state
 from limbeck.training.seals import sync_tree
 from limbeck.training.stage import StageTraining
 from limbeck.training.student_folder import save_student
@@ -71,6 +74,7 @@ class Run:
         record: The run's record.
         console: Where progress goes.
         callbacks: Callbacks of the user for the trainer of every stage.
+        ends_early: Train nothing: the student is that of the newest checkpoint, and later stages are skipped.
 
     Attributes:
         tokenizer: The tokenizer of teacher and student.
@@ -87,8 +91,11 @@ class Run:
         record: RunRecord,
         console: Console,
         callbacks: Sequence[TrainerCallback | type[TrainerCallback]] = (),
+        *,
+        ends_early: bool = False,
     ) -> None:
         self.plan = plan
+        self.ends_early = ends_early
         self.folder = folder
         self.student_folder = folder / paths.STUDENT
         self.record = record
@@ -110,6 +117,7 @@ class Run:
         """
         memory.keep_freed_memory()
         plan = self.plan
+        stages = ranks.on_main_rank(self._stages_to_run)
         hashes = self._check_teachers()
         self._warn_of_idle_devices()
         ranks.on_main_rank(partial(compare_once, plan.vector_teachers, self.record, self.console))
@@ -129,17 +137,36 @@ class Run:
         self._describe_models(hashes, student, initialisation)
 
         finished: list[records.Stage] = []
-        for index, stage in enumerate(plan.stages):
+        for index, stage in enumerate(stages):
             with self.record.timed("training"):
                 finished.append(self._run_stage(index, stage, student))
             self.record.set("running", stages=[_without_lists(record) for record in finished])
 
         # The records of the stages that trained the recipe's student. Stages with a student of their own have saved it.
         records_of_student: list[records.Stage] = []
-        for record, stage in zip(finished, plan.stages, strict=True):
+        for record, stage in zip(finished, stages, strict=True):
             if stage.student is None:
                 records_of_student.append(record)
+        early_end = _early_end(finished, plan.stages)
+        if early_end is not None:
+            self.record.set("running", ended_early=early_end)
         return self._save(maker, student, records_of_student, self.student_folder)
+
+    def _stages_to_run(self) -> Sequence[StagePlan]:
+        """Return the stages of the plan; of a run that ends early those that have begun.
+
+        Raises:
+            OutputError: for a run that ends early before its student was trained.
+        """
+        if not self.ends_early:
+            return self.plan.stages
+        begun = [stage for stage in self.plan.stages if has_state(self._stage_folder(stage.spec.title))]
+        if all(stage.student is not None for stage in begun):
+            raise OutputError(
+                f"No stage of '{self.folder}' has trained its student yet, so that there is nothing to finish; train "
+                f"on: limbeck distill --resume --output {self.folder}"
+            )
+        return begun
 
     def _check_teachers(self) -> TeacherHashes:
         """Hash the teachers, and refuse to go on with others than the run began with."""
@@ -266,7 +293,8 @@ class Run:
             settled = self._measure_layers(stage, index, folder)
         settled = weigh_classes(settled, self.corpora[index])
 
-        record = load_finished(folder, student, self._warn)
+        limit = stage.spec.training.get("save_total_limit", DEFAULTS["save_total_limit"])
+        record = load_finished(folder, student, self._warn, limit=limit)
         if record is None:
             record = self._train_stage(index, settled, student)
         self._trained.append(settled)
@@ -295,6 +323,7 @@ class Run:
                 stages=len(self.plan.stages),
             ),
             callbacks=self.callbacks,
+            ends_early=self.ends_early,
             earlier=[learned_in(self._stage_folder(before.spec.title), before) for before in of_same_models],
         )
         return training.run()
@@ -349,7 +378,9 @@ class Run:
                 sentence = self.plan.student_sentence
                 # The stage that taught the student finished sentence vectors, perhaps through a map that it keeps.
                 aligned = self.plan.aligned_stage
-                if aligned is not None:
+                # A run that was ended early may have skipped it.
+                is_trained = aligned is not None and has_state(self._stage_folder(aligned.spec.title))
+                if aligned is not None and is_trained:
                     learned = learned_in(self._stage_folder(aligned.spec.title), aligned)
                 if sentence is not None:
                     widths = self.plan.trained_widths
@@ -373,6 +404,23 @@ class Run:
         """Return the index of a stage, from 0; titles are unique."""
         titles = [stage.spec.title for stage in self.plan.stages]
         return titles.index(title)
+
+
+def _early_end(finished: Sequence[records.Stage], stages: Sequence[StagePlan]) -> records.EarlyEnd | None:
+    """Return where a run was ended early; None for a run that was not.
+
+    Args:
+        finished: The records of the stages that were trained, in their order.
+        stages: All stages of the plan.
+    """
+    last = finished[-1]
+    skipped = [stage.spec.title for stage in stages[len(finished) :]]
+    if last.planned_steps is None and not skipped:
+        return None
+    early_end = records.EarlyEnd(stage=last.name, planned_steps=last.planned_steps, skipped=skipped)
+    if last.planned_steps is not None:
+        early_end.step = last.steps
+    return early_end
 
 
 def _without_lists(stage: records.Stage) -> records.Stage:

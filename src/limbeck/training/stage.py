@@ -17,7 +17,7 @@ from limbeck.core.paths import LOG
 from limbeck.core.ranks import main_rank_first, on_main_rank, raised_on_all_ranks
 from limbeck.core.records import Stage, save
 from limbeck.corpus import GroupedRows
-from limbeck.errors import Interrupted, RecipeError
+from limbeck.errors import Interrupted, OutputError, RecipeError
 from limbeck.methods.teaching import Teaching
 from limbeck.models.families import base_model, family_of
 from limbeck.recipe.stage_plan import StagePlan
@@ -69,6 +69,7 @@ class StageTraining:
         progress: Shows the progress.
         callbacks: Callbacks of the user, behind limbeck's own.
         earlier: Learned maps and layer weights of earlier stages of the same student and teacher.
+        ends_early: Train no further than the newest checkpoint, whose step is the stage's last.
 
     Raises:
         RecipeError: if the launcher shards the student otherwise than the recipe says, or for a guard that works in one
@@ -89,8 +90,10 @@ class StageTraining:
         progress: ProgressReporter,
         callbacks: Sequence[TrainerCallback | type[TrainerCallback]] = (),
         earlier: Sequence[Learned] = (),
+        ends_early: bool = False,
     ) -> None:
         self.plan = plan
+        self.ends_early = ends_early
         self.student = student
         self.corpus = corpus
         self.folder = folder
@@ -147,9 +150,14 @@ class StageTraining:
         Raises:
             Interrupted: after Ctrl-C or SIGTERM, with the state saved.
             TrainingError: if the policies stop it, or a checkpoint cannot be written.
-            OutputError: if its checkpoint cannot be restored.
+            OutputError: if its checkpoint cannot be restored, or there is none where the stage ends early.
         """
         checkpoint = on_main_rank(self.newest_checkpoint)
+        if self.ends_early and checkpoint is None:
+            raise OutputError(
+                f"No checkpoint of stage '{self.plan.spec.title}' is whole, so that no student can be made of one; "
+                f"train on: limbeck distill --resume --output {self.folder.parents[1]}"
+            )
         started = time.monotonic()
         metrics = self.train(checkpoint)
         record = self.describe(metrics, seconds=time.monotonic() - started)
@@ -184,13 +192,14 @@ class StageTraining:
                 trainer.start_maps()
                 trainer.train()
             else:
-                warn_of_differences(checkpoint, training_facts(trainer.args), self.warn)
-                if checkpoints.is_last(checkpoint):
+                if self.ends_early or checkpoints.is_last(checkpoint):
                     # No step is left. The loop would take one more all the same, so it is not started.
                     trainer.restore(checkpoint)
                 else:
+                    warn_of_differences(checkpoint, training_facts(trainer.args), self.warn)
                     trainer.train(resume_from_checkpoint=str(checkpoint))
-            if self.interrupt.agree() and trainer.state.global_step < trainer.state.max_steps:
+            is_stopped = self.interrupt.agree() and trainer.state.global_step < trainer.state.max_steps
+            if is_stopped and not self.ends_early:
                 raise raised_on_all_ranks(self.stopped_at_step("the state is saved"))
             return trainer.evaluate() if trainer.eval_dataset is not None else {}
         except RuntimeError as error:
@@ -228,7 +237,7 @@ class StageTraining:
                 held_out[name] = metrics[f"eval_{name}"]
 
         self.module.read_rows.merge()
-        return Stage(
+        record = Stage(
             name=self.plan.spec.title,
             method=self.plan.spec.method["name"],
             steps=steps,
@@ -250,6 +259,9 @@ class StageTraining:
             frozen=self.frozen,
             unread=self.module.unread_rows(),
         )
+        if steps < trainer.state.max_steps:
+            record.planned_steps = trainer.state.max_steps
+        return record
 
     def _describe_lengths(self, steps: int) -> list[dict[str, float]]:
         """Describe how long the stage was trained at each length of its schedule; empty without a schedule."""
@@ -277,7 +289,7 @@ class StageTraining:
         return 1 - tokens / positions if positions else 0.0
 
     def write(self, whole: Mapping[str, Tensor] | None, record: Stage) -> None:
-        """Write the results of the stage, and remove its checkpoints, which are not needed any more.
+        """Write the results of the stage, and remove its checkpoints unless the recipe keeps all.
 
         `stage.json` is written after all other results, since its presence means that the stage is finished.
 
@@ -294,12 +306,15 @@ class StageTraining:
             record.weights = file_facts(self.folder / WEIGHTS)
             save(record, self.folder)
             sync(self.folder)
-            checkpoints.remove_checkpoints(self.folder)
+            checkpoints.remove_unneeded(self.folder, self.trainer.args.save_total_limit)
 
     def stopped(self, where: str) -> Interrupted:
         """Return the error of a stopped run, with the command that continues it."""
         folder = self.folder.parents[1]
-        return self.interrupt.error(f"Stopped {where} Continue with: limbeck distill --resume --output {folder}")
+        return self.interrupt.error(
+            f"Stopped {where} Continue with: limbeck distill --resume --output {folder}; or keep the student as it is, "
+            f"with: limbeck finish {folder}"
+        )
 
     def stopped_at_step(self, state: str) -> Interrupted:
         """Return the error of a stage that was stopped."""

@@ -197,6 +197,7 @@ class Stage(File):
         student: The student of a stage that has its own.
         teacher: The teacher of a stage that has its own.
         teacher_facts: More on this teacher, unless it is the student of an earlier stage.
+        planned_steps: Steps that it was to take, where it was ended early.
     """
 
     FILE = paths.STAGE_RECORD
@@ -228,6 +229,35 @@ class Stage(File):
     teacher: str | None = None
     teacher_facts: Teacher | None = None
     citation: Citation | None = None
+    planned_steps: Number | None = None
+
+
+class EarlyEnd(Record):
+    """The end of a run before its last step.
+
+    Attributes:
+        stage: The last stage that was trained.
+        step: The steps that it took; None where it took all, and only later stages were skipped.
+        planned_steps: The steps that it was to take.
+        skipped: The stages that were not trained.
+    """
+
+    stage: str = ""
+    step: Number | None = None
+    planned_steps: Number | None = None
+    skipped: list[str] = Field(default_factory=list)
+
+    def __str__(self) -> str:
+        """A sentence without a full stop."""
+        sentence = f"The run was ended early, after stage '{self.stage}'"
+        if self.step is not None:
+            sentence = f"The run was ended early, at step {self.step:,.0f} of stage '{self.stage}'"
+            if self.planned_steps is not None:
+                sentence += f", which was to take {self.planned_steps:,.0f}"
+        if self.skipped:
+            names = ", ".join(f"'{title}'" for title in self.skipped)
+            sentence += f"; {'stage' if len(self.skipped) == 1 else 'stages'} {names} skipped"
+        return sentence
 
 
 class UnreadRows(Record):
@@ -353,6 +383,7 @@ class Run(Made, CardFields):
         teacher_vectors: Teacher whose sentence vectors are taught, to the largest difference of these from those that
             sentence-transformers computes; None where that library does not load the model. Empty where it is not
             installed.
+        ended_early: Where it was ended before its last step, see `limbeck finish`.
     """
 
     FILE = paths.RUN_RECORD
@@ -373,6 +404,7 @@ class Run(Made, CardFields):
     corpus: CorpusText | None = None
     untrained: Untrained | None = None
     evaluation: RunEvaluation | None = None
+    ended_early: EarlyEnd | None = None
 
     def holds_teachers(self, untrained: str | UnreadRows) -> bool:
         """Return whether an untrained tensor, or untrained rows of one, have the teacher's values.

@@ -1,0 +1,57 @@
+"""The checkpoints of a run, over all of its stages, found in its folder without torch."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from limbeck.core import paths
+
+_STAGE = re.compile(r"^(\d+)-(.+)$")
+_CHECKPOINT = re.compile(r"^checkpoint-(\d+)$")
+
+
+@dataclass(frozen=True)
+class RunCheckpoint:
+    """A checkpoint of a run.
+
+    Attributes:
+        run: The run's folder.
+        stage_number: The number of its stage, from 1.
+        stage: The title of its stage.
+        step: The optimizer step of the stage at which it was written.
+        folder: Its folder.
+    """
+
+    run: Path
+    stage_number: int
+    stage: str
+    step: int
+    folder: Path
+
+
+def checkpoints_of(run: Path) -> list[RunCheckpoint]:
+    """List the checkpoints of a run, whole or not, in the order in which they were written."""
+    found = []
+    for stage_folder in _subfolders(run / paths.STAGES):
+        stage = _STAGE.match(stage_folder.name)
+        if stage is None:
+            continue
+        for folder in _subfolders(stage_folder):
+            checkpoint = _CHECKPOINT.match(folder.name)
+            if checkpoint is not None:
+                found.append(RunCheckpoint(run, int(stage[1]), stage[2], int(checkpoint[1]), folder))
+    return sorted(found, key=lambda checkpoint: (checkpoint.stage_number, checkpoint.step))
+
+
+def has_state(stage_folder: Path) -> bool:
+    """Whether a stage is finished or has a checkpoint."""
+    if (stage_folder / paths.STAGE_RECORD).is_file():
+        return True
+    return any(_CHECKPOINT.match(folder.name) for folder in _subfolders(stage_folder))
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    """Return the folders in a folder; none where it does not exist."""
+    if not folder.is_dir():
+        return []
+    return [path for path in folder.iterdir() if path.is_dir()]

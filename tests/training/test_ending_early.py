@@ -1,0 +1,96 @@
+"""Runs that are ended early: the student of the newest checkpoint, told apart from that of a whole run."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+import limbeck
+from limbeck import distill
+from limbeck.core.folder_lock import folder_lock
+from limbeck.errors import Interrupted, OutputError
+from limbeck.report.collect import collect
+from limbeck.report.run_warnings import warnings_of
+from tests.support.training import assert_equal, at_step, elsewhere, send, student_of
+from tests.training.conftest import make_recipe
+
+
+@pytest.fixture
+def recipe(bert_folder, text_folder, tmp_path):
+    """A constant rate, so that the first steps do not depend on how many there are."""
+    constant = {"lr_scheduler_type": "constant", "warmup_steps": 0, "save_steps": 1, "eval_steps": 1000}
+    return make_recipe(bert_folder, text_folder, tmp_path / "run", **constant)
+
+
+def stop_at(recipe, step):
+    """Stop a run by Ctrl-C before a step of its first stage, which it still takes, and return its folder."""
+    with at_step(step - 1, send(signal.SIGINT)), pytest.raises(Interrupted, match="limbeck finish"):
+        distill(recipe)
+    return Path(recipe["output"])
+
+
+def test_the_student_is_that_of_a_run_with_so_many_steps(recipe, tmp_path):
+    folder = stop_at(recipe, 2)
+    result = limbeck.finish(folder)
+    short = elsewhere(recipe, tmp_path / "short")
+    short["stages"][0]["training"]["max_steps"] = 2
+    distill(short)
+    assert_equal(student_of(recipe), student_of(short))
+
+    assert (result.run.status, result.run.stages[0].steps) == ("finished", 2)
+    early_end = result.run.ended_early
+    assert (early_end.step, early_end.planned_steps, early_end.skipped) == (2, 6, [])
+    sentence = f"The run was ended early, at step 2 of stage '{early_end.stage}', which was to take 6"
+    assert str(early_end) == sentence
+    assert f"{sentence}." in list(warnings_of(collect([folder])[0]))
+    assert "**Ended early.**" in (result.student / "README.md").read_text()
+    assert "ended_early" not in json.loads((Path(short["output"]) / "run.json").read_text())
+    # The run is at its end, and is not trained on.
+    assert distill(recipe, resume=True).run.ended_early == early_end
+
+
+def test_later_stages_are_skipped_and_named(bert_folder, text_folder, tmp_path):
+    methods = [{"name": "hidden_states"}, {"name": "minilmv2"}]
+    recipe = make_recipe(bert_folder, text_folder, tmp_path / "run", *methods, save_steps=1, eval_steps=1000)
+    folder = stop_at(recipe, 3)
+    result = limbeck.finish(folder)
+    first, second = (stage.get("name", stage["method"]["name"]) for stage in recipe["stages"])
+    assert (result.run.ended_early.stage, result.run.ended_early.skipped) == (first, [second])
+    assert [stage.name for stage in result.run.stages] == [first]
+    warnings = list(warnings_of(collect([folder])[0]))
+    assert any(f"stage '{second}' skipped" in line for line in warnings)
+    assert not any(line.startswith("Not finished") for line in warnings)
+
+
+def test_a_finished_run_is_returned_as_it_is(recipe, limbeck):
+    distill(recipe)
+    before = (Path(recipe["output"]) / "run.json").read_bytes()
+    assert "finished already" in limbeck("finish", recipe["output"]).stderr
+    assert (Path(recipe["output"]) / "run.json").read_bytes() == before
+
+
+def test_what_cannot_be_finished_is_refused_in_a_line(recipe, tmp_path):
+    with pytest.raises(OutputError, match="holds no run"):
+        limbeck.finish(tmp_path)
+    folder = Path(recipe["output"])
+    stop_at(recipe, 2)
+    with folder_lock(folder), pytest.raises(OutputError, match="still going on"):
+        limbeck.finish(folder)
+    checkpoints = list(folder.glob("stages/*/checkpoint-*"))
+    for checkpoint in checkpoints:
+        (checkpoint / "model.safetensors").write_bytes(b"")
+    with pytest.raises(OutputError, match="No checkpoint of stage .* is whole"):
+        limbeck.finish(folder)
+    for checkpoint in checkpoints:
+        shutil.rmtree(checkpoint)
+    with pytest.raises(OutputError, match=r"has no checkpoint yet.*--resume"):
+        limbeck.finish(folder)
+
+
+def test_all_checkpoints_stay_where_the_recipe_keeps_all(recipe):
+    recipe["stages"][0]["training"] |= {"save_total_limit": None, "save_steps": 2}
+    distill(recipe)
+    names = sorted(folder.name for folder in Path(recipe["output"]).glob("stages/*/checkpoint-*"))
+    assert names == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
