@@ -43,7 +43,7 @@ def forgetting() -> Iterator[None]:
         for registry in (METHODS, OBJECTIVES, EVALUATORS, KINDS, TEACHINGS, STARTS, FORMATS):
             len(registry)
             patch.setattr(registry, "_items", dict(registry._items))
-            patch.setattr(registry, "_outside", set(registry._outside))
+            patch.setattr(registry, "_plugin_names", set(registry._plugin_names))
         yield
 
 

@@ -11,10 +11,10 @@ IGNORED_LABEL = -100
 
 
 def import_when_used(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and the `__dir__` of a package whose names are imported when they are first used.
+    """Make the `__getattr__` and the `__dir__` of a package whose names are imported when they are first used.
 
-    One module of it can then be imported without what the others need: torch and transformers take seconds. A name that
-    a module shares with something in it stays the latter, also once the module has been imported.
+    One module of it can then be imported without what the others need: torch and transformers take seconds. Where a
+    module has the name of a function or class in it, that name of the package is the function or class.
 
     Args:
         package: Its `__name__`.
@@ -30,10 +30,11 @@ def import_when_used(package: str, homes: Mapping[str, str]) -> tuple[Callable[[
     shared_names = {name for name, home in home_of_name.items() if name == home}
 
     class Package(ModuleType):
-        """The package itself, which each import of a module below it gives the module as an attribute."""
+        """The package itself."""
 
         def __setattr__(self, name: str, value: Any) -> None:
-            # Of a shared name the attribute is the thing in the module, not the module.
+            # Python sets each imported module as an attribute of its package. For a shared name, what the module holds
+            # under that name is set instead.
             if name in shared_names:
                 value = getattr(value, name, value)
             super().__setattr__(name, value)

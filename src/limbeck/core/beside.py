@@ -13,7 +13,7 @@ _tried: dict[str, str] = {}
 
 
 def find_beside(text: str, folder: Path) -> str:
-    """Return a relative path or pattern, joined with a folder if it exists there and not in the current folder.
+    """Find a relative path or pattern in the current folder, or else in another one, with which it is then joined.
 
     A path that exists in neither is not changed; `tried_beside` then has the second place for messages.
 
@@ -27,6 +27,8 @@ def find_beside(text: str, folder: Path) -> str:
     beside = str(folder / text)
     if _leads_somewhere(beside):
         return beside
+
+    # Noted for the message on a missing path, which may have the path as it was written or in its normal form.
     if folder.resolve() != Path.cwd():
         _tried[text] = beside
         _tried[str(Path(text))] = beside

@@ -151,11 +151,11 @@ def _build(folder: Path, aside: Path, build: Callable[[Path], dict[str, Any]], g
         try:
             manifest = build(aside)
         except BaseException as error:
-            # Pieces are kept for the next try if they are of use: a source that could not be reached, or a worker that
+            # The folder aside is kept if the next try can use it: a source that could not be reached, or a worker that
             # died, need not fail again.
-            has_nothing = isinstance(error, CorpusError) and not _piece_notes(aside)
-            is_hopeless = isinstance(error, NothingToBuildError)
-            if not goes_on or has_nothing or is_hopeless:
+            has_no_pieces = isinstance(error, CorpusError) and not _piece_notes(aside)
+            would_fail_again = isinstance(error, NothingToBuildError)
+            if not goes_on or has_no_pieces or would_fail_again:
                 shutil.rmtree(aside, ignore_errors=True)
             raise
         manifest["files"] = _list_files(aside)
@@ -196,7 +196,7 @@ def _locked(path: Path, waiting: Callable[[], None] | None) -> Iterator[None]:
         lock.acquire(poll_interval=_POLL_SECONDS)
     try:
         yield
-        # The lock is removed once the work is done, so that a process that makes a new one finds a manifest.
+        # Only a finished build removes the file of the lock: who comes later makes a new one, and finds a manifest.
         path.unlink(missing_ok=True)
     finally:
         lock.release()

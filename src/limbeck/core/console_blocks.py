@@ -33,7 +33,7 @@ def console(*blocks: Block) -> RenderableType:
 
 
 def _console_lines(blocks: Iterable[Block]) -> Iterator[RenderableType]:
-    """Yield the lines and tables of blocks; of figures and code the title alone."""
+    """Yield the lines and tables of blocks; figures and code are only named by their title."""
     for block in blocks:
         match block:
             case Paragraph():
@@ -63,11 +63,41 @@ _GAP = 2
 
 
 class _ConsoleTable:
-    """A table, in as many parts as the width of the console needs; rich calls `__rich_console__`."""
+    """A table that learns the width of the console only as it is printed, when rich calls `__rich_console__`."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._widths = [self._width(index) for index in range(len(table.headings))]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if not self._table.layout.cut:
+            all_columns = range(len(self._table.headings))
+            yield self._draw(all_columns)
+            return
+        label_width = self._label_width(options.max_width)
+        for part in self._cut_into_parts(options.max_width - label_width - _GAP):
+            yield self._draw((0, *part), label_width)
+
+    def _label_width(self, console_width: int) -> int:
+        """The width of the first column in each part of a table that is cut."""
+        most = _LABEL_SHARE * console_width // 100
+        return max(self._table.layout.cut, min(self._width(0), most))
+
+    def _cut_into_parts(self, room: int) -> Iterator[range]:
+        """Group the columns behind the first, in their order, so that each group fits into `room` characters.
+
+        A column that is too wide by itself is a group of its own.
+        """
+        count = len(self._table.headings)
+        start = 1
+        used = 0
+        for index in range(1, count):
+            width = self._width(index) + _GAP
+            if index > start and used + width > room:
+                yield range(start, index)
+                start = index
+                used = 0
+            used += width
+        yield range(start, count)
 
     def _width(self, index: int) -> int:
         """The characters of the widest line of a column, or the least width of the layout."""
@@ -76,64 +106,44 @@ class _ConsoleTable:
         widest = max(len(line) for line in lines)
         return max(self._table.layout.narrowest, widest)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        layout = self._table.layout
-        count = len(self._table.headings)
-        if not layout.cut:
-            yield self._block(range(count))
-            return
-
-        # Each part has the first column and as many of the others, in their order, as fit beside it.
-        most_of_label = _LABEL_SHARE * options.max_width // 100
-        label = max(layout.cut, min(self._widths[0], most_of_label))
-        room = options.max_width - label - _GAP
-        start = 1
-        while start < count:
-            end = start + 1
-            used = self._widths[start] + _GAP
-            while end < count and used + self._widths[end] + _GAP <= room:
-                used += self._widths[end] + _GAP
-                end += 1
-            yield self._block((0, *range(start, end)), label_width=label)
-            start = end
-
-    def _block(self, columns: Sequence[int], label_width: int = 0) -> RichTable:
-        """Return a table of rich with some of the columns.
+    def _draw(self, columns: Sequence[int], label_width: int | None = None) -> RichTable:
+        """Make rich's table of some of the columns.
 
         Args:
             columns: Indices of the columns, the first column at the beginning.
-            label_width: Width of the first column, whose texts are broken between words; 0 leaves them whole.
+            label_width: Width of the first column, whose texts are broken between words; None leaves them whole.
         """
-        drawn = self._empty(columns, label_width)
-        follows_published = True
+        drawn = self._draw_headings(columns, label_width)
+        # Among rows of the table's own figures stand rows of published figures, which a rule sets apart.
+        is_after_own_row = False
         for index, row in enumerate(self._table.rows):
             cells = [row[column] for column in columns]
             is_published = index in self._table.published
-            # Published rows stand behind a rule. Those without a figure in these columns are left out.
             if is_published and self._table.layout.apart:
                 has_figures = any(str(cell) != NOTHING for cell in cells[1:])
                 if not has_figures:
                     continue
-                if not follows_published:
+                if is_after_own_row:
                     drawn.add_section()
-            first, *others = (_text_of(cell) for cell in cells)
-            if label_width:
-                lines = wrapped(first.plain, lambda line: len(line) <= label_width)
-                first = Text("\n".join(lines), style=first.style)
-            drawn.add_row(first, *others, style=self._style(index))
-            follows_published = is_published
+            label, *figures = (_text_of(cell) for cell in cells)
+            if label_width is not None:
+                label = _break_label(label, label_width)
+            drawn.add_row(label, *figures, style=self._style(index))
+            is_after_own_row = not is_published
         return drawn
 
     def _style(self, index: int) -> str:
-        """Return the style of a row."""
+        """The style of a row."""
         if index in self._table.published:
             return "cyan"
         if index in self._table.strong:
             return "bold"
-        return "dim" if index in self._table.faint else ""
+        if index in self._table.faint:
+            return "dim"
+        return ""
 
-    def _empty(self, columns: Sequence[int], label_width: int) -> RichTable:
-        """Make a table with its headings alone."""
+    def _draw_headings(self, columns: Sequence[int], label_width: int | None) -> RichTable:
+        """Make rich's table with its headings and without rows."""
         table = self._table
         layout = table.layout
         if layout.boxed:
@@ -143,27 +153,38 @@ class _ConsoleTable:
                 box=box.SIMPLE_HEAVY, pad_edge=False, collapse_padding=layout.collapsed, padding=(0, layout.padding)
             )
         for index in columns:
-            drawn.add_column(table.headings[index], **self._column_options(index, label_width))
+            if not layout.cut:
+                column_options = self._options_of_column(index)
+            elif index == 0:
+                column_options = {"overflow": "fold", "width": label_width}
+            else:
+                column_options = {"justify": self._justify(index), "min_width": layout.narrowest}
+            drawn.add_column(table.headings[index], **column_options)
         return drawn
 
-    def _column_options(self, index: int, label_width: int) -> dict[str, Any]:
-        """Return rich's options of a column."""
+    def _options_of_column(self, index: int) -> dict[str, Any]:
+        """Rich's options of a column in a table that is not cut."""
         layout = self._table.layout
-        if layout.cut and index == 0:
-            return {"overflow": "fold", "width": label_width}
-        justify = "left" if index in self._table.words else "right"
-        if layout.cut:
-            return {"justify": justify, "min_width": layout.narrowest}
+        least_width = None
+        if index == 0:
+            least_width = layout.label_width
         # A column from `whole_from` on is as wide as its widest cell.
-        least = layout.label_width if index == 0 else None
         if layout.whole_from is not None and index >= layout.whole_from:
-            least = max((len(str(row[index])) for row in self._table.rows), default=None)
+            least_width = max((len(str(row[index])) for row in self._table.rows), default=None)
         return {
-            "justify": justify,
+            "justify": self._justify(index),
             "overflow": "fold" if layout.fold else "ellipsis",
-            "min_width": least,
+            "min_width": least_width,
             "no_wrap": layout.no_wrap and index > 0,
         }
+
+    def _justify(self, index: int) -> str:
+        return "left" if index in self._table.words else "right"
+
+
+def _break_label(label: Text, width: int) -> Text:
+    lines = wrapped(label.plain, lambda line: len(line) <= width)
+    return Text("\n".join(lines), style=label.style)
 
 
 def _text_of(cell: AnyCell) -> Text:

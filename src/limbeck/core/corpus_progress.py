@@ -51,9 +51,12 @@ class CorpusProgress(Bars):
                 print_plain(self.console, f"{step} …")
         bar = self._step_bars[step]
 
-        # A step without a unit has an end and no amount, such as waiting for another process.
-        amount = describe_amount(done, total, unit) if unit else ""
-        rate = bar.rate.per_time(Count(done, unit) if unit else None, now)
+        # A step without a unit counts nothing, such as waiting for another process.
+        amount = ""
+        rate = ""
+        if unit:
+            amount = describe_amount(done, total, unit)
+            rate = bar.rate.per_time(Count(done, unit), now)
         self.bars.update(bar.task, completed=done, total=total, amount=amount, rate=rate)
         if done:
             left = ""

@@ -54,6 +54,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
             file cannot be written.
     """
     path = folder.resolve() / LOCK
+    # The system gives a process a lock that it holds already, so a second run in this process is refused here.
     with _held_guard:
         if _is_ours(folder):
             raise _refusal(folder, holder(folder))
@@ -78,7 +79,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int, path: Path) -> bool:
-    """Lock the file, and return whether that was possible; a process that is just ending is waited for."""
+    """Lock the file and return True, or False if another process keeps the lock for longer than it takes to end."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:

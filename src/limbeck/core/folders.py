@@ -57,6 +57,7 @@ class FolderKind:
         if self.read is not None:
             return self.read(folder)
         path = folder / self.record
+        # The record is empty if the file is missing or cannot be read as JSON.
         record = read_json(path)
         if record:
             return record

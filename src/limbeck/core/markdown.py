@@ -73,6 +73,7 @@ def escaped_blocks(blocks: Iterable[Block], figures: str = "") -> Iterator[str]:
 
 
 def _escaped_texts(block: Block, figures: str) -> Iterator[str]:
+    """Yield the texts of a block, with the names and texts in it escaped; `figures` is the folder of the figures."""
     match block:
         case Paragraph():
             text = running_text(block.text, escape_markdown)
@@ -113,9 +114,10 @@ def _escaped_table(table: Table) -> str:
     for index, row in enumerate(table.rows):
         cells = [escape_markdown(cell) for cell in row]
         if index in table.strong:
+            # Two pairs of stars without a text between them would be shown as stars.
             cells = [f"**{cell}**" if cell else "" for cell in cells]
         rows.append(cells)
-    # The first column names the rows.
+    # The first column holds the names of the rows, so it is one of words too.
     return _table_text(headings, rows, words=(*table.words, 0))
 
 

@@ -32,6 +32,7 @@ _WANTED = {
 Bounds in braces are those that pydantic reports with the error.
 """
 _ENDING = re.compile("_(type|parsing|error|number|from_float|parsing_size)$")
+"""The ending of a type of pydantic's errors: `_parsing` of `int_parsing`, `_error` of `literal_error`."""
 
 _LONGEST_VALUE = 80
 
@@ -100,6 +101,8 @@ def _depth(item: Any) -> tuple[int, bool]:
 
 
 def _explain_item(item: Any) -> str:
+    """Write one of a `ValidationError`'s `errors()` as a line: `loss.weight is -1; give 0 or more`."""
+    # A mistake without a place is one of the recipe as a whole.
     place = ".".join(map(str, _written_place(item["loc"]))) or "recipe"
     if item["type"] == "missing":
         return f"{place}: is missing"
@@ -108,6 +111,7 @@ def _explain_item(item: Any) -> str:
     if wanted:
         value = item["input"]
         line = f"{place} is {show_value(value)}; give {wanted}"
+        # A single value in the place of a list is shown as a list: `give a list: [bert]`.
         is_lone_item = item["type"] in ("list_type", "tuple_type") and isinstance(value, str | int | float)
         if is_lone_item:
             line += f": [{str(value)[:_LONGEST_VALUE]}]"

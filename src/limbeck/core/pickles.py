@@ -57,6 +57,7 @@ def convert_pickles(files: Sequence[Path], target: Path, *, seconds: float = MOS
     run_tasks(_convert_limited, [_Task(tuple(files), target)], workers=1, ended=note_problem, watch=check_time)
     if not problems:
         return
+    # `convert` names the file in its errors. An error of the process itself, such as its death, does not.
     problem = problems[0]
     names_file = str(files[0].parent) in problem
     if not names_file:

@@ -2,9 +2,6 @@
 
 from typing import NamedTuple, Protocol
 
-_SPANS = ((1, "s"), (60, "min"), (3600, "h"))
-"""Seconds of the spans that rates are given in."""
-
 
 class Count(NamedTuple):
     """The number of things done, for the rate.
@@ -68,18 +65,25 @@ class Rate:
 
 
 def describe_rate(per_second: float, unit: str) -> str:
-    """Return a rate above 0 in words: per second, minute or hour, the first of these in which it is 1 or more."""
+    """Write a rate above 0 per second, minute or hour: the first of these in which it is 1 or more, or else per hour.
+
+    Bytes are written in megabytes.
+    """
     if unit == "bytes":
         per_second = per_second / 1e6
         unit = "MB"
-    seconds, span = _SPANS[-1]
-    for candidate in _SPANS:
-        if per_second * candidate[0] >= 1:
-            seconds, span = candidate
-            break
-    value = per_second * seconds
-    if value >= 10:
-        return f"{value:,.0f} {unit}/{span}"
-    if value >= 1:
-        return f"{value:.1f} {unit}/{span}"
-    return f"{value:.2g} {unit}/{span}"
+    if per_second >= 1:
+        rate = per_second
+        span = "s"
+    elif per_second * 60 >= 1:
+        rate = per_second * 60
+        span = "min"
+    else:
+        rate = per_second * 3600
+        span = "h"
+
+    if rate >= 10:
+        return f"{rate:,.0f} {unit}/{span}"
+    if rate >= 1:
+        return f"{rate:.1f} {unit}/{span}"
+    return f"{rate:.2g} {unit}/{span}"

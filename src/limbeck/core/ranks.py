@@ -57,6 +57,7 @@ def connect() -> None:
 
     if distributed.is_initialized():
         return
+    # Gloo exchanges tensors on the CPU, NCCL those on GPUs.
     backend = "gloo"
     if torch.cuda.is_available():
         if "LOCAL_RANK" not in os.environ:
@@ -161,11 +162,13 @@ def main_rank_first(function: Callable[[], Result]) -> Result:
     def call_on_main() -> Result | None:
         return function() if is_main() else None
 
-    # On the other ranks the result is None. They wait here until the main rank is done.
+    # The other ranks wait here until the main rank is done. Their result of this call is None.
     result_of_main = on_all_ranks(call_on_main)
 
     def call_on_others() -> Result:
-        return function() if result_of_main is None else result_of_main
+        if result_of_main is not None:
+            return result_of_main
+        return function()
 
     return on_all_ranks(call_on_others)
 

@@ -93,7 +93,9 @@ class Registry(Generic[T]):
         self._error = error
         self._plugins = plugins
         self._items: dict[str, T | EntryPoint] = {}
-        self._outside: set[str] = set()
+        # Names of the items from outside the package.
+        self._plugin_names: set[str] = set()
+        # Whether the entry points of installed distributions were looked up; a closed registry takes none.
         self._is_discovered = plugins is None
 
     def register(self, name: str, item: T) -> T:
@@ -107,37 +109,38 @@ class Registry(Generic[T]):
         self._items[name] = item
         return item
 
-    def add(self, name: str, item: object, *, replace: bool = False, own: bool = False) -> T:
-        """Add an item under `name`, checked by the registry's plugin point.
+    def add(self, name: str, item: object, *, replace: bool = False, built_in: bool = False) -> T:
+        """Add an item under `name`; one from outside the package is checked by the plugin point first.
 
         Args:
-            name: Free, unless `replace` is given.
-            item: What the registry's plugin point accepts.
-            replace: Whether it may replace an item from outside of the same name, as when a notebook's cell runs again.
-            own: Whether it is an item of the package, which nothing replaces.
+            name: A free name, or with `replace` that of an item from outside the package.
+            item: The item.
+            replace: Replace an item from outside the package that has this name, as when a notebook's cell runs again.
+            built_in: The item is the package's, so that no plugin may ever replace it. Tests check these items.
 
         Raises:
             PluginError: if the registry is closed, the item is of another kind, or the name is taken.
         """
         if self._plugins is None:
             raise PluginError(f"Nothing can be added to the registry of {self.kind}s.")
-        # Items of the package are checked by tests, not each time that they are registered.
-        if own and name not in self._items:
+        if built_in and name not in self._items:
             return self.register(name, cast(T, item))
         checked = self._plugins.check(self.kind, name, item)
-        # All names that are taken have to be known: those in data files, and those of installed distributions.
+
+        # Only now are the names in data files and those of installed distributions needed, to see whether one is taken.
         self._register_source()
         self._discover()
         present = self._items.get(name)
-        code_package = _package_of(self._plugins.code(checked))
-        may_replace = replace and name in self._outside
-        if isinstance(present, EntryPoint) and _package(present.module) == code_package:
-            # A decorator in the distribution of this entry point registers the very item that the entry point names.
+        if isinstance(present, EntryPoint) and _package(present.module) == _package_of(self._plugins.code(checked)):
+            # An installed distribution names this very item by an entry point, which the item now replaces: a decorator
+            # adds it because somebody imported the distribution before the entry point was loaded.
             note_distribution(present)
-        elif present is not None and not may_replace:
-            raise PluginError(f"The {self.kind} '{name}' already exists; give yours a different name.")
+        elif present is not None:
+            may_replace = replace and name in self._plugin_names
+            if not may_replace:
+                raise PluginError(f"The {self.kind} '{name}' already exists; give yours a different name.")
         self._items[name] = checked
-        self._outside.add(name)
+        self._plugin_names.add(name)
         return checked
 
     def __getitem__(self, name: str) -> T:
@@ -175,10 +178,10 @@ class Registry(Generic[T]):
             return item
         assert self._plugins is not None
         loaded = load_entry_point(item)
-        # As the module was imported, a decorator in it may have registered the item already.
-        registered = self._items[name]
-        if not isinstance(registered, EntryPoint):
-            return registered
+        # Loading it imported a module, in which a decorator may have added the item already.
+        added = self._items[name]
+        if not isinstance(added, EntryPoint):
+            return added
         try:
             checked = self._plugins.check(self.kind, name, loaded)
         except PluginError as error:
@@ -204,7 +207,7 @@ class Registry(Generic[T]):
             load_plugins()
 
     def _discover(self) -> None:
-        """Note the names that installed distributions add; importing them waits until they are asked for."""
+        """Put the entry points of installed distributions among the items, once; none of them is imported here."""
         if self._is_discovered or self._plugins is None:
             return
         discovered: dict[str, EntryPoint] = {}
@@ -216,23 +219,23 @@ class Registry(Generic[T]):
                 )
             discovered[entry_point.name] = entry_point
         self._items |= discovered
-        self._outside |= set(discovered)
+        self._plugin_names |= set(discovered)
         self._is_discovered = True
 
 
-def is_own(code: object) -> bool:
-    """Whether a function or class is limbeck's, and not from outside."""
+def is_built_in(code: object) -> bool:
+    """Whether a function or class is limbeck's, and not from outside the package."""
     return _package_of(code) == _package(__name__)
 
 
 def _package(module: str) -> str:
-    """Return the package of a module, such as limbeck of limbeck.core.registry."""
+    """The package of a module: `limbeck` of `limbeck.core.registry`."""
     package, _, _ = module.partition(".")
     return package
 
 
 def _package_of(code: object) -> str | None:
-    """Return the package of a function or a class; None where it does not name its module."""
+    """The package of a function or a class, or None where it does not name its module."""
     module = getattr(code, "__module__", None)
     if not isinstance(module, str):
         return None

@@ -194,9 +194,9 @@ def _parse_time(text: str | None) -> datetime | None:
     return time
 
 
-def _sane(value: Any, cls: type = int) -> Any:
-    """Return a recorded number; None for anything else, and for numbers that only a damaged file has."""
+def _sane(value: Any, number_type: type = int) -> Any:
+    """A recorded number as a number of a type; None for anything else, and for numbers that only a damaged file has."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not abs(value) < _MOST:
         return None
-    return cls(value)
+    return number_type(value)

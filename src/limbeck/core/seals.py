@@ -110,28 +110,29 @@ def examine(path: Path, *, members: set[str] | None = None, reading: bool = True
             return Examined(damage=f"it holds {min(unlisted)!r:.80}, which does not belong to it")
         remembered = _remembered_hashes(path.parent)
 
-    # For the memory of the folder: each file's state and hash, as one list.
+    # For the memory of a finished folder: each file's state and hash, as one list.
     states: dict[str, list[Any]] = {}
-    has_read = False
+    has_read_a_file = False
     for name, facts in files.items():
         file = path.parent / name
         try:
             state = _state(file)
-            # The hash as this process remembers it, or else another one.
-            digest = _read.get(state, remembered.get((name, *state)))
-            # A file of another size has changed, so that it need not be read.
             size, *_ = state
-            if digest is None and reading and size == facts["bytes"]:
+            # The hash that this process remembers of the file in this state, or else that of another process.
+            digest = _read.get(state, remembered.get((name, *state)))
+            # A file of another size has changed, so it need not be read.
+            must_read = digest is None and size == facts["bytes"]
+            if must_read and reading:
                 digest = _hash_and_note(file, state)
-                has_read = True
+                has_read_a_file = True
         except OSError as error:
             return Examined(damage=f"{name!r:.80} cannot be read ({error.strerror})")
         if digest is None or digest != facts[_SEAL]:
             return Examined(damage=f"{name!r:.80} has changed since it was written")
-        # A file that may just be changing is not in `_read`.
+        # `_read` lacks a file that may be changing just now. Its hash is not remembered.
         if state in _read:
             states[name] = [*state, digest]
-    if has_read and members is not None:
+    if has_read_a_file and members is not None:
         _remember(path.parent, states)
     return Examined(listing)
 

@@ -55,41 +55,48 @@ class Strict(BaseModel):
     @classmethod
     def _refuse_unknown_keys(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
         """Validate, and report wrong keys together with the mistakes in the values of the other keys."""
-        problems = _wrong_keys(cls, data) if isinstance(data, dict) else {}
-        if not problems:
+        # A part may also be made of an object of its class, which has no wrong keys.
+        if not isinstance(data, dict):
+            return validate(data)
+        messages_by_key = _find_wrong_keys(cls, data)
+        if not messages_by_key:
             return validate(data)
 
-        # The lines of the error: first the wrong keys, then the values of the other keys that pydantic refuses.
-        errors = [_line_error((), message, data) for message in problems.values()]
+        # The error has a line for each wrong key, and then pydantic's lines on the values of the other keys.
+        lines = [_make_error_line((), message, data) for message in messages_by_key.values()]
+        other_keys = {key: value for key, value in data.items() if key not in messages_by_key}
         try:
-            validate({key: value for key, value in data.items() if key not in problems})
+            validate(other_keys)
         except ValidationError as error:
             for item in error.errors():
-                # Without the wrong keys, keys may be missing, and rules of the whole part may fail. These are not
-                # mistakes of their own; the message on the first unknown key names missing keys already.
-                is_of_value = bool(item["loc"]) and item["type"] != "missing"
-                if is_of_value:
-                    errors.append(_line_error(item["loc"], item["msg"], item["input"], item["type"], item.get("ctx")))
-        raise ValidationError.from_exception_data(cls.__name__, errors)
+                # Only because the wrong keys were left out, keys may be missing and a rule on the whole part (which has
+                # no place) may fail. The user made neither mistake.
+                is_on_a_value = bool(item["loc"]) and item["type"] != "missing"
+                if is_on_a_value:
+                    line = _make_error_line(item["loc"], item["msg"], item["input"], item["type"], item.get("ctx"))
+                    lines.append(line)
+        raise ValidationError.from_exception_data(cls.__name__, lines)
 
 
 @cache
 def descriptions(cls: type[BaseModel]) -> dict[str, str]:
-    """Return the description of each field: its own, or else the docstring below it.
+    """The description of each field: the argument `description` of the field, or else the docstring below it.
 
     Docstrings are read when they are needed. Pydantic's own option reads those of all classes as these are made, which
     takes a tenth of the time of a command that is refused.
     """
+    # A field stands in the class that defines it, so the docstrings of all bases are read. The class itself comes last.
     docstrings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if issubclass(base, Strict):
-            docstrings |= _docstrings(base.__module__).get(base.__name__, {})
+            docstrings_by_class = _read_docstrings(base.__module__)
+            docstrings |= docstrings_by_class.get(base.__name__, {})
     return {name: field.description or docstrings.get(name, "") for name, field in cls.model_fields.items()}
 
 
 @cache
-def _docstrings(module: str) -> dict[str, dict[str, str]]:
-    """Read the docstrings below the fields of each class of a module, by class and field; empty without its source."""
+def _read_docstrings(module: str) -> dict[str, dict[str, str]]:
+    """The docstrings below the fields of each class of a module, by class and field; empty without its source."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError, KeyError):
@@ -106,30 +113,33 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
     return docstrings
 
 
-def _wrong_keys(cls: type[BaseModel], data: dict[Any, Any]) -> dict[Any, str]:
-    """Return a message on each key that is unknown, or has true or false as a value where that has no meaning."""
-    problems: dict[Any, str] = {}
+def _find_wrong_keys(cls: type[Strict], data: dict[Any, Any]) -> dict[Any, str]:
+    """Make a message on each key that is unknown, or has true or false as a value where that has no meaning."""
+    messages_by_key: dict[Any, str] = {}
     # The message on the first unknown key also names the missing keys, since it may be one of them, misspelt.
-    missing = _missing_keys(cls, data)
+    missing = _describe_missing_keys(cls, data)
     for key, value in data.items():
         if key not in cls.model_fields:
-            place = getattr(cls, "elsewhere", {}).get(key)
-            hint = suggestion(str(key), cls.model_fields)
-            if place is not None:
-                hint = f" Did you mean '{place}'?"
-            problems[key] = f"unknown key '{str(key)[:_LONGEST_KEY]}'.{hint}{missing}"
+            messages_by_key[key] = f"unknown key '{str(key)[:_LONGEST_KEY]}'.{_hint_on_key(cls, key)}{missing}"
             missing = ""
             continue
         # Pydantic would accept true as the number 1, and YAML reads the words yes and on as true.
         annotation = cls.model_fields[key].annotation
-        if isinstance(value, bool) and not _takes_truth(annotation):
-            problems[key] = (
-                f"{key} is {str(value).lower()}, which has no meaning here: give {_describe_type(annotation)}"
-            )
-    return problems
+        if isinstance(value, bool) and not _accepts_booleans(annotation):
+            written = str(value).lower()
+            messages_by_key[key] = f"{key} is {written}, which has no meaning here: give {_describe_type(annotation)}"
+    return messages_by_key
 
 
-def _line_error(
+def _hint_on_key(cls: type[Strict], key: Any) -> str:
+    """Suggest what an unknown key was meant to be: a key of another part, or the nearest key of this part."""
+    place = cls.elsewhere.get(key)
+    if place is not None:
+        return f" Did you mean '{place}'?"
+    return suggestion(str(key), cls.model_fields)
+
+
+def _make_error_line(
     place: tuple[int | str, ...],
     message: str,
     value: Any,
@@ -139,25 +149,26 @@ def _line_error(
     """Make a line of pydantic's error.
 
     Args:
-        place: Keys to the value.
+        place: The keys that lead to the value.
         message: The mistake in words.
         value: The value.
         error_type: Pydantic's name for the mistake.
         context: Pydantic's values of the mistake, such as a bound.
     """
+    # The message is a value of the template: written as the template itself, its braces would be read as fields.
     error = PydanticCustomError(error_type, "{message}", {**(context or {}), "message": message})
     return InitErrorDetails(type=error, loc=place, input=value)
 
 
-def _takes_truth(annotation: Any) -> bool:
+def _accepts_booleans(annotation: Any) -> bool:
     """Whether true and false are values of a type, or of a type within it such as `bool | None`."""
     if annotation in (bool, Any):
         return True
-    return any(_takes_truth(inner) for inner in get_args(annotation))
+    return any(_accepts_booleans(inner) for inner in get_args(annotation))
 
 
-def _missing_keys(cls: type[BaseModel], data: dict[Any, Any]) -> str:
-    """Return a sentence on the required keys that are not given; empty where all are given."""
+def _describe_missing_keys(cls: type[BaseModel], data: dict[Any, Any]) -> str:
+    """Write a sentence on the required keys that are not given; empty where all are given."""
     names = [name for name, field in cls.model_fields.items() if field.is_required() and name not in data]
     if not names:
         return ""
@@ -166,12 +177,15 @@ def _missing_keys(cls: type[BaseModel], data: dict[Any, Any]) -> str:
 
 
 def _describe_type(annotation: Any) -> str:
-    """Return a type in words for a message: its names (`Literal`), text, a part of a recipe, or "a value"."""
-    # The types of a union without None.
-    members = (annotation,)
-    if get_origin(annotation) is not Literal:
-        members = get_args(annotation) or (annotation,)
-    types = [member for member in members if member is not NoneType]
+    """Describe in a message what a key of a type takes: names (`Literal`), text, or a mapping for a part of a recipe.
+
+    Any other type is "a value".
+    """
+    # A type without arguments stands for itself; of `X | None` only X counts.
+    if get_origin(annotation) is Literal:
+        types = [annotation]
+    else:
+        types = [member for member in get_args(annotation) or (annotation,) if member is not NoneType]
     if len(types) != 1:
         return "a value"
 
@@ -180,10 +194,10 @@ def _describe_type(annotation: Any) -> str:
         only_type = get_args(only_type)[0]
     if only_type is str:
         return "text, in quotation marks where YAML reads it as true or false"
-    if isinstance(only_type, type) and issubclass(only_type, BaseModel):
-        first_field = next(iter(only_type.model_fields))
-        return f"a mapping such as {{{first_field}: …}}"
     if get_origin(only_type) is Literal:
         names = [str(name) for name in get_args(only_type)]
         return enumerate_words(names, "or")
+    if isinstance(only_type, type) and issubclass(only_type, BaseModel):
+        first_field = next(iter(only_type.model_fields))
+        return f"a mapping such as {{{first_field}: …}}"
     return "a value"

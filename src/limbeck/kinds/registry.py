@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from limbeck.core import kinds as facts_table
 from limbeck.core.kinds import KindFacts
-from limbeck.core.registry import PluginPoint, Registry, is_own
+from limbeck.core.registry import PluginPoint, Registry, is_built_in
 from limbeck.errors import PluginError
 from limbeck.kinds.kind import Kind
 
@@ -82,8 +82,8 @@ def register_as_kind(*, facts: KindFacts | None = None, replace: bool = False) -
                 facts_table.KINDS.add(kind.name, facts)
             except ValueError as error:
                 raise PluginError(f"The kind '{kind.name}' cannot be added: {error}.") from None
-        # `own` marks a kind that limbeck's code defines: its name stays taken.
-        KINDS.add(kind.name, kind, replace=replace, own=is_own(kind_class))
+        # `built_in` marks a kind that limbeck's code defines: its name stays taken.
+        KINDS.add(kind.name, kind, replace=replace, built_in=is_built_in(kind_class))
         return kind_class
 
     return register

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from limbeck.core.kinds import KINDS
-from limbeck.core.registry import PluginPoint, Registry, is_own
+from limbeck.core.registry import PluginPoint, Registry, is_built_in
 from limbeck.errors import PluginError
 from limbeck.methods.citation import Citation
 from limbeck.methods.composition import Compose, Method
@@ -131,7 +131,7 @@ def register_as_method(
             tasks=tasks,
             stages=stages,
         )
-        METHODS.add(method_name, method, replace=replace, own=is_own(compose))
+        METHODS.add(method_name, method, replace=replace, built_in=is_built_in(compose))
         return compose
 
     return register

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from torch import Tensor
 
-from limbeck.core.registry import PluginPoint, Registry, is_own
+from limbeck.core.registry import PluginPoint, Registry, is_built_in
 from limbeck.errors import KernelError, PluginError
 from limbeck.objectives.terms import LossTerm
 
@@ -362,7 +362,7 @@ def register_as_objective(
             from_hidden=from_hidden,
             **signature,
         )
-        OBJECTIVES.add(objective_name, objective, replace=replace, own=is_own(function))
+        OBJECTIVES.add(objective_name, objective, replace=replace, built_in=is_built_in(function))
         return function
 
     return register

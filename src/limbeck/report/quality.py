@@ -58,7 +58,7 @@ class Row:
     is_part: bool = False
 
     def cells(self, part_mark: str = _PART_MARK) -> tuple[str, str, str, str]:
-        """Return label, teacher, student and change as they are printed.
+        """Label, teacher, student and change as they are printed.
 
         Args:
             part_mark: Stands before the label of a part of the row above.
@@ -67,6 +67,7 @@ class Row:
         return label, self._value(self.teacher), self._value(self.student), self.change
 
     def _value(self, value: float | None) -> str:
+        """A value of a model as it is printed."""
         if value is None:
             return NOTHING
         if self.unit == "count":
@@ -84,20 +85,24 @@ class Row:
             return self._share_and_interval()
         if self.unit == "milliseconds" and self.speedup is not None:
             return speed_words(self.speedup)
+        return self._ratio_words()
+
+    def _ratio_words(self) -> str:
+        """Compare two sizes, or two times without a measured speedup: `1.50x smaller`, `1.50x larger`, `same`."""
         if not self.teacher or self.student is None:
             return ""
-        # Counts, megabytes, and latencies without a speedup. Values that are printed alike are the same to a reader.
+        # Values that are printed alike are the same to a reader.
         if self._value(self.student) == self._value(self.teacher):
             return "same"
         if self.student > self.teacher:
             return f"{self.student / self.teacher:.2f}x larger"
-        # The ratio to a student of 0 is infinite; it is written as 0.
+        # The teacher is infinitely larger than a student of 0, which is written as 0.
         if self.student == 0:
             return "0.00x smaller"
         return f"{self.teacher / self.student:.2f}x smaller"
 
     def _share_and_interval(self) -> str:
-        """Return the share of the teacher's score that the student keeps, and its interval, as far as they exist."""
+        """Write the share of the teacher's score that the student keeps, and its interval, as far as they exist."""
         parts = []
         if self.unit == "share" and self.teacher and self.student is not None:
             # Scores that are correlations may be negative, and a share of a negative number says nothing.
@@ -111,41 +116,42 @@ class Row:
 
 
 def speed_words(speedup: float) -> str:
-    """Return a speedup in words: `1.50x faster`, or `1.25x slower` below 1."""
+    """Write a speedup in words: `1.50x faster`, or `1.25x slower` below 1."""
     if speedup >= 1:
         return f"{speedup:.2f}x faster"
     return f"{1 / speedup:.2f}x slower"
 
 
 def format_count(value: float) -> str:
-    """Return a number of things, shortened from 10,000 on: `950`, `10.6 M`, `1.24 G`."""
+    """Write a number of things, shortened from 10,000 on: `950`, `10.6 M`, `1.24 G`."""
     if value < 1e4:
         return f"{value:,.0f}"
-    if value >= 1e9:
-        unit = "G"
-        scaled = value / 1e9
-    elif value >= 1e6:
-        unit = "M"
-        scaled = value / 1e6
-    else:
+    if value < 1e6:
         unit = "k"
-        scaled = value / 1e3
+        scale = 1e3
+    elif value < 1e9:
+        unit = "M"
+        scale = 1e6
+    else:
+        unit = "G"
+        scale = 1e9
+    scaled = value / scale
     digits = 2 if scaled < 10 else 1
     return f"{scaled:.{digits}f} {unit}"
 
 
 def quality_blocks(comparison: Measured) -> list[Block]:
-    """Return the table and its notes as blocks."""
+    """The table and its notes as blocks."""
     return [quality_table(comparison), Notes(tuple(comparison_notes(comparison)))]
 
 
 def comparison_table(comparison: Measured, *, title: str = "Teacher and student") -> RenderableType:
-    """Return the table for the terminal; it fits 80 columns and wraps below that."""
+    """The table for the terminal; it fits 80 columns and wraps below that."""
     return console(quality_table(comparison, title), Notes(tuple(comparison_notes(comparison))))
 
 
 def comparison_markdown(comparison: Measured, *, notes: bool = True) -> str:
-    """Return the table in Markdown.
+    """The table in Markdown.
 
     Args:
         comparison: Teacher and student.
@@ -160,7 +166,8 @@ def comparison_markdown(comparison: Measured, *, notes: bool = True) -> str:
 
 
 def comparison_csv(comparison: Measured) -> str:
-    """Return the rows as CSV with unrounded numbers: figure, teacher, student, speedup."""
+    """Write the rows as CSV with unrounded numbers: figure, teacher, student, speedup."""
+    # A number that is not known has no key, and so an empty field.
     rows = []
     for label, row in labelled_rows(comparison):
         values = {"teacher": row.teacher, "student": row.student, "speedup": row.speedup}
@@ -216,12 +223,14 @@ def write_tables(
 
 def quality_table(comparison: Measured, caption: str = "Teacher and student", *, part_mark: str = _PART_MARK) -> Table:
     """Lay out the figures of teacher and student as a table; `part_mark` stands before a part of the row above."""
+    headings = ("", "Teacher", "Student", "Student vs teacher")
     rows = tuple(row.cells(part_mark) for row in comparison_rows(comparison))
-    return Table(caption, ("", "Teacher", "Student", "Student vs teacher"), rows, words=(0, 3), layout=BOXED)
+    columns_of_words = (0, 3)
+    return Table(caption, headings, rows, words=columns_of_words, layout=BOXED)
 
 
 def comparison_rows(comparison: Measured) -> list[Row]:
-    """Return the rows of a table of teacher and student; rows without a value for either model are left out.
+    """The rows of the table of teacher and student; rows without a value for either model are left out.
 
     Args:
         comparison: Teacher and student; any part of it may be missing, since not everything is measured in every run.
@@ -238,8 +247,8 @@ def comparison_rows(comparison: Measured) -> list[Row]:
         rows += _development_rows(scores)
     rows += _task_rows(evaluation)
     rows += _retrieval_rows(evaluation)
-    for cut in evaluation.cut:
-        rows += _rows_of_cut(cut)
+    for vectors in evaluation.cut:
+        rows += _rows_of_cut_vectors(vectors)
     return [row for row in rows if row.teacher is not None or row.student is not None]
 
 
@@ -285,7 +294,7 @@ def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
     title = rows_title(scores)
     is_meaningless = only_answer(scores) is not None
     for metric, value in scores.student.items():
-        # The record also has parts of metrics and thresholds, which are no scores of their own.
+        # Beside the metrics the record has the values that they are made of, and thresholds; these are no scores.
         if metric not in METRIC_NAMES:
             continue
         label = f"{at_start(metric_of_rows(metric, scores))} on {title}"
@@ -338,7 +347,7 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
         yield from _asymmetric_row(teacher, evaluation.asymmetric, metric)
 
 
-def _rows_of_cut(cut: CutVectors) -> Iterator[Row]:
+def _rows_of_cut_vectors(cut: CutVectors) -> Iterator[Row]:
     """Yield the figures of vectors that were cut to their first components: agreement, and one figure of retrieval."""
     width = f"{cut.width} components"
     if cut.agreement is not None:
@@ -366,6 +375,6 @@ def _asymmetric_row(teacher: Retrieval | None, asymmetric: Retrieval | None, met
 
 
 def _figure(retrieval: Retrieval | None, metric: str) -> float | None:
-    """Return a figure of retrieval by the name of its field; None where retrieval was not measured."""
+    """A figure of retrieval by the name of its field; None where retrieval was not measured."""
     value: float | None = getattr(retrieval, metric, None)
     return value

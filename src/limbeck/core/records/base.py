@@ -112,9 +112,15 @@ class Record(BaseModel):
             values[name] = plain(value)
 
         # Keys that were read come first, in their order; then those that were set since.
-        fields = type(self).model_fields
-        order = [(fields[key].alias or key) if key in fields else key for key in self._order]
-        return {key: values[key] for key in dict.fromkeys([*order, *values]) if key in values}
+        in_order: dict[str, Any] = {}
+        for name in self._order:
+            field = type(self).model_fields.get(name)
+            key = name
+            if field is not None and field.alias:
+                key = field.alias
+            if key in values:
+                in_order[key] = values[key]
+        return in_order | values
 
 
 class File(Record):
@@ -155,6 +161,7 @@ def load(cls: type[F], folder: Path) -> F:
         record._damage = (f"'{path.name}' cannot be read: {error.strerror}.",)
         return record
     except (ValueError, RecursionError):
+        # The file is not JSON. `read` makes an empty record of anything but a mapping, and notes the damage.
         values = None
     return cls.read(values, path.name)
 
@@ -235,9 +242,9 @@ def _sortable(path: tuple[Any, ...]) -> list[tuple[bool, Any]]:
 
 
 def _damaged_path(values: Any, place: Sequence[int | str], problem: str) -> tuple[Any, ...]:
-    """Return the keys to the value that is left out for an error: a field, or an item of a list of records.
+    """Find the keys to the value that is left out because of an error: a field, or an item of a list of records.
 
-    A list of numbers is left out as a whole: without one of them it would have another meaning.
+    A list of plain values is left out as a whole: without one of them it would have another meaning.
 
     Args:
         values: The values of the record.

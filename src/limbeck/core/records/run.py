@@ -407,9 +407,12 @@ class Run(Made, CardFields):
     ended_early: EarlyEnd | None = None
 
     def holds_teachers(self, untrained: str | UnreadRows) -> bool:
-        """Return whether an untrained tensor, or untrained rows of one, have the teacher's values.
+        """Whether an untrained tensor, or the untrained rows of one, has the teacher's values.
 
-        They have them from their start, or were given them after training.
+        It has them since the student was initialised with them, or was given them after training.
+
+        Args:
+            untrained: Name of the tensor, or its untrained rows.
         """
         if isinstance(untrained, UnreadRows):
             if untrained.from_teacher:
@@ -417,6 +420,7 @@ class Run(Made, CardFields):
             name = untrained.table
         else:
             name = untrained
+        # Given after training.
         if self.untrained is not None and name in self.untrained.from_teacher:
             return True
         start = self.student.initialisation

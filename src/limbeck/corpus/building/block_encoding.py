@@ -59,10 +59,10 @@ class BlockEncoding:
 
     Args:
         readings: One reading for student and teacher, or that of the student and then that of the teacher. Blocks are
-            cut by the tokens of the last.
+            cut by the teacher's tokens.
         unit: Name of the unit that documents are cut into, where their source does not name units.
         packing: Keyword arguments of `BlockPacker`; plain JSON values.
-        held_below: Documents with a key below this are held out.
+        held_below: A document whose key, a hash of its text, is below this number is held out from training.
         uses: The prompt and the units of each source; empty where no source has any.
         sources: Stored file → index of its source in `uses`; may be empty where `uses` is.
         has_keys: Whether blocks have the key of their text, see `text_key`.
@@ -79,7 +79,7 @@ class BlockEncoding:
     @property
     def encoder(self) -> TokenEncoder:
         """The tokenizer by which blocks are cut."""
-        return self.readings[-1].encoder
+        return self._teacher_reading.encoder
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -114,9 +114,9 @@ class BlockEncoding:
         return [Piece(text, self.unit) for text in UNITS[self.unit](document.text)]
 
     def blocks(self, pieces: Sequence[Piece], packer: BlockPacker, source: int) -> Iterator[CutBlock]:
-        """Pack further pieces of a source, and iterate over the blocks that are full then.
+        """Pack further pieces of a source, and iterate over the blocks that are full now.
 
-        The packer keeps the tokens of a block that is not full for the next call.
+        Where pieces are joined, the packer keeps the tokens that do not fill a block yet for the next call.
 
         Args:
             pieces: Pieces of the source's documents, as `split` returns them.
@@ -139,27 +139,34 @@ class BlockEncoding:
         """
         source = self.sources.get(path, 0)
         packers = {split: self.packer(source) for split in SPLITS}
+        # Blocks of a split wait here until they have enough tokens for a record batch.
         waiting = {split: _WaitingBlocks(self.schema) for split in SPLITS}
-        # Pieces become blocks, which wait until they make a record batch: first those of all documents, then the rest.
-        for records in read_batches(path):
-            pieces_by_split = self._pieces_by_split(records, source)
-            for split in SPLITS:
-                pieces = iter(pieces_by_split[split])
-                while next_pieces := next_batch(pieces, _PIECES_AT_ONCE, _CHARACTERS_AT_ONCE, _characters_of):
-                    for block in self.blocks(next_pieces, packers[split], source):
-                        waiting[split].add(block)
-                        if waiting[split].tokens >= _BATCH_TOKENS:
-                            yield SplitBatch(split, waiting[split].take())
+        for split, block in self._blocks_of_file(path, source, packers):
+            waiting[split].add(block)
+            if waiting[split].tokens >= _BATCH_TOKENS:
+                yield SplitBatch(split, waiting[split].take())
 
-        # Full blocks that still wait are given. A block that was begun is dropped: the packer counts its tokens.
+        # At the end the last blocks make a smaller batch. Tokens that do not fill a block are dropped and counted.
         for split in SPLITS:
             packers[split].finish()
             counts[split] = packers[split].counts
             if waiting[split].tokens > 0:
                 yield SplitBatch(split, waiting[split].take())
 
+    def _blocks_of_file(
+        self, path: Path, source: int, packers: Mapping[str, BlockPacker]
+    ) -> Iterator[tuple[str, CutBlock]]:
+        """Iterate over the blocks of a stored file, each with its split."""
+        for records in read_batches(path):
+            pieces_by_split = self._pieces_by_split(records, source)
+            for split in SPLITS:
+                pieces = iter(pieces_by_split[split])
+                while next_pieces := next_batch(pieces, _PIECES_AT_ONCE, _CHARACTERS_AT_ONCE, _characters_of):
+                    for block in self.blocks(next_pieces, packers[split], source):
+                        yield split, block
+
     def _pieces_by_split(self, records: pa.RecordBatch, source: int) -> dict[str, list[Piece]]:
-        """Cut the documents of a stored batch into pieces, those of each split together."""
+        """Cut the documents of a stored batch into pieces, and gather those of each split."""
         is_held_out = records.column("key").to_numpy() < np.uint64(self.held_below)
         pieces: dict[str, list[Piece]] = {split: [] for split in SPLITS}
         for document, is_held in zip(documents_of(records), is_held_out.tolist(), strict=True):
@@ -184,32 +191,38 @@ class BlockEncoding:
         """Iterate over blocks of one piece each, with columns for the piece's unit, prompt, teacher's ids or key."""
         texts = [piece.text for piece in pieces]
         prompt = self._use(source).prompt
-        ids_of_pieces = self.readings[-1].encode(texts, prompt)
-        # The two readings differ in the prompt alone, or the student has its own ids for the teacher's tokens.
-        student_ids_of_pieces = ids_of_pieces
+        teacher_ids_of_pieces = self._teacher_reading.encode(texts, prompt)
+        # Student and teacher read pieces without a prompt alike, so those are tokenised once.
+        student_ids_of_pieces = teacher_ids_of_pieces
         if self._reads_apart and prompt:
-            student_ids_of_pieces = self.readings[0].encode(texts, prompt, ids_of_pieces)
+            student_ids_of_pieces = self._student_reading.encode(texts, prompt, teacher_ids_of_pieces)
 
         columns: dict[str, Any] = {}
         if self._has_prompts:
             columns[PROMPT] = _tokens_left_out(packer) if prompt else 0
-        for piece, ids, student_ids in zip(pieces, ids_of_pieces, student_ids_of_pieces, strict=True):
+        for piece, teacher_ids, student_ids in zip(pieces, teacher_ids_of_pieces, student_ids_of_pieces, strict=True):
             if self._has_units:
                 columns[UNIT] = _NUMBER_OF_UNIT[piece.kind]
-            if self._reads_apart:
-                blocks = _blocks_read_apart(ids, student_ids, packer)
-            else:
-                blocks = (CutBlock(block, {}) for block in packer.pack([ids]))
-            is_whole = packer.holds(ids)
-            for block in blocks:
+            for block in self._blocks_of_piece(teacher_ids, student_ids, packer):
                 if self.has_keys:
                     # A text that fits has a key without tokens, so that any tokenizer finds it.
+                    is_whole = packer.holds(teacher_ids)
                     read_ids = None if is_whole else block.columns.get(TEACHER_IDS, block.ids)
                     columns[TEXT_KEY] = text_key(piece.text, prompt=prompt, cut_to=read_ids)
                 yield CutBlock(block.ids, {**columns, **block.columns})
 
+    def _blocks_of_piece(
+        self, teacher_ids: NDArray[np.int32], student_ids: NDArray[np.int32], packer: BlockPacker
+    ) -> Iterator[CutBlock]:
+        """Iterate over the blocks of one piece, with the teacher's ids where it reads others than the student."""
+        if self._reads_apart:
+            yield from _blocks_read_apart(teacher_ids, student_ids, packer)
+            return
+        for ids in packer.pack([teacher_ids]):
+            yield CutBlock(ids, {})
+
     def _use(self, source: int) -> SourceUse:
-        """Return the prompt and the units of a source; neither where no source has any."""
+        """The prompt and the units of a source; neither where no source has any."""
         return self.uses[source] if self.uses else _PLAIN_TEXT
 
     @property
@@ -217,8 +230,16 @@ class BlockEncoding:
         return "pairs" in self.packing
 
     @property
+    def _student_reading(self) -> Reading:
+        return self.readings[0]
+
+    @property
+    def _teacher_reading(self) -> Reading:
+        return self.readings[-1]
+
+    @property
     def _reads_apart(self) -> bool:
-        """Whether student and teacher read different tokens."""
+        """Whether student and teacher read different tokens where a source has a prompt."""
         return len(self.readings) > 1
 
     @cached_property
@@ -245,15 +266,17 @@ def block_encoding(settings: CorpusSettings, tokenizer: Any) -> BlockEncoding:
         "join": settings.join,
         "separator": encoder.separator,
     }
+    # The key is left out without pairs, so that older caches keep their fingerprints.
     if settings.pairs:
-        packing["pairs"] = True  # Without pairs the key is left out, so that older caches keep their fingerprints.
+        packing["pairs"] = True
     uses = settings.uses if settings.has_pieces else ()
     readings = [Reading(encoder)]
     if not settings.student_reads_prompts and any(use.prompt for use in uses):
         readings = [Reading(encoder, reads_prompts=False), Reading(encoder)]
     encoding = BlockEncoding(tuple(readings), settings.unit, packing, uses=uses, has_keys=settings.text_keys)
 
-    # A packer is made for each source, since it refuses a prompt that leaves no room for text.
+    # Making the packer of a source is the check that its prompt leaves room for text. Without `uses` all sources have
+    # the same packer.
     for source in range(max(len(uses), 1)):
         encoding.packer(source)
     return encoding
@@ -305,7 +328,7 @@ class _WaitingBlocks:
 
 
 def _blocks_read_apart(
-    ids: NDArray[np.int32], student_ids: NDArray[np.int32], packer: BlockPacker
+    teacher_ids: NDArray[np.int32], student_ids: NDArray[np.int32], packer: BlockPacker
 ) -> Iterator[CutBlock]:
     """Iterate over the blocks of a piece as the student reads them, each with the ids that the teacher reads.
 
@@ -313,35 +336,37 @@ def _blocks_read_apart(
     of both have the same text.
 
     Args:
-        ids: Ids of the prompt and the piece, as the teacher reads them; by these the piece is cut.
+        teacher_ids: Ids of the prompt and the piece, as the teacher reads them; by these the piece is cut.
         student_ids: Ids of the piece without the prompt, as the student reads it.
         packer: Cuts the teacher's blocks; every one begins with the prompt.
     """
-    for number, teacher_block in enumerate(packer.pack([ids])):
-        content = teacher_block[len(packer.prefix) : len(teacher_block) - len(packer.suffix)]
+    for number, teacher_block in enumerate(packer.pack([teacher_ids])):
+        teacher_content = teacher_block[len(packer.prefix) : len(teacher_block) - len(packer.suffix)]
         if number == 0:
-            # A tokenizer may join the end of the prompt and the beginning of the text into one token, so the student's
-            # part of the first block is not found from its beginning, but by the number of ids behind the block.
-            ids_behind_block = len(ids) - len(content)
-            content = student_ids[: max(len(student_ids) - ids_behind_block, 0)]
+            # A tokenizer may join the end of the prompt and the beginning of the text into one token, so the text's
+            # beginning in the block is unknown. But both sides have the same ids behind this block, and the student's
+            # part is all that stands before these.
+            ids_behind_block = len(teacher_ids) - len(teacher_content)
+            student_content = student_ids[: max(len(student_ids) - ids_behind_block, 0)]
         else:
-            content = content[len(packer.prompt) :]
-        student_block = np.asarray([*packer.prefix, *content, *packer.suffix], dtype=np.int32)
+            student_content = teacher_content[len(packer.prompt) :]
+        student_block = np.asarray([*packer.prefix, *student_content, *packer.suffix], dtype=np.int32)
         yield CutBlock(student_block, {TEACHER_IDS: teacher_block})
 
 
 def _tokens_left_out(packer: BlockPacker) -> int:
-    """Return how many tokens at the beginning of a block with a prompt are left out of the pooled embedding.
+    """Count the tokens at the beginning of a block with a prompt that are left out of the pooled embedding.
 
-    The convention is the length of the prompt, encoded alone with its special tokens, minus the last of these tokens.
+    By convention this is the length of the prompt, encoded alone with its special tokens, minus the last special token.
     """
     return len(packer.prefix) + len(packer.prompt) + max(len(packer.suffix) - 1, 0)
 
 
 def _column(values: list[Any], column_type: pa.DataType) -> pa.Array:
-    """Return the values of a column; lists are joined by NumPy, which is faster than by Arrow."""
+    """Make a column of an Arrow table; NumPy joins lists, which is faster than by Arrow."""
     if not pa.types.is_list(column_type):
         return pa.array(values, column_type)
+    # Arrow keeps a column of lists as one long array, and the place in it where each list begins.
     lengths = np.fromiter(map(len, values), np.int32, len(values))
     offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(values)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
-from limbeck.core.registry import PluginPoint, Registry, is_own
+from limbeck.core.registry import PluginPoint, Registry, is_built_in
 from limbeck.errors import PluginError
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.planned_model import PlannedModel
@@ -314,7 +314,7 @@ def register_as_evaluator(*, replace: bool = False) -> Callable[[type[E]], type[
 
     def register(evaluator_class: type[E]) -> type[E]:
         evaluator = evaluator_class()
-        EVALUATORS.add(evaluator.name, evaluator, replace=replace, own=is_own(evaluator_class))
+        EVALUATORS.add(evaluator.name, evaluator, replace=replace, built_in=is_built_in(evaluator_class))
         return evaluator_class
 
     return register

@@ -1,13 +1,14 @@
 """The rows of a task for an evaluation: of all its splits that exist, or of those that are asked for.
 
 A task has splits to train on, to select settings on, to *score* (labelled) and to *predict* (unlabelled, for
-leaderboards).
+leaderboards). A split is named by a *key*: its name, `"train"` for the split to train on, or `"other task:split"`. A
+task's description may name a *second choice*: splits that are scored where none of the usual ones has a file.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from limbeck.evaluation.tasks.splits import TRAIN, Splits, name_some, require_fi
 from limbeck.kinds.task import Task, TaskData
 
 _MISSING_FILES = re.compile(r"(?<=^no ).+ files?(?= found$)")
-"""The changing part of a note on files that were not found."""
+"""The changing part of a note on files that were not found: `test and dev files` in `no test and dev files found`."""
 
 
 def load_task(
@@ -46,39 +47,40 @@ def load_task(
     definition = splits_of_task.definition
     if splits is None:
         presence = _look_for_splits(splits_of_task, training=training)
-        keys: Collection[str] = presence.there
-        missing = presence.missing
     else:
-        keys = splits
-        missing = []
+        presence = _Presence(present=splits, missing=())
 
-    rows = {}
+    rows_by_key = {}
     notes: list[str] = []
-    for key in keys:
+    for key in presence.present:
         content = splits_of_task.read(key)
-        rows[key] = content.rows
+        rows_by_key[key] = content.rows
         notes += content.notes
-    if missing:
-        notes.append(f"{definition.task.title}: {_describe_missing_files(missing)}")
-    # The parts of a joint split may also be read by themselves, with the same notes.
-    return TaskData(_narrowed(definition, rows), rows, tuple(dict.fromkeys(notes)))
+    if presence.missing:
+        notes.append(f"{definition.task.title}: {_describe_missing_files(presence.missing)}")
+    # A split that joins other splits repeats the notes of these where they are loaded too.
+    distinct_notes = tuple(dict.fromkeys(notes))
+    return TaskData(_narrowed(definition, rows_by_key), rows_by_key, distinct_notes)
 
 
 def _describe_missing_files(splits: Collection[str]) -> str:
-    """Return the text of a note on splits without a file; `without_missing_files` finds it again."""
+    """Write the text of a note on splits without a file; `without_missing_files` knows its form."""
     files = "files" if len(splits) > 1 else "file"
     return f"no {name_some(splits)} {files} found"
 
 
 def without_missing_files(text: str) -> str:
-    """Return the text of a note without the names of missing files, if it is about these."""
+    """Remove the names of missing files from the text of a note, so that notes on different files are equal.
+
+    The text of any other note stays as it is.
+    """
     return _MISSING_FILES.sub("", text)
 
 
 def check_scored(name: str, *, data: Path | None) -> None:
-    """Check that a task has rows to score, as `load_task` without training loads them.
+    """Check that a task has rows to score, as `load_task` with `training=False` loads them.
 
-    File presence and first rows are checked; the splits are not read.
+    The presence of files and the first row of each split are checked; the other rows are not read.
 
     Args:
         name: As for `load_task`.
@@ -90,7 +92,7 @@ def check_scored(name: str, *, data: Path | None) -> None:
     """
     splits_of_task = _splits_of(name, data)
     presence = _look_for_splits(splits_of_task, training=False)
-    task = _narrowed(splits_of_task.definition, presence.there)
+    task = _narrowed(splits_of_task.definition, presence.present)
     if not task.scored:
         raise CorpusError(f"{task.title} has no labelled split there: give a folder with its development rows.")
     for split in task.scored:
@@ -106,10 +108,10 @@ def _splits_of(name: str, data: Path | None) -> Splits:
 
 @dataclass(frozen=True)
 class _Presence:
-    """The keys of the splits that an evaluation needs: those that are there, and those that are missing."""
+    """The keys of the splits that an evaluation needs: those that have a file or a place on the Hub, and the others."""
 
-    there: Sequence[str]
-    missing: Sequence[str]
+    present: Collection[str]
+    missing: Collection[str]
 
 
 def _look_for_splits(splits_of_task: Splits, *, training: bool) -> _Presence:
@@ -127,19 +129,21 @@ def _look_for_splits(splits_of_task: Splits, *, training: bool) -> _Presence:
     scored: Sequence[str] = task.scored
     if not any(splits_of_task.has(key) for key in scored):
         second_choice = [key for key in definition.second_choice if splits_of_task.has(key)]
-        scored = second_choice or scored
+        if second_choice:
+            scored = second_choice
     keys: list[str] = []
     if training and task.train:
         keys.append(TRAIN)
     if training and task.select:
         keys.append(task.select)
     keys += [*scored, *task.predicted]
+    # A split may be there to select on and to be scored.
     keys = list(dict.fromkeys(keys))
 
-    there = [key for key in keys if splits_of_task.has(key)]
-    if not there:
+    present = [key for key in keys if splits_of_task.has(key)]
+    if not present:
         _refuse_missing(splits_of_task, keys)
-    return _Presence(there, missing=[key for key in keys if key not in there])
+    return _Presence(present, missing=[key for key in keys if key not in present])
 
 
 def _refuse_missing(splits_of_task: Splits, keys: Sequence[str]) -> None:
@@ -149,18 +153,19 @@ def _refuse_missing(splits_of_task: Splits, keys: Sequence[str]) -> None:
         CorpusError: always.
     """
     definition = splits_of_task.definition
-    if definition.second_choice and not definition.is_trained and splits_of_task.data is not None:
-        # On a task without training all splits are scored splits, so the error names the files of all of them.
+    only_scored = not definition.is_trained
+    if only_scored and definition.second_choice and splits_of_task.data is not None:
+        # Any of the scored splits would have been enough, so the error names the files of all of them.
         files: list[PossibleFile] = []
         for key in (*keys, *definition.second_choice):
             files += definition.paths(key)
         require_file(files, [splits_of_task.data], f"the splits of {definition.task.title}")
-    # Reading the first split fails, and the error names its files.
+    # Otherwise the error names the files of the first split: reading it fails.
     splits_of_task.read(keys[0])
 
 
-def _narrowed(definition: TaskDefinition, keys: Collection[str] | Mapping[str, object]) -> Task:
-    """Return the task with the scored and predicted splits that were loaded.
+def _narrowed(definition: TaskDefinition, keys: Collection[str]) -> Task:
+    """Reduce a task's scored and predicted splits to the loaded ones.
 
     Args:
         definition: The task.
@@ -170,10 +175,11 @@ def _narrowed(definition: TaskDefinition, keys: Collection[str] | Mapping[str, o
     scored = [key for key in task.scored if key in keys]
     if not scored:
         scored = [key for key in definition.second_choice if key in keys]
-    # Other splits that were asked for by name are scored too, such as MLQA's pairs of two languages.
+    # A user may ask for further splits by name, such as MLQA's pairs of two languages: labelled ones are scored too.
     for key in keys:
+        has_another_role = key in (TRAIN, task.select, *scored)
         is_labelled = key in task.splits and task.splits[key].labelled
-        if is_labelled and key not in (TRAIN, task.select, *scored):
+        if is_labelled and not has_another_role:
             scored.append(key)
     predicted = tuple(key for key in task.predicted if key in keys)
     return replace(task, scored=tuple(scored), predicted=predicted)
