@@ -76,7 +76,7 @@ def _read(path: Path) -> Subject:
     if subject is None:
         raise OutputError(
             f"'{path}' is not the folder of a run ({RUN_RECORD}), a comparison ({COMPARISON_RECORD}), a search "
-            f"({SEARCH_RECORD}), an evaluation ({EVALUATION_REQUEST}) or an inspection ({INSPECTIONS[1]}.json …)"
+            f"({SEARCH_RECORD}), an evaluation ({EVALUATION_REQUEST}) or an inspection (attention.json …)"
             f"{_hint(path)}."
         )
     return subject
@@ -129,12 +129,15 @@ def _read_search(folder: Path) -> SearchFolder:
     search = SearchFolder(folder=folder, title=title, problems=record.damage, record=record)
     if record.is_finished:
         return search
-    from limbeck.search.progress import read_progress  # Imports Optuna.
+
+    # Imports Optuna, which a finished search does not need.
+    from limbeck.search.progress import read_progress
 
     try:
         progress = read_progress(folder, title, record)
     except OutputError as error:
         return replace(search, problems=(*search.problems, str(error)))
+    # Without a journal of its trials, a search has no progress to show.
     if progress is None:
         return search
     facts = {"Status": progress.status, "Workers": progress.workers, "Trials": progress.trials}

@@ -238,16 +238,17 @@ def _figure_rows(summary: ComparisonSummary, row: ComparedScores) -> Iterator[di
     """
     # The teacher has no rank. Only some older records have its number of finished runs; otherwise there is one.
     rank = row.place if isinstance(row, ComparedRow) else None
-    has_several_seeds = getattr(row, "finished", 1) > 1
+    finished_runs = getattr(row, "finished", 1)
     for figure in _scores_and_measures(summary, row):
         line = {**figure, "figure": figure["key"]}
-        # The rank stands on the line of the figure that decides it. Of a task's metrics, that is the main one, which
-        # alone has a retention.
-        is_main = summary.main is not None and figure["key"] == summary.main.key
-        if is_main and "retention" in figure:
+        # Rows are ranked by the main figure of the comparison. Where that is a task with several metrics, its main
+        # metric decides: it alone has the key `retention`, the share of the teacher's score.
+        is_of_main_figure = summary.main is not None and figure["key"] == summary.main.key
+        if is_of_main_figure and "retention" in figure:
             line["rank"] = rank
-        # Intervals in this file are over seeds of distillation. With one seed, `figure` has that over fine-tuning runs.
-        if not has_several_seeds:
+        # Intervals in this file are over seeds of distillation. With one seed, that of `figure` is over fine-tuning
+        # runs, and is left out.
+        if finished_runs <= 1:
             line["low"] = None
             line["high"] = None
         yield line

@@ -112,7 +112,8 @@ def results(comparison: ComparisonFolder) -> Iterator[Block]:
             if index in table.published:
                 published.append(row)
             else:
-                rows.append((without_path(str(row[0])), *row[1:]))
+                label, *figures = row
+                rows.append((without_path(str(label)), *figures))
         yield replace(table, rows=tuple(rows), words=(), published=())
         if published:
             caption = "Published results for models of the same shape"

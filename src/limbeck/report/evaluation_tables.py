@@ -82,11 +82,14 @@ def metrics_table(summary: studies.Evaluation) -> Table:
     rows: list[tuple[AnyCell, ...]] = []
     for column in summary.columns:
         metrics_by_model = []
+        # Models of different runs may have different metrics. A dictionary holds each once, in the order of coming.
+        all_metrics: dict[str, None] = {}
         for model in summary.models:
             figure = model.columns.get(column.key)
-            metrics_by_model.append({} if figure is None else figure.metrics)
-        # Models of different runs may have different metrics; each stands once.
-        for metric in dict.fromkeys(metric for metrics in metrics_by_model for metric in metrics):
+            metrics = {} if figure is None else figure.metrics
+            metrics_by_model.append(metrics)
+            all_metrics |= dict.fromkeys(metrics)
+        for metric in all_metrics:
             digits = metric_digits(metric, column)
             cells = [mean(metrics.get(metric), digits) for metrics in metrics_by_model]
             rows.append((column.title, metric_of_column(metric, column), *cells))

@@ -105,12 +105,12 @@ class FineTunedCard:
         )
 
     def _results(self) -> list[EvalResult]:
-        """Return the scores of this one run as the Hub has them."""
-        # If only some rows were drawn to be scored, the score is not one of the data set.
-        drawn_rows = self.cell.settings.get("max_scored_rows")
-        if drawn_rows is not None and drawn_rows in self.cell.rows.values():
+        """The scores of this one run as the Hub has them."""
+        # A split with just as many rows as may be scored at most was cut to them. Its score is not one of the data set.
+        most_rows = self.cell.settings.get("max_scored_rows")
+        if most_rows is not None and most_rows in self.cell.rows.values():
             return []
-        # The summary has means over seeds; the card is of one run.
+        # The summary has means over seeds. The card is of one run, so the score of that run takes the mean's place.
         columns = {}
         for key, column in self.model.columns.items():
             columns[key] = column.model_copy(update={"mean": column.runs[self._place]})

@@ -95,24 +95,36 @@ class _LogReader:
             if line.endswith("\n"):
                 self.damaged += 1
             return
-        step = _finite_number(entry.get("step")) if isinstance(entry, dict) else None
+        step = None
+        if isinstance(entry, dict):
+            step = _finite_number(entry.get("step"))
         if step is None:
             self.damaged += 1
             return
 
         self.lines += 1
-        for name, value in entry.items():
-            is_curve = name == "loss" or name.startswith((_TERM, _HELD_OUT, _DEVELOPMENT))
-            if is_curve and _is_number(value):
-                number = _finite_number(value)
-                if number is None:
-                    self.not_finite += 1
-                else:
-                    self._values.setdefault(name, array("d")).extend((step, number))
+        self._add_points(step, entry)
         # Lines without a loss are written after an evaluation, whose time is not counted as training.
         if "loss" in entry:
-            numbers = {name: _finite_number(entry.get(name)) for name in ("step", "tokens", "seconds")}
-            self.reached = {name: number for name, number in numbers.items() if number is not None}
+            self.reached = {}
+            for name in ("step", "tokens", "seconds"):
+                number = _finite_number(entry.get(name))
+                if number is not None:
+                    self.reached[name] = number
+
+    def _add_points(self, step: float, entry: Mapping[str, Any]) -> None:
+        """Add a point to the curve of each value of a line that is drawn; an infinite value or NaN is counted only."""
+        for name, value in entry.items():
+            is_drawn = name == "loss" or name.startswith((_TERM, _HELD_OUT, _DEVELOPMENT))
+            if not is_drawn or not _is_number(value):
+                continue
+            number = _finite_number(value)
+            if number is None:
+                self.not_finite += 1
+                continue
+            points = self._values.setdefault(name, array("d"))
+            points.append(step)
+            points.append(number)
 
     def curves(self) -> dict[str, Curve]:
         """Return all curves, by name.

@@ -92,8 +92,9 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
     # Runs that are judged by different figures, or learned from different teachers, have no common axes.
     if len(labels) != 1 or len(teacher_quality_by_name) != 1:
         return
+    [label] = labels
     # The one teacher is a point of the figure too, with a latency of 1.
-    for name, teacher_quality in teacher_quality_by_name.items():
-        if teacher_quality is not None:
-            models.append(MeasuredModel(short_model_name(name) or "teacher", latency=1.0, quality=teacher_quality))
-    yield from quality_figures(models, labels.pop(), "latency relative to the teacher's", front=False)
+    [(name, teacher_quality)] = teacher_quality_by_name.items()
+    if teacher_quality is not None:
+        models.append(MeasuredModel(short_model_name(name) or "teacher", latency=1.0, quality=teacher_quality))
+    yield from quality_figures(models, label, "latency relative to the teacher's", front=False)

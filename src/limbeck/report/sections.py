@@ -95,10 +95,12 @@ def sections_of(subject: Subject) -> list[Section]:
         PluginError: for a section that follows another that there is not.
     """
     registered = _SECTIONS[type(subject)]
+    # The titles that follow each title directly; the first sections of a page follow "".
     followers: dict[str, list[str]] = {}
     for title, entry in registered.items():
         followers.setdefault(entry.after, []).append(title)
     titles = _titles_after("", followers)
+    # A section is not among them if no chain of sections leads from the first to the one that it follows.
     for title, entry in registered.items():
         if title not in titles:
             raise PluginError(

@@ -256,13 +256,17 @@ class StudentCard:
         gives the teacher, else the recipe's `model`, if the Hub's cache on this machine has a model of that name.
         """
         teacher = self.run.teacher
-        # The record has the field, be it None.
-        if "hub_id" in teacher.model_fields_set:
-            is_known = teacher.hub_id is not None and is_hub_name(teacher.hub_id)
-            return teacher.hub_id if is_known else None
+        # A version that records the name writes None for a teacher in a folder.
+        is_recorded = "hub_id" in teacher.model_fields_set
+        if is_recorded:
+            if teacher.hub_id is None or not is_hub_name(teacher.hub_id):
+                return None
+            return teacher.hub_id
+
         planned = self.run.recipe.teacher
         if planned.name and "/" in planned.name and is_hub_name(planned.name):
             return planned.name
+        # A folder may have the form of a name on the Hub, so a name counts only if it was downloaded from there.
         name = planned.model or teacher.name_or_path
         is_cached = is_hub_name(name) and isinstance(try_to_load_from_cache(name, "config.json"), str)
         return name if is_cached else None
