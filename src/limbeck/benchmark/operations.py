@@ -92,6 +92,7 @@ def forward_cost(tap: taps.StreamTap, shape: Shape) -> ForwardCost:
         if is_whole or recorder.stop_after == "context":
             attention_widths.append(shape.heads * shape.head_size)
 
+    # The *decoder* is the matrix of a language model's head that makes the logits of the vocabulary.
     decoder = None
     if any(key.name == "logits" for key in tap.keys):
         decoder = tap.model.get_output_embeddings()

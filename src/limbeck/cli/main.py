@@ -131,18 +131,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 def run() -> None:
     """Run the command line, and exit with a code of `docs/command_line.md`."""
-    # Imports leave no garbage. By default Python looks for it at every 700th new object, which takes a twentieth of the
-    # time of a start.
-    gc.set_threshold(5_000)
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    if "OMP_WAIT_POLICY" not in os.environ:
-        # Threads of OpenMP spin at barriers. Where other processes need the cores, long spinning makes training three
-        # times slower than its share of the machine; a short spin costs next to nothing on an idle machine. Importing
-        # torch reads the variable.
-        os.environ.setdefault("GOMP_SPINCOUNT", "5000")
-    _settle_download_bars(sys.argv[1:])
-    with suppress(ValueError):  # Python refuses this outside of the main thread.
-        signal.signal(signal.SIGTERM, _end)
+    _settle_process()
     is_debugging = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
@@ -150,6 +139,7 @@ def run() -> None:
         # command that asked for one.
         code = build_app()(args=arguments, prog_name="limbeck", standalone_mode=False)
     except UsageError as error:
+        # The help of a command without arguments is a usage error too, and is printed already.
         if not is_help(error) and _process().index == 0:
             _print_error(usage_message(error))
         sys.exit(2)
@@ -169,6 +159,22 @@ def run() -> None:
     if code == _STOPPED:
         errors.print("Stopped.", highlight=False)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _settle_process() -> None:
+    """Settle what concerns the whole process: garbage, threads, the bars of downloads, and SIGTERM."""
+    # Imports leave no garbage. By default Python looks for it at every 700th new object, which takes a twentieth of the
+    # time of a start.
+    gc.set_threshold(5_000)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    if "OMP_WAIT_POLICY" not in os.environ:
+        # Threads of OpenMP spin at barriers. Where other processes need the cores, long spinning makes training three
+        # times slower than its share of the machine; a short spin costs next to nothing on an idle machine. Importing
+        # torch reads the variable.
+        os.environ.setdefault("GOMP_SPINCOUNT", "5000")
+    _settle_download_bars(sys.argv[1:])
+    with suppress(ValueError):  # Python refuses this outside of the main thread.
+        signal.signal(signal.SIGTERM, _end)
 
 
 def _settle_download_bars(arguments: list[str]) -> None:

@@ -82,7 +82,7 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
         with at_place(f"students.{index}"):
             _check_lengths(plan, plan_run(load_recipe(without_stages)))
 
-    # Whether a combination is possible does not depend on the seed, so the first one is used.
+    # A *variant* is a method with one of its layer mappings and teacher layers. Every student is combined with each.
     variants: list[Variant] = []
     for method in plan.methods:
         variants += method.variants()
@@ -90,14 +90,17 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
     impossible: list[_Impossible] = []
     for student, variant in itertools.product(plan.students, variants):
         combination = Combination(student, variant)
+        # Whether a combination is possible does not depend on the seed, so the first one is used.
         recipe = combination.recipe(plan, plan.seeds[0])
         try:
             runs.append((combination, plan_run(load_recipe(recipe))))
         except (RecipeError, ModelError) as error:
             impossible.append(_Impossible(combination, _STAGE_PLACE.sub("", str(error))))
 
+    # The plan may leave impossible combinations out, as long as a run remains that trains.
     trains_any = any(run.stages for _, run in runs)
-    if impossible and not (plan.skip_impossible and trains_any):
+    may_leave_out = plan.skip_impossible and trains_any
+    if impossible and not may_leave_out:
         raise _impossible_error(impossible, len(runs), skipping=plan.skip_impossible)
     _refuse_same_runs([combination for combination, _ in runs], plan)
     left_out = [studies.ComparedVariant(**entry.combination.parts, reason=entry.reason) for entry in impossible]

@@ -87,33 +87,33 @@ def ranks_of(rows: Sequence[studies.ComparedRow], main: studies.MainFigure | Non
         rows: The rows of one student, with their main figures.
         main: The figure that ranks them, see `choose_main_figure`.
     """
-    # Number of a row to the figure of each of its seeds, with a sign that makes higher figures better. Rows with fewer
-    # than two finished runs, or without the figure of a seed, are not ranked.
     sign = -1 if main is not None and main.best == "lowest" else 1
-    figures_of_row: dict[int, dict[int, float]] = {}
+    ranked: dict[int, dict[int, float]] = {}
     for number, row in enumerate(rows):
-        has_all_seeds = row.main is not None and len(row.main.runs) == len(row.seeds)
-        if row.main is not None and has_all_seeds and row.finished > 1:
-            figures_of_row[number] = {seed: sign * value for seed, value in zip(row.seeds, row.main.runs, strict=True)}
-    if len(figures_of_row) < 2:
-        return [Rank() for _ in rows]
+        figures = _figures_by_seed(row, sign)
+        if figures is not None:
+            ranked[number] = figures
 
-    ranks = []
-    for number, row in enumerate(rows):
-        if number not in figures_of_row:
-            ranks.append(Rank())
-            continue
-        figures = figures_of_row[number]
-        better_rows = 0
-        is_beaten = False
-        beats_another = False
-        for rival_number, rival_figures in figures_of_row.items():
-            if rival_number == number:
-                continue
-            is_rival_better = is_greater(rival_figures, figures)
-            better_rows += is_rival_better
-            if rows[rival_number].method == row.method:
-                is_beaten = is_beaten or is_rival_better
-                beats_another = beats_another or is_greater(figures, rival_figures)
-        ranks.append(Rank(number=1 + better_rows, is_best_mapping=beats_another and not is_beaten))
+    ranks = [Rank() for _ in rows]
+    if len(ranked) < 2:
+        return ranks
+    for number, figures in ranked.items():
+        rivals = {rival: ranked[rival] for rival in ranked if rival != number}
+        better_rivals = sum(is_greater(rival_figures, figures) for rival_figures in rivals.values())
+        # The rows of the same method have other mappings. The best mapping is better than one of them, and no other is
+        # better than it.
+        figures_of_method = [rivals[rival] for rival in rivals if rows[rival].method == rows[number].method]
+        is_beaten = any(is_greater(other_mapping, figures) for other_mapping in figures_of_method)
+        beats_another = any(is_greater(figures, other_mapping) for other_mapping in figures_of_method)
+        ranks[number] = Rank(number=1 + better_rivals, is_best_mapping=beats_another and not is_beaten)
     return ranks
+
+
+def _figures_by_seed(row: studies.ComparedRow, sign: int) -> dict[int, float] | None:
+    """The main figure of a row for each of its seeds, times a sign that makes higher figures better.
+
+    None for a row that is not ranked, since it has a single run or lacks the figure of a seed.
+    """
+    if row.main is None or len(row.main.runs) != len(row.seeds) or row.finished < 2:
+        return None
+    return {seed: sign * value for seed, value in zip(row.seeds, row.main.runs, strict=True)}

@@ -81,6 +81,7 @@ def measure_divergence(
     # [1, T, A] + [S, T, A] -> [S, T, A], the mean KL of a token.
     divergences = (negative_entropy[None] + cross_entropy) / tokens
     # Where the teacher attends to a token that the student cannot see, such as one outside its window, KL is infinite.
+    # No divergence is given for such a pair of layers.
     for student_index, student_rule in enumerate(attention_rules(student)):
         for teacher_index, teacher_rule in enumerate(attention_rules(teacher)):
             if not student_rule.sees_all_of(teacher_rule, longest):

@@ -64,12 +64,7 @@ def draw_maps(
     if not token_ids:
         raise ModelError("The sentence has no tokens; give one with words.")
     for side in sides:
-        longest = side.subject.longest
-        count = len(token_ids)
-        if longest is not None and count > longest:
-            raise ModelError(
-                f"The sentence has {count} tokens, but '{side.subject.name}' takes {longest}; give a shorter one."
-            )
+        _check_length(side.subject, len(token_ids))
 
     student_maps = _maps(sides[0], token_ids, heads_shown)
     teacher_maps: Sequence[AttentionMap | None] = [None] * len(student_maps)
@@ -124,6 +119,14 @@ def check_layers(subject: Subject, role: str, layers: Sequence[int]) -> None:
         RecipeError: naming it.
     """
     _check_numbers("layer", layers, subject.layers, f"{role} '{subject.name}'")
+
+
+def _check_length(subject: Subject, tokens: int) -> None:
+    """Refuse a sentence that is too long for a model."""
+    if subject.longest is not None and tokens > subject.longest:
+        raise ModelError(
+            f"The sentence has {tokens} tokens, but '{subject.name}' takes {subject.longest}; give a shorter one."
+        )
 
 
 def _check_numbers(unit: str, numbers: Sequence[int], most: int, owner: str, hint: str = "") -> None:

@@ -5,7 +5,7 @@ that makes a mapping of these numbers.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from limbeck.errors import RecipeError, suggestion
@@ -114,34 +114,41 @@ def resolve_mapping(choice: MappingChoice, pairing: Pairing, more_names: Sequenc
     """
     if isinstance(choice, str):
         return _by_name(choice, pairing, (*NAMES, *more_names))
-    student = pairing.student.layers
-    teacher = pairing.teacher_shape.layers
-    mapping: LayerMapping = {}
-    if isinstance(choice, list):
-        if len(choice) != student:
-            raise RecipeError(
-                f"mapping {choice} has {len(choice)} entries, but the student has {student} layers; give each a "
-                "teacher layer, or 0 for none."
-            )
-        for layer, teacher_layer in enumerate(choice, start=1):
-            # An entry 0 leaves its student layer without a teacher layer.
-            if teacher_layer != 0:
-                mapping[layer] = (teacher_layer,)
-    else:
-        for layer, teacher_layers in choice.items():
-            mapping[layer] = tuple(teacher_layers) if isinstance(teacher_layers, list) else (teacher_layers,)
-
-    # Both forms are checked alike.
-    for layer, layers_of_teacher in mapping.items():
-        _check_layer(layer, student, "student", choice)
-        for teacher_layer in layers_of_teacher:
-            _check_layer(teacher_layer, teacher, "teacher", choice)
-        if len(set(layers_of_teacher)) < len(layers_of_teacher):
+    student_depth = pairing.student.layers
+    teacher_depth = pairing.teacher_shape.layers
+    listed = _read_list(choice, student_depth) if isinstance(choice, list) else _read_pairs(choice)
+    for layer, teacher_layers in listed.items():
+        _check_layer(layer, student_depth, "student", choice)
+        for teacher_layer in teacher_layers:
+            _check_layer(teacher_layer, teacher_depth, "teacher", choice)
+        if len(set(teacher_layers)) < len(teacher_layers):
             raise RecipeError(f"mapping {choice} names a teacher layer twice for student layer {layer}; name it once.")
-    # A student layer with an empty list learns from none, and is left out.
-    mapping = {layer: layers_of_teacher for layer, layers_of_teacher in sorted(mapping.items()) if layers_of_teacher}
+
+    # A student layer that learns from none is left out.
+    mapping = {layer: teacher_layers for layer, teacher_layers in sorted(listed.items()) if teacher_layers}
     if not mapping:
         raise RecipeError(f"mapping {choice} maps no layers; give {MAPPING_FORMS}.")
+    return mapping
+
+
+def _read_list(choice: list[int], student_depth: int) -> LayerMapping:
+    """Read a list with a teacher layer for each student layer; a student layer with 0 learns from none."""
+    if len(choice) != student_depth:
+        raise RecipeError(
+            f"mapping {choice} has {len(choice)} entries, but the student has {student_depth} layers; give each a "
+            "teacher layer, or 0 for none."
+        )
+    mapping: LayerMapping = {}
+    for layer, teacher_layer in enumerate(choice, start=1):
+        mapping[layer] = () if teacher_layer == 0 else (teacher_layer,)
+    return mapping
+
+
+def _read_pairs(choice: Mapping[int, int | list[int]]) -> LayerMapping:
+    """Read a mapping of student layers to a teacher layer or a list of them each."""
+    mapping: LayerMapping = {}
+    for layer, teacher_layers in choice.items():
+        mapping[layer] = tuple(teacher_layers) if isinstance(teacher_layers, list) else (teacher_layers,)
     return mapping
 
 

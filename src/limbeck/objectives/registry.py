@@ -264,7 +264,12 @@ def _problem(objective: Objective) -> str | None:
         return "it is by_token; its unit has to be 'token', without labels, groups, layers or batch_coupled"
     if objective.unit not in get_args(Unit):
         return f"its unit is '{objective.unit}'; give one of {', '.join(get_args(Unit))}"
-    # The tensors of a call: a list of layers for each model, or the streams and labels.
+    return _problem_of_call(objective)
+
+
+def _problem_of_call(objective: Objective) -> str | None:
+    """Return the reason why the function of an objective cannot be called as training does; None where it can."""
+    # The positional arguments of a call: a list of layers for each model, or the streams of each model and labels.
     if objective.takes_layers:
         tensors = 2
     else:

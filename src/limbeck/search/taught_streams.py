@@ -34,13 +34,15 @@ def taught_layers(plan: RunPlan) -> dict[int, list[int]]:
     """
     teacher_layers: dict[int, set[int]] = {}
     for term in _terms_of(plan):
+        reads_one_layer = len(term.student) == 1 and term.student[0].name == "hidden"
         # A transform makes a single target of the hidden states of several teacher layers.
         has_one_target = len(term.teacher) == 1 or term.transform is not None
-        if len(term.student) != 1 or not has_one_target or term.student[0].name != "hidden":
+        if not reads_one_layer or not has_one_target:
             continue
+        [student_key] = term.student
         layers = {key.layer for key in term.teacher if key.name == "hidden"}
         if layers:
-            teacher_layers.setdefault(term.student[0].layer, set()).update(layers)
+            teacher_layers.setdefault(student_key.layer, set()).update(layers)
     if not teacher_layers:
         teacher_layers = {plan.student.layers: {plan.teacher.layers}}
     return {layer: sorted(teacher_layers[layer]) for layer in sorted(teacher_layers)}

@@ -185,13 +185,14 @@ class DistillationModule(nn.Module):
             if labels is not None and objective.takes_labels:
                 labels = gather_rows(labels)
 
-        # The keywords that an objective may take; `objective.arguments` picks those that this one has.
+        # All that an objective may take by keyword; `objective.arguments` picks what this one takes.
         offered: dict[str, Any] = {"valid": counted, "groups": batch.groups}
         if term.map_in_objective:
             offered |= map_arguments(learned)
         if self.layer_weights is not None:
             offered["student_weights"] = self.layer_weights.student
             offered["teacher_weights"] = self.layer_weights.teacher
+            # With it the objective sums over the rows of all processes.
             offered["across"] = sum_over_ranks if self.training else None
         options = {**term.options, **objective.arguments(offered)}
         return objective.call(student_tensors, teacher_tensors, labels, **options)
@@ -268,30 +269,30 @@ class DistillationModule(nn.Module):
         Args:
             earlier: The result of `learned` on the module of that stage.
         """
-        earlier_terms = {term.name: term for term in earlier.terms}
-        earlier_maps = {term.map_name: term.learned_map for term in earlier.terms}
-        map_names: set[str] = set()
-        # Names of tensors in the state of a module.
-        names: list[str] = []
+        terms_by_name = {term.name: term for term in earlier.terms}
+        continued_terms = []
         for term in self.terms:
-            before = earlier_terms.get(term.name)
-            if before is None or not _goes_on(before, term):
-                continue
-            if term.learned_map is not None:
-                map_names.add(term.map_name)
-            if OBJECTIVES[term.objective].takes_layers and term.cost_attention is not None:
-                names = ["layer_weights.student", "layer_weights.teacher"]
+            earlier_term = terms_by_name.get(term.name)
+            if earlier_term is not None and _goes_on(earlier_term, term):
+                continued_terms.append(term)
 
+        map_names = {term.map_name for term in continued_terms if term.learned_map is not None}
         # A map that the student keeps is part of the student, so it goes on even if other terms use it now.
+        earlier_maps = {term.map_name: term.learned_map for term in earlier.terms}
         for name, spec in kept_maps(self.terms).items():
             if earlier_maps.get(name) == spec:
                 map_names.add(name)
         # Maps that go on are not started again.
         self.maps_to_start = [name for name in self.maps_to_start if name not in map_names]
 
+        # The names of the tensors in the state of a module.
+        names = []
         for name in sorted(map_names):
             names += [f"maps.{name}.weight", f"maps.{name}.bias"]
-        # Not every map has a bias.
+        for term in continued_terms:
+            if OBJECTIVES[term.objective].takes_layers and term.cost_attention is not None:
+                names += ["layer_weights.student", "layer_weights.teacher"]
+        # The earlier module has no bias of a map without one.
         tensors = {name: earlier.weights[name] for name in names if name in earlier.weights}
         self.load_state_dict(tensors, strict=False)
 

@@ -132,15 +132,14 @@ class StudentMaker:
             filled_names = fill_from_teacher(student, source, names, terms)
             filled_tables = fill_rows(student, source, rows, self._start_by_activations())
 
-        # A pooler is a layer behind the first token that no stage trains, so it is added last. It is a copy of the
-        # teacher's if the student started from the teacher's layers, or is filled from the teacher.
-        copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
-        same_width = self.plan.shape.hidden == self.source.shape.hidden
-        teacher = self.load_teacher(pooler=True) if copies_pooler and same_width else None
-        whole, pooler_names = add_pooler(student, teacher, self.seed)
+        # A pooler is a layer behind the first token that no stage trains, so it is added last.
+        teacher_with_pooler = None
+        if self._copies_pooler:
+            teacher_with_pooler = self.load_teacher(pooler=True)
+        whole, pooler_names = add_pooler(student, teacher_with_pooler, self.seed)
         pooler_of_teacher: list[str] = []
-        if teacher is not None:
-            names_of_teacher = teacher.state_dict().keys()
+        if teacher_with_pooler is not None:
+            names_of_teacher = teacher_with_pooler.state_dict().keys()
             pooler_of_teacher = [name for name in pooler_names if name in names_of_teacher]
         return whole, Untrained(
             policy=spec.untrained,
@@ -151,6 +150,17 @@ class StudentMaker:
                 describe_rows(student, kind, mask, from_teacher=kind in filled_tables) for kind, mask in rows.items()
             ],
         )
+
+    @property
+    def _copies_pooler(self) -> bool:
+        """Whether the student's pooler is a copy of its teacher's, and not a random one.
+
+        It is if the student started from the teacher's layers or gets the teacher's values where no stage trained it,
+        and both models have the same width.
+        """
+        spec = self.plan.spec
+        takes_from_teacher = spec.untrained == "teacher" or spec.initialise.layers != "random"
+        return takes_from_teacher and self.plan.shape.hidden == self.source.shape.hidden
 
     def _start_by_activations(self) -> StartSettings | None:
         """Return the settings of a start that chose the student's coordinates by activations; None for other starts."""

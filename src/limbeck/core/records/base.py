@@ -114,10 +114,10 @@ class Record(BaseModel):
         # Keys that were read come first, in their order; then those that were set since.
         in_order: dict[str, Any] = {}
         for name in self._order:
-            field = type(self).model_fields.get(name)
+            info = type(self).model_fields.get(name)
             key = name
-            if field is not None and field.alias:
-                key = field.alias
+            if info is not None and info.alias:
+                key = info.alias
             if key in values:
                 in_order[key] = values[key]
         return in_order | values
