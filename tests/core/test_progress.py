@@ -166,8 +166,8 @@ def test_the_bar_gives_way_to_what_others_write_and_comes_back_until_it_ends_als
 
 
 def test_lines_without_a_terminal_have_amount_rate_and_time_left(clock):
-    stream = io.StringIO()
-    with CorpusProgress(Console(file=stream, width=40)) as report:
+    stream, told = io.StringIO(), []
+    with CorpusProgress(Console(file=stream, width=40), lambda *now: told.append(now)) as report:
         for done in range(4):
             report("reading my [texts]", done * 10**8, 10**9, "bytes")
             clock.now += 20
@@ -176,6 +176,11 @@ def test_lines_without_a_terminal_have_amount_rate_and_time_left(clock):
         "reading my [texts] …",
         "reading my [texts]: 200.0 MB of 1.0 GB, 5.0 MB/s, about 160 s left",
         "waiting for another process …",
+    ]
+    assert told[2:] == [
+        ("reading my [texts]", 2 * 10**8, 10**9),
+        ("reading my [texts]", 3 * 10**8, 10**9),
+        ("waiting for another process", 0, None),
     ]
 
 

@@ -1,7 +1,9 @@
 """Progress of a corpus in the making: a bar for each of its steps."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from rich import progress
 from rich.console import Console
@@ -9,6 +11,9 @@ from rich.filesize import decimal
 
 from limbeck.core.progress import Count, Rate
 from limbeck.core.progress_bars import RATE_COLUMN, Bars, print_plain
+
+StepListener: TypeAlias = Callable[[str, int, int | None], None]
+"""Receives a step of the corpus, how much of it is done, and of how much, if that is known."""
 
 
 @dataclass
@@ -25,13 +30,15 @@ class CorpusProgress(Bars):
 
     Args:
         console: The console.
+        listener: Receives the progress too.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, listener: StepListener | None = None) -> None:
         amount = progress.TextColumn("{task.fields[amount]}", style="progress.download")
         super().__init__(
             console, amount, RATE_COLUMN, progress.TimeRemainingColumn(compact=True, elapsed_when_finished=True)
         )
+        self._listener = listener
         self._step_bars: dict[str, _StepBar] = {}
 
     def __call__(self, step: str, done: int, total: int | None, unit: str, /) -> None:
@@ -57,6 +64,8 @@ class CorpusProgress(Bars):
                 seconds_left = (now - bar.began) * (total - done) / done
                 left = f"about {seconds_left:.0f} s left"
             self.line(f"{step}: {amount}", rate, left)
+        if self._listener is not None:
+            self._listener(step, done, total)
 
 
 def describe_amount(done: int, total: int | None, unit: str) -> str:

@@ -151,6 +151,7 @@ class ArchitectureSearch(engine.SharedSearch):
         check_text_only(self.plan)
         self.latency = LatencySetting.of(request.measuring, self.plan.teacher)
         self.loss = loss_name(self.plan) if request.loss == "normalised" else request.loss
+        # The steps at which worse shapes are cut: dropped from training.
         self.cuts: list[int] = []
         if request.prune:
             steps = steps_of_only_stage(self.plan, "--no-prune")
@@ -257,7 +258,8 @@ class ArchitectureSearch(engine.SharedSearch):
 
         if UNTRAINED_LOSS not in study.user_attrs:
             study.set_user_attr(UNTRAINED_LOSS, self._untrained_loss())
-        # Losses are divided by this.
+        # Losses are divided by the unit, so that they are shares of the loss of an untrained student. The loss
+        # `hidden_states` stays as it is.
         self._unit = 1.0
         if self.loss != "hidden_states":
             self._unit = float(study.user_attrs[UNTRAINED_LOSS])
@@ -297,11 +299,13 @@ class ArchitectureSearch(engine.SharedSearch):
 
         Two workers that propose the same shape in the same instant may both train it, which costs only time.
         """
+        # The *log* has the study's trials by shape: finished ones, and those that are running now.
         log = read_shapes(study)
         missing = self.request.trials - len(trained_trials(log)) - len(log.running)
         count = min(self.request.batch, missing)
         candidates: list[ShapeCandidate] = []
         trials_asked = 0
+        # Proposals of known shapes in a row, or since a shape was last queued.
         repeats = 0
         while len(candidates) < count:
             log = read_shapes(study)

@@ -142,6 +142,8 @@ class Search(Work):
     def open(self) -> Study:
         """Open the study, or make it."""
         request = self.request.proxy
+        # The identity has the settings that all candidates share. It leaves out those that are searched, which differ
+        # between candidates, with all keys below them: `student.shape` and `student.shape.layers`.
         identity: dict[str, Any] = {"search": self.kind}
         run_identity = proxy_identity(self.plan, self.proxy.corpora, request.share)
         for name, value in run_identity.items():

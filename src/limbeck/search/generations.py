@@ -116,7 +116,8 @@ class Generations(Work):
     def _candidate_of(self, study: Study, trial: Trial, generation: Generation) -> Candidate | None:
         """Return the candidate of a new trial; None where nothing is to be evaluated, and the trial is ended."""
         space = self.genetic.space
-        # A queued mapping comes first; else the sampler proposes an open genome of the generation.
+        # A mapping that was queued in the study comes first; else the sampler proposes an *open* genome of the
+        # generation, which no trial has evaluated or evaluates now.
         mapping = suggest(trial, space)
         try:
             genome = space.encode(mapping)

@@ -161,12 +161,12 @@ class GeneticSampler(BaseSampler):
         if log is None:
             log = read_genomes(study.get_trials(deepcopy=False), self.space)
         attributes = study.user_attrs
-        values = log.values
-        # Of each generation so far its genomes that have a value.
+        fitness_by_genome = log.values
+        # Of each generation so far its genomes that have a fitness.
         history: list[list[Scored]] = []
         bred = 0
         while True:
-            # Generations are numbered from 1.
+            # Generations are numbered from 1. The study's attributes have those that were bred before.
             number = len(history) + 1
             genomes = recorded_generation(attributes, number)
             if genomes is None:
@@ -178,7 +178,8 @@ class GeneticSampler(BaseSampler):
             # A generation of new genomes alone (parents `best`) is empty where the whole space has been tried.
             if not genomes or bred == MOST_GENERATIONS_AT_ONCE:
                 return generation
-            scored = [(genome, values[genome]) for genome in genomes if genome in values]
+            # All genomes may have been tried before, so that a new generation is finished at once: the next is bred.
+            scored = [(genome, fitness_by_genome[genome]) for genome in genomes if genome in fitness_by_genome]
             if not scored:
                 raise TrainingError(
                     f"No mapping of generation {number} reached a finite fitness, so there is nothing to breed "

@@ -92,10 +92,8 @@ class ControllerSampler(BaseSampler):
 
     def _choose(self, trials: Sequence[FrozenTrial], number: int) -> Point:
         """Return a shape for the trial of this number, by all other trials of the study."""
-        # Earlier trials count as members of episodes if they cost training, which those of refused shapes did not.
-        begun = sum(1 for trial in trials if trial.number < number and _costs_training(trial))
-
         taken = set()
+        # The shapes that have a reward, each size scaled to about -1 to 1, and their rewards.
         tried: list[Point] = []
         rewards: list[float] = []
         for trial in trials:
@@ -108,13 +106,17 @@ class ControllerSampler(BaseSampler):
                 tried.append(self._scaled[point])
                 rewards.append(reward)
 
+        # Once all shapes were taken, any may come again.
         free = [point for point in self._points if point not in taken]
         if not free:
             free = self._points
+        # Earlier trials count as members of episodes if they cost training, which those of refused shapes did not.
+        begun = sum(1 for trial in trials if trial.number < number and _costs_training(trial))
+        episode_number = begun // self._episode
         # A sampler of its own, with another seed, is made for every trial; see `shape_samplers.SeededByTrial`.
         generator = np.random.default_rng(self._seed)
-        episode_number = begun // self._episode
-        if not tried or generator.random() < random_share(episode_number):
+        draws_at_random = not tried or generator.random() < random_share(episode_number)
+        if draws_at_random:
             return free[generator.integers(len(free))]
         candidates = [self._scaled[point] for point in free]
         predictions = predict_rewards(tried, rewards, candidates, episode=self._episode, seed=self._seed)

@@ -6,6 +6,7 @@ Every worker keeps a *sign of life* in the study, whose *beat* counts up; see `w
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -51,14 +52,10 @@ class LostTrials:
             watcher: The name of the worker that calls; None for a caller that is no worker.
         """
         running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        # Signs are read after the trials: a worker gives one before it takes a trial, so none is missing here.
+        # Each worker writes a *sign of life* into the study's attributes at every *beat*, some seconds apart. Signs are
+        # read after the trials: a worker gives one before it takes a trial, so none is missing here.
         attributes = self._study.user_attrs
-        signs = signs_of(attributes)
-        other_signs = dict(signs)
-        if watcher is not None:
-            other_signs.pop(worker_key(watcher), None)
-        # Without any sign in the study nothing is known of the workers.
-        others_are_dead = bool(signs) and all(is_dead(sign) for sign in other_signs.values())
+        others_are_dead = _others_are_dead(signs_of(attributes), watcher)
 
         # Beats of trials that have ended are forgotten.
         numbers = {trial.number for trial in running}
@@ -98,3 +95,16 @@ class LostTrials:
             self._seen[number] = _SeenBeat(beat, since=now)
             return False
         return now - seen.since > MISSED_BEATS * interval
+
+
+def _others_are_dead(signs: Mapping[str, Any], watcher: str | None) -> bool:
+    """Whether all workers but the watcher are dead; not known, and so false, without any sign in the study.
+
+    Args:
+        signs: The signs of life of all workers, by the keys of their attributes.
+        watcher: The name of the worker that asks; None for a caller that is no worker.
+    """
+    other_signs = dict(signs)
+    if watcher is not None:
+        other_signs.pop(worker_key(watcher), None)
+    return bool(signs) and all(is_dead(sign) for sign in other_signs.values())

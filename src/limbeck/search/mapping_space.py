@@ -218,27 +218,19 @@ def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None
         ELM (arXiv 2012.06153) section 4.2, equation 8 and table 1. The printed Z = floor((m - 1) N / 2^M) is a
         misprint: with it the four spaces of table 1 have 911, 4800, 12905 and 213880 members.
     """
-    if student < 1:
-        raise RecipeError(f"A student of {student} layers has nothing to map; give it at least one layer.")
-    if student > teacher:
-        raise RecipeError(
-            f"The student has {student} layers and its teacher {teacher}; a layer mapping search needs a student that "
-            "is no deeper than its teacher."
-        )
     if teacher_layers is None:
         teacher_layers = range(1, teacher + 1)
     allowed = set(teacher_layers)
-    for layer in sorted(allowed):
-        if not 1 <= layer <= teacher:
-            raise RecipeError(f"Teacher layer {layer} does not exist: this teacher's layers are 1 to {teacher}.")
+    _check_depths(student, teacher, allowed)
 
-    # 2^k > 2 N / M holds for the bits of floor(2 N / M), since 2^k is a whole number.
+    # k of the formula: 2^k > 2 N / M holds for the bits of floor(2 N / M), since 2^k is a whole number.
     bits = (2 * teacher // student).bit_length()
     codes = range(2**bits)
+    # For each student layer the teacher layers that it may learn from, by their codes.
     choices = []
     for m in range(1, student):
         offset = (m - 1) * teacher // (2 * student)  # Z of the formula.
-        # Teacher layer by code. Code 0 is none, so that layers begin with code 1.
+        # Code 0 is none, so that layers begin with code 1.
         layers = {0: NONE}
         for code in codes[1:]:
             if offset + code in allowed:
@@ -255,3 +247,17 @@ def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None
             f"{teacher}, and only {sorted(allowed)} may be learned from; allow one of them."
         )
     return space
+
+
+def _check_depths(student: int, teacher: int, teacher_layers: Collection[int]) -> None:
+    """Refuse depths between which there is nothing to map, and teacher layers that do not exist."""
+    if student < 1:
+        raise RecipeError(f"A student of {student} layers has nothing to map; give it at least one layer.")
+    if student > teacher:
+        raise RecipeError(
+            f"The student has {student} layers and its teacher {teacher}; a layer mapping search needs a student that "
+            "is no deeper than its teacher."
+        )
+    for layer in sorted(teacher_layers):
+        if not 1 <= layer <= teacher:
+            raise RecipeError(f"Teacher layer {layer} does not exist: this teacher's layers are 1 to {teacher}.")

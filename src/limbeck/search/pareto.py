@@ -22,16 +22,14 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
         loss, latency = points[index]
         return latency, loss
 
-    # From the fastest to the slowest, a point is on the front if its loss is lower than that of all before it.
+    # From the fastest to the slowest, a point is on the front if its loss is lower than that of all before it. A point
+    # that is equal to the last one of the front is on it too.
     front: list[int] = []
+    lowest_loss = math.inf
     for index in sorted(numbers, key=latency_then_loss):
-        if not front:
-            front.append(index)
-            continue
-        # The last point of the front has the lowest loss so far.
-        last = points[front[-1]]
         loss, _ = points[index]
-        lowest_loss, _ = last
-        if loss < lowest_loss or points[index] == last:
+        is_equal_to_last = bool(front) and points[index] == points[front[-1]]
+        if not front or loss < lowest_loss or is_equal_to_last:
             front.append(index)
+            lowest_loss = loss
     return front

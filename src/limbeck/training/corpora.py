@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck import corpus as texts
 from limbeck.core import records
 from limbeck.core.blocks import counted
-from limbeck.core.corpus_progress import CorpusProgress
+from limbeck.core.corpus_progress import CorpusProgress, StepListener
 from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus
 from limbeck.evaluation.tasks.corpus_rows import TaskRows
 from limbeck.kinds.registry import KINDS
@@ -23,15 +23,18 @@ from limbeck.training.rows import AnyCorpus
 from limbeck.training.warn import warn
 
 
-def build_corpora(plan: RunPlan, tokenizer: PreTrainedTokenizerBase, console: Console) -> list[AnyCorpus]:
+def build_corpora(
+    plan: RunPlan, tokenizer: PreTrainedTokenizerBase, console: Console, listener: StepListener | None = None
+) -> list[AnyCorpus]:
     """Build or load from the cache the corpus of every stage, and print a summary of the first and of labelled ones.
 
     Args:
         plan: The recipe, checked.
         tokenizer: The teacher's tokenizer.
         console: Where progress goes.
+        listener: Receives the progress too, see `CorpusProgress`.
     """
-    with CorpusProgress(console) as progress:
+    with CorpusProgress(console, listener) as progress:
         corpora = [build_corpus_of(stage, tokenizer, progress) for stage in plan.stages]
 
     # Stages may share a corpus, which is summarised once.
