@@ -99,12 +99,13 @@ def carry_out_distillation(request: DistilRequest) -> RunResult:
     return distil_by(request)
 
 
-def distil_by(request: DistilRequest, *, ends_early: bool = False) -> RunResult:
+def distil_by(request: DistilRequest, *, ends_early: bool = False, measures: bool = True) -> RunResult:
     """Carry a run out, from its request to its cards.
 
     Args:
         request: The request.
         ends_early: Train nothing, and make the student of the newest checkpoint of the run that is resumed.
+        measures: Measure the student as the recipe says.
     """
     console = progress_console(request.console)
     callbacks = callbacks_of(request.callbacks)
@@ -136,6 +137,7 @@ def distil_by(request: DistilRequest, *, ends_early: bool = False) -> RunResult:
         callbacks=callbacks,
         write_cards=write_cards_of_run,
         ends_early=ends_early,
+        measures=measures,
     )
     run = records.Run.read(distilled.record.to_dict())
     return RunResult(ModelFolder(distilled.student), run)

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from limbeck.api.calls import python_call
+from limbeck.api.checkpoint_students import checkpoints_of_student, folder_name, make_student
 from limbeck.api.objects import Objects
 from limbeck.api.progress import progress_console
 from limbeck.api.requests.evaluate import EvaluateRequest
@@ -14,8 +17,9 @@ from limbeck.api.results import Result
 from limbeck.core import studies
 from limbeck.core.blocks import Block
 from limbeck.core.devices import check_device, choose_device
+from limbeck.core.paths import INPUTS
 from limbeck.core.progress_bars import ProgressBar
-from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.plan.request import EVALUATION, EvaluationRequest
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,8 +88,11 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
     teacher = None
     if request.teacher is not None:
         teacher = objects.model(request.teacher, "teacher")
+    checkpoints: dict[str, str] = {}
+    if request.checkpoints is not None:
+        checkpoints = _students_by_step(Path(request.checkpoints).expanduser(), folder, request.console)
     evaluation_request = EvaluationRequest(
-        models=tuple(objects.models(request.models)),
+        models=(*objects.models(request.models), *checkpoints),
         tasks=with_commas(request.tasks),
         output=Path(request.output),
         data=data_folder(request.data),
@@ -104,7 +111,7 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
     if has_scores:
         # Without tasks and without `speed` there is nothing to measure, which this call refuses.
         evaluation_request.task_names()
-    titles = evaluation_request.titles(as_list(request.names))
+    titles = evaluation_request.titles(as_list(request.names)) | checkpoints
     evaluation_request.check()
     # Torch is imported from here on, which takes seconds.
     from limbeck.evaluation.run.evaluation import run_evaluation
@@ -134,6 +141,29 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
             costs = _measure_costs(titles, request, device, bar)
     files = write_evaluation(evaluation, folder, costs)
     return EvaluationResult(evaluation, costs, failed, (*files, *submissions))
+
+
+def _students_by_step(run: Path, output: Path, console: Console | None) -> dict[str, str]:
+    """Make the student of each checkpoint of a run, and return the title of each by its folder.
+
+    The students stay in the folder of the evaluation, so that the same call finds them again.
+
+    Args:
+        run: The run's folder.
+        output: The evaluation's folder.
+        console: Where progress goes.
+    """
+    EVALUATION.look(output)
+    checkpoints = checkpoints_of_student(run)
+    has_stages = len({checkpoint.stage_number for checkpoint in checkpoints}) > 1
+    titles = {}
+    for checkpoint in checkpoints:
+        student = make_student(checkpoint, output / INPUTS / folder_name(checkpoint), console)
+        title = f"step {checkpoint.step:,}"
+        if has_stages:
+            title = f"{checkpoint.stage}, {title}"
+        titles[str(student)] = title
+    return titles
 
 
 def _measure_costs(titles: dict[str, str], request: EvaluateRequest, device: Any, bar: ProgressBar) -> studies.Costs:

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from limbeck.api.calls import python_call
+from limbeck.api.checkpoint_students import find_checkpoint, make_student
 from limbeck.api.model_folder import ModelFolder
 from limbeck.api.objects import Objects
 from limbeck.api.progress import progress_console
@@ -16,7 +18,8 @@ from limbeck.core import exports
 from limbeck.core.blocks import Block
 from limbeck.core.progress_bars import ProgressBar, line_by_line, print_plain
 from limbeck.errors import RecipeError
-from limbeck.export.request import ExportRequest
+from limbeck.export.request import ExportRequest, check_output
+from limbeck.training.run_checkpoints import RunCheckpoint
 
 MOST_TEXTS = 1000
 """Texts to compare on that are read of a file."""
@@ -86,6 +89,9 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
 
         pushing.check_repository(request.push)
         pushing.check_login()
+    checkpoint = find_checkpoint(request.student)
+    if checkpoint is not None:
+        return _export_checkpoint(request, checkpoint)
     student = objects.model(request.student, "student")
     texts = request.text
     if isinstance(texts, str | Path):
@@ -124,6 +130,19 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
         return result
     print_plain(console, f"Uploading to {request.push} …")
     return replace(result, pushed=result.push(request.push, private=request.private))
+
+
+def _export_checkpoint(request: requests.ExportRequest, checkpoint: RunCheckpoint) -> ExportResult:
+    """Export the student of a checkpoint, which is made for the purpose; the folder lies in the run's by default."""
+    output = optional_path(request.output)
+    if output is None:
+        output = checkpoint.run / f"{checkpoint.name}-{request.format}"
+    with TemporaryDirectory() as folder:
+        place = Path(folder) / f"{checkpoint.run.resolve().name}-{checkpoint.name}"
+        # What can be refused is refused before the student is made.
+        check_output(output, str(checkpoint.folder), overwrite=request.overwrite)
+        student = make_student(checkpoint, place, request.console)
+        return carry_out_export(replace(request, student=str(student), output=output))
 
 
 export = python_call("export", requests.ExportRequest, carry_out_export)

@@ -14,8 +14,9 @@ from limbeck.cli.messages import Messages, print_result
     "limbeck evaluate runs/mine/student --tasks mrpc --preset quick --output runs/look",
     "limbeck evaluate runs/sst2/student --teacher my-teacher --as-is --tasks sst2 --data data/ --output runs/as-is",
     "limbeck evaluate runs/mine/student --teacher google-bert/bert-base-uncased --speed --output runs/cost",
-    options="models output tasks data as_is classes preset average seeds teacher names workers overrides keep_weights "
-    "speed batch_sizes lengths device seconds",
+    "limbeck evaluate --checkpoints runs/mine --tasks mrpc --preset elm --output runs/by-step",
+    options="models output tasks data as_is classes preset average seeds teacher names checkpoints workers overrides "
+    "keep_weights speed batch_sizes lengths device seconds",
 )
 def evaluate(request: EvaluateRequest, messages: Messages) -> None:
     """Score models on tasks, as they are or fine-tuned by a paper's protocol, in tables laid out as in the papers."""

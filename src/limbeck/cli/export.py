@@ -21,6 +21,7 @@ from limbeck.errors import RecipeError
     "limbeck export runs/mine --format onnx-int8 --output deploy/",
     "limbeck export runs/mine --format safetensors --dtype float16 --push me/student --dry-run",
     "limbeck export runs/mine --format router --documents intfloat/e5-small-v2",
+    "limbeck export runs/mine/checkpoint-500 --format safetensors",
     "limbeck export old-model --format safetensors --read-pickled --output safe-model",
     options="student format documents output dtype opset text verify evaluation read_pickled overwrite push private "
     "dry_run seconds",

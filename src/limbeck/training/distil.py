@@ -55,6 +55,7 @@ def distil(
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]] = (),
     write_cards: WriteCards | None = None,
     ends_early: bool = False,
+    measures: bool = True,
 ) -> DistilledStudent:
     """Distil a student as a plan says; every process of the run calls this.
 
@@ -66,6 +67,7 @@ def distil(
         callbacks: Callbacks of the user for the trainer of every stage.
         write_cards: Called in the main process once the student is saved and measured.
         ends_early: Train nothing, and make the student of the newest checkpoint; later stages are skipped.
+        measures: Measure the student as the recipe says.
 
     Raises:
         LimbeckError: one clear line; the run's record has it too.
@@ -84,7 +86,7 @@ def distil(
             record.set("running", seeds=seeds, plugins=plugins_in_use(), processes=ranks.process_count())
             run = Run(plan, folder, record, console, callbacks, ends_early=ends_early)
             run.train()
-            metrics = _measure(run)
+            metrics = _measure(run) if measures else {}
             record.set("running", evaluation=metrics)
             distilled = DistilledStudent(folder, record.run, metrics)
             if write_cards is not None:

@@ -28,6 +28,11 @@ class RunCheckpoint:
     step: int
     folder: Path
 
+    @property
+    def name(self) -> str:
+        """The name of its folder, such as `checkpoint-500`."""
+        return self.folder.name
+
 
 def checkpoints_of(run: Path) -> list[RunCheckpoint]:
     """List the checkpoints of a run, whole or not, in the order in which they were written."""

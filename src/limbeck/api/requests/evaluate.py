@@ -20,6 +20,7 @@ class EvaluateRequest:
 
     models: Any = argument(
         "Folders, Hub names or package:NAME.",
+        default=(),
         python="Folders, `package:NAME` or Hub names; models of transformers or sentence-transformers, which are kept "
         "in the folder's `inputs`; results of `distill` and `finetune`. Several in a list, or one alone.",
         cls=list[str],
@@ -84,6 +85,13 @@ class EvaluateRequest:
         cls=list[str],
         flag="--name",
         reads=values.texts,
+    )
+    checkpoints: str | Path | None = option(
+        "A run whose student is scored at every checkpoint, too.",
+        default=None,
+        python="The folder of a run whose student is scored at each checkpoint too, a row each; `models` may be empty.",
+        cls=Path,
+        metavar="RUN",
     )
     workers: int = option(
         "Number of processes that run cells side by side; one per GPU.",
