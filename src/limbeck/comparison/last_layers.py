@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.comparison.least_squares import Moments, regression_error
-from limbeck.methods import layer_mapping, minilmv2
+from limbeck.methods import minilmv2
 from limbeck.models.families import Shape, depth, shape_of
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
@@ -28,12 +28,9 @@ _RELATIONS = ("query", "key", "value")
 def common_relation_heads(teacher: Shape, students: Sequence[Shape]) -> int:
     """Return the number of relation heads by which all students are compared.
 
-    It is MiniLMv2's number, or the largest below it that divides the width of every model's queries, keys and values.
+    It is MiniLMv2's number, or the largest below it that fits the queries, keys and values of every model.
     """
-    widths: set[int] = set()
-    for shape in (teacher, *students):
-        widths.update(layer_mapping.stream_width(shape, name) for name in _RELATIONS)
-    return minilmv2.relation_heads_for(teacher, widths)
+    return minilmv2.relation_heads_for((teacher, *students), _RELATIONS, teacher=teacher)
 
 
 class LayerFigures(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from limbeck.errors import RecipeError
-from limbeck.methods.layer_mapping import stream_width
+from limbeck.methods.layer_mapping import most_relation_heads, stream_width
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.term import Term
 
@@ -79,6 +79,53 @@ def check_relation_heads(pairing: Pairing, heads: int, streams: Iterable[str], *
                 raise RecipeError(
                     f"relation_heads {heads} does not divide the width {width} of the {owner}'s {stream}; "
                     f"use a divisor of both models' widths{such_as}, or 'auto'."
+                )
+
+
+def check_whole_rotary_heads(pairing: Pairing, heads: int, streams: Iterable[str], *, example: int) -> None:
+    """Refuse relation heads that cut through attention heads whose features are turned in pairs by their position.
+
+    Args:
+        pairing: The two models.
+        heads: Relation heads.
+        streams: Names of the streams, such as `"query"`.
+        example: A number that fits, for the message.
+
+    Raises:
+        RecipeError: naming the first stream whose attention heads they cut.
+    """
+    for owner, shape in (("student", pairing.student), ("teacher", pairing.teacher_shape)):
+        for stream in streams:
+            most = most_relation_heads(shape, stream)
+            if most % heads:
+                raise RecipeError(
+                    f"relation_heads {heads} cuts through the {most} attention heads of the {owner}'s {stream}, whose "
+                    "features are turned in pairs by rotary positions, so the relation of the same words would depend "
+                    f"on their place; use a divisor of both models' attention heads such as {example}, or 'auto'."
+                )
+
+
+def check_rotary_pairs(pairing: Pairing, pairs: Iterable[str]) -> None:
+    """Refuse relations of values with queries or keys that are turned by their position.
+
+    Values are not turned, so such a relation would depend on the place of the words in the text.
+
+    Args:
+        pairing: The two models.
+        pairs: Pairs of streams that are related, such as `"query-value"`.
+
+    Raises:
+        RecipeError: for the first such pair.
+    """
+    for owner, shape in (("student", pairing.student), ("teacher", pairing.teacher_shape)):
+        for pair in pairs:
+            first, second = pair.split("-")
+            mixes_values = "value" in (first, second) and first != second
+            if shape.rotary and mixes_values:
+                raise RecipeError(
+                    f"Relation '{pair}' is of values and of vectors that the {owner}'s rotary positions turn, so the "
+                    "relation of the same words would depend on their place; relate values with values, and queries "
+                    "and keys with each other."
                 )
 
 

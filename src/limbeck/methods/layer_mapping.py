@@ -244,3 +244,18 @@ def stream_width(shape: Shape, stream: str) -> int:
     if stream in ("query", "context"):
         return shape.heads * shape.head_size
     return shape.hidden
+
+
+def most_relation_heads(shape: Shape, stream: str) -> int:
+    """Return the number that relation heads of a stream have to divide: the parts into which it may be cut.
+
+    It is the width of the stream; but of queries and keys that are turned by their position, the number of attention
+    heads. A rotary embedding turns two features of an attention head together, so that products of whole heads depend
+    on the distance of two tokens alone. Cutting through a head parts the two, and the relation of the same words would
+    depend on their place in the text.
+    """
+    if shape.rotary and stream == "query":
+        return shape.heads
+    if shape.rotary and stream == "key":
+        return shape.key_value_heads
+    return stream_width(shape, stream)

@@ -1,13 +1,13 @@
 """MiniLMv2: self-attention relations of one teacher layer, taught to the student's last layer."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from pydantic import Field
 
 from limbeck.errors import RecipeError, suggestion
-from limbeck.methods.checks import check_relation_heads
+from limbeck.methods.checks import check_relation_heads, check_rotary_pairs, check_whole_rotary_heads
 from limbeck.methods.citation import paper
-from limbeck.methods.layer_mapping import resolve_layer, stream_width
+from limbeck.methods.layer_mapping import most_relation_heads, resolve_layer
 from limbeck.methods.options import HeadCount, LayerChoice, MethodOptions
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
@@ -38,7 +38,7 @@ class MiniLMv2Options(MethodOptions):
     relation_heads: HeadCount = Field(
         "auto",
         description="Number of relation heads; auto: 64 for 1024-wide teachers, else 48 (section 4.1), "
-        "or the largest divisor of both widths not above it.",
+        "or the largest divisor of both widths not above it; with rotary positions, of both models' attention heads.",
     )
     teacher_layer: LayerChoice = Field(
         "auto", description="Teacher layer that is read; auto: the last, 21 or 19 for large teachers (section 3.2)."
@@ -46,19 +46,26 @@ class MiniLMv2Options(MethodOptions):
     student_layer: LayerChoice = Field("last", description="Student layer that is taught (section 3.2).")
 
 
-def relation_heads_for(teacher: Shape, widths: Collection[int]) -> int:
-    """Choose the number of relation heads: 48, or 64 for 1024-wide teachers, lowered until it divides all widths.
+def relation_heads_for(shapes: Collection[Shape], streams: Iterable[str], *, teacher: Shape) -> int:
+    """Choose the number of relation heads: 48, or 64 for 1024-wide teachers, lowered until it fits all streams.
+
+    It has to divide the width of each stream; of queries and keys that are turned by their position (rotary
+    embedding), the number of attention heads, see `most_relation_heads`.
 
     Args:
+        shapes: The shapes of all models that are compared.
+        streams: Names of the streams that are related, such as `"query"`.
         teacher: The teacher's shape.
-        widths: Widths of the streams that are related, of both models.
 
     Source:
-        MiniLMv2 section 4.1; the lowering is ours, for widths the paper does not use.
+        MiniLMv2 section 4.1; the lowering is ours, for widths and positions the paper does not use. Its equations 1 to
+        3 have Q and K before any rotation; attention sees them after it, and so do relations here.
+        `benchmarks/rotary_relations.py` compares the two.
     """
+    limits = {most_relation_heads(shape, stream) for shape in shapes for stream in streams}
     heads = 64 if teacher.hidden >= 1024 else 48
-    # The loop ends at 1 at the latest, which divides every width.
-    while any(width % heads != 0 for width in widths):
+    # The loop ends at 1 at the latest, which divides every number.
+    while any(limit % heads != 0 for limit in limits):
         heads -= 1
     return heads
 
@@ -69,18 +76,20 @@ def minilmv2(options: MiniLMv2Options, pairing: Pairing) -> list[Term]:
 
     L = Σ_ij α_ij L_ij (eq. 5), where L_ij is the divergence of the student's relation R_ij from the teacher's.
     R_ij = softmax(A_i A_jᵀ / √d_r) relates A_i and A_j, two of queries, keys and values, in relation heads of size d_r
-    (eq. 6 to 8). Make one term for each pair of weight α_ij above 0.
+    (eq. 6 to 8). Make one term for each pair of weight α_ij above 0. Where positions are rotary, queries and keys are
+    related as attention sees them, after rotation, in relation heads of whole attention heads.
     """
     student = pairing.student
     teacher = pairing.teacher_shape
     weights = _weights_of_pairs(options.relations)
 
-    # Relation heads have to divide the widths of all streams that are related, of both models.
+    # Relation heads have to fit all streams that are related, of both models.
     streams = sorted({stream for pair in weights for stream in pair.split("-")})
-    widths = {stream_width(shape, stream) for shape in (student, teacher) for stream in streams}
-    best = relation_heads_for(teacher, widths)
+    best = relation_heads_for((student, teacher), streams, teacher=teacher)
     heads = best if options.relation_heads == "auto" else options.relation_heads
     check_relation_heads(pairing, heads, streams, example=best)
+    check_whole_rotary_heads(pairing, heads, streams, example=best)
+    check_rotary_pairs(pairing, weights)
 
     student_layer = resolve_layer(options.student_layer, student, "student")
     teacher_layer = resolve_layer(options.teacher_layer, teacher, "teacher")

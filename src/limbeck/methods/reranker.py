@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from limbeck.methods.checks import weighted_terms
 from limbeck.methods.citation import paper
-from limbeck.methods.layer_mapping import resolve_mapping, stream_width
+from limbeck.methods.layer_mapping import resolve_mapping
 from limbeck.methods.layer_terms import hidden_terms, layer_terms
 from limbeck.methods.minilmv2 import relation_heads_for
 from limbeck.methods.options import MappingChoice, MethodOptions, Temperature, Weight
@@ -80,13 +80,13 @@ def reranker(options: RerankerOptions, pairing: Pairing) -> list[Term]:
     terms = [score, *hidden_terms(pairing, mapping, weight=options.hidden_weight)]
     if options.relation_weight > 0:
         teacher = pairing.teacher_shape
-        widths = {stream_width(student, "value"), stream_width(teacher, "value")}
+        heads = relation_heads_for((student, teacher), ["value"], teacher=teacher)
         terms += layer_terms(
             mapping,
             name="relation",
             objective="relation_kl",
             streams=["value", "value"],
             weight=options.relation_weight,
-            options={"heads": relation_heads_for(teacher, widths), "causal": teacher.causal},
+            options={"heads": heads, "causal": teacher.causal},
         )
     return weighted_terms(terms, method="reranker")

@@ -33,6 +33,8 @@ class Shape:
         embedding: Width of the word embeddings; `hidden` unless they are factorised.
         positions: The longest input in tokens; None where nothing bounds it.
         causal: Whether a token sees only its past.
+        rotary: Whether attention turns the features of queries and keys, pair by pair, by the position of their token
+            (rotary embedding).
     """
 
     model_type: str
@@ -46,6 +48,7 @@ class Shape:
     embedding: int
     positions: int | None
     causal: bool = False
+    rotary: bool = False
 
     def __str__(self) -> str:
         embedding = self.embedding if self.embedding != self.hidden else None
@@ -197,8 +200,20 @@ def shape_of(config: PreTrainedConfig) -> Shape:
         positions=positions,
         # The masks of transformers read `is_causal` in the same way.
         causal=family.causal and getattr(config, "is_causal", True) is not False,
+        rotary=_has_rotary_positions(config),
     )
 
+
+def _has_rotary_positions(config: PreTrainedConfig) -> bool:
+    """Whether a configuration has the parameters of a rotary embedding, or names one."""
+    if getattr(config, "rope_parameters", None):
+        return True
+    # ESM names its kind of positions, and RoFormer says whether values are rotated beside queries and keys.
+    return getattr(config, "position_embedding_type", None) in _ROTARY_POSITIONS or hasattr(config, "rotary_value")
+
+
+_ROTARY_POSITIONS = ("rotary", "rope")
+"""Names of rotary embeddings in the field `position_embedding_type`."""
 
 _BLOCK_NUMBERS = ("hidden", "heads", "key_value_heads", "head_size", "ffn")
 """The numbers that decide the tensors of a block, and the places of its heads in them."""
