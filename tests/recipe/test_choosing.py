@@ -312,3 +312,60 @@ def test_the_same_from_python(place, tmp_path):
     assert limbeck.distill(output=tmp_path / "run", resume=True).record == result.record, "by its own recipe"
     with pytest.raises(RecipeError, match="Without a recipe, .* needed too: student, output;"):
         limbeck.distill(teacher=asked["teacher"], corpus=asked["corpus"])
+
+
+@pytest.fixture(scope="module")
+def reviews(place):
+    """A table whose columns have other names than the usual ones, and are not the first of their kind."""
+    rows = [(n, "the model", n % 3, "it is", n % 2) for n in range(20)]
+    path = place / "reviews.csv"
+    lines = ["id,review,stars,title,label", *(",".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines))
+    return path
+
+
+COLUMNS = {"text_column": "review", "label_column": "stars"}
+
+
+@pytest.mark.parametrize(
+    ("options", "overrides"),
+    [
+        (COLUMNS, ()),
+        ({}, ("corpus.text_column=review", "corpus.task.label_column=stars")),
+        ({"text_column": "title"}, ("corpus.text_column=review", "corpus.task.label_column=stars")),
+        ({"corpus": {"text_column": "review", "task": {"kind": "classification", "label_column": "stars"}}}, ()),
+    ],
+)
+def test_named_columns_are_read_before_anything_is_refused(place, reviews, options, overrides):
+    options = {"teacher": str(place / "classification/teacher-bert"), "student": 2, "corpus": [str(reviews)], **options}
+    if isinstance(options["corpus"], dict):
+        options["corpus"] = {"sources": [str(reviews)], **options["corpus"]}
+    plan = limbeck.validate(overrides=overrides, **options)
+    corpus = plan.recipe.corpus
+    assert (corpus.text_column, corpus.task.kind, corpus.task.label_column) == ("review", "classification", "stars")
+
+
+def test_columns_that_are_missing_name_those_that_are_there(place, reviews):
+    options = {"teacher": str(place / "classification/teacher-bert"), "student": 2, "corpus": [str(reviews)]}
+    for columns in ({}, {**COLUMNS, "label_column": "rating"}):
+        with pytest.raises(LimbeckError, match=r"has id, label, review, stars, title; give .*name the columns"):
+            limbeck.validate(**options, **columns)
+
+
+def test_a_second_text_and_fixed_columns_may_be_named(place, reviews):
+    pairs = choose_rows_of(place, reviews, {"text_column": "review", "task": {"pair_column": "title"}})
+    assert (pairs["text_column"], pairs["task"]["pair_column"]) == ("review", "title")
+    (place / "words.jsonl").write_text('{"words": ["the"], "ner": ["O"]}\n')
+    keys = {"task": {"tokens_column": "words", "tags_column": "ner"}}
+    assert choose_rows_of(place, place / "words.jsonl", keys, "token_classification")["task"]["kind"]
+
+
+def choose_rows_of(place, rows, keys, head="classification"):
+    return choose_recipe(place / head / "teacher-bert", 2, rows, columns=keys)["corpus"]
+
+
+def test_the_column_of_text_without_labels_is_named_by_the_same_option(place, reviews):
+    options = {"teacher": str(place / "encoder/teacher-bert"), "student": 2, "corpus": [str(reviews)]}
+    assert limbeck.validate(**options, text_column="review").recipe.corpus.text_column == "review"
+    with pytest.raises(LimbeckError, match="label_column stars names the label of rows, but this corpus has no task"):
+        limbeck.validate(**options, **COLUMNS)

@@ -162,7 +162,12 @@ def _recipe_of(request: DistilRequest) -> Recipe | dict[str, Any]:
         check_chosen_by(options, "output")
     check_folder = partial(check_free, resume=request.resume, overwrite=request.overwrite)
     return named_recipe(
-        request.recipe, options, tokenizer=request.tokenizer, resume=request.resume, before=check_folder
+        request.recipe,
+        options,
+        tokenizer=request.tokenizer,
+        overrides=request.overrides,
+        resume=request.resume,
+        before=check_folder,
     )
 
 
@@ -180,7 +185,7 @@ def carry_out_validation(request: ValidateRequest) -> RunPlan:
     recipe = request.recipe
     options = options_over(request)
     if options or not isinstance(recipe, str | Path | Recipe):
-        recipe = named_recipe(recipe, options, tokenizer=request.tokenizer)
+        recipe = named_recipe(recipe, options, tokenizer=request.tokenizer, overrides=request.overrides)
     checked = load_checked(recipe, request.overrides)
     from limbeck.recipe.plan import plan_checked
 

@@ -6,7 +6,7 @@ value that a recipe cannot hold, such as a model or a list of texts: it is saved
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from limbeck.recipe.asked import check_chosen_by, choose_by_options, given_docum
 from limbeck.recipe.schema import Recipe
 
 _OVER_A_RECIPE = (
-    "teacher", "student", "corpus", "development", "method", "training", "evaluation", "seed", "steps", "batch_size",
-    "learning_rate", "length", "output",
+    "teacher", "student", "corpus", "text_column", "label_column", "development", "method", "training", "evaluation",
+    "seed", "steps", "batch_size", "learning_rate", "length", "output",
 )  # fmt: skip
 """Options that change a recipe, or by which one is chosen."""
 
@@ -50,6 +50,7 @@ def named_recipe(
     *,
     tokenizer: Any = None,
     kept_in: Path | None = None,
+    overrides: str | Sequence[str] = (),
     resume: bool = False,
     before: Callable[[str | Path], object] = lambda _: None,
 ) -> dict[str, Any]:
@@ -61,6 +62,8 @@ def named_recipe(
         options: The options; see `limbeck.recipe.asked`.
         tokenizer: The tokenizer of a teacher that is a model object.
         kept_in: The folder in which objects are saved; None is the run's folder, or limbeck's cache without a run.
+        overrides: Values that are set in the recipe later (`--set`). Those of the corpus name columns that a chosen
+            recipe reads.
         resume: Whether a run is continued.
         before: Called with the run's folder before anything is saved there.
 
@@ -72,7 +75,7 @@ def named_recipe(
     if document is None:
         check_chosen_by(options)
         objects = _objects_in(kept_in or options.get("output"), before)
-        merged = choose_by_options(_with_names(options, objects, tokenizer), resume=resume)
+        merged = choose_by_options(_with_names(options, objects, tokenizer), overrides=overrides, resume=resume)
     else:
         objects = _objects_in(kept_in or options.get("output") or document.get("output"), before)
         # Objects in the document are saved before those in the options, so that notes are in the order of the document.

@@ -31,7 +31,18 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.schema import Recipe
 from limbeck.search import requests
 
-_OVER_A_RECIPE = ("teacher", "student", "corpus", "method", "batch_size", "learning_rate", "length", "seed")
+_OVER_A_RECIPE = (
+    "teacher",
+    "student",
+    "corpus",
+    "text_column",
+    "label_column",
+    "method",
+    "batch_size",
+    "learning_rate",
+    "length",
+    "seed",
+)
 """Options that change the recipe of the run, or describe the run where there is no recipe."""
 
 

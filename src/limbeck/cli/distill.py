@@ -13,7 +13,8 @@ from limbeck.cli.messages import Messages, print_result
     "limbeck distill --teacher google-bert/bert-base-uncased --student 6x384 --corpus texts/ --method minilmv2 "
     "--steps 100000 --output runs/mine",
     "limbeck distill --resume --output runs/mine",
-    options="recipe teacher student corpus method output steps batch_size learning_rate length seed overrides device "
+    options="recipe teacher student corpus text_column label_column "
+    "method output steps batch_size learning_rate length seed overrides device "
     "resume overwrite",
 )
 def distill(request: DistilRequest, messages: Messages) -> None:

@@ -48,6 +48,8 @@ def _of_a_run(name: str) -> Any:
 Teacher = Annotated[str | None, _of_a_run("teacher")]
 Student = Annotated[str | None, _of_a_run("student")]
 Corpus = Annotated[list[str] | None, _of_a_run("corpus")]
+TextColumn = Annotated[str | None, _of_a_run("text_column")]
+LabelColumn = Annotated[str | None, _of_a_run("label_column")]
 Method = Annotated[str | None, _of_a_run("method")]
 Steps = Annotated[int | None, _of_a_run("steps")]
 Overrides = Annotated[list[str] | None, _of_a_run("overrides")]

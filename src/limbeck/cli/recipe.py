@@ -37,6 +37,8 @@ def recipe(
     teacher: shared.Teacher = None,
     student: shared.Student = None,
     corpus: shared.Corpus = None,
+    text_column: shared.TextColumn = None,
+    label_column: shared.LabelColumn = None,
     method: shared.Method = None,
     steps: shared.Steps = None,
     overrides: Overrides = None,
@@ -50,6 +52,7 @@ def recipe(
     from limbeck.recipe.shipped import read_example, read_shipped
 
     options = {"teacher": teacher, "student": student, "corpus": corpus, "method": method, "steps": steps}
+    options |= {"text_column": text_column, "label_column": label_column}
     set_options = {name: value for name, value in options.items() if value}
     # There are three ways to name a recipe, of which exactly one has to be used. With --example, the path is the name
     # of the example.
@@ -83,7 +86,7 @@ def _chosen_recipe(options: dict[str, Any], overrides: Sequence[str]) -> str:
     from limbeck.recipe.facts import load_checked
     from limbeck.recipe.overrides import apply_overrides
 
-    recipe = choose_by_options(options)
+    recipe = choose_by_options(options, overrides=overrides)
     load_checked(recipe, overrides)
     return dump_yaml(apply_overrides(recipe, overrides))
 

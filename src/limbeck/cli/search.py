@@ -17,7 +17,8 @@ search = command_group(
     "limbeck search mapping --teacher google-bert/bert-base-uncased --student 4x312 --corpus texts/ --method elm "
     "--steps 2000 --data data/ --output runs/mapping",
     "limbeck distill runs/mapping/recipe.yaml",
-    options="output recipe teacher student corpus method steps batch_size learning_rate length seed share generations "
+    options="output recipe teacher student corpus text_column label_column "
+    "method steps batch_size learning_rate length seed share generations "
     "population parents elite crossover exchange mutation flip teacher_layers tasks data preset seeds settings batch "
     "storage name workers overrides device",
     group=search,
@@ -37,7 +38,8 @@ def mapping(request: requests.MappingRequest, messages: Messages) -> None:
     "limbeck search architecture --teacher google-bert/bert-base-uncased --corpus texts/ --method hidden_states "
     "--layers 3,4,6 --hidden 312,384 --heads 12 --max-parameters 20M --steps 2000 --output runs/shape",
     "limbeck distill runs/shape/recipe.yaml",
-    options="output layers hidden heads ffn recipe teacher corpus method steps batch_size learning_rate length seed "
+    options="output layers hidden heads ffn recipe teacher corpus text_column label_column "
+    "method steps batch_size learning_rate length seed "
     "share max_parameters max_latency_share measure_length measure_batch measure_seconds loss trials sampler episode "
     "batch prune storage name workers overrides device",
     group=search,
@@ -56,7 +58,8 @@ def architecture(request: requests.ArchitectureRequest, messages: Messages) -> N
     "limbeck search teacher-layer --teacher google-bert/bert-large-uncased --student 6x384 --corpus texts/ --method "
     "minilmv2 --layers 12-24 --steps-total 20000 --output runs/layer",
     "limbeck distill runs/layer/recipe.yaml",
-    options="output recipe teacher student corpus method layers steps steps_total halving no_halving batch_size "
+    options="output recipe teacher student corpus text_column label_column "
+    "method layers steps steps_total halving no_halving batch_size "
     "learning_rate length seed share storage name overrides device",
     group=search,
 )

@@ -6,6 +6,7 @@ The options `teacher`, `student` and `corpus` may be plain values or mappings wi
 `training` has arguments of the training, and `evaluation` is that part of a recipe.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ _PLACES_OF_OPTIONS = {
     "teacher": _PlaceOfOption("teacher", "model"),
     "student": _PlaceOfOption("student", "shape"),
     "corpus": _PlaceOfOption("corpus", "sources"),
+    "text_column": _PlaceOfOption("corpus", "text_column"),
     "length": _PlaceOfOption("corpus", "length"),
     "development": _PlaceOfOption("corpus", "development"),
 }
@@ -151,6 +153,9 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
             keys = value if isinstance(value, Mapping) else {key: value}
             merged[part] = _mapping(merged.get(part)) | dict(keys)
             changed_paths += [f"{part}.{changed_key}" for changed_key in keys]
+    if "label_column" in options:
+        merged["corpus"] = _with_label_column(_mapping(merged.get("corpus")), options["label_column"])
+        changed_paths.append("corpus.task.label_column")
     if "evaluation" in options:
         evaluation = options["evaluation"]
         if isinstance(evaluation, Mapping):
@@ -172,7 +177,9 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
     return without_reasons(merged, changed_paths)
 
 
-def choose_by_options(options: Mapping[str, Any], *, resume: bool = False) -> dict[str, Any]:
+def choose_by_options(
+    options: Mapping[str, Any], *, overrides: str | Sequence[str] = (), resume: bool = False
+) -> dict[str, Any]:
     """Choose a recipe by teacher, student and corpus, and change it by all other options.
 
     With the option `method`, only the student's start is chosen: the layers of the teacher that it copies. Mistakes
@@ -180,6 +187,7 @@ def choose_by_options(options: Mapping[str, Any], *, resume: bool = False) -> di
 
     Args:
         options: The options, `teacher`, `student` and `corpus` among them.
+        overrides: Values that are set in the recipe later. Those of the corpus name columns of the rows.
         resume: Whether a run is continued, see `limbeck.recipe.choosing.choose_recipe`.
 
     Raises:
@@ -210,8 +218,38 @@ def choose_by_options(options: Mapping[str, Any], *, resume: bool = False) -> di
 
     from limbeck.recipe.choosing import choose_recipe  # It imports torch, which takes seconds.
 
-    chosen = choose_recipe(teacher, student, sources, output=further_options.get("output"), resume=resume)
+    columns = _named_columns(further_options, overrides)
+    chosen = choose_recipe(
+        teacher, student, sources, columns=columns, output=further_options.get("output"), resume=resume
+    )
     return merge_options(chosen, further_options)
+
+
+def _named_columns(options: Mapping[str, Any], overrides: str | Sequence[str]) -> dict[str, Any]:
+    """The keys of a corpus, and of its task, that options and overrides give; overrides win."""
+    from limbeck.recipe.overrides import apply_overrides
+
+    corpus = _mapping(options.get("corpus"))
+    for name, key in (("text_column", "text_column"), ("label_column", "task.label_column")):
+        if name in options:
+            corpus = apply_overrides({"corpus": corpus}, f"corpus.{key}={json.dumps(options[name])}")["corpus"]
+    return _mapping(apply_overrides({"corpus": corpus}, overrides).get("corpus"))
+
+
+def _with_label_column(corpus: dict[str, Any], column: str) -> dict[str, Any]:
+    """A corpus of labelled rows with another column of the label.
+
+    Raises:
+        RecipeError: for a corpus of text.
+    """
+    task = corpus.get("task")
+    if task is None:
+        raise RecipeError(
+            f"--label-column {column} names the label of rows, but this corpus has no task, so that its text has no "
+            "labels; leave it out, or give corpus.task."
+        )
+    task_keys = {"name": task} if isinstance(task, str) else _mapping(task)
+    return {**corpus, "task": {**task_keys, "label_column": column}}
 
 
 def _with_start(document: dict[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def choose_recipe(
     student: int | str | Mapping[str, Any],
     corpus: str | Path | Sequence[str | Path],
     *,
+    columns: Mapping[str, Any] | None = None,
     output: str | Path | None = None,
     resume: bool = False,
 ) -> dict[str, Any]:
@@ -65,6 +66,8 @@ def choose_recipe(
         teacher: A folder, `package:NAME` or a Hub name, or a recipe's teacher.
         student: A shape as in recipes, or a recipe's student; a number alone is that many of the teacher's layers.
         corpus: Sources of text; of rows where the teacher has a task's head, or the name of a task.
+        columns: Keys of a recipe's corpus that name columns of rows, such as `text_column` and `task.label_column`.
+            By default columns are found by their usual names.
         output: The run's folder.
         resume: Keep the stages of the run in that folder: budgets follow the machine that they were chosen on.
 
@@ -80,7 +83,7 @@ def choose_recipe(
         raise RecipeError("corpus is empty: give a file, folder or data set.")
     spec = _teacher_spec(teacher)
     models = choose_models(spec, student)
-    choice = _choose_stages(models, sources)
+    choice = _choose_stages(models, sources, columns or {})
 
     teacher_name = Path((spec.name or spec.model).rpartition(":")[2]).name
     recipe: dict[str, Any] = {"name": f"{teacher_name}-{models.size}"}
@@ -131,7 +134,7 @@ def _teacher_spec(teacher: str | Path | Mapping[str, Any]) -> TeacherSpec:
         raise RecipeError(f"teacher.{explain(error)}".replace("teacher.recipe", "teacher", 1)) from None
 
 
-def _choose_stages(models: ChosenModels, sources: list[str]) -> _Choice:
+def _choose_stages(models: ChosenModels, sources: list[str], columns: Mapping[str, Any]) -> _Choice:
     """Choose text and stages by what the teacher is."""
     teacher = models.teacher
     if models.sentence is not None:
@@ -139,7 +142,7 @@ def _choose_stages(models: ChosenModels, sources: list[str]) -> _Choice:
     # The head of a task, or a masked language model's, which is no kind of task; None for neither.
     head = head_of(teacher.config)
     if head in KINDS:
-        return _teach_task(models, sources, str(head))
+        return _teach_task(models, sources, str(head), columns)
     if family_of(teacher.config).causal:
         raise RecipeError(
             f"The teacher '{teacher.title}' is a decoder ({teacher.config.model_type}), but recipes are "
@@ -230,10 +233,10 @@ def _teach_text(models: ChosenModels, sources: list[str], description: str) -> _
     return _Choice(corpus, [stage], reasons)
 
 
-def _teach_task(models: ChosenModels, sources: list[str], head: str) -> _Choice:
+def _teach_task(models: ChosenModels, sources: list[str], head: str, columns: Mapping[str, Any]) -> _Choice:
     """Choose stages that teach the task of a fine-tuned teacher, on labelled rows."""
     title = models.teacher.title
-    corpus = choose_rows(models.teacher, sources, head)
+    corpus = choose_rows(models.teacher, sources, head, columns)
     task = corpus["task"]
     kind = find_task(task).kind if isinstance(task, str) else task["kind"]
     kind_in_words = kind.replace("_", " ")

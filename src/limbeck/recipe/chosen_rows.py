@@ -7,7 +7,8 @@ of a fine-tuned teacher decides which kinds of rows it can be distilled on.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from limbeck.core.kinds import KINDS
@@ -31,13 +32,16 @@ _TAG = re.compile(r"O|[BIESLU][-_].+")
 """A tag of the usual schemes of entities."""
 
 
-def choose_rows(teacher: TeacherInfo, sources: list[str], head: str) -> dict[str, Any]:
+def choose_rows(
+    teacher: TeacherInfo, sources: list[str], head: str, named: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
     """Choose the corpus for a teacher that was fine-tuned for a task.
 
     Args:
         teacher: The teacher.
         sources: Sources of rows, or the name of one task.
         head: The teacher's head, by the name of its kind of task.
+        named: Keys of the corpus that the user gives, such as `text_column` and `task.label_column`.
 
     Returns:
         The keys of a recipe's `corpus`.
@@ -47,7 +51,11 @@ def choose_rows(teacher: TeacherInfo, sources: list[str], head: str) -> dict[str
     """
     if len(sources) == 1 and (sources[0] in TASKS or is_own_task(sources[0])):
         return {"task": sources[0]}
-    kinds = _possible_kinds(teacher, head)
+    task_keys = named.get("task")
+    if isinstance(task_keys, str):
+        return {"sources": sources, "task": task_keys}
+    columns = {name: value for name, value in named.items() if name == "text_column"} | dict(task_keys or {})
+    kinds = [columns["kind"]] if columns.get("kind") in KINDS else _possible_kinds(teacher, head)
     for source in sources:
         check_source(source)
     if _hold_texts_alone(sources, teacher, of_words=KINDS[head].of_words):
@@ -58,17 +66,20 @@ def choose_rows(teacher: TeacherInfo, sources: list[str], head: str) -> dict[str
         return {"sources": sources, "task": {"kind": kinds[0]}}
 
     for kind in kinds:
-        corpus = _corpus_of_kind(kind, first_row.columns)
+        corpus = _corpus_of_kind(kind, first_row.columns, columns)
         if corpus is not None:
             return {"sources": sources, **corpus}
+    # Rows whose label the user names are never taken for rows without labels.
+    names_label = bool({"label_column", "label_columns"} & columns.keys())
     for kind in kinds:
-        corpus = _unlabelled_corpus(kind, first_row.columns)
-        if corpus is not None:
+        corpus = _unlabelled_corpus(kind, first_row.columns, columns)
+        if corpus is not None and not names_label:
             return {"sources": sources, **corpus}
     raise RecipeError(
         f"The teacher '{teacher.title}' does {kinds[0].replace('_', ' ')}, which is taught on rows of "
         f"{KINDS[kinds[0]].rows}, and '{first_row.place}' has {list_columns(first_row.columns)}; give such rows or "
-        "the name of a task, or write a recipe that names the columns (`limbeck recipe --example task`)."
+        "the name of a task, name the columns by --text-column and --label-column, or write a recipe "
+        "(`limbeck recipe --example task`)."
     )
 
 
@@ -84,39 +95,64 @@ def _possible_kinds(teacher: TeacherInfo, head: str) -> list[str]:
     return [kind]
 
 
-def _corpus_of_kind(kind: str, columns: set[str]) -> dict[str, Any] | None:
-    """Return the keys of a corpus of a kind, with the columns that it reads; None where a needed column is missing."""
+def _corpus_of_kind(kind: str, columns: set[str], named: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the keys of a corpus of a kind, with the columns that it reads; None where a needed column is missing.
+
+    Args:
+        kind: The kind.
+        columns: The columns of the rows.
+        named: The columns that the user names, by their keys in a recipe.
+    """
     facts = KINDS[kind]
     if facts.has_queries:
-        documents = _first_of(_DOCUMENTS, columns)
-        if "query" not in columns or not documents:
+        documents = named.get("document_columns") or _first_of(_DOCUMENTS, columns)
+        needed = {named.get("query_column", "query"), *documents}
+        if not documents or not needed <= columns:
             return None
         return {"task": {"kind": kind, "document_columns": documents}}
 
     # The other kinds read texts and a label, except for a few (such as tagging) whose columns have fixed names.
     if "text" not in facts.columns:
-        if set(facts.columns) <= columns:
+        if {named.get(f"{part}_column", part) for part in facts.columns} <= columns:
             return {"task": {"kind": kind}}
         return None
 
-    label = _first_of(_LABELS, columns)
-    texts = _first_of(_TEXTS, columns)
-    if not label or not texts:
+    task: dict[str, Any] = {"kind": kind}
+    labels = _first_of(_LABELS, columns)
+    if "label_columns" in named:
+        labels = list(named["label_columns"])
+    else:
+        if "label_column" in named:
+            labels = [named["label_column"]]
+        if labels:
+            task["label_column"] = labels[0]
+    texts = _named_texts(columns, named)
+    are_there = labels and texts and {*labels, *texts} <= columns
+    if not are_there:
         return None
-    task = {"kind": kind, "label_column": label[0]}
     if len(texts) > 1:
         task["pair_column"] = texts[1]
     return {"text_column": texts[0], "task": task}
 
 
-def _unlabelled_corpus(kind: str, columns: set[str]) -> dict[str, Any] | None:
+def _named_texts(columns: set[str], named: Mapping[str, Any]) -> list[str]:
+    """Return the one or two columns of texts that the user names, else those of usual names."""
+    if "text_column" not in named:
+        return _first_of(_TEXTS, columns)
+    texts = [named["text_column"]]
+    if "pair_column" in named:
+        texts.append(named["pair_column"])
+    return texts
+
+
+def _unlabelled_corpus(kind: str, columns: set[str], named: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the keys of a corpus of a kind whose rows have no labels; None where a column of its texts is missing."""
     facts = KINDS[kind]
     if facts.has_queries:
         return None  # Its rows need no labels in any case.
     task: dict[str, Any] = {"kind": kind, "labelled": False}
-    texts = _first_of(_TEXTS, columns)
-    if "text" in facts.columns and texts:
+    texts = _named_texts(columns, named)
+    if "text" in facts.columns and texts and set(texts) <= columns:
         if len(texts) > 1:
             task["pair_column"] = texts[1]
         return {"text_column": texts[0], "task": task}

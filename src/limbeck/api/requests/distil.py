@@ -34,6 +34,8 @@ class ValidateRequest:
     teacher: Any = shared.teacher_option()
     student: Any = shared.student_option()
     corpus: Any = shared.corpus_option()
+    text_column: str | None = shared.text_column_option()
+    label_column: str | None = shared.label_column_option()
     development: Any = option(
         "Labelled rows that teacher and student are scored on, given as those to train on.", default=None
     )

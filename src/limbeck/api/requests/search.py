@@ -50,6 +50,8 @@ class SearchRequest:
     teacher: Any = shared.teacher_option()
     student: Any = shared.student_option()
     corpus: Any = shared.corpus_option()
+    text_column: str | None = shared.text_column_option()
+    label_column: str | None = shared.label_column_option()
     method: Any = shared.method_option()
     steps: int | None = option(
         "Steps of every candidate, in every stage; default: the recipe's. A recipe file keeps its own steps; a run "

@@ -60,13 +60,34 @@ def student_option() -> Any:
 def corpus_option() -> Any:
     """Return the field of a run's text."""
     return option(
-        "File, folder, glob, hub:NAME, installed-docs or installed-text; may be repeated.",
+        "File, folder, glob, hub:NAME, installed-docs or installed-text; may be repeated. Or a task: its name or "
+        "task.yaml.",
         default=None,
         python="Files, folders or data sets by name; or a list of texts, rows as dicts, a `datasets.Dataset` or "
         "`DatasetDict` (its validation split is `development`), a pandas table, any iterable of texts or rows; or a "
         "recipe's corpus. Of labelled rows where the teacher does a task.",
         cls=list[str],
         metavar="SOURCE",
+        panel=DISTILLED,
+    )
+
+
+def text_column_option() -> Any:
+    """Return the field of the column of the text."""
+    return option(
+        "Column of the text, in tables and rows; see corpus.text_column of recipes.",
+        default=None,
+        metavar="NAME",
+        panel=DISTILLED,
+    )
+
+
+def label_column_option() -> Any:
+    """Return the field of the column of the label."""
+    return option(
+        "Column of the label, in labelled rows; see corpus.task.label_column of recipes.",
+        default=None,
+        metavar="NAME",
         panel=DISTILLED,
     )
 
