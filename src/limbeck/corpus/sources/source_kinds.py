@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from limbeck.core.registry import Registry
+from limbeck.corpus.files.addresses import FilePath
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.progress import StepProgress
 from limbeck.corpus.source_report import SourceReport
@@ -63,6 +64,19 @@ class RowSource(Protocol):
             progress: Called as reading advances.
             of_words: Read a table as sentences of tagged words, with a word on each line, instead of a row on each.
         """
+
+
+@runtime_checkable
+class HasFiles(Protocol):
+    """A source that is read from files."""
+
+    def read_files(self) -> Sequence[FilePath]:
+        """Return the files, local or remote."""
+
+
+def files_of(source: Any) -> Sequence[FilePath]:
+    """Return the files that a source is read from; none where it is no source of files."""
+    return source.read_files() if isinstance(source, HasFiles) else ()
 
 
 @dataclass(frozen=True)

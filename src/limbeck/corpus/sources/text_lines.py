@@ -6,14 +6,15 @@ text files, pages and docstrings have texts alone, of which each line becomes a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from limbeck.corpus.files.addresses import FilePath
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.progress import StepProgress
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.sources.source_kinds import Source
+from limbeck.corpus.sources.source_kinds import Source, files_of
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class TextLines:
     def fingerprint(self) -> Any:
         """Return the fingerprint of the source, apart from that of the same files as tables."""
         return ["lines", self.source.fingerprint()]
+
+    def read_files(self) -> Sequence[FilePath]:
+        """Return the files of the source; none where it has no files."""
+        return files_of(self.source)
 
     def rows(
         self, report: SourceReport, progress: StepProgress | None = None, *, of_words: bool = False

@@ -13,28 +13,21 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from limbeck.core.files import CLOCK_TICK_NS, atomic_text, change_state, read_json
 from limbeck.core.hashing import fingerprint, hash_file
 from limbeck.corpus.digests import digest_of
-from limbeck.corpus.files.addresses import FilePath, file_size, is_remote
+from limbeck.corpus.files.addresses import file_size, is_remote
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.progress import Progress, step_progress
+from limbeck.corpus.sources.source_kinds import files_of
 from limbeck.errors import CorpusError
 
 _NOTES = "sources"
 """Folder of the cache with a note for each name."""
 _BYTES_THAT_TAKE_LONG = 2**31
 """Files of so many bytes together take seconds to hash, which is reported."""
-
-
-@runtime_checkable
-class HasFiles(Protocol):
-    """A source that is read from files."""
-
-    def read_files(self) -> Sequence[FilePath]:
-        """Return the files, local or remote."""
 
 
 def name_of_build(
@@ -64,9 +57,8 @@ def name_of_build(
     name = fingerprint(identity)
     files: list[Path] = []
     for source in sources:
-        if isinstance(source, HasFiles):
-            # A remote file has a key of its version in its fingerprint.
-            files += [Path(file) for file in source.read_files() if not is_remote(file)]
+        # A remote file has a key of its version in its fingerprint.
+        files += [Path(file) for file in files_of(source) if not is_remote(file)]
     if not files:
         return name
 

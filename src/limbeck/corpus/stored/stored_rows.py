@@ -19,9 +19,9 @@ from limbeck.corpus.rows.row_kind import RowKind, RowReader
 from limbeck.corpus.settings import LabelledRows, LabelledSettings
 from limbeck.corpus.source_report import SourceReport, nothing_in
 from limbeck.corpus.sources.named_sources import open_rows
-from limbeck.corpus.sources.source_kinds import RowSource
+from limbeck.corpus.sources.source_kinds import RowSource, files_of
 from limbeck.corpus.stored.arrow_files import row_schema, write_rows
-from limbeck.corpus.stored.source_content import HasFiles, name_of_build
+from limbeck.corpus.stored.source_content import name_of_build
 from limbeck.errors import CorpusError
 
 ROW_FORMAT = 2
@@ -145,7 +145,7 @@ class _RowsOfSource:
 
     def read_files(self) -> Sequence[FilePath]:
         """Return the files of the source; none where it has no files."""
-        return self.source.read_files() if isinstance(self.source, HasFiles) else ()
+        return files_of(self.source)
 
     def read(self, report: SourceReport) -> Iterator[LabelledRow]:
         """Iterate over the labelled rows; the report receives rows that are skipped."""
