@@ -10,6 +10,7 @@ from limbeck.models.heads import Head, head_of
 from limbeck.models.inference import encoder_of, longest_input
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.locating import locate_model
+from limbeck.models.padding import check_head_padding
 from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.tokenizers import load_tokenizer
@@ -65,6 +66,7 @@ def open_model(name: str | Path, revision: str | None = None) -> LoadedModel:
     model = load_model(located, revision=revision, head=head)
     tokenizer = load_tokenizer(located, revision=revision)
     check_fits_model(tokenizer, config.vocab_size)
+    check_head_padding(located, model, head, tokenizer)
 
     # Each may bound the input; tokenizers without a limit have a very large one.
     lengths = [tokenizer.model_max_length]

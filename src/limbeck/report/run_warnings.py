@@ -99,7 +99,10 @@ def _untrained_warnings(run: RunFolder) -> Iterator[str]:
 
 
 def untrained_values(run: records.Run, names: list[str]) -> str:
-    """Return the origin of the values of untrained tensors: the teacher, initialisation, or both."""
+    """Return the origin of the values of untrained tensors: the teacher, initialisation, or both; or the checkpoint."""
+    untrained = run.untrained or records.Untrained()
+    if names and set(names) <= set(untrained.from_checkpoint or ()):
+        return "left with the values of the checkpoint that the student started from"
     from_teacher = sum(run.holds_teachers(name) for name in names)
     if from_teacher == len(names):
         return "left with the teacher's values"

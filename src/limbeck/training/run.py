@@ -24,7 +24,7 @@ from limbeck.methods.registry import METHODS
 from limbeck.models.card_facts import teacher_facts
 from limbeck.models.heads import Head
 from limbeck.models.sentences import SentencePooling
-from limbeck.models.tokenizers import load_tokenizer
+from limbeck.models.tokenizers import load_tokenizer, pads_against_positions
 from limbeck.models.vocabularies import check_fits_model
 from limbeck.models.weight_files import fetch_weights
 from limbeck.recipe.model_plans import StudentPlan
@@ -384,6 +384,10 @@ class Run:
                     learned = learned_in(self._stage_folder(aligned.spec.title), aligned)
                 if sentence is not None:
                     widths = self.plan.trained_widths
+            if pads_against_positions(self.tokenizer, whole.config):
+                self._warn(
+                    "  the teacher's tokenizer pads on the left, which moves positions; the student's on the right"
+                )
             save_student(folder, whole, self.tokenizer, maker.plan, sentence=sentence, learned=learned, widths=widths)
             sync_tree(folder)
 

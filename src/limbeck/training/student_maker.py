@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from limbeck.core.records import Initialisation, Stage, Untrained
 from limbeck.models import families, heads, students
+from limbeck.models.loading import load_model
 from limbeck.models.start import read_text, start_student
 from limbeck.models.start_checkpoint import load_checkpoint
 from limbeck.models.start_pooler import add_pooler
@@ -133,15 +134,16 @@ class StudentMaker:
             filled_tables = fill_rows(student, source, rows, self._start_by_activations())
 
         # A pooler is a layer behind the first token that no stage trains, so it is added last.
+        checkpoint = self._checkpoint_with_pooler()
         teacher_with_pooler = None
-        if self._copies_pooler:
+        if checkpoint is None and self._copies_pooler:
             teacher_with_pooler = self.load_teacher(pooler=True)
-        whole, pooler_names = add_pooler(student, teacher_with_pooler, self.seed)
+        whole, pooler_names = add_pooler(student, checkpoint or teacher_with_pooler, self.seed)
         pooler_of_teacher: list[str] = []
         if teacher_with_pooler is not None:
             names_of_teacher = teacher_with_pooler.state_dict().keys()
             pooler_of_teacher = [name for name in pooler_names if name in names_of_teacher]
-        return whole, Untrained(
+        untrained = Untrained(
             policy=spec.untrained,
             names=[*names, *pooler_names],
             from_teacher=[*filled_names, *pooler_of_teacher],
@@ -150,6 +152,22 @@ class StudentMaker:
                 describe_rows(student, kind, mask, from_teacher=kind in filled_tables) for kind, mask in rows.items()
             ],
         )
+        if checkpoint is not None:
+            # Records have the field only where a checkpoint gave the pooler.
+            untrained.from_checkpoint = pooler_names
+        return whole, untrained
+
+    def _checkpoint_with_pooler(self) -> PreTrainedModel | None:
+        """Load the checkpoint that the student started from with its pooler; None where there is none.
+
+        A head is loaded with what lies below it, so that only a student without one gets its pooler here.
+        """
+        name = self.plan.spec.initialise.checkpoint
+        if name is None or self.head is not None:
+            return None
+        checkpoint = load_model(name, pooler=True)
+        has_pooler = any(tensor.startswith("pooler.") for tensor in checkpoint.state_dict())
+        return checkpoint if has_pooler else None
 
     @property
     def _copies_pooler(self) -> bool:

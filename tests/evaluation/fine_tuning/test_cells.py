@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
 from limbeck.evaluation.evaluators.batches import TaskCollator
 from limbeck.evaluation.evaluators.fine_tuning import BestEpoch, changed_keywords, load_task_model
-from limbeck.evaluation.evaluators.head_outputs import check_padding, read_outputs
+from limbeck.evaluation.evaluators.head_outputs import read_outputs
 from limbeck.evaluation.evaluators.token_files import open_columns
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.identity import data_fingerprint, identity
@@ -26,6 +26,7 @@ from limbeck.kinds.task import TaskData
 from limbeck.models.fingerprint import model_fingerprint, tokenizer_fingerprint
 from limbeck.models.inference import encode
 from limbeck.models.loading import load_model
+from limbeck.models.padding import check_padding
 from limbeck.models.tokenizers import load_tokenizer
 from tests.support.models import make_teacher, save_folder, tiny_model
 from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, make_task, prepare, run_cell, tiny_folder

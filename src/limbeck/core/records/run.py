@@ -284,11 +284,16 @@ class UnreadRows(Record):
 
 
 class Untrained(Record):
-    """Parameters that no stage trained; those of `from_teacher` were given the teacher's values after training."""
+    """Parameters that no stage trained; those of `from_teacher` were given the teacher's values after training.
+
+    Attributes:
+        from_checkpoint: The pooler's, where it is that of the checkpoint that the student started from; None otherwise.
+    """
 
     policy: str | None = None
     names: list[str] = Field(default_factory=list)
     from_teacher: list[str] = Field(default_factory=list)
+    from_checkpoint: list[str] | None = None
     frozen: list[str] = Field(default_factory=list)
     rows: list[UnreadRows] = Field(default_factory=list)
 

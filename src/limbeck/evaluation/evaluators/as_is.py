@@ -28,6 +28,7 @@ from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.kinds.task import Predictions, Task
 from limbeck.models.cross_encoders import check_no_prompt
 from limbeck.models.loading import load_config
+from limbeck.models.padding import check_padding
 from limbeck.models.tokenizers import load_tokenizer
 
 
@@ -66,7 +67,7 @@ class AsIs(Evaluator):
     def prepare(self, task: EvaluatedTask, cell: Cell, model: PlannedModel, request: EvaluationRequest) -> PreparedTask:
         """Return the tokens of the rows that are scored or predicted."""
         tokenizer: Any = load_tokenizer(model.queries)
-        head_outputs.check_padding(model.name, tokenizer)
+        check_padding(model.name, tokenizer)
         point = _point_of(cell)
         return prepare(
             rows_of(task.name, request, training=False),

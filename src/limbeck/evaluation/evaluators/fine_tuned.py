@@ -31,6 +31,7 @@ from limbeck.kinds.task import Task
 from limbeck.kinds.thresholds import choose_thresholds
 from limbeck.models.heads import has_head
 from limbeck.models.loading import load_config
+from limbeck.models.padding import check_padding, set_padding
 from limbeck.models.tokenizers import load_tokenizer
 
 
@@ -66,7 +67,7 @@ class FineTuned(Evaluator):
     def prepare(self, task: EvaluatedTask, cell: Cell, model: PlannedModel, request: EvaluationRequest) -> PreparedTask:
         """Return the tokens of the rows to train on and of those that are scored."""
         tokenizer: Any = load_tokenizer(model.queries)
-        head_outputs.check_padding(model.name, tokenizer)
+        check_padding(model.name, tokenizer)
         point = _training_point(cell)
         return prepare(
             rows_of(task.name, request, training=True),
@@ -193,7 +194,7 @@ def train_once(cells: Sequence[ReadyCell], report: Share) -> Trained:
         arguments = training_arguments(point, cell.seed)
         model = load_task_model(cell.model, prepared.task, seed=cell.seed)
         head_outputs.check_inputs(cell.model, model, tokenizer, point.length)
-        head_outputs.set_padding(model, tokenizer)
+        set_padding(model, tokenizer)
         tuner = FineTuner(model, tokenizer, prepared, arguments, class_weights=point.class_weights)
         best_epochs = {}
         for ready in cells:

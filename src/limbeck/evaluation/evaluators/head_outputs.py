@@ -19,6 +19,7 @@ from limbeck.kinds.kind import Outputs
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import Predictions, Task
 from limbeck.models import families, inference, loading
+from limbeck.models.padding import check_padding, set_padding
 from limbeck.models.quiet import quiet
 from limbeck.models.vocabularies import check_fits_model
 
@@ -44,15 +45,6 @@ def load_head(name: str, task: Task, tokenizer: Any, length: int) -> PreTrainedM
     check_inputs(name, model, tokenizer, length)
     set_padding(model, tokenizer)
     return model.to(choose_device("auto"))
-
-
-def set_padding(model: PreTrainedModel, tokenizer: Any) -> None:
-    """Set the padding token in a model's configuration, in place, where it has none.
-
-    Heads of decoders need it: they read the last token before the padding.
-    """
-    if model.config.pad_token_id is None:
-        model.config.pad_token_id = tokenizer.pad_token_id
 
 
 @torch.no_grad()
@@ -117,20 +109,6 @@ def read_outputs(
 def predict(model: PreTrainedModel, tokenizer: Any, prepared: PreparedTask, split: str, **options: Any) -> Predictions:
     """Predict a split of a task by a model's head, see `read_outputs`, whose options it has, and `decode`."""
     return prepared.decode(split, read_outputs(model, tokenizer, prepared, split, **options))
-
-
-def check_padding(name: str, tokenizer: Any) -> None:
-    """Refuse a tokenizer without a padding token: rows of several lengths could not share a batch.
-
-    Args:
-        name: The model, as the user named it.
-        tokenizer: The tokenizer of the model.
-
-    Raises:
-        ModelError: if it has none.
-    """
-    if tokenizer.pad_token_id is None:
-        raise ModelError(f"The tokenizer of '{name}' has no padding token; set its pad_token and save it again.")
 
 
 def check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int) -> None:
