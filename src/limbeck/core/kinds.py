@@ -37,8 +37,6 @@ class KindFacts:
             where only vectors are compared.
         columns: Columns that a row is made of, by their names in task files, in the order of messages.
         metrics: Names of the metrics that can score it, its default first.
-        metrics_of_class: Those of `metrics` that score one class, which a task names as its `positive`.
-        metrics_by_name: Those of `metrics` that score a task only if it names them.
         problem_type: `problem_type` of the head's configuration, by which `transformers` chooses the loss; None where
             the class of the model decides it.
         has_classes: Whether its labels are named classes, in the order of the head's outputs.
@@ -47,14 +45,14 @@ class KindFacts:
         outputs: Names of the head's outputs, as `transformers` and exported graphs have them.
         length: Most tokens of a row in a recipe that is written for the user.
         rows: What a row is made of, in words.
+        metrics_of_class: Those of `metrics` that score one class, which a task names as its `positive`.
+        metrics_by_name: Those of `metrics` that score a task only if it names them.
     """
 
     label: LabelKind
     head: str | None
     columns: tuple[str, ...] = ("text", "pair", "label")
     metrics: tuple[str, ...] = ()
-    metrics_of_class: tuple[str, ...] = ()
-    metrics_by_name: tuple[str, ...] = ()
     problem_type: str | None = None
     has_classes: bool = False
     output: str | None = None
@@ -62,6 +60,8 @@ class KindFacts:
     outputs: tuple[str, ...] = ("logits",)
     length: int = 128
     rows: str = "a text and its label"
+    metrics_of_class: tuple[str, ...] = ()
+    metrics_by_name: tuple[str, ...] = ()
 
     def output_count(self, classes: int) -> int | None:
         """Return the number of outputs of a head; None where the class of the model decides it.
