@@ -47,7 +47,7 @@ def test_an_export_of_a_checkpoint_is_the_student_of_that_step(finished, tmp_pat
 
     assert result.export.source == f"run-checkpoint-{step}/student"
     card = (tmp_path / "out" / "README.md").read_text()
-    assert ("**Ended early.**" in card) == (step < 6)
+    assert ("**A checkpoint.** This student is that of a checkpoint, at step 2 of" in card) == (step < 6)
 
 
 def test_the_scores_of_a_run_by_step(finished, tmp_path, monkeypatch):

@@ -99,6 +99,7 @@ def make_student(checkpoint: RunCheckpoint, folder: Path, console: Console | Non
     """
     from limbeck.api.distilling import distil_by
     from limbeck.api.requests.distil import DistilRequest
+    from limbeck.report.run_cards import write_run_cards
 
     if is_finished(folder):
         return folder / STUDENT
@@ -114,7 +115,12 @@ def make_student(checkpoint: RunCheckpoint, folder: Path, console: Console | Non
     except FileNotFoundError as error:
         raise _gone(checkpoint) from error
     request = DistilRequest(output=folder, resume=True, console=console)
-    distil_by(request, ends_early=True, measures=False)
+    run = distil_by(request, ends_early=True, measures=False).run
+    if run.ended_early is not None:
+        # Record and card say that the run itself went on.
+        run.ended_early.of_checkpoint = True
+        records.save(run, folder)
+        write_run_cards(run, folder)
     # A recipe that keeps all checkpoints keeps this one too, whose link would hold its disk space.
     for linked in checkpoints_of(folder):
         remove(linked.folder)

@@ -1,7 +1,7 @@
 """`evaluate`: models scored on tasks, and their costs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +88,8 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
     teacher = None
     if request.teacher is not None:
         teacher = objects.model(request.teacher, "teacher")
-    checkpoints: dict[str, str] = {}
-    if request.checkpoints is not None:
-        checkpoints = _students_by_step(Path(request.checkpoints).expanduser(), folder, request.console)
     evaluation_request = EvaluationRequest(
-        models=(*objects.models(request.models), *checkpoints),
+        models=tuple(objects.models(request.models)),
         tasks=with_commas(request.tasks),
         output=Path(request.output),
         data=data_folder(request.data),
@@ -111,7 +108,15 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
     if has_scores:
         # Without tasks and without `speed` there is nothing to measure, which this call refuses.
         evaluation_request.task_names()
-    titles = evaluation_request.titles(as_list(request.names)) | checkpoints
+    students_by_step: dict[str, str] = {}
+    if request.checkpoints is not None:
+        # Making the students takes a while, so that wrong names of tasks are refused before.
+        if has_scores:
+            evaluation_request.check_tasks()
+        students_by_step = _students_by_step(Path(request.checkpoints).expanduser(), folder, request.console)
+        models = (*evaluation_request.models, *students_by_step)
+        evaluation_request = replace(evaluation_request, models=models)
+    titles = evaluation_request.titles(as_list(request.names)) | students_by_step
     evaluation_request.check()
     # Torch is imported from here on, which takes seconds.
     from limbeck.evaluation.run.evaluation import run_evaluation

@@ -79,7 +79,10 @@ def locate_model(name: str | Path) -> str:
     if (folder / STUDENT / "config.json").is_file():
         return str(folder / STUDENT)
     if (folder / RUN_RECORD).is_file():
-        raise ModelError(f"The run in '{name}' has no student yet; finish it: limbeck distill --resume --output {name}")
+        raise ModelError(
+            f"The run in '{name}' has no student yet; finish it: limbeck distill --resume --output {name}; or end it "
+            f"early: limbeck finish {name}"
+        )
     return str(name)
 
 

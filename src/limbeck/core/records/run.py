@@ -240,18 +240,28 @@ class EarlyEnd(Record):
         step: The steps that it took; None where it took all, and only later stages were skipped.
         planned_steps: The steps that it was to take.
         skipped: The stages that were not trained.
+        of_checkpoint: Whether this is the student of a checkpoint alone, and not the end of the run itself.
     """
 
     stage: str = ""
     step: Number | None = None
     planned_steps: Number | None = None
     skipped: list[str] = Field(default_factory=list)
+    of_checkpoint: bool = False
+
+    @property
+    def title(self) -> str:
+        """Two words for the sentence."""
+        return "A checkpoint" if self.of_checkpoint else "Ended early"
 
     def __str__(self) -> str:
         """A sentence without a full stop."""
-        sentence = f"The run was ended early, after stage '{self.stage}'"
+        beginning = "The run was ended early"
+        if self.of_checkpoint:
+            beginning = "This student is that of a checkpoint"
+        sentence = f"{beginning}, after stage '{self.stage}'"
         if self.step is not None:
-            sentence = f"The run was ended early, at step {self.step:,.0f} of stage '{self.stage}'"
+            sentence = f"{beginning}, at step {self.step:,.0f} of stage '{self.stage}'"
             if self.planned_steps is not None:
                 sentence += f", which was to take {self.planned_steps:,.0f}"
         if self.skipped:
