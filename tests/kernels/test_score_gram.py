@@ -109,6 +109,28 @@ def test_error_is_at_most_twice_that_of_plain_pytorch(near, dtype, short, monkey
     assert (errors(own, exact) <= 2 * errors(plain, exact) + torch.tensor([EPS, 0.0])).all()
 
 
+def with_common_offset(near, seed):
+    """Streams whose scores are thousands, as those of transformers with a few outlier coordinates are."""
+    offset = 60.0 * (torch.arange(16) % 8 < 2)
+    return [(x + offset).float() for x in draw(near, seed)]
+
+
+@pytest.mark.parametrize("near", ["far", 1e-1, 1e-3, 1e-5])
+@pytest.mark.parametrize("double", [True, False], ids=["float64", "no float64"])
+@either_way
+def test_large_scores_cost_no_more_than_in_plain_pytorch(near, double, short, monkeypatch):
+    """The identity subtracts numbers of their squares, for which a device without float64 has no digits."""
+    monkeypatch.setattr("limbeck.kernels.score_gram.SHORT", short)
+    monkeypatch.setattr("limbeck.kernels.score_gram.has_float64", lambda device: double)
+    found = []
+    for seed in range(6):
+        tensors = with_common_offset(near, seed)
+        exact = run(materialised, [x.double() for x in tensors])
+        found.append((run(by_kernel, tensors), run(materialised, tensors), exact))
+    own, plain, exact = zip(*found, strict=True)
+    assert (errors(own, exact) <= 2 * errors(plain, exact) + torch.tensor([EPS, 0.0])).all()
+
+
 def test_one_tensor_as_query_and_key():
     """The comparative study's eq. 11 compares A Aᵀ."""
     student, _, teacher, _ = draw("far")

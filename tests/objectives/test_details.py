@@ -1,9 +1,12 @@
 """Corners of single objectives that the formulas leave open."""
 
+import pytest
 import torch
 from torch.testing import assert_close
 
 from limbeck import objectives
+from limbeck.objectives import OBJECTIVES
+from tests.support.tensors import EPS, errors
 
 
 def test_a_class_that_the_teacher_excludes():
@@ -40,6 +43,54 @@ def test_cosine_keeps_its_digits_near_the_teacher():
     assert abs(given - exact) / exact < 1e-2
     plain = (1 - torch.cosine_similarity(student.float(), teacher.float())).sum().double()
     assert abs(given - exact) < abs(plain - exact)
+
+
+def pairs_of_margins(student, teacher):
+    """`margin_mse` of queries `[queries, documents]` as printed, each pair by itself."""
+    margins = [scores[:, :, None] - scores[:, None, :] for scores in (student, teacher)]
+    pairs = torch.ones(student.shape[1], student.shape[1], dtype=torch.bool).triu(1)
+    return (margins[0] - margins[1])[:, pairs].square().mean(1).sum()
+
+
+def divergence_of_lists(student, teacher):
+    """`listwise_kl` of queries `[queries, documents]` by PyTorch's softmax."""
+    student_log, teacher_log = student.log_softmax(1), teacher.log_softmax(1)
+    return (teacher_log.exp() * (teacher_log - student_log)).sum()
+
+
+@pytest.mark.parametrize("near", [1.0, 1e-2])
+@pytest.mark.parametrize("shift", [0.0, 10.0, 1e3, 1e5])
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [("margin_mse", pairs_of_margins), ("listwise_kl", divergence_of_lists)],
+    ids=["margin_mse", "listwise_kl"],
+)
+def test_scores_that_are_higher_as_a_whole_cost_no_digits(name, plain, shift, near):
+    """Both losses leave a student free to shift the scores of a query, so neither may round them at their size."""
+    queries, documents = 3, 5
+    groups = torch.arange(queries).repeat_interleave(documents)
+    objective = OBJECTIVES[name].function
+    found = []
+    for seed in range(10):
+        generator = torch.Generator().manual_seed(seed)
+        teacher = torch.randn(queries, documents, generator=generator)
+        noise = torch.randn(queries, documents, generator=generator)
+        # Documents of a query need not follow each other.
+        order = torch.randperm(len(groups), generator=generator)
+        student = teacher + near * noise + shift * torch.arange(1, queries + 1)[:, None]
+
+        def shuffled(student, teacher, order=order):
+            rows = [scores.flatten()[order, None] for scores in (student, teacher)]
+            return objective(*rows, groups=groups[order]).total
+
+        ways = []
+        for function, dtype in ((shuffled, torch.float32), (plain, torch.float32), (plain, torch.float64)):
+            scores = student.to(dtype).requires_grad_()
+            value = function(scores, teacher.to(dtype))
+            ways.append((value.detach(), *torch.autograd.grad(value, scores)))
+        found.append(ways)
+    own, usual, exact = zip(*found, strict=True)
+    assert (errors(own, exact) <= 2 * errors(usual, exact) + 2 * EPS).all()
 
 
 def test_modules_are_called_in_their_own_dtype():

@@ -21,9 +21,14 @@ def autocast_off(device: torch.device) -> AbstractContextManager[object]:
     return torch.autocast(device.type, enabled=False)
 
 
+def has_float64(device: torch.device) -> bool:
+    """Return whether a device computes in float64; Apple's GPUs ("mps") do not."""
+    return device.type != "mps"
+
+
 def sum_accumulator(device: torch.device) -> Tensor:
     """Return a zero to sum blocks into, in float64 where `device` has it, so that many blocks cost no precision."""
-    dtype = torch.float32 if device.type == "mps" else torch.float64
+    dtype = torch.float64 if has_float64(device) else torch.float32
     return torch.zeros((), dtype=dtype, device=device)
 
 

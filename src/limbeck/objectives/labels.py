@@ -512,12 +512,28 @@ def margin_mse(student_values: Tensor, teacher_values: Tensor, *, groups: Tensor
     student, teacher, same_query = _check_scores(student_values, teacher_values, groups)
     with autocast_off(student.device):
         # [B] each: d of every document, then n and d̄ of the documents of its query.
-        difference = student - teacher
+        difference = _margins(student, same_query) - _margins(teacher, same_query)
         size = same_query.sum(1)
         mean = (same_query.to(difference.dtype) @ difference) / size
         # A query of one document has n − 1 = 0 and a difference of 0 from its mean.
         total = (2 * (difference - mean).square() / (size - 1).clamp(min=1)).sum()
         return LossTerm(total, terms.count_groups(same_query).to(total.dtype))
+
+
+def _margins(scores: Tensor, same_query: Tensor) -> Tensor:
+    """Return the score of each document less that of the first document of its query, `[B]`.
+
+    `margin_mse` compares differences of a query's scores, which stay the same. Scores that are higher as a whole, as a
+    student's may become, would otherwise be rounded at their size, and differences of them would be too.
+
+    Args:
+        scores: `[B]`.
+        same_query: Which documents are of one query, bool `[B, B]`.
+    """
+    # The index of the first document of each document's query: `argmax` gives the first of several ones.
+    first = same_query.to(torch.uint8).argmax(1)
+    # The loss does not change with the score that is subtracted, so neither does its gradient.
+    return scores - scores.detach()[first]
 
 
 @register_as_objective(unit="group")
@@ -564,6 +580,9 @@ def listwise_kl(
 def _log_shares(scores: Tensor, same_query: Tensor) -> Tensor:
     """Return the log softmax of scores over the documents of each query.
 
+    Each row takes its greatest score off before anything is rounded: z − log Σ exp z would be rounded at the size of
+    the scores, which a student of this loss may have shifted as a whole.
+
     Args:
         scores: `[B]`.
         same_query: Which documents are of one query, bool `[B, B]`.
@@ -571,9 +590,9 @@ def _log_shares(scores: Tensor, same_query: Tensor) -> Tensor:
     Returns:
         `[B]`.
     """
-    # [B, B]: for each document the scores of those of its query.
+    # [B, B]: for each document the scores of those of its query, its own on the diagonal.
     scores_of_query = scores.expand(len(scores), -1).masked_fill(~same_query, -torch.inf)
-    return scores - scores_of_query.logsumexp(1)
+    return scores_of_query.log_softmax(1).diagonal()
 
 
 class _DocumentScores(NamedTuple):
