@@ -8,12 +8,20 @@ Here every thread works on a few heads of one sample, or on short samples of lik
 and the backward pass computes the probabilities again.
 
     S = Q Kᵀ · scale,  P = softmax(S),  M = keep factors / (1 − p),  O = (P ∘ M) V
-    dV = (P ∘ M)ᵀ dO,  D = rowsum(dO ∘ O),  dS = P ∘ ((dO Vᵀ) ∘ M − D),  dQ = dS K · scale,  dK = dSᵀ Q · scale
+    dV = (P ∘ M)ᵀ dO,  G = (dO Vᵀ) ∘ M,  D = rowsum(P ∘ G),  dS = P ∘ (G − D),  dQ = dS K · scale,  dK = dSᵀ Q · scale
 
 with Q, K, V the queries, keys and values of one head of one sample, a *unit*, O its context, and dX the gradient of X.
 In shapes, A is the number of heads, T that of the tokens of all samples, and D that of the numbers of a head.
 
-Source: the backward pass is that of FlashAttention (arXiv 2205.14135, appendix B.4).
+Source: the backward pass is that of FlashAttention (arXiv 2205.14135, appendix B.4), but for D.
+
+**Rounding.** The backward pass computes scores again, and nothing makes them round as in the forward pass: its tiles
+may be others, and PyTorch's attention computes some of the contexts. FlashAttention takes D = rowsum(dO ∘ O), which is
+the same number D' with the probabilities P' of the forward pass, rounded with O. A row of dS then sums to D − D' rather
+than to 0, and dQ is off by (D − D') k where the keys of a sample share an offset k. In transformers they do: in scores
+of thousands P and P' differ in the fourth digit, and k is many times the rest of a key. Here D is of the same P and G
+as dS. A row of dS sums to D (1 − Σ P), which is rounding of the last digit, as in PyTorch's own softmax. So no number
+of one pass has to agree with one of the other: gradients are as exact as those of scores that are computed once.
 
 Without this file and its kernel in C a whole step takes 1.3 to 1.5 times as long
 (benchmarks/results/kernel_steps.json).
@@ -120,7 +128,7 @@ def _token_slices(lengths: Sequence[int]) -> list[slice]:
 
 
 class _PackedAttention(torch.autograd.Function):
-    """Joins a plan's work to autograd; saved are the operands, the result and the plan with its seed."""
+    """Joins a plan's work to autograd; saved are the operands and the plan with its seed."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: "_Plan | CompiledPlan") -> Tensor:
@@ -128,7 +136,7 @@ class _PackedAttention(torch.autograd.Function):
         context = value.new_empty(tokens, heads, width)
         with autocast_off(query.device):  # Autocast is not on in other threads, and must not be on in this one alone.
             plan.work(query, key, value).attend(context)
-        ctx.save_for_backward(query, key, value, context)
+        ctx.save_for_backward(query, key, value)
         ctx.plan = plan
         return context
 
@@ -137,7 +145,7 @@ class _PackedAttention(torch.autograd.Function):
         refuse_second_derivative(
             "Attention of packed samples on a CPU", "train in float32, with the student's dropout at 0"
         )
-        query, key, value, context = ctx.saved_tensors
+        query, key, value = ctx.saved_tensors
         # [T, A, D], the layout in which the model's projections gave the operands, so that heads are joined again
         # without a copy.
         grads = []
@@ -145,7 +153,7 @@ class _PackedAttention(torch.autograd.Function):
             heads, tokens, width = operand.shape
             grads.append(operand.new_empty(tokens, heads, width))
         with autocast_off(query.device):
-            ctx.plan.work(query, key, value).differentiate(context, upstream, grads)
+            ctx.plan.work(query, key, value).differentiate(upstream, grads)
         query_grad, key_grad, value_grad = (grad.transpose(0, 1) for grad in grads)
         # The plan has no gradient.
         return query_grad, key_grad, value_grad, None
@@ -378,15 +386,14 @@ class _Work:
         """Write the context, `[T, A, D]`."""
         run_tasks([partial(self._attend, block, context) for block in self.plan.blocks])
 
-    def differentiate(self, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
+    def differentiate(self, upstream: Tensor, grads: Sequence[Tensor]) -> None:
         """Write the gradients of the operands, each `[T, A, D]`.
 
         Args:
-            context: O, `[T, A, D]`.
             upstream: dO, `[T, A, D]`.
             grads: Receive dQ, dK and dV.
         """
-        run_tasks([partial(self._differentiate, block, context, upstream, grads) for block in self.plan.blocks])
+        run_tasks([partial(self._differentiate, block, upstream, grads) for block in self.plan.blocks])
 
     def _attend(self, block: _Block, context: Tensor) -> None:
         """Write a block's part of the context."""
@@ -418,16 +425,13 @@ class _Work:
         result = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=self.plan.scale)
         block.put(result, context)
 
-    def _differentiate(self, block: _Block, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
+    def _differentiate(self, block: _Block, upstream: Tensor, grads: Sequence[Tensor]) -> None:
         """Write a block's part of the gradients; arguments as of `differentiate`."""
         units = self._take_operands(block)
         # dO / (1 − p), [units, length, D]. The factor 1 / (1 − p) of M is applied here, to the smallest operand.
         scaled_upstream = self._take_units("upstream", block, upstream).mul_(self.keep_scale)
         if block.empty is not None:
             _by_sample(scaled_upstream, block).masked_fill_(block.empty[:, None, :, None], 0.0)
-        # D = rowsum(dO ∘ O), [units, length, 1].
-        products = self._take_units("context", block, context).mul_(scaled_upstream)
-        row_sums = products.sum(-1, keepdim=True).div_(self.keep_scale)
 
         # dQ, dK and dV, [units, length, D].
         query_grad = self._buffer("of q", units.q.shape)
@@ -437,14 +441,19 @@ class _Work:
         for rows in block.rows():
             # P, [units, rows, length].
             probabilities = self._probabilities(units.q[:, rows], units.k, block)
-            # dS = P ∘ ((dO Vᵀ) ∘ M − D). With dropout P is then overwritten by P ∘ M.
-            score_grad = self._buffer("gradient", probabilities.shape)
-            torch.bmm(scaled_upstream[:, rows], units.v.mT, out=score_grad)
-            if keep is None:
-                score_grad.sub_(row_sums[:, rows]).mul_(probabilities)
-            else:
+            # G, [units, rows, length].
+            context_grad = self._buffer("gradient", probabilities.shape)
+            torch.bmm(scaled_upstream[:, rows], units.v.mT, out=context_grad)
+            factors = None
+            if keep is not None:
                 factors = keep.fill(self._buffer("keep", probabilities.shape))
-                score_grad.mul_(factors).sub_(row_sums[:, rows]).mul_(probabilities)
+                context_grad.mul_(factors)
+            # dS = P ∘ G − P · D in the memory of G, with D = rowsum(P ∘ G), [units, rows, 1].
+            products = context_grad.mul_(probabilities)
+            row_sums = products.sum(-1, keepdim=True)
+            score_grad = products.addcmul_(probabilities, row_sums, value=-1)
+            if factors is not None:
+                # P ∘ M but for its factor, which is in the upstream gradient.
                 probabilities.mul_(factors)
             torch.bmm(score_grad, units.k, out=query_grad[:, rows])
             # Each range of rows adds to the gradients of all keys and values. With beta = 0 the first one overwrites

@@ -3,7 +3,7 @@
  * One head of one sample, a unit, at a time, in memory that stays in a core's cache. Every product is of pairs of bfloat16,
  * see pairs.h: operands as they are, probabilities and their gradients rounded to it.
  *
- * Letters as in packed_attention.py: Q, K, V; P, the probabilities; O, the context; dX, the gradient of X. Sizes: `length`
+ * Letters as in packed_attention.py: Q, K, V; P, the probabilities; O, the context; G and D; dX, the gradient of X. Sizes: `length`
  * is the sample's tokens, `depth` a head's numbers; `padded` and `width` are the two rounded up to whole vectors.
  */
 #include "pairs.h"
@@ -79,23 +79,6 @@ static void weave(operand from, unit of, int depth, int width, uint32_t *out) {
         for (int d = 0; d < depth; d++) out[d] = low[d] | (is_last ? 0 : (uint32_t)high[d] << 16);
         for (int d = depth; d < width; d++) out[d] = 0;
     }
-}
-
-/* The inner product of two rows of pairs. */
-static float inner(const uint32_t *left, const uint32_t *right, int pairs) {
-    lanes sum = {0};
-    float rest = 0;
-    int p = 0;
-    for (; p + LANES <= pairs; p += LANES) {
-        words a = *(words *)(left + p), b = *(words *)(right + p);
-        sum += (lanes)(a << 16) * (lanes)(b << 16);
-        sum += (lanes)(a & 0xffff0000u) * (lanes)(b & 0xffff0000u);
-    }
-    for (; p < pairs; p++) {
-        rest += widen((uint16_t)left[p]) * widen((uint16_t)right[p]);
-        rest += widen((uint16_t)(left[p] >> 16)) * widen((uint16_t)(right[p] >> 16));
-    }
-    return total(sum) + rest;
 }
 
 /* Writes rows [length, width] times a factor, and times one of each row where there are such, to a head of the unit's
@@ -210,19 +193,39 @@ void attend(const attention *of, int64_t first, int64_t last, float *scratch) {
     }
 }
 
+/* Turns a row of numerators of P into P, where dropout sets them to 0 into -P, and one of dO V^T into G; D is returned, the
+ * sum of P o G. `place`: that of the row's first number in the unit. */
+static float weigh_row(const attention *of, uint32_t stream, uint32_t place, float share, int padded, float *scores,
+                       float *gradient) {
+    float keep_scale = keep_scale_of(of);
+    lanes sum = {0};
+    for (int t = 0; t < padded; t += LANES) {
+        lanes probability = *(lanes *)(scores + t) * share, context_grad = *(lanes *)(gradient + t), sign = {0};
+        sign += 1.0f;
+        if (of->dropped) {
+            lanes keep = keep_factors(of, stream, place + t);
+            context_grad *= keep_scale * keep;
+            sign = 2.0f * keep - 1.0f;
+        }
+        sum += probability * context_grad;
+        *(lanes *)(scores + t) = probability * sign;
+        *(lanes *)(gradient + t) = context_grad;
+    }
+    return total(sum);
+}
+
 /* Likewise. Scratch: 8 operands of the longest sample, its tokens, and three blocks. */
 void differentiate(const attention *of, int64_t first, int64_t last, float *scratch) {
     int depth = (int)of->depth, width = whole(depth), pairs = pairs_of(depth);
     float keep_scale = keep_scale_of(of);
-    operand context_operand = {of->context, of->heads * depth, depth};
     for (int64_t number = first; number < last; number++) {
         unit one = unit_of(of, number);
         int length = one.length, padded = whole(length), step = rows_at_once(of->block, length);
 
         /* The unit's memory: operands as pairs, gradients, the shares of rows, and three blocks. */
         int64_t size = (int64_t)padded * width, half = size / 2;
-        uint32_t *query = (uint32_t *)scratch, *upstream = query + half, *context = upstream + half;
-        uint32_t *rows = context + half, *turned_key = rows + half, *turned_value = turned_key + half;
+        uint32_t *query = (uint32_t *)scratch, *upstream = query + half;
+        uint32_t *rows = upstream + half, *turned_key = rows + half, *turned_value = turned_key + half;
         uint32_t *woven_query = turned_value + half, *woven_key = woven_query + half, *woven_upstream = woven_key + half;
         float *query_grad = (float *)(woven_upstream + half), *key_grad = query_grad + size, *value_grad = key_grad + size;
         float *shares = value_grad + size, *scores = shares + padded, *gradient = scores + of->block;
@@ -235,7 +238,6 @@ void differentiate(const attention *of, int64_t first, int64_t last, float *scra
         load_turned(of->value, one, depth, padded, rows, turned_value);
         load(of->query, one, depth, padded, query);
         load(of->upstream, one, depth, padded, upstream);
-        load(context_operand, one, depth, padded, context);
         weave(of->query, one, depth, width, woven_query);
         weave(of->key, one, depth, width, woven_key);
         weave(of->upstream, one, depth, width, woven_upstream);
@@ -248,26 +250,28 @@ void differentiate(const attention *of, int64_t first, int64_t last, float *scra
             multiply_pairs(count, padded, pairs, queries, pairs, 1, turned_key, padded, scores, padded, 0);
             multiply_pairs(count, padded, pairs, upstreams, pairs, 1, turned_value, padded, gradient, padded, 0);
             exponentials(count, length, padded, of->scale, scores, shares);
-            /* dS = P o ((dO V^T) o M - D) and P o M, two rows at a time; a row behind the last is 0. */
+            /* dS = P o (G - D) and P o M, two rows at a time; a row behind the last is 0. */
             for (int r = 0; r < 2 * twos; r += 2) {
-                float share[2] = {0, 0}, row_sum[2] = {0, 0}; /* row_sum: D = rowsum(dO o O) */
+                float row_sum[2] = {0, 0}; /* D */
                 for (int second = 0; second < 2 && r + second < count; second++) {
-                    row_sum[second] = inner(context + (top + r + second) * pairs, upstreams + (r + second) * pairs, pairs);
-                    share[second] = shares[r + second];
+                    int row = (r + second) * padded;
+                    row_sum[second] = weigh_row(of, stream, (uint32_t)(top * padded + row), shares[r + second], padded,
+                                                scores + row, gradient + row);
                 }
                 for (int t = 0; t < padded; t += LANES) {
-                    lanes dropped_out[2], score_grad[2];
+                    lanes kept[2], score_grad[2];
                     for (int second = 0; second < 2; second++) {
                         int at = (r + second) * padded + t;
-                        lanes keep = (lanes){0} + 1.0f, probability = *(lanes *)(scores + at) * share[second];
-                        if (of->dropped) keep = keep_scale * keep_factors(of, stream, (uint32_t)(top * padded + at));
-                        dropped_out[second] = probability * keep;
-                        score_grad[second] = probability * (*(lanes *)(gradient + at) * keep - row_sum[second]);
-                        if (r + second >= count) dropped_out[second] = score_grad[second] = (lanes){0};
+                        /* The sign says whether dropout keeps a probability. */
+                        lanes probability = *(lanes *)(scores + at), zero = {0};
+                        kept[second] = keep_scale * greater(probability, zero);
+                        probability = greater(probability, -probability);
+                        score_grad[second] = probability * (*(lanes *)(gradient + at) - row_sum[second]);
+                        if (r + second >= count) kept[second] = score_grad[second] = zero;
                         *(halves *)(score_grads + at) = halved(score_grad[second]);
                     }
                     /* In place of the first of the two rows that they were made of. */
-                    *(words *)(paired_probabilities + r * padded + t) = paired(dropped_out[0], dropped_out[1]);
+                    *(words *)(paired_probabilities + r * padded + t) = paired(kept[0], kept[1]);
                     *(words *)(paired_grads + r * padded + t) = paired(score_grad[0], score_grad[1]);
                 }
             }

@@ -3,7 +3,7 @@
 Over short samples, attention in PyTorch is a long chain of short operations, which take less time than their starts.
 The kernel computes a head of a sample at a time, in memory that stays in cache. Products of bfloat16 are summed in
 float32. Probabilities are in float32 and rounded to bfloat16 before they are multiplied with values, as PyTorch's are.
-The backward pass computes probabilities and their sums again, so it need not round scores as the forward pass did.
+The backward pass computes probabilities and all sums again, so it need not round as the forward pass did.
 """
 
 import ctypes
@@ -122,7 +122,7 @@ def _is_right(kernel: Kernel) -> bool:
     division = _divide((tokens,), heads, kernel.forward_to, 1)
     work = CompiledPlan(kernel, division, scale=scale, dropout=0.0, seed=0).work(row, row, row)
     work.attend(context)
-    work.differentiate(context, row.transpose(0, 1), grads)
+    work.differentiate(row.transpose(0, 1), grads)
     pairs = zip((context, *grads), (expected_context.detach(), *expected_grads), strict=True)
     return all(_is_near(result.transpose(0, 1), expected) for result, expected in pairs)
 
@@ -266,17 +266,15 @@ class CompiledWork:
         scratch_size = 3 * self.operand_size + self.padded + 2 * self.block
         self.plan.kernel.attend.run(self.arguments, parts, scratch_size, _SCRATCH)
 
-    def differentiate(self, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
+    def differentiate(self, upstream: Tensor, grads: Sequence[Tensor]) -> None:
         """Write the gradients of the operands, each `[T, A, D]`.
 
         Args:
-            context: `[T, A, D]`.
             upstream: The gradient of the context, `[T, A, D]`.
             grads: Receive those of query, key and value.
         """
         upstream = _dense(upstream)
         query_grad, key_grad, value_grad = grads
-        self.arguments.context = context.data_ptr()
         self.arguments.upstream = _operand(upstream)
         self.arguments.query_grad = query_grad.data_ptr()
         self.arguments.key_grad = key_grad.data_ptr()
