@@ -90,7 +90,8 @@ class StudentCohort(nn.Module):
         # If logits are taught, they are of the same tokens for every student.
         scored = self.member(self.active[0]).scored_tokens(batch)
         teacher = self.teaching.read(batch, scored)
-        # Every student draws its dropout from the place in the random stream where it would draw if it trained alone.
+        # Every student draws its dropout from the place in the random stream where it would draw if it trained alone:
+        # `RandomStreams` holds the present state of the stream, and puts it back.
         start = RandomStreams(device)
         after_first: RandomStreams | None = None
         losses: dict[str, tuple[Tensor, Tensor]] = {}
@@ -102,8 +103,8 @@ class StudentCohort(nn.Module):
             # The next batch begins where the first student's draws end, as it would if that student trained alone.
             if after_first is None:
                 after_first = RandomStreams(device)
-            for name, pair in terms.items():
-                losses[_member_term(index, name)] = pair
+            for name, total_and_count in terms.items():
+                losses[_member_term(index, name)] = total_and_count
         if after_first is not None:
             after_first.restore()
         return losses

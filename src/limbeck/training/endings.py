@@ -49,11 +49,12 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
         _note(record, "failed", error)
         raise
     except Exception as error:
-        # When another process of the run ends, the communication with it fails here.
+        # When another process of the run ends, the communication with it fails here: `lost` is the message on that.
         lost = ranks.lost_process(error)
         if lost is not None:
             _note(record, "failed", lost)
             raise TrainingError(lost) from error
+        # Of a full memory or disk the user gets a line. Any other error is a fault of the code, and stays as it is.
         _note(record, "failed", f"{type(error).__name__}: {error}")
         if is_out_of_memory(error):
             raise TrainingError(_OUT_OF_MEMORY) from None

@@ -434,8 +434,10 @@ class LoaderByLength:
             epoch, done_of_epoch = divmod(done, self._epoch_steps[index])
             steps_of_epoch = min(self._epoch_steps[index] - done_of_epoch, steps - done)
             sampler.set_epoch(epoch)
+            # Rows that change with the epoch, such as those with masked tokens, count it over all lengths.
             if hasattr(rows, "set_epoch"):
                 rows.set_epoch(self.epoch_of(first_step + done))
+            # A resumed epoch begins behind the batches that were read before.
             loaded.batch_sampler.skip = done_of_epoch * self._micro_batches
             yield from islice(loaded, steps_of_epoch * self._micro_batches)
             done += steps_of_epoch

@@ -7,7 +7,7 @@ compares candidates by a short training of each, which stands for a whole one. A
 import copy
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -139,6 +139,7 @@ class Proxy:
             return on_all_ranks(lambda: self._train(plans, cuts))
 
     def _train(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
+        """Train candidates side by side, through all stages; see `train`."""
         # Making and finishing a student reads the teacher and does not change it, so one loaded teacher serves all.
         load_once = cache(self.load_teacher)
         makers = [
@@ -153,20 +154,15 @@ class Proxy:
             for plan in plans
         ]
         with quiet():
-            students = _make_students(makers)
-            outcomes: list[list[StageOutcome]] = [[] for _ in plans]
-            learned: list[list[Learned]] = [[] for _ in plans]
+            candidates = _make_candidates(makers)
             for index in range(len(self.plan.stages)):
                 stages = [self._settled(plan.stages[index], index) for plan in plans]
-                cohort = self._make_cohort(stages, students, learned)
-                outcomes_of_stage = self._train_stage(index, stages[0], cohort, cuts)
-                for i, outcome in enumerate(outcomes_of_stage):
-                    outcomes[i].append(outcome)
-                    learned[i].append(cohort.member(i).learned())
-            return [
-                _finish(maker, student, outcomes[i], learned[i])
-                for i, (maker, student) in enumerate(zip(makers, students, strict=True))
-            ]
+                cohort = self._make_cohort(stages, candidates)
+                outcomes = self._train_stage(index, stages[0], cohort, cuts)
+                for number, candidate in enumerate(candidates):
+                    candidate.outcomes.append(outcomes[number])
+                    candidate.learned.append(cohort.member(number).learned())
+            return [_finish(candidate) for candidate in candidates]
 
     def _settled(self, stage: StagePlan, index: int) -> StagePlan:
         """Complete a stage by the measurements that it needs, for a layer mapping by contribution or class weights."""
@@ -175,16 +171,14 @@ class Proxy:
             stage = stage.with_layer_cosines(measure_layer_cosines(teacher, self.corpora[index], self.tokenizer))
         return weigh_classes(stage, self.corpora[index])
 
-    def _make_cohort(
-        self, stages: Sequence[StagePlan], students: Sequence[PreTrainedModel], learned: Sequence[Sequence[Learned]]
-    ) -> StudentCohort:
-        """Tap the students and their teacher for a stage.
+    def _make_cohort(self, stages: Sequence[StagePlan], candidates: Sequence[_Candidate]) -> StudentCohort:
+        """Tap the students and their teacher for a stage, and take over what earlier stages have learned.
 
         Args:
             stages: The stage of each candidate; all have the same teacher and text.
-            students: The students.
-            learned: For each student the learned maps of its earlier stages, which this stage takes over.
+            candidates: The candidates.
         """
+        students = [candidate.student for candidate in candidates]
         for student in students:
             prepare_student(student, stages[0])
         all_terms = [term for stage in stages for term in stage.terms]
@@ -192,12 +186,11 @@ class Proxy:
         for stage in stages:
             student_head, _ = stage.sentence_heads()
             heads.append(student_head)
-        cohort = StudentCohort(
-            students, self._teachers.open(stages[0], all_terms), [stage.terms for stage in stages], heads=heads
-        )
-        for i, learned_of_student in enumerate(learned):
-            for earlier in learned_of_student:
-                cohort.member(i).take_learned(earlier)
+        teaching = self._teachers.open(stages[0], all_terms)
+        cohort = StudentCohort(students, teaching, [stage.terms for stage in stages], heads=heads)
+        for number, candidate in enumerate(candidates):
+            for earlier in candidate.learned:
+                cohort.member(number).take_learned(earlier)
         return cohort
 
     def _train_stage(
@@ -257,21 +250,38 @@ def follow_proxy(plan: RunPlan, *, share: float) -> None:
     run_broadcast_tasks(carry_out)
 
 
-def _make_students(makers: Sequence[StudentMaker]) -> list[PreTrainedModel]:
-    """Make the students; equal plans have copies of one student."""
-    originals: list[tuple[StudentMaker, PreTrainedModel]] = []
-    students = []
+@dataclass
+class _Candidate:
+    """A candidate in training, and what its stages left so far.
+
+    Attributes:
+        maker: The maker of its student.
+        student: The student.
+        outcomes: The outcome of each stage.
+        learned: The learned maps of each stage, which later stages take over.
+    """
+
+    maker: StudentMaker
+    student: PreTrainedModel
+    outcomes: list[StageOutcome] = field(default_factory=list)
+    learned: list[Learned] = field(default_factory=list)
+
+
+def _make_candidates(makers: Sequence[StudentMaker]) -> list[_Candidate]:
+    """Make the students of all candidates; equal plans have copies of one student."""
+    originals: list[_Candidate] = []
+    candidates = []
     for maker in makers:
         original: PreTrainedModel | None = None
-        for earlier, student in originals:
-            if earlier.plan == maker.plan and earlier.head == maker.head:
-                original = student
+        for earlier in originals:
+            if earlier.maker.plan == maker.plan and earlier.maker.head == maker.head:
+                original = earlier.student
                 break
         if original is None:
             original, _ = maker.make()
-            originals.append((maker, original))
-        students.append(copy.deepcopy(original))
-    return students
+            originals.append(_Candidate(maker, original))
+        candidates.append(_Candidate(maker, copy.deepcopy(original)))
+    return candidates
 
 
 def _read_outcomes(trainer: CohortTrainer, stage_records: Sequence[Stage]) -> list[StageOutcome]:
@@ -311,22 +321,14 @@ def _is_finite(student: PreTrainedModel) -> bool:
     return all(bool(parameter.isfinite().all()) for parameter in student.parameters())
 
 
-def _finish(
-    maker: StudentMaker, student: PreTrainedModel, outcomes: Sequence[StageOutcome], learned: Sequence[Learned]
-) -> Trained:
-    """Fill the parameters that no stage trained, as a run does, and gather the outcomes of all stages.
-
-    Args:
-        maker: The maker of the student.
-        student: The student, trained.
-        outcomes: The outcome of each stage.
-        learned: The learned maps that each stage left.
-    """
-    whole, _ = maker.finish(student, [outcome.record for outcome in outcomes])
+def _finish(candidate: _Candidate) -> Trained:
+    """Fill the parameters that no stage trained, as a run does, and gather the outcomes of all stages."""
+    outcomes = candidate.outcomes
+    whole, _ = candidate.maker.finish(candidate.student, [outcome.record for outcome in outcomes])
     diverged = any(outcome.diverged for outcome in outcomes)
     # The last stage that teaches vectors says how the student makes them.
     learned_of_vectors: Learned | None = None
-    for stage, learned_of_stage in zip(maker.stages, learned, strict=True):
+    for stage, learned_of_stage in zip(candidate.maker.stages, candidate.learned, strict=True):
         if stage.teaches_vectors:
             learned_of_vectors = learned_of_stage
     return Trained(
@@ -351,7 +353,8 @@ def _reduce_to_share(corpus: AnyCorpus, share: float, seed: int) -> None:
     if corpus.mix is None:
         return
     # The blocks of each source follow one another, and `chosen` is sorted. So the places of the sources' bounds in
-    # `chosen` say how many blocks of each source were chosen.
+    # `chosen` say how many blocks of each source were chosen: of sources with 3 and 2 blocks the bounds are 0, 3 and 5;
+    # in the chosen blocks 1, 2 and 4 they stand at the places 0, 2 and 3, so 2 and 1 blocks are left.
     bounds = np.cumsum([0, *corpus.manifest["source_rows"]])
     rows_left = np.diff(np.searchsorted(chosen, bounds)).tolist()
     if 0 in rows_left:
