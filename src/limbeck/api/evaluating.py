@@ -80,29 +80,8 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
         0
     """
     console = progress_console(request.console)
-    objects = Objects(request.output)
     folder = Path(request.output).expanduser()
-    preset = request.preset
-    if not preset:
-        preset = "mlkd_bert" if request.as_is else "minilmv2"
-    teacher = None
-    if request.teacher is not None:
-        teacher = objects.model(request.teacher, "teacher")
-    evaluation_request = EvaluationRequest(
-        models=tuple(objects.models(request.models)),
-        tasks=with_commas(request.tasks),
-        output=Path(request.output),
-        data=data_folder(request.data),
-        preset=preset,
-        average=request.average,
-        seeds=request.seeds,
-        teacher=teacher,
-        workers=request.workers,
-        overrides=tuple(request.overrides),
-        as_is=request.as_is,
-        classes=request.classes or {},
-        keep_weights=request.keep_weights,
-    )
+    evaluation_request = _evaluation_request(request)
     check_device(request.device)
     has_scores = bool(evaluation_request.tasks) or not request.speed
     if has_scores:
@@ -136,6 +115,7 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
         submissions = outcome.submissions
     else:
         # Costs alone are measured: the table of scores is empty.
+        preset = evaluation_request.preset
         prepare_folder(folder, preset=preset, overrides=sorted(evaluation_request.overrides), as_is=request.as_is)
         nothing: dict[str, Any] = {"columns": [], "models": [], "published": [], "notes": []}
         evaluation = studies.Evaluation.read({"preset": preset, **nothing})
@@ -146,6 +126,32 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
             costs = _measure_costs(titles, request, device, bar)
     files = write_evaluation(evaluation, folder, costs)
     return EvaluationResult(evaluation, costs, failed, (*files, *submissions))
+
+
+def _evaluation_request(request: EvaluateRequest) -> EvaluationRequest:
+    """Turn a call into the request of the evaluation, with names in the place of the call's objects."""
+    objects = Objects(request.output)
+    preset = request.preset
+    if not preset:
+        preset = "mlkd_bert" if request.as_is else "minilmv2"
+    teacher = None
+    if request.teacher is not None:
+        teacher = objects.model(request.teacher, "teacher")
+    return EvaluationRequest(
+        models=tuple(objects.models(request.models)),
+        tasks=with_commas(request.tasks),
+        output=Path(request.output),
+        data=data_folder(request.data),
+        preset=preset,
+        average=request.average,
+        seeds=request.seeds,
+        teacher=teacher,
+        workers=request.workers,
+        overrides=tuple(request.overrides),
+        as_is=request.as_is,
+        classes=request.classes or {},
+        keep_weights=request.keep_weights,
+    )
 
 
 def _students_by_step(run: Path, output: Path, console: Console | None) -> dict[str, str]:

@@ -42,11 +42,11 @@ class KeptFiles:
         self._before = before
         self.notes: dict[str, str] = {}
 
-    def keep_model(self, cls: str, save: Callable[[Path], None], place: str) -> Path:
+    def keep_model(self, class_name: str, save: Callable[[Path], None], place: str) -> Path:
         """Keep a model.
 
         Args:
-            cls: Name of its class.
+            class_name: Name of its class.
             save: Saves it to a folder.
             place: Key of the recipe, for messages.
 
@@ -60,21 +60,23 @@ class KeptFiles:
         from limbeck.models.quiet import quiet
 
         with self._writing(), quiet():
-            unnamed = self._folder / f"{cls}.{os.getpid()}"
+            unnamed = self._folder / f"{class_name}.{os.getpid()}"
             try:
                 with atomic_folder(unnamed) as partial:
                     try:
                         save(partial)
                     except (RuntimeError, TypeError, ValueError) as error:
                         # The class of the model may be anyone's, and fail in any way.
-                        raise RecipeError(f"{place}: the {cls} cannot be saved ({shorten_error(error)}).") from error
+                        raise RecipeError(
+                            f"{place}: the {class_name} cannot be saved ({shorten_error(error)})."
+                        ) from error
                 fingerprint = model_fingerprint(str(unnamed))
-                folder = self._folder / f"{cls}-{fingerprint[:_SHORT]}"
+                folder = self._folder / f"{class_name}-{fingerprint[:_SHORT]}"
                 if not folder.is_dir():
                     unnamed.rename(folder)
             finally:
                 remove(unnamed)
-        self._note(place, f"a {cls}, given as an object", folder, fingerprint)
+        self._note(place, f"a {class_name}, given as an object", folder, fingerprint)
         return folder
 
     def keep_lines(self, values: Iterable[Any], place: str) -> str:

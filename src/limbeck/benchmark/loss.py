@@ -147,30 +147,47 @@ def _measure(case: LossCase, backends: Sequence[str], *, seconds: float, memory:
 
     rows: list[Row] = []
     for index, name in enumerate(backends):
-        # The row is in the list before its figures are filled in.
         row = _empty_row(case, name)
-        rows.append(row)
-        if name not in fitting:
+        if name in fitting:
+            done = _TIMED + (1 - _TIMED) * index / len(backends)
+            report(done, f"{title}: memory of {name}", Count(index, "backends"))
+            peak = Peak()
+            if memory:
+                peak = peak_memory.peak_of(partial(measure_peak, case, name), device)
+            # Speedups refer to the first backend, which has no times where it did not fit into memory.
+            row |= _figures(times[name], times.get(backends[0]), tokens, errors[name], peak)
+        else:
             row["note"] = f"not measured: needs about {megabytes_needed(case) / 1000:.0f} GB of memory"
-            continue
-        done = _TIMED + (1 - _TIMED) * index / len(backends)
-        report(done, f"{title}: memory of {name}", Count(index, "backends"))
-        peak = Peak()
-        if memory:
-            peak = peak_memory.peak_of(partial(measure_peak, case, name), device)
-        spread = summarise(times[name])
-        row.update(spread)
-        row["rounds"] = len(times[name])
-        # The first backend has no times where it did not fit into memory: then there are no speedups.
-        if backends[0] in times:
-            row["speedup"] = speedup(times[backends[0]], times[name])
-        row["tokens_per_second"] = tokens / spread["median_ms"] * 1000
-        row["peak_extra_mb"] = peak.extra_mb
-        row["value_error"] = errors[name].value
-        row["gradient_error"] = errors[name].gradient
-        row["note"] = peak.note
+        rows.append(row)
     report(1.0, title)
     return [tidy(row) for row in rows]
+
+
+def _figures(
+    times: Sequence[float], first_times: Sequence[float] | None, tokens: int, errors: RelativeErrors, peak: Peak
+) -> Row:
+    """The figures of a backend that was measured, by the columns of the table.
+
+    Args:
+        times: The seconds of its rounds.
+        first_times: Those of the first backend, which the speedup refers to; None without a speedup.
+        tokens: The tokens of a round.
+        errors: Its errors beside a computation in float64.
+        peak: Its peak memory.
+    """
+    spread = summarise(times)
+    figures: Row = {
+        **spread,
+        "rounds": len(times),
+        "tokens_per_second": tokens / spread["median_ms"] * 1000,
+        "peak_extra_mb": peak.extra_mb,
+        "value_error": errors.value,
+        "gradient_error": errors.gradient,
+        "note": peak.note,
+    }
+    if first_times is not None:
+        figures["speedup"] = speedup(first_times, times)
+    return figures
 
 
 def _fitting(case: LossCase, backends: Sequence[str]) -> list[str]:

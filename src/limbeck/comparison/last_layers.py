@@ -74,6 +74,7 @@ class LastLayers:
         self._width = shape.hidden
         self._compares_hidden = not keep_teacher
         self._stream_names = (*_RELATIONS, "hidden") if self._compares_hidden else _RELATIONS
+        # Either the teacher, which is read again for every student, or its streams of each batch.
         self._teacher: PreTrainedModel | None = teacher
         self._teacher_streams: list[dict[str, Tensor]] = []
         if keep_teacher:
@@ -142,6 +143,7 @@ class LastLayers:
             teacher_batches = self._read_last(self._teacher)
         total = 0.0
         count = 0.0
+        # A linear map of hidden states is fitted on the first third of the batches and judged on the last.
         thirds = _Thirds(len(self._batches))
         for batch, student_streams, teacher_streams in zip(
             self._batches, student_batches, teacher_batches, strict=True
@@ -162,7 +164,7 @@ class LastLayers:
         explained = None
         if self._compares_hidden and thirds.are_whole:
             explained = 1 - thirds.error() / thirds.variance
-        return LayerFigures(total / count, explained)
+        return LayerFigures(divergence=total / count, explained=explained)
 
     def _read_last(self, model: PreTrainedModel) -> Iterator[dict[str, Tensor]]:
         """Read the streams of a model's last layer by name, batch by batch."""

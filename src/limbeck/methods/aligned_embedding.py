@@ -8,7 +8,7 @@ A *prefix* is the first numbers of a vector, which may be used as a shorter vect
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -101,20 +101,24 @@ def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> lis
     if keeps_map:
         # Terms whose maps have the same name share one map, so the terms of all prefixes share this one.
         kept_map = LearnedMap(inputs=student_width, outputs=width, name="vector", kept=True, bias=options.bias)
-    squared = {"squared": True} if options.distance == "l2_squared" else {}
+    objective = "pooled_cosine" if options.distance == "cosine" else "pooled_distance"
+    options_of_distance: dict[str, Any] = {}
+    if options.distance == "l2_squared":
+        options_of_distance["squared"] = True
     whole = Term(
         "vector",
-        "pooled_cosine" if options.distance == "cosine" else "pooled_distance",
+        objective,
         student=stream_keys("vector", layer=student.layers),
         teacher=stream_keys("vector", layer=pairing.teacher.output_layer),
-        options=squared,
+        options=options_of_distance,
         learned_map=kept_map,
         normalise=teacher_pooling.normalize,
     )
-    cut = [
-        replace(whole, name=f"vector_{prefix}", options={**squared, "prefix": prefix}) for prefix in options.truncate
-    ]
-    terms = [whole, *cut]
+    terms = [whole]
+    # The same distance of vectors that are cut to their first components, so that users may cut them.
+    for prefix in options.truncate:
+        options_of_prefix = {**options_of_distance, "prefix": prefix}
+        terms.append(replace(whole, name=f"vector_{prefix}", options=options_of_prefix))
     # These terms read the teacher's layers. A teacher that is a file of vectors has none.
     if options.hidden_weight or options.layer_mapping:
         terms += sentence_hidden_terms(

@@ -302,7 +302,7 @@ def _stage_2(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
         raise RecipeError(
             f"sample_contrastive_weight needs one class per sample, but {pairing.task} has none; set it to 0."
         )
-    # A term that the task has not gets the weight 0 by default, and 1 otherwise.
+    # None is the default: the weight 1, or 0 where the task cannot have the term.
     if relation_weight is None:
         relation_weight = 0.0 if pairing.of_tokens else 1.0
     if contrastive_weight is None:

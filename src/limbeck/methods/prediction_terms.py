@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from limbeck.errors import RecipeError
 from limbeck.methods.pairing import Pairing
@@ -45,13 +45,16 @@ def soft_label_term(
             rows="label" if positions == "masked" else "token",
         )
     label = _kind(pairing.task).soft_label()
+    options: dict[str, Any] = {}
+    if label.has_temperature:
+        options["temperature"] = temperature
     return Term(
         "soft_label",
         label.objective,
         student=_student_logits(pairing),
         teacher=_teacher_logits(pairing),
         weight=weight,
-        options={"temperature": temperature} if label.has_temperature else {},
+        options=options,
         rows=label.rows,
     )
 

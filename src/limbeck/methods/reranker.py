@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -67,13 +67,16 @@ def reranker(options: RerankerOptions, pairing: Pairing) -> list[Term]:
     Scores are the raw outputs of the two heads, before any activation. The teacher makes them: no row needs a label.
     """
     student = pairing.student
+    options_of_loss: dict[str, Any] = {}
+    if options.loss == "listwise_kl":
+        options_of_loss["temperature"] = options.temperature
     score = Term(
         "score",
         _OBJECTIVES[options.loss],
         student=stream_keys("logits", layer=student.layers),
         teacher=stream_keys("logits", layer=pairing.teacher.output_layer),
         weight=options.score_weight,
-        options={"temperature": options.temperature} if options.loss == "listwise_kl" else {},
+        options=options_of_loss,
         rows="sample",
     )
     mapping = resolve_mapping(options.mapping, pairing)

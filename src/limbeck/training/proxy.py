@@ -71,6 +71,23 @@ class StageOutcome(NamedTuple):
     diverged: bool
 
 
+@dataclass
+class _Candidate:
+    """A candidate in training, and what its stages left so far.
+
+    Attributes:
+        maker: The maker of its student.
+        student: The student.
+        outcomes: The outcome of each stage.
+        learned: The learned maps of each stage, which later stages take over.
+    """
+
+    maker: StudentMaker
+    student: PreTrainedModel
+    outcomes: list[StageOutcome] = field(default_factory=list)
+    learned: list[Learned] = field(default_factory=list)
+
+
 class Proxy:
     """Trains candidates of one recipe side by side, each as it would be trained alone.
 
@@ -248,23 +265,6 @@ def follow_proxy(plan: RunPlan, *, share: float) -> None:
         proxies[-1].take_part(plans, {step: lambda _: [] for step in steps_of_cuts})
 
     run_broadcast_tasks(carry_out)
-
-
-@dataclass
-class _Candidate:
-    """A candidate in training, and what its stages left so far.
-
-    Attributes:
-        maker: The maker of its student.
-        student: The student.
-        outcomes: The outcome of each stage.
-        learned: The learned maps of each stage, which later stages take over.
-    """
-
-    maker: StudentMaker
-    student: PreTrainedModel
-    outcomes: list[StageOutcome] = field(default_factory=list)
-    learned: list[Learned] = field(default_factory=list)
 
 
 def _make_candidates(makers: Sequence[StudentMaker]) -> list[_Candidate]:
