@@ -68,46 +68,46 @@ def request_command(
     names = (*options.split(), *messages)
 
     def add(function: Command) -> Command:
-        # Parameters that the function has beside the request and the messages.
-        further_parameters = inspect.signature(function, eval_str=True).parameters
+        # The function's parameters beside the request and the messages, such as `dry_run`, are options too.
+        function_parameters = inspect.signature(function, eval_str=True).parameters
+
+        def parameter_of(name: str) -> inspect.Parameter:
+            if name in function_parameters:
+                return function_parameters[name]
+            if name in _STANDARD:
+                annotation, default = _STANDARD[name]
+                return _parameter(name, annotation, default)
+            return _declared_parameter(name, declared[name], type_of(request, name))
 
         # The function that typer calls with all options. It sorts them into those of the request, of the messages, and
         # of the function's own parameters. An option that was not given is None, and gets the request's default.
         def call(**values: Any) -> None:
-            further_values = {name: value for name, value in values.items() if name in further_parameters}
+            function_values = {name: value for name, value in values.items() if name in function_parameters}
             set_options = {name: value for name, value in values.items() if name in declared and value is not None}
             message_options = {name: values[name] for name in messages}
-            function(make_request(request, (), set_options), Messages(**message_options), **further_values)
+            function(make_request(request, (), set_options), Messages(**message_options), **function_values)
 
         # What typer reads from a function: its name, its help and its parameters.
         call.__name__ = function.__name__
         call.__doc__ = function.__doc__
-        parameters = []
-        for name in names:
-            if name in further_parameters:
-                parameters.append(further_parameters[name])
-            elif name in _STANDARD:
-                annotation, default = _STANDARD[name]
-                parameters.append(_parameter(name, annotation, default))
-            else:
-                parameters.append(_declared_parameter(name, declared[name], type_of(request, name)))
+        parameters = [parameter_of(name) for name in names]
         return command(*examples, group=group)(_with_parameters(call, parameters))
 
     return add
 
 
-def _declared_parameter(name: str, option: Option, cls: Any) -> inspect.Parameter:
-    """Return the parameter of an option that a request declares."""
+def _declared_parameter(name: str, option: Option, value_type: Any) -> inspect.Parameter:
+    """Make the parameter of an option that a request declares."""
     default = option.default
     if option.is_required:
         default = inspect.Parameter.empty
-    elif isinstance(default, tuple) and cls is str:
+    elif isinstance(default, tuple) and value_type is str:
         default = with_commas(default)  # A list in one option: --lengths 128,512.
     elif isinstance(default, tuple):
         default = None  # A list by a repeated option (--set a=1 --set b=2), whose default is no value.
     if default is None:
-        cls = cls | None
-    annotation: Any = Annotated[cls, typer_option(option, name)]
+        value_type = value_type | None
+    annotation: Any = Annotated[value_type, typer_option(option, name)]
     return _parameter(name, annotation, default)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -49,28 +49,25 @@ def doctor(
         print_line(f"Examining {part} …", console, style="dim")
 
     # Each finding is shown as soon as it is there, below the heading of its part.
-    findings: list[Finding] = []
-    findings_of_teacher: list[Finding] = []
-    content: list[dict[str, Any]] = []
+    examined: list[tuple[str, Finding]] = []
     last_part = None
     for part, finding in examine(announce, teacher):
+        examined.append((part, finding))
         if not as_json:
             if part != last_part:
                 print_line(part, result_console(), style="bold")
             _show(finding)
         last_part = part
-        if part == "teacher":
-            findings_of_teacher.append(finding)
-        else:
-            findings.append(finding)
-        content.append({"part": part, **vars(finding)})
 
-    status = worst([*findings, *findings_of_teacher])
+    status = worst([finding for _, finding in examined])
     if as_json:
+        content = [{"part": part, **vars(finding)} for part, finding in examined]
         print_json({"status": status, "findings": content})
     else:
-        only_teacher_failed = status == "failed" and worst(findings) != "failed"
-        conclusion = _CONCLUSION_OF_TEACHER if only_teacher_failed else _CONCLUSIONS[status]
+        status_without_teacher = worst([finding for part, finding in examined if part != "teacher"])
+        conclusion = _CONCLUSIONS[status]
+        if status == "failed" and status_without_teacher != "failed":
+            conclusion = _CONCLUSION_OF_TEACHER
         print_line(conclusion, style=_STYLES[status])
     if status == "failed":
         raise typer.Exit(1)

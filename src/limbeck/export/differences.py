@@ -164,13 +164,13 @@ class _Gaps:
 
             if name == vectors:
                 self._cosines.append(F.cosine_similarity(real_expected, real_exported, dim=-1))
-            if self._head is None or self._facts.has_value:
-                continue  # Vectors and values decide nothing.
-            if self._facts.has_answers:
+            # A head of classes, tokens or answers decides by its highest score. Vectors and values decide nothing.
+            decides = self._head is not None and not self._facts.has_value
+            if decides and self._facts.has_answers:
                 # An answer's end is chosen among all tokens of a row, so the rows stay whole.
                 padding = ~batch.valid
                 self._add_decisions(expected.masked_fill(padding, _NEVER), exported.masked_fill(padding, _NEVER))
-            else:
+            elif decides:
                 self._add_decisions(real_expected, real_exported)
 
     def _add_decisions(self, source: Tensor, export: Tensor) -> None:

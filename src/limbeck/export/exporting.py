@@ -89,7 +89,9 @@ def export_model(
     options = replace(request.format_options, report=progress.part_of(report, _LOADED, _WRITTEN))
 
     report(0.0, f"Loading {located}")
-    with safe_copy(located, output) if request.read_pickled else nullcontext(located) as readable:
+    # Pickled weights, which may run code, are read from a copy of the model that has safetensors in their place.
+    readable_model = safe_copy(located, output) if request.read_pickled else nullcontext(located)
+    with readable_model as readable:
         source = export_format.open(readable, options)
         # The built-in texts are few, so that all of them are always compared.
         if request.texts is None:
