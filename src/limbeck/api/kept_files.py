@@ -59,6 +59,7 @@ class KeptFiles:
         from limbeck.models.fingerprint import model_fingerprint
         from limbeck.models.quiet import quiet
 
+        # The folder's name has the hash of its content, which is known only once it is written.
         with self._writing(), quiet():
             unnamed = self._folder / f"{class_name}.{os.getpid()}"
             try:

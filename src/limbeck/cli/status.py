@@ -181,12 +181,13 @@ def _print_relocations(folders: Sequence[Path], as_json: bool) -> None:
 
 def _relocation_of(folder: Path) -> _Relocation:
     from limbeck.core import records
+    from limbeck.training.run_identity import knows_content
     from limbeck.training.run_needs import needs_of
 
-    needs, by_content = needs_of(folder)
+    needs = needs_of(folder)
     run = records.load(records.Run, folder)
     versions = {name: run.versions[name] for name in _PACKAGES_OF_RESULTS if name in run.versions}
-    return _Relocation(folder, by_content, needs, run.teacher.weights, versions)
+    return _Relocation(folder, knows_content(run), needs, run.teacher.weights, versions)
 
 
 def _print_relocation(relocation: _Relocation) -> None:

@@ -73,6 +73,8 @@ def mapped_terms(
     Raises:
         RecipeError: for a mapping that is not possible, or more student layers than teacher layers to draw from.
     """
+    # With `random` or `attention` a student layer reads all teacher layers, and learns from those that are drawn or
+    # attended to.
     if options.mapping in _OF_ALL_LAYERS:
         return _terms_over_all_layers(
             options,

@@ -181,15 +181,16 @@ def _results_so_far(record: studies.Search, study: optuna.Study) -> studies.Sear
     identity = study.user_attrs.get(IDENTITY)
     if not isinstance(identity, dict):
         identity = {}
-    fields: dict[str, Any] = {}
-    # A search of mappings without a space in its identity has just begun.
-    if isinstance(record, studies.MappingSearch) and "space.choices" in identity:
-        fields = _mapping_results(study, identity)
-    if isinstance(record, studies.ArchitectureSearch):
-        fields = _shape_results(study, identity)
-    if isinstance(record, studies.TeacherLayerSearch):
-        fields = _layer_results(study)
-    return type(record)(kind=record.kind, identity=identity, **fields)
+    results: dict[str, Any] = {}
+    if isinstance(record, studies.MappingSearch):
+        # A search of mappings without a space in its identity has just begun, and has no results.
+        if "space.choices" in identity:
+            results = _mapping_results(study, identity)
+    elif isinstance(record, studies.ArchitectureSearch):
+        results = _shape_results(study, identity)
+    elif isinstance(record, studies.TeacherLayerSearch):
+        results = _layer_results(study)
+    return type(record)(kind=record.kind, identity=identity, **results)
 
 
 def _mapping_results(study: optuna.Study, identity: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from limbeck.core import records
 from limbeck.training.kept_recipe import read_kept_recipe
-from limbeck.training.run_identity import knows_content
 
 _MOST_FILES = 10_000
 """Files whose sizes are added up; the size of more files is left out."""
@@ -32,11 +30,8 @@ class Need:
     bytes: int | None
 
 
-def needs_of(folder: Path) -> tuple[list[Need], bool]:
+def needs_of(folder: Path) -> list[Need]:
     """List the teachers and texts of a run.
-
-    Returns:
-        The teachers and texts, and whether the run knows them by their content; see `knows_content`.
 
     Raises:
         OutputError: if its recipe is missing or damaged.
@@ -55,7 +50,7 @@ def needs_of(folder: Path) -> tuple[list[Need], bool]:
                 bytes=_size_of(places),
             )
             needs.append(need)
-    return needs, knows_content(records.load(records.Run, folder))
+    return needs
 
 
 def _parts_of(recipe: dict[str, Any]) -> Iterator[tuple[str, Any]]:
