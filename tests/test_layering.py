@@ -17,7 +17,7 @@ FLOORS = {
             "errors core",
             "corpus models kernels",
             "objectives kinds",
-            "methods evaluation inspection export",
+            "methods evaluation inspection export targets",
             "recipe",
             "training",
             "benchmark diagnosis comparison search report",

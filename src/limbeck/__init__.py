@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Plan,
         RunResult,
         SearchResult,
+        TeachResult,
         benchmark,
         compare,
         distill,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         plan,
         report,
         search,
+        teach,
         validate,
     )
     from limbeck.errors import LimbeckError
@@ -48,6 +50,7 @@ __all__ = [
     "Recipe",
     "RunResult",
     "SearchResult",
+    "TeachResult",
     "__version__",
     "benchmark",
     "compare",
@@ -60,6 +63,7 @@ __all__ = [
     "plan",
     "report",
     "search",
+    "teach",
     "validate",
 ]
 _MODULES = {"LimbeckError": "limbeck.errors", "Recipe": "limbeck.recipe.schema"}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from limbeck.api.planning import Plan, plan
     from limbeck.api.reporting import report
     from limbeck.api.searching import SearchResult, search
+    from limbeck.api.teaching import TeachResult, teach
 
 __getattr__, __dir__ = import_when_used(
     __name__,
@@ -32,6 +33,7 @@ __getattr__, __dir__ = import_when_used(
         "planning": "Plan plan",
         "reporting": "report",
         "searching": "SearchResult search",
+        "teaching": "TeachResult teach",
     },
 )
 
@@ -46,6 +48,7 @@ __all__ = [
     "Plan",
     "RunResult",
     "SearchResult",
+    "TeachResult",
     "benchmark",
     "compare",
     "distill",
@@ -57,5 +60,6 @@ __all__ = [
     "plan",
     "report",
     "search",
+    "teach",
     "validate",
 ]

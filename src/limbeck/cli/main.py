@@ -36,6 +36,7 @@ from limbeck.cli.recipe import recipe, schema, validate
 from limbeck.cli.report import report
 from limbeck.cli.search import search
 from limbeck.cli.status import status
+from limbeck.cli.teach import teach
 from limbeck.cli.usage import UsageError, is_help, usage_message
 from limbeck.cli.value_words import name_values
 from limbeck.core.blocks import counted
@@ -48,13 +49,13 @@ errors = TerminalConsole(stderr=True)
 
 PANELS: dict[str, tuple[typer.Typer | Callable[..., None], ...]] = {
     "Get started": (quickstart, doctor, methods, recipe, validate, schema),
-    "Distil and search": (finetune, distill, finish, compare, search, status),
+    "Distil and search": (finetune, teach, distill, finish, compare, search, status),
     "Measure and look inside": (evaluate, benchmark, inspect),
     "Show and deploy": (report, export),
 }
 """The commands, as `limbeck --help` groups them."""
 
-SHARED_BY_PROCESSES = ("distill", "search")
+SHARED_BY_PROCESSES = ("distill", "search", "teach")
 """Commands that several processes of a launcher carry out together."""
 
 _STOPPED = 130

@@ -21,6 +21,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 from limbeck.core.lists import enumerate_words
@@ -91,7 +92,15 @@ def descriptions(cls: type[BaseModel]) -> dict[str, str]:
         if issubclass(base, Strict):
             docstrings_by_class = _read_docstrings(base.__module__)
             docstrings |= docstrings_by_class.get(base.__name__, {})
-    return {name: field.description or docstrings.get(name, "") for name, field in cls.model_fields.items()}
+    return {
+        key: field.description or docstrings.get(name, "")
+        for (name, field), key in zip(cls.model_fields.items(), keys_of(cls), strict=True)
+    }
+
+
+def keys_of(cls: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the fields of a part by the keys of documents: a field whose name Python has as a word has an alias."""
+    return {field.alias or name: field for name, field in cls.model_fields.items()}
 
 
 @cache
@@ -119,12 +128,12 @@ def _find_wrong_keys(cls: type[Strict], data: dict[Any, Any]) -> dict[Any, str]:
     # The message on the first unknown key also names the missing keys, since it may be one of them, misspelt.
     missing = _describe_missing_keys(cls, data)
     for key, value in data.items():
-        if key not in cls.model_fields:
+        if key not in keys_of(cls):
             messages_by_key[key] = f"unknown key '{str(key)[:_LONGEST_KEY]}'.{_hint_on_key(cls, key)}{missing}"
             missing = ""
             continue
         # Pydantic would accept true as the number 1, and YAML reads the words yes and on as true.
-        annotation = cls.model_fields[key].annotation
+        annotation = keys_of(cls)[key].annotation
         if isinstance(value, bool) and not _accepts_booleans(annotation):
             written = str(value).lower()
             messages_by_key[key] = f"{key} is {written}, which has no meaning here: give {_describe_type(annotation)}"
@@ -136,7 +145,7 @@ def _hint_on_key(cls: type[Strict], key: Any) -> str:
     place = cls.elsewhere.get(key)
     if place is not None:
         return f" Did you mean '{place}'?"
-    return suggestion(str(key), cls.model_fields)
+    return suggestion(str(key), keys_of(cls))
 
 
 def _make_error_line(
@@ -169,7 +178,7 @@ def _accepts_booleans(annotation: Any) -> bool:
 
 def _describe_missing_keys(cls: type[BaseModel], data: dict[Any, Any]) -> str:
     """Write a sentence on the required keys that are not given; empty where all are given."""
-    names = [name for name, field in cls.model_fields.items() if field.is_required() and name not in data]
+    names = [name for name, field in keys_of(cls).items() if field.is_required() and name not in data]
     if not names:
         return ""
     verb = "is" if len(names) == 1 else "are"

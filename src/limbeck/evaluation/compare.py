@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.core import progress, records
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, ModelError
 from limbeck.evaluation import agreement, costs, retrieval
 from limbeck.evaluation.latency import measure_latency
 from limbeck.evaluation.sentence_pairs import build_pairs, text_of
@@ -40,7 +40,7 @@ class Side:
     """One model of a comparison, and how it reads texts.
 
     Attributes:
-        model: The loaded model.
+        model: The loaded model; None where its outputs are stored.
         tokenizer: The tokenizer of the model.
         vectors: How it makes sentence vectors: a pooling, or the pooling, modules and prompts of its folder.
         max_length: Most tokens of a text.
@@ -48,7 +48,7 @@ class Side:
         folder: Folder of its weights, for its megabytes on disk; None takes those in memory.
     """
 
-    model: nn.Module
+    model: nn.Module | None
     tokenizer: PreTrainedTokenizerBase
     vectors: str | SentenceHead = "mean"
     max_length: int = 128
@@ -68,6 +68,7 @@ class Side:
             report: Receives the progress.
             roles: Role of the first and of the second text, such as "query", which decide the prompts before them.
         """
+        assert self.model is not None
         return inference.encode_both(
             self.model,
             self.tokenizer,
@@ -78,6 +79,18 @@ class Side:
             max_length=self.max_length,
             dtype=self.dtype,
             report=report,
+        )
+
+    def figures(self) -> records.ModelFigures:
+        """Return the sizes of the model."""
+        assert self.model is not None
+        counts = costs.count_parameters(self.model)
+        megabytes, source = costs.model_megabytes(self.model, self.folder)
+        return records.ModelFigures(
+            parameters=records.Parameters(**asdict(counts), total=counts.total),
+            megabytes=megabytes,
+            megabytes_of=source,
+            retrieval=None,
         )
 
 
@@ -133,8 +146,8 @@ def compare_models(
         >>> compare_models(Side(teacher, tokenizer), Side(student, tokenizer), texts)  # doctest: +SKIP
     """
     evaluation = records.RunEvaluation(
-        teacher=_figures(teacher),
-        student=_figures(student),
+        teacher=teacher.figures(),
+        student=student.figures(),
         latency=None,
         agreement=None,
         unavailable={},
@@ -152,6 +165,8 @@ def compare_models(
             _measure_retrieval(evaluation, cuts, teacher, student, pairs, widths, report, asymmetric=asymmetric)
     if amounts.latency_seconds > 0:
         with _measuring(evaluation, "latency"):
+            if teacher.model is None or student.model is None:
+                raise ModelError("The teacher's outputs are stored, so it was not loaded to be timed.")
             evaluation.latency = measure_latency(
                 teacher.model,
                 student.model,
@@ -165,18 +180,6 @@ def compare_models(
     if cuts:
         evaluation.cut = list(cuts.values())
     return evaluation
-
-
-def _figures(side: Side) -> records.ModelFigures:
-    """Return the sizes of a model."""
-    counts = costs.count_parameters(side.model)
-    megabytes, source = costs.model_megabytes(side.model, side.folder)
-    return records.ModelFigures(
-        parameters=records.Parameters(**asdict(counts), total=counts.total),
-        megabytes=megabytes,
-        megabytes_of=source,
-        retrieval=None,
-    )
 
 
 def _settings(

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from limbeck.core.registry import PluginPoint, Registry
 from limbeck.errors import RecipeError
 from limbeck.models.streams import Streams
@@ -14,6 +16,7 @@ from limbeck.models.teaching_facts import TeachingFacts
 
 if TYPE_CHECKING:
     import torch
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from limbeck.corpus.batches.batch import Batch
@@ -47,6 +50,14 @@ class Teaching(ABC):
             batch: The batch; `batch.teacher` are the teacher's inputs.
             scored: Bool `[B, L]`, the tokens that are scored over the vocabulary; None means all.
         """
+
+    def missing(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which texts it says nothing of, by their keys, bool `[keys]`; a run is refused if there are any.
+
+        Args:
+            keys: The key of each text, see `limbeck.corpus.text.text_keys`.
+        """
+        return np.zeros(len(keys), dtype=np.bool_)
 
     def move(self, device: torch.device | str, *, pack: bool = True) -> None:  # noqa: B027 - many have nothing to move
         """Place the teaching on the device of the batches.

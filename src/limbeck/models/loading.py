@@ -47,6 +47,13 @@ def load_config(name_or_path: str | Path, revision: str | None = None) -> PreTra
     return read_config(name_or_path, fetch_quietly(name_or_path, revision, ("config.json",)))
 
 
+def model_without_weights(config: PreTrainedConfig, head: Head | None = None) -> PreTrainedModel:
+    """Return a model whose tensors have shapes and no values, for work that reads its modules alone."""
+    with torch.device("meta"), quiet():
+        model: PreTrainedModel = model_class(config, head)._from_config(config)
+    return model
+
+
 def load_model(
     name_or_path: str | Path,
     *,

@@ -25,6 +25,8 @@ class TeachingFacts:
         title: The teacher's name in messages and records.
         shape: The shape of the model; None for a teacher that is no model, such as vectors in a file.
         widths: For a teacher that is no model, the width of each stream that it gives, by name: `{"pooled": 384}`.
+        hidden_width: For a teacher that is no model, the width of the hidden states that its vectors were pooled from;
+            0 where it is not known.
         labels: Names of a classifier's classes, in the order of its scores.
         identity: A text that changes with what is taught, by which a resumed run sees that it is the same. It is empty
             for a model, whose weights are compared.
@@ -34,6 +36,7 @@ class TeachingFacts:
     title: str
     shape: Shape | None = None
     widths: Mapping[str, int] = field(default_factory=dict)
+    hidden_width: int = 0
     labels: tuple[str, ...] = ()
     identity: str = ""
     reads: Literal["tokens", "rows"] = "tokens"
@@ -72,7 +75,7 @@ class TeachingFacts:
     def width(self) -> int:
         """Width of hidden states; without a model that of the pooled vectors, 0 where there are none."""
         if self.shape is None:
-            return self.widths.get("pooled", 0)
+            return self.hidden_width or self.widths.get("pooled", 0)
         return self.shape.hidden
 
     def check_gives(self, key: StreamKey, term: str) -> None:

@@ -32,6 +32,7 @@ from limbeck.recipe.load import check_document, document_of
 from limbeck.recipe.mistakes import Mistakes
 from limbeck.recipe.models import ShapeSpec, StageTeacherSpec, StudentSpec, TeacherSpec, model_alone, shape_alone
 from limbeck.recipe.schema import Recipe
+from limbeck.targets.facts import read_facts
 
 _NO_PATHS = ("installed-docs", "installed-text")
 """Names of sources that come with the package, and so are no paths."""
@@ -99,7 +100,7 @@ def _check_parts(recipe: _Parts) -> None:
     mistakes = Mistakes()
     if recipe.teacher is not None:
         with mistakes.of():
-            check_not_pickled(recipe.teacher.model)
+            _check_teacher(recipe.teacher)
     if recipe.student is not None:
         teacher = None if recipe.teacher is None else recipe.teacher.model
         with mistakes.of():
@@ -116,7 +117,7 @@ def _check_parts(recipe: _Parts) -> None:
         is_assistant = isinstance(stage.teacher, StageTeacherSpec) and stage.teacher.stage is not None
         if stage.teacher is not None and not is_assistant:
             with mistakes.of():
-                check_not_pickled(stage.teacher.model)
+                _check_teacher(stage.teacher)
         if stage.student is not None:
             with mistakes.of(f"stages.{index}.student"):
                 check_student(stage.student)
@@ -128,6 +129,13 @@ def _check_parts(recipe: _Parts) -> None:
         with mistakes.of("evaluation.data"):
             check_data(_folder(recipe.evaluation.data))
     mistakes.tell()
+
+
+def _check_teacher(teacher: TeacherSpec) -> None:
+    """Refuse a teacher whose files or stored outputs are not there."""
+    if teacher.stored is not None:
+        read_facts(teacher.stored)
+    check_not_pickled(teacher.model)
 
 
 def _readable_parts(document: Mapping[str, Any]) -> _Parts:

@@ -22,6 +22,8 @@ def without_places(part: Mapping[str, Any]) -> dict[str, Any]:
     teacher = document.get("teacher")
     if isinstance(teacher, Mapping) and teacher.get("model"):
         document["teacher"] = {**teacher, "model": "a model"}
+        if teacher.get("stored"):
+            document["teacher"]["stored"] = "a store"
     corpus = document.get("corpus")
     if isinstance(corpus, Mapping):
         document["corpus"] = _corpus_without_places(corpus)

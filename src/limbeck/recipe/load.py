@@ -23,7 +23,20 @@ from limbeck.recipe.schema import Recipe
 from limbeck.recipe.stages import method_alone
 
 _KEYS_OF_PATHS = frozenset(
-    {"model", "sources", "source", "data", "development", "by", "masked_lm", "word_vectors", "stop_words", "checkpoint"}
+    {
+        "model",
+        "stored",
+        "from",
+        "sources",
+        "source",
+        "data",
+        "development",
+        "by",
+        "masked_lm",
+        "word_vectors",
+        "stop_words",
+        "checkpoint",
+    }
 )
 """Keys whose values are paths."""
 _KEYS_OF_TASKS = frozenset({"task", "tasks", "name"})

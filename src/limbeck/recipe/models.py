@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
 from limbeck.core.fields import Count, Grown, Name, Place, Whole, Width
 from limbeck.core.strict import Strict
 from limbeck.models.blueprint import depth_alone
+from limbeck.targets.facts import TEACHER_FOLDER
 
 LayerStrategy = Literal["random", "first", "last", "uniform", "ends"]
+
+
+def _without_needed_model(schema: dict[str, Any]) -> None:
+    """Let editors take a teacher without a model: `stored` names one too."""
+    schema["required"] = [key for key in schema.get("required", ()) if key != "model"]
 
 
 class TeacherSpec(Grown):
@@ -46,7 +53,62 @@ class TeacherSpec(Grown):
             "...}. The model is then where the student starts, and its tokenizer is the student's."
         ),
     )
-    added = frozenset({"classes", "teaching"})
+    stored: Place | None = Field(
+        None,
+        description=(
+            "Folder of the teacher's stored outputs, which `limbeck teach` makes: no teacher is loaded. Its tokenizer "
+            "and configuration are in the folder, so that model is only needed with missing: compute."
+        ),
+    )
+    missing: Literal["refuse", "compute"] | None = Field(
+        None,
+        description=(
+            "Texts that the stored outputs lack: refuse the run, or compute them with model, which has to be the "
+            "teacher of the stored outputs, and store them too; default: refuse."
+        ),
+    )
+    cache: bool | None = Field(
+        None,
+        description=(
+            "Store what the teacher says in limbeck's cache, and read it from there where a text comes again, in a "
+            "later epoch or another run; for methods on sentence vectors and scores. Default: false."
+        ),
+    )
+    added = frozenset({"classes", "teaching", "stored", "missing", "cache"})
+
+    model_config = ConfigDict(json_schema_extra=_without_needed_model)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a model teaches whose outputs are stored as it is asked."""
+        return bool(self.cache) or self.missing == "compute"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _files_of_store(cls, value: Any) -> Any:
+        is_stored = isinstance(value, Mapping) and isinstance(value.get("stored"), str)
+        if not is_stored:
+            return value
+        if value.get("missing") == "compute":
+            if not value.get("model"):
+                raise ValueError("missing: compute needs the teacher, whose weights are not stored: give model too")
+            return value
+        # A store has the files of its teacher that the plan of a run reads: all but the weights. They stand in place of
+        # those of an earlier place of the store, which the recipe of a run may still name.
+        model = value.get("model")
+        if not model or Path(str(model)).name == TEACHER_FOLDER:
+            return {**value, "model": str(Path(value["stored"]) / TEACHER_FOLDER)}
+        raise ValueError("model is not loaded beside stored outputs: leave it out, or set missing: compute")
+
+    @model_validator(mode="after")
+    def _store_has_one_meaning(self) -> Self:
+        if self.stored is not None and self.teaching is not None:
+            raise ValueError("give either stored or teaching: both take the place of the model")
+        if self.stored is not None and self.cache:
+            raise ValueError("cache stores in limbeck's cache; give stored and missing: compute for a folder")
+        if self.missing is not None and self.stored is None:
+            raise ValueError("missing is for stored outputs: give stored, or leave it out")
+        return self
 
     @model_validator(mode="after")
     def _named_teaching(self) -> Self:
@@ -98,7 +160,17 @@ class InitialiseSpec(Grown):
     """An earlier student of the same shape to start from."""
     steps: dict[str, dict[str, Any]] | None = None
     """Further steps of the start, such as a plugin's, by name with their options; default: none."""
-    added = frozenset({"narrow_by", "steps"})
+    from_: Place | None = Field(
+        None,
+        alias="from",
+        description=(
+            "Another model than the teacher, with the same vocabulary, whose layers and embeddings the student starts "
+            "from; default: the teacher."
+        ),
+    )
+    added = frozenset({"narrow_by", "steps", "from"})
+
+    model_config = ConfigDict(serialize_by_alias=True)
 
 
 class ShapeSpec(Strict):

@@ -135,11 +135,14 @@ class RunPlan:
 
     @property
     def vector_teachers(self) -> dict[str, TeacherSpec]:
-        """The models whose sentence vectors a stage teaches, by title; students of stages are not among them."""
+        """The models whose sentence vectors a stage teaches, by title.
+
+        Students of stages are not among them, and neither are models whose outputs are stored.
+        """
         teachers = {}
         for stage in self.stages:
             is_earlier_student = stage.teacher.stage is not None
-            if not is_earlier_student and stage.teacher_streams & _VECTOR_STREAMS:
+            if not is_earlier_student and stage.teacher.has_weights and stage.teacher_streams & _VECTOR_STREAMS:
                 teachers[stage.teacher.title] = stage.teacher.spec
         return teachers
 

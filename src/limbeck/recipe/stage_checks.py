@@ -14,6 +14,7 @@ from limbeck.errors import CorpusError, RecipeError
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.term import Term
 from limbeck.models.families import segment_count
+from limbeck.models.streams import OF_SENTENCES, StreamKey
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
 from limbeck.recipe.stage_terms import learn_labels
 from limbeck.recipe.stages import StageSpec
@@ -149,6 +150,39 @@ def check_text_fits(
                 f"{length_place} {settings.length} is longer than the {owner}'s {positions} positions; "
                 f"use {positions} or less."
             )
+
+
+def check_text_level(terms: Sequence[Term], pairing: Pairing, place: str) -> None:
+    """Refuse terms on tokens or layers, for a teacher whose outputs are stored: a store has those of whole texts.
+
+    Args:
+        terms: The terms of a stage.
+        pairing: Its models, and the task of its corpus.
+        place: Where the stage stands in the recipe.
+
+    Raises:
+        RecipeError: for the first such term, with those that would work.
+    """
+    has_scores_of_texts = pairing.has_labels and not pairing.of_tokens and pairing.label != "span"
+    stored_streams = (*OF_SENTENCES, "logits") if has_scores_of_texts else OF_SENTENCES
+    text_level: list[str] = []
+    token_level: dict[str, StreamKey] = {}
+    for term in terms:
+        keys_of_tokens = [key for key in term.teacher if key.name not in stored_streams]
+        if keys_of_tokens:
+            token_level[term.name] = keys_of_tokens[0]
+        else:
+            text_level.append(term.name)
+    if not token_level:
+        return
+    term_name, key = next(iter(token_level.items()))
+    way_out = "choose a method on sentence vectors, such as aligned_embedding, or on the scores of texts"
+    if text_level:
+        way_out = f"give such terms the weight 0; these would work: {', '.join(text_level)}"
+    raise RecipeError(
+        f"{place}: the term '{term_name}' reads {key} of the teacher, which is of tokens or layers, but only outputs "
+        f"of whole texts are stored; {way_out}."
+    )
 
 
 def check_text_unchanged(

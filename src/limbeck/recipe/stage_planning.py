@@ -28,6 +28,7 @@ from limbeck.recipe.stage_checks import (
     check_stage_training,
     check_steps,
     check_text_fits,
+    check_text_level,
     check_text_unchanged,
     masked_share,
 )
@@ -86,6 +87,7 @@ def plan_stage(
     settings = _plan_text(stage, place, corpus, terms, stage_teacher, reads_scores=teacher_head is not None)
     settings = _with_copies(settings, corpus, stage_teacher, recipe.seed)
     if stage_teacher.facts.reads == "rows":
+        check_text_level(terms, pairing, place)
         check_text_unchanged(stage, place, settings, stage_teacher)
         settings = settings.model_copy(update={"text_keys": True})
     check_text_fits(stage, place, settings, stage_teacher, learner)

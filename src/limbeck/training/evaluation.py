@@ -9,16 +9,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel
+from rich.console import Console
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.corpus import Document, LabelledCorpus, PadCollator, build_corpus, open_stream
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import Amounts, Side, compare_models, measure_task
+from limbeck.evaluation.stored_side import StoredSide
 from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.models.sentence_heads import SentenceHead
+from limbeck.recipe.plan import RunPlan
+from limbeck.targets.facts import read_facts
 from limbeck.training.rows import AnyCorpus
 from limbeck.training.run import Run
 from limbeck.training.stage_rows import label_kind
@@ -36,18 +40,16 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         The figures, by the names of the run's record.
     """
     plan = run.plan
-    teacher = run.teachers.load()
     student = load_model(str(run.student_folder))
-    teacher_folder = resolve_model(plan.recipe.teacher.model)
     teacher_vectors, student_vectors = plan.vectors_of_both(run.student_folder)
 
     # Scores on tasks take about as long as the comparison of vectors and speed.
     share_of_comparison = 0.5 if measures_tasks(plan) else 1.0
     comparison = compare_models(
-        _side(run, teacher, teacher_vectors, teacher_folder if is_local(teacher_folder) else None),
+        teacher_side(run, teacher_vectors),
         _side(run, student, student_vectors, run.student_folder),
-        _held_out_texts(run),
-        _amounts(run),
+        held_out_texts(run.plan, run.corpora, run.tokenizer, run.console),
+        amounts_of(run.plan, run.corpora),
         asymmetric=bool(plan.vector_stages),
         widths=plan.trained_widths,
         seed=plan.recipe.seed,
@@ -64,18 +66,30 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     return comparison.to_dict() | {"development": [figures.to_dict() for figures in development]}
 
 
+def teacher_side(run: Run, vectors: str | SentenceHead) -> Side:
+    """Describe the teacher for the comparison; it is loaded unless its outputs are stored."""
+    teacher = run.plan.teacher_info
+    if not teacher.has_weights:
+        store = Path(str(teacher.spec.stored)).expanduser()
+        length = run.plan.recipe.evaluation.length
+        return StoredSide(None, run.tokenizer, vectors, max_length=length, store=store, facts=read_facts(store))
+    model = run.teachers.load()
+    folder = resolve_model(teacher.spec.model)
+    return _side(run, model, vectors, folder if is_local(folder) else None)
+
+
 def _side(run: Run, model: PreTrainedModel, vectors: str | SentenceHead, folder: Path | str | None) -> Side:
     """Describe one of the two models for the comparison; `folder` is None for a model that is not on this machine."""
     length = run.plan.recipe.evaluation.length
     return Side(model, run.tokenizer, vectors, max_length=length, folder=folder)
 
 
-def _amounts(run: Run) -> Amounts:
+def amounts_of(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> Amounts:
     """Return the amounts of the comparison: the recipe's, else the defaults of `Amounts`.
 
     An amount of 0 leaves its measurement out.
     """
-    spec = run.plan.recipe.evaluation
+    spec = plan.recipe.evaluation
     default = Amounts()
     pairs = default.pairs if spec.pairs is None else spec.pairs
     retrieval_pairs = default.retrieval_pairs if spec.retrieval_pairs is None else spec.retrieval_pairs
@@ -84,12 +98,12 @@ def _amounts(run: Run) -> Amounts:
 
     # Quality is measured on sentence vectors. A student with the head of a task is trained to give the scores of that
     # task, so its sentence vectors mean nothing.
-    has_task_head = run.plan.head not in (None, "masked_lm")
+    has_task_head = plan.head not in (None, "masked_lm")
     if has_task_head or not spec.quality:
         pairs = 0
         retrieval_pairs = 0
     # Retrieval finds documents by their titles, which labelled rows do not have.
-    if run.corpora and isinstance(run.corpora[0], LabelledCorpus):
+    if corpora and isinstance(corpora[0], LabelledCorpus):
         retrieval_pairs = 0
 
     return Amounts(
@@ -101,9 +115,18 @@ def _amounts(run: Run) -> Amounts:
     )
 
 
-def _held_out_texts(run: Run) -> list[str | tuple[str, str]] | None:
-    """Return the held-out documents of a run, with their titles where they have one; None for a run without text."""
-    documents = _held_out_documents(run)
+def held_out_texts(
+    plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizer: PreTrainedTokenizerBase, console: Console
+) -> list[str | tuple[str, str]] | None:
+    """Return the held-out documents of a run, with their titles where they have one; None for a run without text.
+
+    Args:
+        plan: The plan of the run.
+        corpora: The text of each stage.
+        tokenizer: Its tokenizer.
+        console: Where progress goes.
+    """
+    documents = _held_out_documents(plan, corpora, tokenizer, console)
     if documents is None:
         return None
     texts: list[str | tuple[str, str]] = []
@@ -115,17 +138,19 @@ def _held_out_texts(run: Run) -> list[str | tuple[str, str]] | None:
     return texts
 
 
-def _held_out_documents(run: Run) -> Sequence[Document] | None:
+def _held_out_documents(
+    plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizer: PreTrainedTokenizerBase, console: Console
+) -> Sequence[Document] | None:
     """Return the documents that the first stage holds out; without stages, the held-out ones of the recipe's text."""
-    if run.corpora:
-        return run.corpora[0].held_out_documents()
+    if corpora:
+        return corpora[0].held_out_documents()
     # A recipe without stages trains nothing, but may name a text to compare the models on.
-    settings = run.plan.text_alone
+    settings = plan.text_alone
     if settings is None:
         return None
     build: Callable[..., AnyCorpus] = open_stream if settings.streaming else build_corpus
-    with CorpusProgress(run.console) as progress:
-        return build(settings, run.tokenizer, progress=progress).held_out_documents()
+    with CorpusProgress(console) as progress:
+        return build(settings, tokenizer, progress=progress).held_out_documents()
 
 
 def _score_held_out_rows(run: Run) -> dict[str, Any]:
@@ -140,7 +165,7 @@ def _score_held_out_rows(run: Run) -> dict[str, Any]:
         return {}
     corpus = run.corpora[run.plan.stages.index(stage)]
     teacher: PreTrainedModel | None = None
-    if stage.teacher_head is not None:
+    if stage.teacher_head is not None and stage.teacher.has_weights:
         teacher = run.teachers.load(stage.teacher, head=stage.teacher_head)
     student = load_model(str(run.student_folder), head=stage.student_head)
     collate = PadCollator(run.tokenizer.pad_token_id, labels=label_kind(stage))

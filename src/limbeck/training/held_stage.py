@@ -110,16 +110,16 @@ class HeldStage:
                 plan=run.student_plan,
                 head=run.head,
                 stages=run.own_stages,
-                source=run.teacher_info,
-                load_teacher=teachers.load,
+                source=run.student_plan.source,
+                load_teacher=partial(teachers.load, run.student_plan.source),
                 seed=run.recipe.seed,
             )
         return StudentMaker(
             plan=stage.student,
             head=stage.student_head,
             stages=[stage],
-            source=stage.teacher,
-            load_teacher=partial(teachers.load, stage.teacher),
+            source=stage.student.source,
+            load_teacher=partial(teachers.load, stage.student.source),
             seed=run.recipe.seed,
         )
 

@@ -40,6 +40,7 @@ from limbeck.training.stage import prepare_student
 from limbeck.training.stage_rows import stage_rows
 from limbeck.training.student_maker import StudentMaker
 from limbeck.training.teaching.models import TeacherModels, teacher_dtype
+from limbeck.training.teaching.taught_texts import check_texts_taught
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ class Proxy:
         self.tokenizer: PreTrainedTokenizerBase = on_all_ranks(partial(load_tokenizer_of, plan))
         on_main_rank(partial(check_vectors, plan.vector_teachers))
         self.corpora = main_rank_first(lambda: build_corpora(plan, self.tokenizer, console))
+        on_main_rank(partial(check_texts_taught, plan, self.corpora, self.tokenizer))
         if share < 1:
             for corpus in self.corpora:
                 for view in corpus.views:
@@ -158,13 +160,13 @@ class Proxy:
     def _train(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
         """Train candidates side by side, through all stages; see `train`."""
         # Making and finishing a student reads the teacher and does not change it, so one loaded teacher serves all.
-        load_once = cache(self.load_teacher)
+        load_once = cache(partial(self._teachers.load, self.plan.student_plan.source))
         makers = [
             StudentMaker(
                 plan=plan.student_plan,
                 head=plan.head,
                 stages=plan.own_stages,
-                source=plan.teacher_info,
+                source=plan.student_plan.source,
                 load_teacher=load_once,
                 seed=plan.recipe.seed,
             )

@@ -48,6 +48,7 @@ from limbeck.training.stage import StageTraining
 from limbeck.training.student_folder import save_student
 from limbeck.training.student_maker import ReadBatches, StudentMaker
 from limbeck.training.teaching.models import TeacherModels, teacher_dtype
+from limbeck.training.teaching.taught_texts import check_texts_taught
 from limbeck.training.vector_checks import compare_once
 from limbeck.training.warn import warn
 
@@ -61,7 +62,8 @@ def load_tokenizer_of(plan: RunPlan) -> PreTrainedTokenizerBase:
     spec = plan.recipe.teacher
     tokenizer = load_tokenizer(spec.model, revision=spec.revision)
     check_fits_model(tokenizer, plan.teacher.vocabulary)
-    fetch_weights(spec.model, spec.revision)
+    if plan.teacher_info.has_weights:
+        fetch_weights(spec.model, spec.revision)
     return tokenizer
 
 
@@ -128,6 +130,7 @@ class Run:
             build = partial(build_corpora, plan, self.tokenizer, self.console, self._beat_corpus)
             self.corpora = ranks.main_rank_first(build)
         ranks.on_all_ranks(self._check_text)
+        ranks.on_main_rank(partial(check_texts_taught, plan, self.corpora, self.tokenizer))
         ranks.on_main_rank(partial(keep_recipe, self.folder, plan.recipe))
 
         self.heartbeat.begin("models")
@@ -235,10 +238,7 @@ class Run:
             head: The head that it gets.
             stages: The stages that train it; the student of a stage is trained by that stage alone.
         """
-        # The student of a stage starts from the teacher of that stage.
-        source = self.plan.teacher_info
-        if student is not self.plan.student_plan:
-            source = stages[0].teacher
+        source = student.source
         return StudentMaker(
             plan=student,
             head=head,

@@ -99,6 +99,9 @@ class StudentMaker:
         """Build the student and give it its start; see `make_student`."""
         # The teacher is known to have a head if one of the stages reads its scores.
         heads_of_teacher = {stage.teacher_head for stage in self.stages if stage.teacher is self.source}
+        if self.plan.spec.initialise.from_ is not None:
+            # Another model than the teacher has the head that its configuration names.
+            heads_of_teacher = {heads.head_of(self.source.config)}
         return make_student(
             self.plan,
             self.load_teacher,

@@ -133,8 +133,8 @@ def _score_on_task(
     """
     assert isinstance(stage.corpus, LabelledSettings)
     prepared = prepare_rows(data, stage.corpus, tokenizer)
-    # The stage reads the head of its teacher if the teacher has one for this task.
-    has_teacher = stage.teacher_head is not None
+    # The stage reads the head of its teacher if the teacher has one for this task. Stored outputs have no weights.
+    has_teacher = stage.teacher_head is not None and stage.teacher.has_weights
     student_share = 0.5 if has_teacher else 1.0
 
     student_outputs = _outputs_by_split(

@@ -9,11 +9,12 @@ from transformers import PreTrainedModel
 from limbeck.core.devices import bf16_is_fast
 from limbeck.methods.teaching import Teaching
 from limbeck.methods.term import Term
-from limbeck.models.loading import load_model
+from limbeck.models.loading import load_model, model_without_weights
 from limbeck.recipe.model_plans import TeacherInfo
 from limbeck.recipe.models import TeacherSpec
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.teaching.live import LiveTeaching
+from limbeck.training.teaching.stored_outputs import remembering
 
 
 def load_teacher_model(spec: TeacherSpec, **options: Any) -> PreTrainedModel:
@@ -51,6 +52,8 @@ class TeacherModels:
         if teacher.stage is not None:
             assert self._student_of is not None
             return load_model(self._student_of(teacher.stage), **options)
+        if not teacher.has_weights:
+            return model_without_weights(teacher.config, options.get("head"))
         return load_teacher_model(teacher.spec, **options)
 
     def open(self, stage: StagePlan, terms: Sequence[Term]) -> Teaching:
@@ -65,7 +68,8 @@ class TeacherModels:
             return teacher.teaching
         model = self.load(teacher, dtype=teacher_dtype(stage), head=stage.teacher_head)
         _, teacher_head = stage.sentence_heads()
-        return LiveTeaching(model, terms, pooling=teacher_head, title=teacher.title, sharded=teacher.spec.sharded)
+        live = LiveTeaching(model, terms, pooling=teacher_head, title=teacher.title, sharded=teacher.spec.sharded)
+        return remembering(live, stage) if teacher.spec.remembers else live
 
 
 def teacher_dtype(stage: StagePlan) -> str:

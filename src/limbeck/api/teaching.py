@@ -1,0 +1,175 @@
+"""`teach`: a teacher's outputs stored for students that learn without it; and the check of such a store."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from limbeck.api.calls import python_call
+from limbeck.api.named_recipes import named_recipe
+from limbeck.api.progress import progress_console
+from limbeck.api.requests.teach import TeachRequest
+from limbeck.api.results import Shown
+from limbeck.core.blocks import Block, Facts, Notes
+from limbeck.core.ranks import connect, on_all_ranks, on_main_rank
+from limbeck.errors import RecipeError
+from limbeck.recipe.facts import load_checked
+from limbeck.recipe.schema import Recipe
+
+_USUAL_METHOD = "aligned_embedding"
+"""The method whose outputs are stored where neither a recipe nor a method is given: finished sentence vectors."""
+
+
+@dataclass(frozen=True, repr=False)
+class TeachResult(Shown):
+    """The result of a call of `teach`.
+
+    Args:
+        folder: The folder of the store.
+        figures: What it holds and what was done, by name.
+        notes: Further lines.
+    """
+
+    folder: Path
+    figures: Mapping[str, str | int | float]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """The line below the table: how a recipe names the store."""
+        return f"In a recipe: teacher: {{stored: {self.folder}}}"
+
+    def content(self) -> dict[str, Any]:
+        """Return the result as plain values."""
+        return {"store": str(self.folder), **self.figures}
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the table of figures, and the notes."""
+        yield Facts(tuple((name, _text_of(value)) for name, value in self.figures.items()))
+        if self.notes:
+            yield Notes(self.notes)
+
+    def _csv(self) -> str:
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(["figure", "value"])
+        writer.writerows(self.figures.items())
+        return text.getvalue()
+
+
+def _text_of(value: str | float) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def carry_out_teaching(request: TeachRequest) -> TeachResult:
+    """Run a teacher once over a text, and store what it says: sentence vectors, or scores of texts or pairs.
+
+    Students then learn from the store without the teacher, by `teacher: {stored: FOLDER}` in their recipes. A recipe
+    says which outputs are needed. Without one, the finished sentence vectors are stored. The same call goes on where
+    it was stopped. Under a launcher of several processes (`torchrun`) all of them call this and share the work.
+
+    Raises:
+        LimbeckError: one clear line; see `limbeck.errors`.
+
+    Example:
+        >>> result = limbeck.teach(teacher="intfloat/e5-small-v2", corpus="texts", output="stores/e5")
+        >>> result.figures["texts"]
+        12000
+    """
+    if request.check:
+        return _check(request)
+    if request.output is None:
+        raise RecipeError("--output is missing: give the folder for the teacher's outputs.")
+    folder = Path(request.output).expanduser()
+    console = progress_console(request.console)
+    connect()
+    checked = on_main_rank(lambda: load_checked(_recipe_of(request, folder), request.overrides))
+    from limbeck.recipe.plan import plan_checked
+    from limbeck.training.teach import teach as run_teacher
+
+    plan = on_all_ranks(lambda: plan_checked(checked))
+    taught = run_teacher(
+        plan, folder, number_format=request.number_format, batch_size=request.batch_size, console=console
+    )
+    figures: dict[str, str | int | float] = dict(_facts_of(folder))
+    figures["texts"] = taught.rows
+    figures["computed now"] = taught.computed
+    if taught.computed:
+        figures["seconds"] = round(taught.seconds, 1)
+        figures["tokens per second"] = round(taught.tokens / max(taught.seconds, 1e-9))
+    if taught.compared:
+        figures["texts to compare students on"] = taught.compared
+    return TeachResult(folder, figures)
+
+
+def _recipe_of(request: TeachRequest, folder: Path) -> Recipe | dict[str, Any]:
+    """Return the recipe of a request; where only a teacher and a text are given, one that reads its vectors."""
+    options: dict[str, Any] = {}
+    for name in ("teacher", "corpus", "method", "length"):
+        value = getattr(request, name)
+        if value is not None:
+            options[name] = value
+    if request.recipe is None:
+        missing = [f"--{name}" for name in ("teacher", "corpus") if name not in options]
+        if missing:
+            raise RecipeError(f"Give a recipe, or {' and '.join(missing)} too.")
+        options.setdefault("method", _USUAL_METHOD)
+        # The student is not made. A recipe needs one, and every teacher has a first layer.
+        options["student"] = {"shape": 1}
+        options["training"] = {"max_steps": 1}
+        recipe: Any = {"name": "targets"}
+    else:
+        recipe = request.recipe
+        if isinstance(recipe, Recipe) and not options:
+            return recipe
+    return named_recipe(recipe, options, tokenizer=request.tokenizer, kept_in=folder)
+
+
+def _check(request: TeachRequest) -> TeachResult:
+    """Tell what a store holds, and compare it with its hashes and its teacher."""
+    place = request.recipe or request.output
+    if not isinstance(place, str | Path):
+        raise RecipeError("--check needs the folder of a store: limbeck teach FOLDER --check.")
+    folder = Path(place).expanduser()
+    from limbeck.models.weight_files import check_not_pickled
+    from limbeck.targets.facts import read_facts
+    from limbeck.training.teach import check_store
+
+    stored = read_facts(folder)
+    model = request.teacher if request.teacher is not None else stored.model
+    notes = []
+    if model and request.teacher is None:
+        try:
+            check_not_pickled(model)
+        except Exception as error:
+            notes.append(f"Not compared with its teacher: {error}")
+            model = ""
+    found = check_store(folder, model or None)
+    figures: dict[str, str | int | float] = dict(_facts_of(folder))
+    figures["texts"] = len(found.store)
+    figures["files"] = len(found.store.files)
+    if found.merged:
+        figures["files merged"] = found.merged
+    if found.cosine is not None and found.difference is not None:
+        figures["texts compared with the teacher"] = found.sampled
+        figures["least cosine"] = round(found.cosine, 6)
+        figures["largest difference"] = float(f"{found.difference:.2g}")
+    return TeachResult(folder, figures, tuple(notes))
+
+
+def _facts_of(folder: Path) -> Iterator[tuple[str, str | int]]:
+    """Yield the facts of a store, by the names of the table."""
+    from limbeck.targets.facts import read_facts
+
+    facts = read_facts(folder)
+    yield "teacher", facts.teacher
+    yield "streams", ", ".join(f"{name} ({width})" for name, width in facts.streams.items())
+    yield "numbers", facts.number_format
+    yield "bytes per text", facts.row_bytes
+
+
+teach = python_call("teach", TeachRequest, carry_out_teaching)

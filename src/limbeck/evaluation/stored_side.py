@@ -1,0 +1,157 @@
+"""`StoredSide`: a teacher beside its student by stored sentence vectors, so that it need not be loaded.
+
+The vectors are of the texts that `compare_models` would choose. They lie in a store of their own inside the teacher's
+store (`COMPARED`), since they are read as the evaluation reads them: each text by itself, with the prompt of its role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from limbeck.core import progress, records
+from limbeck.corpus.text.text_keys import text_key
+from limbeck.errors import LimbeckError, ModelError
+from limbeck.evaluation.compare import Amounts, Side, Text
+from limbeck.evaluation.retrieval import ROLES, build_retrieval_pairs
+from limbeck.evaluation.sentence_pairs import build_pairs, text_of
+from limbeck.targets.facts import StoreFacts
+from limbeck.targets.store import Store
+from limbeck.targets.writer import StoreWriter, open_store
+
+COMPARED = "compared"
+"""Folder inside a store with the vectors of compared texts."""
+_VECTOR = "vector"
+
+
+class _Pairs(NamedTuple):
+    """Pairs of texts that are compared.
+
+    Args:
+        texts: The pairs.
+        roles: Role of the first and of the second text of each pair; None without roles.
+    """
+
+    texts: Sequence[tuple[str, str]]
+    roles: tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class StoredSide(Side):
+    """A teacher whose vectors are stored.
+
+    Attributes:
+        store: The folder of the teacher's store.
+        facts: Facts of that store.
+    """
+
+    store: Path = Path()
+    facts: StoreFacts | None = None
+
+    def encode(
+        self, texts: Sequence[tuple[str, str]], report: progress.Report, roles: tuple[str, str] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the stored vectors of the first and of the second of each pair; see `Side.encode`."""
+        folder = self.store / COMPARED
+        if not folder.is_dir():
+            raise ModelError(f"The store '{self.store}' has no vectors of compared texts.")
+        store = Store(folder)
+        if store.facts.model != _reading(self.max_length):
+            raise ModelError(
+                f"The stored vectors of compared texts are of {store.facts.model}, not of {_reading(self.max_length)}."
+            )
+        first, second = _keys_of(_Pairs(texts, roles))
+        missing = int((~store.has(np.concatenate([first, second]))).sum())
+        if missing:
+            raise ModelError(
+                f"{missing} of {2 * len(texts)} compared texts are not among those whose vectors are stored; run "
+                "`limbeck teach` with the recipe of this run."
+            )
+        return torch.from_numpy(store.read(first)[_VECTOR]), torch.from_numpy(store.read(second)[_VECTOR])
+
+    def figures(self) -> records.ModelFigures:
+        """Return the sizes of the teacher, as they were stored."""
+        if self.facts is None:
+            return records.ModelFigures()
+        return records.ModelFigures.read(dict(self.facts.figures))
+
+
+def store_compared(
+    teacher: Side,
+    folder: Path,
+    facts: StoreFacts,
+    texts: Sequence[Text] | None,
+    amounts: Amounts,
+    *,
+    seed: int,
+    report: progress.Report = progress.no_progress,
+) -> int:
+    """Store a teacher's vectors of the texts that `compare_models` would compare it on; known ones are kept.
+
+    Args:
+        teacher: The teacher, loaded.
+        folder: The folder of the teacher's store.
+        facts: Facts of that store.
+        texts: Held-out texts; None for a run without text.
+        amounts: How much is compared.
+        seed: Seed of the choice of texts.
+        report: Receives the progress.
+
+    Returns:
+        The number of texts.
+    """
+    all_pairs = _compared_pairs(texts or (), amounts, seed)
+    if not all_pairs:
+        return 0
+    compared = folder / COMPARED
+    width = None
+    texts_stored = 0
+    for number, pairs in enumerate(all_pairs):
+        report_pairs = progress.part_of(report, number / len(all_pairs), (number + 1) / len(all_pairs))
+        first, second = teacher.encode(pairs.texts, report_pairs, pairs.roles)
+        if width is None:
+            width = first.shape[1]
+            form = StoreFacts(facts.teacher, facts.weights, {_VECTOR: width}, model=_reading(teacher.max_length))
+            store = open_store(compared, form)
+        keys, place = np.unique(np.concatenate(_keys_of(pairs)), return_index=True)
+        vectors = torch.cat([first, second]).numpy()[place]
+        is_new = ~store.has(keys)
+        texts_stored += len(keys)
+        with StoreWriter(compared) as writer:
+            if is_new.any():
+                writer.add(keys[is_new], {_VECTOR: vectors[is_new]})
+        store = Store(compared)
+    return texts_stored
+
+
+def _compared_pairs(texts: Sequence[Text], amounts: Amounts, seed: int) -> list[_Pairs]:
+    """Return the pairs of each measure; a measure that the texts are too few for is left out."""
+    all_pairs = []
+    if amounts.pairs > 0:
+        with suppress(LimbeckError):
+            sentence_pairs = build_pairs([text_of(text) for text in texts], amounts.pairs, seed=seed)
+            all_pairs.append(_Pairs([(pair.first, pair.second) for pair in sentence_pairs], None))
+    if amounts.retrieval_pairs > 0:
+        with suppress(LimbeckError):
+            all_pairs.append(_Pairs(build_retrieval_pairs(texts, amounts.retrieval_pairs, seed=seed), ROLES))
+    return all_pairs
+
+
+def _keys_of(pairs: _Pairs) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the keys of the first and of the second text of each pair; a role is part of the key."""
+    first_role, second_role = pairs.roles or ("", "")
+    first = [text_key(text, prompt=first_role) for text, _ in pairs.texts]
+    second = [text_key(text, prompt=second_role) for _, text in pairs.texts]
+    return np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
+
+
+def _reading(max_length: int) -> str:
+    return f"texts cut to {max_length} tokens"

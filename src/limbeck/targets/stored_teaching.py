@@ -1,0 +1,143 @@
+"""Teachings that read a store: `StoredTeaching` loads no teacher, and `RememberingTeaching` asks one for what lacks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from limbeck.corpus.batches.batch import Batch
+from limbeck.errors import CorpusError
+from limbeck.methods.teaching import Teaching, register_as_teaching
+from limbeck.models.streams import StreamKey, Streams
+from limbeck.models.teaching_facts import TeachingFacts
+from limbeck.targets.facts import read_facts
+from limbeck.targets.store import Store
+from limbeck.targets.writer import StoreWriter
+
+
+@register_as_teaching("stored")
+class StoredTeaching(Teaching):
+    """Gives what a store says of the texts of a batch. A recipe has it by `teacher: {stored: FOLDER}`.
+
+    Args:
+        folder: The folder of the store.
+
+    Raises:
+        ModelError: for a folder that is no store, is damaged, or of a newer version.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        stored = read_facts(folder)
+        self.facts = TeachingFacts(
+            f"the stored outputs of {stored.teacher}",
+            widths=stored.streams,
+            hidden_width=stored.hidden_width,
+            labels=stored.labels,
+            identity=stored.identity,
+            reads="rows",
+        )
+
+    @cached_property
+    def store(self) -> Store:
+        """The store, whose files are compared with their hashes as it is opened."""
+        return Store(self.folder)
+
+    def missing(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which texts the store lacks, bool `[keys]`."""
+        return ~self.store.has(keys)
+
+    def read(self, batch: Batch, scored: Tensor | None = None) -> Streams:
+        """Look the texts of a batch up; see `Teaching.read`."""
+        return _as_streams(self.store.read(_keys_of(batch)), batch, self.facts.output_layer)
+
+
+class RememberingTeaching(Teaching):
+    """Gives what a store says, asks a teacher that is a model for the texts that it lacks, and stores the answers.
+
+    Args:
+        teacher: Answers for texts that are not in the store.
+        folder: The folder of the store, which `open_store` has made or taken up.
+        process: The number of this process among those of a run.
+    """
+
+    def __init__(self, teacher: Teaching, folder: Path, process: int = 0) -> None:
+        self.teacher = teacher
+        self.facts = replace(teacher.facts, reads="rows")
+        self._store = Store(folder)
+        self._writer = StoreWriter(folder, process)
+        # What was computed in this process: the vector of each stream by the key of its text.
+        self._new_rows: dict[int, dict[str, NDArray[np.float32]]] = {}
+
+    def read(self, batch: Batch, scored: Tensor | None = None) -> Streams:
+        """Look the texts of a batch up, and ask the teacher for the others; see `Teaching.read`."""
+        keys = _keys_of(batch)
+        self._compute_missing(keys, batch)
+
+        # Rows from the store, then those of this process in their places.
+        is_stored = self._store.has(keys)
+        stored = self._store.read(keys[is_stored])
+        values = {}
+        for name, width in self._store.facts.streams.items():
+            values[name] = np.empty((len(keys), width), dtype=np.float32)
+            values[name][is_stored] = stored[name]
+            for row in np.flatnonzero(~is_stored):
+                values[name][row] = self._new_rows[int(keys[row])][name]
+        return _as_streams(values, batch, self.facts.output_layer)
+
+    def _compute_missing(self, keys: NDArray[np.int64], batch: Batch) -> None:
+        """Ask the teacher for the texts of a batch that are nowhere yet, and keep its answers."""
+        is_new = ~self._store.has(keys)
+        for row in np.flatnonzero(is_new):
+            is_new[row] = int(keys[row]) not in self._new_rows
+        # A text that is in the batch twice is computed once.
+        new_keys, first = np.unique(keys[is_new], return_index=True)
+        if len(new_keys) == 0:
+            return
+        rows = torch.from_numpy(np.flatnonzero(is_new)[first]).to(batch.teacher["input_ids"].device)
+        inputs = {name: tensor[rows] for name, tensor in batch.teacher.items()}
+        answer = self.teacher.read(batch._replace(teacher=inputs))
+        values = as_rows(answer)
+        self._writer.add(new_keys, values)
+        for index, key in enumerate(new_keys.tolist()):
+            self._new_rows[key] = {name: stream[index] for name, stream in values.items()}
+
+    def move(self, device: torch.device | str, *, pack: bool = True) -> None:
+        """Place the teacher on the device of the batches."""
+        self.teacher.move(device, pack=pack)
+
+    def close(self) -> None:
+        """Write the last rows, and close the teacher."""
+        self._writer.close()
+        self.teacher.close()
+
+
+def as_rows(streams: Streams) -> dict[str, NDArray[np.float32]]:
+    """Return streams of whole texts as a store keeps them: by name, `[rows, width]`, on the CPU."""
+    values = {}
+    for key, stream in streams.items():
+        values[key.name] = stream.float().cpu().numpy()
+    return values
+
+
+def _as_streams(values: dict[str, NDArray[np.float32]], batch: Batch, layer: int) -> Streams:
+    """Return the rows of a store as streams on the device of a batch."""
+    device = batch.student["input_ids"].device
+    streams = {}
+    for name, stream in values.items():
+        streams[StreamKey(name, layer)] = torch.from_numpy(stream).to(device, non_blocking=True)
+    return streams
+
+
+def _keys_of(batch: Batch) -> NDArray[np.int64]:
+    """Return the keys of the texts of a batch."""
+    if batch.text_keys is None:
+        raise CorpusError("The rows of this batch have no key of their text, by which stored outputs are found.")
+    keys: NDArray[np.int64] = batch.text_keys.cpu().numpy()
+    return keys

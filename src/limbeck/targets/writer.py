@@ -1,0 +1,223 @@
+"""`StoreWriter`: adds rows to a store, so that a process that is killed loses at most the batch that it was at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from limbeck.core.files import atomic_file, atomic_text
+from limbeck.core.folders import writing
+from limbeck.core.seals import file_facts, sealed_text
+from limbeck.errors import OutputError
+from limbeck.targets.facts import STORE_FACTS, StoreFacts, read_facts, write_facts
+from limbeck.targets.journal import Journal, read_journal
+from limbeck.targets.row_files import KEY, NUMBER_FORMATS, Tensors, check_widths, map_tensors
+from limbeck.targets.store import JOURNALS, NOTE, ROW_FILES, ROWS, Store, finished_files
+
+FILE_BYTES = 128_000_000
+"""A file of rows ends with the batch that reaches so many bytes."""
+
+
+def open_store(folder: Path, facts: StoreFacts) -> Store:
+    """Make a store, or take up one of the same teacher; one process does this before any of them writes.
+
+    Rows that a process which was killed left in its journal are put into files.
+
+    Args:
+        folder: The folder; the teacher's files are in it already, if it has any.
+        facts: Whose outputs it is to hold.
+
+    Raises:
+        OutputError: for a folder with the outputs of another teacher, or with other files.
+        ModelError: for a store that is damaged or of a newer version.
+    """
+    with writing(folder):
+        if (folder / STORE_FACTS).is_file():
+            _check_same(folder, read_facts(folder), facts)
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_facts(folder, facts)
+        _remove_unfinished(folder)
+        _empty_journals(folder, facts)
+    return Store(folder)
+
+
+def _check_same(folder: Path, stored: StoreFacts, facts: StoreFacts) -> None:
+    """Refuse to add rows of another teacher, or in another form."""
+    if stored.identity == facts.identity:
+        return
+    if stored.weights != facts.weights:
+        difference = f"holds what '{stored.teacher}' said, which is not this '{facts.teacher}'"
+    elif dict(stored.streams) != dict(facts.streams):
+        difference = f"holds {_words_of(stored.streams)}, not {_words_of(facts.streams)}"
+    else:
+        difference = f"holds numbers as {stored.number_format}, not {facts.number_format}"
+    raise OutputError(f"The store '{folder}' {difference}; give another folder as --output.")
+
+
+def _words_of(streams: Mapping[str, int]) -> str:
+    return " and ".join(f"{name} of {width} numbers" for name, width in streams.items())
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove files of rows whose process was killed before it wrote their note; the journal still has their rows."""
+    for path in folder.glob(ROW_FILES):
+        if not path.with_suffix(NOTE).is_file():
+            path.unlink()
+
+
+def _empty_journals(folder: Path, facts: StoreFacts) -> None:
+    """Put the rows of all journals into files."""
+    journals = sorted(folder.glob(JOURNALS))
+    if not journals:
+        return
+    rows_with_journals = Store(folder)
+    in_journals = [batch[KEY] for path in journals for batch in read_journal(path)]
+    keys = np.unique(np.concatenate([np.empty(0, np.int64), *in_journals]))
+    # A process may have been killed after it wrote a file and before it emptied its journal.
+    in_files = _keys_in_files(rows_with_journals, keys)
+    left = keys[~in_files]
+    if len(left):
+        number_format = NUMBER_FORMATS[facts.number_format]
+        tensors: Tensors = {KEY: left}
+        for name, values in rows_with_journals.read(left).items():
+            tensors |= number_format.encode(name, values)
+        write_rows(folder, process=0, tensors=tensors)
+    for path in journals:
+        path.unlink()
+
+
+def _keys_in_files(store: Store, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which keys are in the files of a store, rather than in its journals alone."""
+    file_keys = np.concatenate([np.empty(0, np.int64), *store.keys_of_files()])
+    return np.isin(keys, file_keys)
+
+
+def write_rows(folder: Path, process: int, tensors: Tensors) -> Path:
+    """Write a file of rows with its note, and return it.
+
+    Args:
+        folder: The folder of the store.
+        process: The number of the process, whose files are its own.
+        tensors: The rows.
+    """
+    number = 0
+    while (path := folder / f"{ROWS}-{process:03d}-{number:05d}.safetensors").exists():
+        number += 1
+    with atomic_file(path) as partial:
+        save_file(tensors, partial)
+    note = {"files": {path.name: file_facts(path)}, "rows": len(tensors[KEY])}
+    atomic_text(path.with_suffix(NOTE), sealed_text(note))
+    return path
+
+
+def merge_files(folder: Path) -> int:
+    """Put the rows of small files into larger ones, and return how many files were merged.
+
+    No other process may write to the store meanwhile.
+    """
+    facts = read_facts(folder)
+    small_files = [path for path in finished_files(folder) if path.stat().st_size < FILE_BYTES // 2]
+    merged = 0
+    group: list[Path] = []
+    for path in [*small_files, None]:
+        group_bytes = sum(member.stat().st_size for member in group)
+        is_full = path is None or group_bytes + path.stat().st_size > FILE_BYTES
+        if is_full and len(group) > 1:
+            _merge(folder, group, facts)
+            merged += len(group)
+        if is_full:
+            group = []
+        if path is not None:
+            group.append(path)
+    return merged
+
+
+def _merge(folder: Path, group: list[Path], facts: StoreFacts) -> None:
+    """Write the rows of some files as one, and remove the files."""
+    parts = [map_tensors(path, facts.streams) for path in group]
+    joined: Tensors = {}
+    for name in parts[0]:
+        joined[name] = np.concatenate([part[name] for part in parts])
+    with writing(folder):
+        # Until the old files are removed their rows are there twice, which readers take as once.
+        write_rows(folder, process=0, tensors=joined)
+        for path in group:
+            path.with_suffix(NOTE).unlink()
+            path.unlink()
+
+
+class StoreWriter:
+    """Adds rows to a store, which `open_store` has made.
+
+    Args:
+        folder: The folder.
+        process: The number of this process among those that write, each of which has files of its own.
+
+    Raises:
+        ModelError: for a folder that is no store.
+
+    Example:
+        >>> open_store(folder, StoreFacts("e5", weights="…", streams={"vector": 384}))
+        >>> with StoreWriter(folder) as writer:
+        ...     writer.add(np.array([text_key("A text.")]), {"vector": vectors})
+    """
+
+    def __init__(self, folder: str | Path, process: int = 0) -> None:
+        self._folder = Path(folder).expanduser()
+        self._facts = read_facts(self._folder)
+        self._process = process
+        self._format = NUMBER_FORMATS[self._facts.number_format]
+        self._journal = Journal(self._folder / f"{ROWS}-{process:03d}.journal")
+        self._batches: list[Tensors] = []
+        self._rows = 0
+
+    def __enter__(self) -> StoreWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(self, keys: NDArray[np.int64], streams: Mapping[str, NDArray[np.float32]]) -> None:
+        """Add the rows of some texts; when this returns, no end of the process loses them.
+
+        Args:
+            keys: The key of each text, `[rows]`; each key once, and none that the store has.
+            streams: The numbers of each stream, `[rows, width]`, by its name.
+
+        Raises:
+            ModelError: for a stream that is missing or of another width, or numbers that cannot be kept.
+            OutputError: for a disk that is full.
+        """
+        tensors: Tensors = {KEY: np.asarray(keys, dtype=np.int64)}
+        check_widths({**tensors, **streams}, self._facts.streams, "A batch of targets")
+        for name in self._facts.streams:
+            tensors |= self._format.encode(name, streams[name])
+        with writing(self._folder):
+            self._journal.add(tensors)
+            self._batches.append(tensors)
+            self._rows += len(keys)
+            if self._rows * self._facts.row_bytes >= FILE_BYTES:
+                self._write_file()
+
+    def _write_file(self) -> None:
+        """Write the rows of the journal as a file, and empty the journal."""
+        if not self._batches:
+            return
+        joined: Tensors = {}
+        for name in self._batches[0]:
+            joined[name] = np.concatenate([batch[name] for batch in self._batches])
+        write_rows(self._folder, self._process, joined)
+        self._journal.clear()
+        self._batches = []
+        self._rows = 0
+
+    def close(self) -> None:
+        """Write the last file."""
+        with writing(self._folder):
+            self._write_file()
+            self._journal.close()

@@ -1,0 +1,384 @@
+"""`teach`: a teacher is run once over the text of a recipe, and what it says is stored for students to learn from."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import PreTrainedTokenizerBase
+
+from limbeck.core import ranks
+from limbeck.core.blocks import duration
+from limbeck.core.devices import choose_device
+from limbeck.core.files import atomic_file
+from limbeck.core.progress import Count, no_progress
+from limbeck.core.progress_bars import ProgressBar
+from limbeck.corpus.batches.batch import Batch, read_batch
+from limbeck.corpus.batches.collating import PadCollator
+from limbeck.corpus.text.text_keys import TEXT_KEY
+from limbeck.errors import ModelError, RecipeError
+from limbeck.evaluation import Side
+from limbeck.evaluation.stored_side import store_compared
+from limbeck.models.families import shape_of
+from limbeck.models.heads import head_of
+from limbeck.models.loading import load_config, load_model
+from limbeck.models.packing import send_batch
+from limbeck.models.quiet import quiet
+from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.sentence_reader import sentence_pooling
+from limbeck.models.sentences import finished_pooling
+from limbeck.models.streams import StreamKey
+from limbeck.models.taps import StreamTap
+from limbeck.models.vector_check import check_vectors
+from limbeck.recipe.plan import RunPlan
+from limbeck.recipe.stage_checks import check_text_level, check_text_unchanged
+from limbeck.recipe.stage_plan import StagePlan
+from limbeck.targets.facts import StoreFacts, read_facts
+from limbeck.targets.store import Store
+from limbeck.targets.stored_teaching import as_rows
+from limbeck.targets.writer import StoreWriter, merge_files, open_store
+from limbeck.training.corpora import build_corpora
+from limbeck.training.evaluation import amounts_of, held_out_texts
+from limbeck.training.rows import AnyCorpus
+from limbeck.training.run import load_tokenizer_of
+from limbeck.training.teaching.models import TeacherModels
+from limbeck.training.teaching.stored_outputs import copy_teacher_files, facts_of_store
+from limbeck.training.teaching.taught_texts import splits_of
+
+SAMPLE = "sample.safetensors"
+"""File of a store with some rows as the teacher read them, to compare the store with the live teacher."""
+_SAMPLE_ROWS = 64
+_TIMED_BATCHES = 3
+"""Batches after which the time of all of them is estimated."""
+
+
+@dataclass(frozen=True)
+class TaughtRows:
+    """What a call of `teach` did.
+
+    Args:
+        rows: Rows of the store.
+        computed: Rows that this call computed, in all processes.
+        seconds: Time in which they were computed.
+        tokens: Tokens that the teacher read in it.
+        compared: Texts whose vectors were stored for the comparison of student and teacher.
+    """
+
+    rows: int
+    computed: int
+    seconds: float
+    tokens: int
+    compared: int
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows that a process computes: each text once.
+
+    Args:
+        datasets: Token rows of all splits.
+        dataset: Index of each row's data set, `[rows]`.
+        index: Its index there, `[rows]`.
+        key: The key of its text, `[rows]`.
+        length: Its length in tokens, `[rows]`.
+    """
+
+    datasets: Sequence[Any]
+    dataset: NDArray[np.int64]
+    index: NDArray[np.int64]
+    key: NDArray[np.int64]
+    length: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def take(self, rows: NDArray[np.int64]) -> "_Rows":
+        """Return some of the rows, in that order."""
+        return replace(
+            self, dataset=self.dataset[rows], index=self.index[rows], key=self.key[rows], length=self.length[rows]
+        )
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the rows themselves, without their labels."""
+        rows = []
+        for dataset, index in zip(self.dataset.tolist(), self.index.tolist(), strict=True):
+            rows.append(self.datasets[dataset][index])
+        return rows
+
+
+def teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, console: Console) -> TaughtRows:
+    """Store what a recipe's teacher says of all its texts; every process of a launcher calls this.
+
+    A call that was stopped goes on where it was. Rows that the store has already are not computed again.
+
+    Args:
+        plan: The checked recipe.
+        folder: The folder of the store.
+        number_format: How numbers are kept, see `limbeck.targets.row_files.NUMBER_FORMATS`.
+        batch_size: Rows that the teacher reads at once.
+        console: Where progress goes.
+
+    Raises:
+        LimbeckError: for terms on tokens or layers, text that changes, and a folder with other outputs.
+    """
+    stages = _stages_to_teach(plan)
+    plan = replace(plan, stages=stages)
+    tokenizer = ranks.on_all_ranks(partial(load_tokenizer_of, plan))
+    ranks.on_main_rank(partial(check_vectors, plan.vector_teachers))
+    corpora = ranks.main_rank_first(partial(build_corpora, plan, tokenizer, console))
+    with quiet():
+        teachers = TeacherModels(plan.teacher_info)
+        teaching = ranks.on_all_ranks(partial(teachers.open, stages[0], stages[0].terms))
+        whole = ranks.on_all_ranks(teachers.load)
+    facts = facts_of_store(stages, number_format, whole)
+
+    def prepare() -> None:
+        copy_teacher_files(plan.teacher_info, folder)
+        open_store(folder, facts)
+
+    ranks.on_main_rank(prepare)
+    store = ranks.on_all_ranks(partial(Store, folder))
+    rows = _rows_of(corpora)
+    is_new = ~store.has(rows.key)
+    new_rows = rows.take(np.flatnonzero(is_new))
+    collate = PadCollator(tokenizer.pad_token_id)
+    if ranks.is_main():
+        size = len(rows) * facts.row_bytes
+        known = f", {len(rows) - len(new_rows):,} of them stored before" if len(new_rows) < len(rows) else ""
+        console.print(
+            f"Teacher: {facts.teacher}, {_words(facts.streams)} of {len(rows):,} texts{known}: {_megabytes(size)} as "
+            f"{number_format} in {folder}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+        if not (folder / SAMPLE).is_file():
+            _write_sample(folder, rows, collate)
+
+    device = choose_device("auto")
+    teaching.move(device)
+    start = time.perf_counter()
+    with ProgressBar(console) as bar, StoreWriter(folder, ranks.process_index()) as writer:
+        report = bar if ranks.is_main() else no_progress
+        tokens_done = 0
+        batches = list(_batches_of(new_rows, batch_size))
+        for number, batch_rows in enumerate(batches):
+            batch = read_batch(send_batch(_inputs(collate, batch_rows), device))
+            with torch.inference_mode():
+                values = as_rows(teaching.read(batch))
+            writer.add(batch_rows.key, values)
+            tokens_done += int(batch_rows.length.sum())
+            seconds = time.perf_counter() - start
+            if number + 1 == _TIMED_BATCHES and ranks.is_main():
+                _print_estimate(console, tokens_done, new_rows, seconds)
+            report((number + 1) / len(batches), "targets", Count(tokens_done, "tokens"))
+    seconds = time.perf_counter() - start
+    teaching.close()
+
+    sums = np.sum(ranks.gather((sum(map(len, batches)), tokens_done)), axis=0).tolist()
+    compared = ranks.on_main_rank(partial(_store_compared, plan, folder, corpora, tokenizer, whole, console))
+    stored_rows = ranks.on_main_rank(lambda: len(Store(folder)))
+    return TaughtRows(stored_rows, int(sums[0]), seconds, int(sums[1]), compared)
+
+
+def _stages_to_teach(plan: RunPlan) -> list[StagePlan]:
+    """Return the stages of the recipe's teacher, their corpora with keys of texts.
+
+    Raises:
+        RecipeError: where there are none, or where they read different streams.
+    """
+    if not plan.teacher_info.has_weights or plan.teacher_info.teaching is not None:
+        raise RecipeError("The teacher of this recipe is no model that could be asked; give its own model as teacher.")
+    stages = []
+    for index, stage in enumerate(plan.stages):
+        is_of_recipe = stage.spec.teacher is None
+        if not is_of_recipe or not stage.teacher_streams:
+            continue
+        place = f"stages.{index}"
+        check_text_level(stage.terms, stage.pairing, place)
+        check_text_unchanged(stage.spec, place, stage.corpus, stage.teacher)
+        stages.append(replace(stage, corpus=stage.corpus.model_copy(update={"text_keys": True})))
+    if not stages:
+        raise RecipeError("No stage of this recipe learns from the outputs of its teacher, so nothing is to be stored.")
+    for stage in stages:
+        if stage.teacher_streams != stages[0].teacher_streams or stage.teacher_head != stages[0].teacher_head:
+            raise RecipeError(
+                f"Stages '{stages[0].spec.title}' and '{stage.spec.title}' read different outputs of the teacher; make "
+                "a store for each, by recipes of one of them."
+            )
+    return stages
+
+
+def _rows_of(corpora: Sequence[AnyCorpus]) -> _Rows:
+    """Return all rows of some corpora, each text once, the longest first."""
+    datasets = [rows for corpus in corpora for rows in splits_of(corpus)]
+    keys = []
+    lengths = []
+    for rows in datasets:
+        columns = rows.with_format("numpy")
+        keys.append(np.asarray(columns[TEXT_KEY][:], dtype=np.int64))
+        lengths.append(np.asarray(columns["length"][:], dtype=np.int64))
+    sizes = [len(part) for part in keys]
+    every_row = _Rows(
+        datasets,
+        dataset=np.repeat(np.arange(len(sizes)), sizes),
+        index=np.concatenate([np.arange(size) for size in sizes]),
+        key=np.concatenate(keys),
+        length=np.concatenate(lengths),
+    )
+    _, first = np.unique(every_row.key, return_index=True)
+    once = every_row.take(first)
+    return once.take(np.argsort(-once.length, kind="stable"))
+
+
+def _batches_of(rows: _Rows, batch_size: int) -> Iterator[_Rows]:
+    """Iterate over the batches of this process: rows of similar length, dealt to the processes in turn."""
+    process = ranks.process_index()
+    for begin in range(process * batch_size, len(rows), ranks.process_count() * batch_size):
+        yield rows.take(np.arange(begin, min(begin + batch_size, len(rows))))
+
+
+def _inputs(collate: PadCollator, rows: _Rows) -> dict[str, Tensor]:
+    """Return the columns of a batch of rows, padded."""
+    return collate(rows.read())
+
+
+def _print_estimate(console: Console, tokens: int, rows: _Rows, seconds: float) -> None:
+    """Print how long this process will take, by its first batches."""
+    tokens_of_process = int(rows.length.sum()) / ranks.process_count()
+    rate = tokens / seconds
+    time_left = duration(tokens_of_process / rate)
+    console.print(
+        f"  about {time_left} at {rate:,.0f} tokens a second; the longest texts come first",
+        style="dim",
+        highlight=False,
+    )
+
+
+def _store_compared(
+    plan: RunPlan,
+    folder: Path,
+    corpora: Sequence[AnyCorpus],
+    tokenizer: PreTrainedTokenizerBase,
+    model: Any,
+    console: Console,
+) -> int:
+    """Store the vectors of the texts on which a student's run compares it with its teacher."""
+    makes_vectors = any(stage.teacher_streams & {"pooled", "vector"} for stage in plan.stages)
+    if not plan.recipe.evaluation.enabled or not makes_vectors:
+        return 0
+    if plan.recipe.evaluation.pooling == "auto":
+        vectors: str | SentenceHead = SentenceHead(plan.sentence or plan.stages[-1].teacher_vectors)
+    else:
+        vectors = plan.vectors()
+    side = Side(model, tokenizer, vectors, max_length=plan.recipe.evaluation.length)
+    with ProgressBar(console) as bar:
+        return store_compared(
+            side,
+            folder,
+            read_facts(folder),
+            held_out_texts(plan, corpora, tokenizer, console),
+            amounts_of(plan, corpora),
+            seed=plan.recipe.seed,
+            report=bar,
+        )
+
+
+def _write_sample(folder: Path, rows: _Rows, collate: PadCollator) -> None:
+    """Write some rows as the teacher reads them, spread over all lengths."""
+    count = min(_SAMPLE_ROWS, len(rows))
+    chosen = rows.take(np.linspace(0, len(rows) - 1, count).astype(np.int64))
+    with atomic_file(folder / SAMPLE) as partial_file:
+        save_file(_inputs(collate, chosen), partial_file)
+
+
+@dataclass(frozen=True)
+class CheckedStore:
+    """What a check of a store found.
+
+    Args:
+        store: The store, with its files merged.
+        merged: Files that were merged.
+        cosine: The least cosine between a stored row and what the live teacher says of the same text; None where the
+            teacher was not asked.
+        difference: The largest difference of a number between both, as a share of the largest number; None likewise.
+        sampled: Rows that were compared.
+    """
+
+    store: Store
+    merged: int
+    cosine: float | None = None
+    difference: float | None = None
+    sampled: int = 0
+
+
+def check_store(folder: Path, model: str | None = None) -> CheckedStore:
+    """Compare the files of a store with their hashes, merge small ones, and compare a sample with the live teacher.
+
+    Args:
+        folder: The folder of the store.
+        model: The teacher; None compares nothing.
+
+    Raises:
+        ModelError: for a store that is damaged, and for a teacher of other streams.
+    """
+    merged = merge_files(folder)
+    store = Store(folder)
+    sample_file = folder / SAMPLE
+    if model is None or not sample_file.is_file():
+        return CheckedStore(store, merged)
+    batch = read_batch(load_file(sample_file))
+    assert batch.text_keys is not None
+    keys = batch.text_keys.numpy()
+    is_stored = store.has(keys)
+    stored = store.read(keys[is_stored])
+    live = _ask(model, batch, store.facts)
+
+    cosines = []
+    differences = []
+    for name, values in stored.items():
+        answers = torch.from_numpy(live[name][is_stored])
+        kept = torch.from_numpy(values)
+        cosines.append(float(F.cosine_similarity(kept, answers, dim=-1).min()))
+        differences.append(float((kept - answers).abs().max() / answers.abs().max()))
+    return CheckedStore(store, merged, min(cosines), max(differences), int(is_stored.sum()))
+
+
+def _ask(name: str, batch: Batch, facts: StoreFacts) -> dict[str, NDArray[np.float32]]:
+    """Return what a model says of a batch, in the streams of a store.
+
+    Raises:
+        ModelError: for a model whose outputs have other widths.
+    """
+    config = load_config(name)
+    head = head_of(config) if "logits" in facts.streams else None
+    model = load_model(name, head=head)
+    layer = shape_of(config).layers
+    pooling = SentenceHead(finished_pooling(sentence_pooling(name)))
+    keys = {StreamKey(stream, layer) for stream in facts.streams}
+    with torch.no_grad(), StreamTap(model, keys, pooling=pooling) as tap:
+        answers = as_rows(tap(**batch.teacher))
+    for stream, width in facts.streams.items():
+        if answers[stream].shape[-1] != width:
+            raise ModelError(
+                f"'{name}' gives a {stream} of {answers[stream].shape[-1]} numbers, but the store has {width}: it is "
+                "another teacher."
+            )
+    return answers
+
+
+def _words(streams: Any) -> str:
+    return " and ".join(f"{name} ({width} numbers)" for name, width in streams.items())
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"

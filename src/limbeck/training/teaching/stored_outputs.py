@@ -1,0 +1,136 @@
+"""Stores of a stage's teacher: the facts of a store, its files of the teacher, and the teaching that fills it."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from limbeck.core import ranks
+from limbeck.core.files import atomic_folder
+from limbeck.core.folders import writing
+from limbeck.core.paths import default_cache_dir
+from limbeck.evaluation import costs
+from limbeck.methods.teaching import Teaching
+from limbeck.models.fingerprint import model_fingerprint
+from limbeck.models.folder_files import read_json, read_modules
+from limbeck.models.locating import is_local, resolve_model
+from limbeck.models.sentence_reader import fetch_sentence_root
+from limbeck.models.streams import OF_OUTPUT
+from limbeck.models.weight_files import WEIGHTS_INDEX
+from limbeck.recipe.model_plans import TeacherInfo
+from limbeck.recipe.stage_plan import StagePlan
+from limbeck.targets.facts import TEACHER_FOLDER, StoreFacts
+from limbeck.targets.stored_teaching import RememberingTeaching
+from limbeck.targets.writer import open_store
+
+_CACHED_STORES = "stores"
+"""Folder of limbeck's cache with a store for each teacher whose outputs are cached."""
+_SMALL_FILES = (".json", ".txt", ".model", ".jinja", ".md")
+"""Endings of configuration, tokenizer and card files."""
+
+
+def streams_of_teacher(stages: Sequence[StagePlan]) -> dict[str, int]:
+    """Return the streams that the terms of some stages read of their teacher, with the width of each."""
+    widths: dict[str, int] = {}
+    for stage in stages:
+        hidden = stage.teacher.shape.hidden
+        for name in OF_OUTPUT:
+            if name not in stage.teacher_streams:
+                continue
+            if name == "pooled":
+                widths[name] = stage.teacher_vectors.pooled_width(hidden)
+            elif name == "vector":
+                widths[name] = stage.teacher_vectors.width(hidden)
+            else:
+                widths[name] = stage.teacher.config.num_labels
+    return widths
+
+
+def facts_of_store(
+    stages: Sequence[StagePlan], number_format: str = "float32", model: PreTrainedModel | None = None
+) -> StoreFacts:
+    """Return the facts of a store for the terms of some stages of one teacher.
+
+    Args:
+        stages: The stages.
+        number_format: How numbers are kept.
+        model: The teacher, for its size in tables; None leaves that out.
+    """
+    first = stages[0]
+    teacher = first.teacher
+    figures = {}
+    if model is not None:
+        counts = costs.count_parameters(model)
+        resolved = resolve_model(teacher.spec.model)
+        megabytes, source = costs.model_megabytes(model, resolved if is_local(resolved) else None)
+        parameters = {**asdict(counts), "total": counts.total}
+        figures = {"parameters": parameters, "megabytes": megabytes, "megabytes_of": source}
+    return StoreFacts(
+        teacher=teacher.title,
+        weights=model_fingerprint(teacher.spec.model, teacher.spec.revision),
+        streams=streams_of_teacher(stages),
+        number_format=number_format,
+        model=teacher.spec.model,
+        hidden_width=teacher.shape.hidden,
+        labels=teacher.labels,
+        figures=figures,
+    )
+
+
+def copy_teacher_files(teacher: TeacherInfo, store: Path) -> None:
+    """Copy a teacher's configuration, tokenizer, card and modules into a store; its Transformer's weights stay out."""
+    target = store / TEACHER_FOLDER
+    if target.is_dir():
+        return
+    source = fetch_sentence_root(teacher.spec.model, teacher.spec.revision)
+    folders = {module.folder(source) for module in read_modules(source)} - {source}
+    with writing(store):
+        store.mkdir(parents=True, exist_ok=True)
+    with writing(store), atomic_folder(target) as folder:
+        _copy_small_files(source, folder)
+        for module_folder in sorted(folders):
+            # A module without numbers, such as the scaling to length one, need not have a folder.
+            if not module_folder.is_dir():
+                continue
+            # Sentence vectors need the weights of all modules but the first, which is the Transformer.
+            is_transformer = "model_type" in read_json(module_folder / "config.json", {})
+            _copy_small_files(module_folder, folder / module_folder.relative_to(source))
+            if not is_transformer:
+                for weights in module_folder.glob("*.safetensors"):
+                    shutil.copyfile(weights, folder / module_folder.relative_to(source) / weights.name)
+        if teacher.spec.classes:
+            # The recipe names the classes of the teacher otherwise than its file does.
+            teacher.config.save_pretrained(folder)
+
+
+def _copy_small_files(source: Path, target: Path) -> None:
+    """Copy the files of a model's folder that are not weights."""
+    target.mkdir(parents=True, exist_ok=True)
+    for path in sorted(source.iterdir()):
+        if path.is_file() and path.suffix in _SMALL_FILES and path.name != WEIGHTS_INDEX:
+            shutil.copyfile(path, target / path.name)
+
+
+def remembering(live: Teaching, stage: StagePlan) -> Teaching:
+    """Return a teaching that stores what a stage's teacher says, where its recipe asks for that.
+
+    Args:
+        live: The teaching that runs the model.
+        stage: The stage.
+    """
+    spec = stage.teacher.spec
+    facts = facts_of_store([stage])
+    if spec.stored is not None:
+        folder = Path(spec.stored).expanduser()
+    else:
+        folder = default_cache_dir() / _CACHED_STORES / facts.identity
+
+    def prepare() -> None:
+        copy_teacher_files(stage.teacher, folder)
+        open_store(folder, facts)
+
+    ranks.on_main_rank(prepare)
+    return ranks.on_all_ranks(partial(RememberingTeaching, live, folder, ranks.process_index()))

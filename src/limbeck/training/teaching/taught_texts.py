@@ -1,0 +1,57 @@
+"""Checks before a run trains: a teaching that knows texts by their keys has something to say of every text."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from limbeck.core.blocks import counted
+from limbeck.corpus.text.text_keys import TEXT_KEY
+from limbeck.errors import CorpusError
+from limbeck.recipe.plan import RunPlan
+from limbeck.training.rows import AnyCorpus
+
+_SHOWN_CHARACTERS = 60
+
+
+def check_texts_taught(plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse to train on texts that a stage's teaching lacks.
+
+    Args:
+        plan: The plan of the run.
+        corpora: The text of each stage.
+        tokenizer: Its tokenizer, to show a text that lacks.
+
+    Raises:
+        CorpusError: with the number of texts that lack, and one of them.
+    """
+    for stage, corpus in zip(plan.stages, corpora, strict=True):
+        teaching = stage.teacher.teaching
+        if teaching is None or teaching.facts.reads != "rows":
+            continue
+        missing = 0
+        total = 0
+        example = ""
+        for rows in splits_of(corpus):
+            keys = np.asarray(rows.with_format("numpy")[TEXT_KEY][:], dtype=np.int64)
+            is_missing = teaching.missing(keys)
+            total += len(keys)
+            missing += int(is_missing.sum())
+            if not example and is_missing.any():
+                first_missing = rows[int(np.flatnonzero(is_missing)[0])]
+                example = tokenizer.decode(first_missing["input_ids"], skip_special_tokens=True)[:_SHOWN_CHARACTERS]
+        if missing:
+            raise CorpusError(
+                f"Stage '{stage.spec.title}': {missing:,} of {counted(total, 'text')} are not in "
+                f"{teaching.facts.title}, such as {example!r}; run `limbeck teach` on this corpus with the same length "
+                "and prompts, or let the teacher compute them: teacher.model and teacher.missing: compute."
+            )
+
+
+def splits_of(corpus: AnyCorpus) -> Iterator[Any]:
+    """Iterate over the rows of a corpus: to train on at every length, and held out."""
+    for view in corpus.views:
+        for rows in (view.train, view.held_out):
+            if len(rows):
+                yield rows

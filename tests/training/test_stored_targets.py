@@ -1,0 +1,261 @@
+"""Students that learn from stored outputs: as from the live teacher, without it, and not from another text's."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import limbeck
+from limbeck.core.paths import default_cache_dir
+from limbeck.errors import CorpusError, LimbeckError, ModelError, OutputError, RecipeError
+from limbeck.recipe.load import load_recipe
+from limbeck.recipe.plan import plan_run
+from limbeck.targets.store import Store
+from limbeck.training.teach import check_store
+from tests.support.models import make_teacher
+from tests.support.recipes import recipe_of
+
+POOLED = {"name": "sentence_embedding", "pooling": "mean", "hidden_weight": 0}
+STEPS = {"max_steps": 12}
+
+
+@pytest.fixture
+def live(bert_folder, text_folder, tmp_path):
+    """A recipe of 12 steps on the pooled vectors of a live teacher, from the teacher's layers."""
+    recipe = recipe_of(bert_folder, text_folder, POOLED, output=str(tmp_path / "live"))
+    recipe["student"]["initialise"] = {"layers": "random", "embeddings": "auto"}
+    recipe["stages"][0]["training"] |= STEPS
+    return recipe
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "store"
+
+
+def from_store(live, store, **teacher):
+    """The recipe of a student of stored outputs that starts as the one of the live teacher."""
+    student = dict(live["student"])
+    student["initialise"] = {**student["initialise"], "from": live["teacher"]["model"]}
+    output = str(Path(live["output"]).parent / "stored")
+    return {**live, "teacher": {"stored": str(store), **teacher}, "student": student, "output": output}
+
+
+def weights_of(result):
+    return load_file(result.student / "model.safetensors")
+
+
+def largest_difference(first, second):
+    assert first.keys() == second.keys()
+    return max(float((first[name] - second[name]).abs().max()) for name in first)
+
+
+@pytest.mark.parametrize(("number_format", "allowed"), [("float32", 1e-5), ("float16", 3e-3), ("int8", 3e-2)])
+def test_a_student_of_stored_outputs_is_that_of_the_live_teacher(live, store, number_format, allowed, monkeypatch):
+    taught = limbeck.teach(live, output=store, number_format=number_format)
+    assert taught.figures["computed now"] == taught.figures["texts"] == len(Store(store))
+    of_live = weights_of(limbeck.distill(live))
+
+    # Only the start is loaded, not the teacher.
+    loaded = []
+    monkeypatch.setattr(
+        "limbeck.training.teaching.models.LiveTeaching", lambda *_, **__: pytest.fail("the teacher was loaded")
+    )
+    result = limbeck.distill(from_store(live, store))
+    assert not loaded
+    assert largest_difference(of_live, weights_of(result)) <= allowed
+    stage = result.record["stages"][0]
+    assert stage["teacher"] == f"the stored outputs of {live['teacher']['model']}"
+    # The loss on held-out text needs no teacher either.
+    assert 0 < stage["held_out"]["loss"] < 2
+
+
+def test_without_a_start_the_student_begins_at_random(live, store):
+    limbeck.teach(live, output=store)
+    recipe = from_store(live, store)
+    recipe["student"]["initialise"] = {}
+    result = limbeck.distill(recipe)
+    initialisation = result.record["student"]["initialisation"]
+    assert initialisation["summary"] == "Starts from random layers and random embeddings."
+    for start in ({"layers": "last"}, {"embeddings": "projected"}):
+        recipe["student"]["initialise"] = start
+        with pytest.raises(RecipeError, match=r"have no weights; name a model .* student\.initialise\.from"):
+            limbeck.validate(recipe)
+
+
+def test_teaching_goes_on_where_it_was_stopped(live, store, monkeypatch):
+    whole = limbeck.teach(live, output=store).figures["texts"]
+    rows = store / "rows-000-00000.safetensors"
+    rows.unlink()
+    rows.with_suffix(".json").unlink()
+    calls = []
+    add = limbeck.targets.writer.StoreWriter.add
+
+    def stopped(self, keys, streams):
+        if len(calls) == 2 and "compared" not in str(self._folder):
+            raise KeyboardInterrupt
+        calls.append(len(keys))
+        add(self, keys, streams)
+
+    monkeypatch.setattr("limbeck.targets.writer.StoreWriter.add", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        limbeck.teach(live, output=store, batch_size=8)
+    assert len(Store(store)) == 16
+    monkeypatch.undo()
+    assert limbeck.teach(live, output=store, batch_size=8).figures["computed now"] == whole - 16
+    assert len(Store(store)) == whole
+    assert limbeck.teach(live, output=store).figures["computed now"] == 0
+
+
+def test_texts_that_are_not_stored_are_counted(live, store, tmp_path):
+    limbeck.teach(live, output=store)
+    recipe = from_store(live, store)
+    changed = tmp_path / "changed"
+    changed.mkdir()
+    for path in Path(live["corpus"]["sources"][0]).iterdir():
+        (changed / path.name).write_text(path.read_text())
+    first = next(changed.iterdir())
+    first.write_text(first.read_text() + "\n\nA text that no teacher has ever read.")
+    other_text = {**recipe, "corpus": {**recipe["corpus"], "sources": [str(changed)]}}
+    with pytest.raises(CorpusError, match=r"1 of [\d,]+ texts are not in the stored outputs of .*, such as"):
+        limbeck.distill(other_text)
+    assert not (Path(recipe["output"]) / "stages").exists()
+
+    # Long texts are cut elsewhere.
+    other_length = {**recipe, "corpus": {**recipe["corpus"], "length": 16}}
+    with pytest.raises(CorpusError, match="run `limbeck teach` on this corpus with the same length and prompts"):
+        limbeck.distill(other_length, overwrite=True)
+
+
+def test_missing_texts_are_computed_where_that_is_wanted(live, store):
+    short = {**live, "corpus": {**live["corpus"], "max_documents": 20}}
+    stored_before = limbeck.teach(short, output=store).figures["texts"]
+    of_live = weights_of(limbeck.distill(live))
+    recipe = {**live, "output": str(store.parent / "run")}
+    recipe["teacher"] = {"stored": str(store), "missing": "compute", "model": live["teacher"]["model"]}
+    assert largest_difference(of_live, weights_of(limbeck.distill(recipe))) <= 1e-5
+    assert len(Store(store)) > stored_before
+
+
+def test_another_teacher_cannot_fill_a_store(live, store, tmp_path):
+    limbeck.teach(live, output=store)
+    other = tmp_path / "other"
+    model = limbeck.models.loading.load_model(live["teacher"]["model"])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1 + 0.1 * torch.rand_like(parameter))
+    model.save_pretrained(other)
+    for path in Path(live["teacher"]["model"]).iterdir():
+        if not (other / path.name).exists():
+            (other / path.name).write_bytes(path.read_bytes())
+    recipe = {**live, "teacher": {"model": str(other)}}
+    with pytest.raises(OutputError, match="which is not this"):
+        limbeck.teach(recipe, output=store)
+    recipe["teacher"] |= {"stored": str(store), "missing": "compute"}
+    with pytest.raises(OutputError, match="which is not this"):
+        limbeck.distill(recipe)
+    # The check names how far its outputs are.
+    assert check_store(store, live["teacher"]["model"]).difference < 1e-5
+    assert check_store(store, str(other)).difference > 1e-3
+
+
+def test_a_cache_remembers_what_a_live_teacher_said(live, monkeypatch):
+    of_live = weights_of(limbeck.distill(live))
+    cached = {**live, "teacher": {**live["teacher"], "cache": True}, "output": live["output"] + "-cached"}
+    assert largest_difference(of_live, weights_of(limbeck.distill(cached))) <= 1e-5
+    (folder,) = (default_cache_dir() / "stores").iterdir()
+    rows = len(Store(folder))
+    assert rows > 0
+
+    # A second run asks the teacher nothing.
+    monkeypatch.setattr("limbeck.training.teaching.live.LiveTeaching.read", lambda *_: pytest.fail("asked"))
+    limbeck.distill(cached, overwrite=True)
+    assert len(Store(folder)) == rows
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (POOLED | {"hidden_weight": 1.0}, "reads hidden@4 .* these would work: pooled_cosine"),
+        ({"name": "minilmv2", "relation_heads": 4}, "only outputs of whole texts are stored; choose a method"),
+    ],
+)
+def test_outputs_of_tokens_are_not_stored(live, store, method, message):
+    live["stages"][0]["method"] = method
+    with pytest.raises(RecipeError, match=message):
+        limbeck.teach(live, output=store)
+    live["teacher"]["cache"] = True
+    with pytest.raises(RecipeError, match=message):
+        limbeck.validate(live)
+
+
+@pytest.mark.parametrize(
+    ("part", "keys", "message"),
+    [
+        ("augment", {"replace_tokens": 0.1}, "replace_tokens changes the text"),
+        ("text", {"join": True}, "join joins texts"),
+    ],
+)
+def test_text_that_changes_is_refused(live, store, part, keys, message):
+    limbeck.teach(live, output=store)
+    recipe = from_store(live, store)
+    recipe["stages"][0][part] = keys
+    with pytest.raises(RecipeError, match=message):
+        limbeck.validate(recipe)
+    stage = {**live["stages"][0], part: keys}
+    with pytest.raises(RecipeError, match=message):
+        limbeck.teach({**live, "stages": [stage]}, output=store)
+
+
+def test_wrong_recipes_of_stores_are_refused_in_one_line(live, store, tmp_path):
+    recipe = from_store(live, store)
+    with pytest.raises(ModelError, match="is no store of a teacher's outputs: make one with `limbeck teach`"):
+        limbeck.validate(recipe)
+    limbeck.teach(live, output=store)
+    for teacher, message in (
+        ({"missing": "compute"}, "missing: compute needs the teacher"),
+        ({"model": live["teacher"]["model"]}, "model is not loaded beside stored outputs"),
+        ({"cache": True}, "cache stores in limbeck's cache"),
+        ({"teaching": {"name": "stored"}}, "give either stored or teaching"),
+    ):
+        with pytest.raises(LimbeckError, match=message):
+            limbeck.validate(from_store(live, store, **teacher))
+    stage = {**recipe["stages"][0], "method": {"name": "aligned_embedding", "pooling": "mean"}}
+    with pytest.raises(LimbeckError, match="gives pooled alone"):
+        limbeck.validate({**recipe, "stages": [stage]})
+    with pytest.raises(RecipeError, match="no model that could be asked"):
+        limbeck.teach(from_store(live, store), output=tmp_path / "again")
+    (store / "rows-000-00000.safetensors").write_bytes(b"half")
+    with pytest.raises(ModelError, match="is damaged"):
+        limbeck.distill(from_store(live, store))
+
+
+def test_a_run_goes_on_only_with_the_store_that_it_began_with(live, store, tmp_path):
+    limbeck.teach(live, output=store)
+    recipe = from_store(live, store)
+    result = limbeck.distill(recipe)
+    moved = tmp_path / "moved"
+    store.rename(moved)
+    plan = plan_run(load_recipe(result.folder / "recipe.yaml", [f"teacher.stored={moved}"]))
+    assert plan.teacher_info.spec.model == str(moved / "teacher")
+    assert json.loads((result.folder / "run.json").read_text())["teacher"]["weights"].endswith(
+        plan.teacher_info.facts.identity
+    )
+
+
+def test_scores_of_labelled_texts_are_stored_too(bert_folder, tmp_path, store):
+    rows = [{"text": f"word {number} and more", "label": "AB"[number % 2]} for number in range(60)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    teacher = make_teacher(tmp_path, head="classification", id2label={0: "A", 1: "B"}, label2id={"A": 0, "B": 1})
+    recipe = recipe_of(teacher, path, {"name": "output_distribution"}, output=str(tmp_path / "live"))
+    recipe["corpus"]["task"] = {"kind": "classification"}
+    recipe["student"]["initialise"] = {"layers": "random"}
+    taught = limbeck.teach(recipe, output=store)
+    assert taught.figures["streams"] == "logits (2)"
+    of_live = weights_of(limbeck.distill(recipe))
+    assert largest_difference(of_live, weights_of(limbeck.distill(from_store(recipe, store)))) <= 1e-5
+    assert np.isfinite(Store(store).read(Store(store).keys)["logits"]).all()
