@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from limbeck.corpus.files.text_files import ONE_DOCUMENT
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER, decode
 from tests.support.streams import build_rows, build_text, packed, read, stream, take
@@ -112,7 +113,12 @@ def expected_text(content):
     """Documents between blank lines; of a paragraph both ends are bare."""
     found = Expected([], {})
     paragraphs = []
-    for line in [*split_lines(content, found.counts), ""]:
+    lines = list(split_lines(content, found.counts))
+    with_text = [number for number, line in enumerate(lines) if line.strip()]
+    # Several lines in a row, and no other lines with text.
+    if len(with_text) > 1 and with_text[-1] - with_text[0] + 1 == len(with_text):
+        found.counts[ONE_DOCUMENT] = 1
+    for line in [*lines, ""]:
         if paragraph := line.strip():
             paragraphs.append(paragraph)
         elif paragraphs:

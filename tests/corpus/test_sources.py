@@ -75,6 +75,33 @@ def test_a_long_file_without_blank_lines_is_one_document_a_line(tmp_path):
     assert list(report.counts) == ["file without blank lines, read as one document per line"]
 
 
+@pytest.mark.parametrize("count", [2, 3, 999])
+def test_a_short_file_without_blank_lines_is_told_with_the_way_out(tmp_path, count):
+    lines = [f"line {number}" for number in range(count)]
+    path = write_packed(tmp_path / "lines.txt", "\n".join(lines))
+    texts, report = read(path)
+    assert texts == ["\n".join(lines)]
+    [note] = report.counts
+    assert note.endswith("read as one document; separator: line reads one of each line")
+    report = SourceReport()
+    settled = [document.text for document in open_source(str(path), separator="line").documents(report)]
+    assert (settled, report.counts) == (lines, {})
+    assert open_source(str(path)).fingerprint() != open_source(str(path), separator="line").fingerprint()
+
+
+@pytest.mark.parametrize("content", ["a single line", "first\n\nsecond\nof two lines", "\n\nat the end\n\n"])
+def test_other_text_files_are_not_told(tmp_path, content):
+    assert read(write_packed(tmp_path / "a.txt", content))[1].counts == {}
+
+
+def test_blank_lines_separate_a_long_file_too_where_the_user_says_so(tmp_path):
+    lines = [f"line {number}" for number in range(1500)]
+    path = write_packed(tmp_path / "lines.txt", "\n".join(lines))
+    report = SourceReport()
+    texts = [document.text for document in open_source(str(path), separator="blank_line").documents(report)]
+    assert (texts, report.counts) == (["\n".join(lines)], {})
+
+
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 def test_progress_is_told_in_stored_bytes_also_within_a_file(tmp_path, packed):
     content = "".join(f'{{"text": "{number}"}}\n' for number in range(1000, 3500))

@@ -33,6 +33,9 @@ class TableLayout(NamedTuple):
 
 UNKNOWN_LAYOUT = TableLayout()
 
+Separator: TypeAlias = Literal["line", "blank_line"]
+"""What separates the documents of a `.txt` file: the end of every line, or blank lines."""
+
 
 @dataclass(frozen=True)
 class OpenFile:
@@ -45,6 +48,7 @@ class OpenFile:
         report: Receives everything that is skipped or repaired.
         start: Position at which reading begins.
         layout: Layout of a table.
+        separator: Separates the documents of a text file; None finds it out by the file.
     """
 
     stream: BinaryIO
@@ -53,6 +57,7 @@ class OpenFile:
     report: SourceReport
     start: Cursor = field(default_factory=Cursor)
     layout: TableLayout = UNKNOWN_LAYOUT
+    separator: Separator | None = None
 
 
 class PlacedRow(NamedTuple):

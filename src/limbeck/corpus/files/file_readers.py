@@ -15,6 +15,7 @@ from limbeck.corpus.files.file_kinds import (
     FileKind,
     OpenFile,
     PlacedRow,
+    Separator,
     TableLayout,
     suffix_of,
 )
@@ -53,7 +54,9 @@ def names_file(path: FilePath) -> bool:
     return is_compressed(path) or suffix_of(path) in FILE_KINDS
 
 
-def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cursor) -> Iterator[Document]:
+def read_file(
+    path: FilePath, text_column: str, report: SourceReport, cursor: Cursor, separator: Separator | None = None
+) -> Iterator[Document]:
     """Iterate over the documents of one file of a known kind.
 
     Args:
@@ -61,6 +64,7 @@ def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cu
         text_column: Column of the text, for kinds that have columns.
         report: Receives everything that is skipped or repaired.
         cursor: Position at which reading begins. It is moved behind every document before that is given.
+        separator: Separates the documents of a text file; None finds it out by the file.
 
     Raises:
         CorpusError: if the operating system refuses to read the file.
@@ -82,7 +86,7 @@ def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cu
 
         characters = 0
         most_characters: int | None = None
-        for text in kind.texts(OpenFile(stream, path, text_column, report, start)):
+        for text in kind.texts(OpenFile(stream, path, text_column, report, start, separator=separator)):
             where = f"{path}:{text.line}" if text.line else str(path)
             yield from documents.split_documents(text, where, cursor, report)
             # A dictionary column of parquet can refer to one long text again and again.

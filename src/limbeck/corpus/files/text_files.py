@@ -19,15 +19,21 @@ from limbeck.corpus.text.cursor import FoundText
 
 # A text file without a blank line among so many first lines has one document on each line.
 PROBED_LINES = 1000
+ONE_DOCUMENT = "file of several lines without blank lines, read as one document; separator: line reads one of each line"
 
 
 def read_text(file: OpenFile) -> Iterator[FoundText]:
-    """Iterate over documents between blank lines, or a document a line where the file begins without blank lines."""
+    """Iterate over documents between blank lines, or a document a line, as the file or the user says."""
     start = file.start
-    # The beginning of the file is read a second time to find its layout, unless the file is known to be short.
-    one_a_line = not _is_known_to_be_short(file) and _is_one_a_line(file.path)
-    if one_a_line and start.at_start:
-        file.report.note("file without blank lines, read as one document per line", str(file.path))
+    if file.separator is not None:
+        one_a_line = file.separator == "line"
+    else:
+        # The beginning of the file is read a second time to find its layout, unless the file is known to be short.
+        one_a_line = not _is_known_to_be_short(file) and _is_one_a_line(file.path)
+        if one_a_line and start.at_start:
+            file.report.note("file without blank lines, read as one document per line", str(file.path))
+        elif start.at_start and _is_one_document_of_lines(file):
+            file.report.note(ONE_DOCUMENT, str(file.path))
 
     # The document that is being read: its paragraphs, their characters, and the position behind its last line.
     paragraphs: list[str] = []
@@ -88,6 +94,18 @@ def _is_known_to_be_short(file: OpenFile) -> bool:
     buffered = file.stream.peek(opening.BUFFER_BYTES)
     is_whole = len(buffered) < opening.BUFFER_BYTES and opening.damage_of(file.stream) is None
     return is_whole and buffered.count(b"\n") + 1 < PROBED_LINES
+
+
+def _is_one_document_of_lines(file: OpenFile) -> bool:
+    """Whether a whole file of several lines has no blank line, as far as its first part in the buffer shows."""
+    if not isinstance(file.stream, io.BufferedReader):
+        return False
+    beginning = file.stream.peek(opening.BUFFER_BYTES)
+    # A blank line further on would separate documents, so a longer file is not judged by its beginning.
+    if len(beginning) >= opening.BUFFER_BYTES:
+        return False
+    lines = beginning.decode(errors="replace").removeprefix("\ufeff").strip().split("\n")
+    return len(lines) > 1 and all(line.strip() for line in lines)
 
 
 def _is_one_a_line(path: FilePath) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
@@ -42,7 +42,14 @@ class CorpusSpec(TextSpec):
         "{source, role, share, units}. Leave it out where mix.by names them.",
     )
     text_column: Name = "text"
-    """The column of text in jsonl, parquet and Hub data."""
+    """The column of text in tables, jsonl, parquet, arrow and Hub data."""
+    separator: Literal["line", "blank_line"] | None = Field(
+        None,
+        description=(
+            "What separates the documents of .txt files: line, where every line is one, or blank_line; default: blank "
+            "lines, or lines where a file's first 1,000 lines have no blank one."
+        ),
+    )
     held_out: Share | None = Field(
         None,
         description=(
@@ -71,7 +78,7 @@ class CorpusSpec(TextSpec):
     )
     augment: RowAugmentationSpec | None = None
     """Copies of the rows with other words; not a stage's `augment`, which changes tokens while it trains."""
-    added = TextSpec.added | {"augment", "data", "development"}
+    added = TextSpec.added | {"augment", "data", "development", "separator"}
 
     @field_validator("sources", "development", mode="before")
     @classmethod
@@ -190,7 +197,7 @@ class CorpusSpec(TextSpec):
             is_set = bool(getattr(self, key))
             if is_set:
                 raise ValueError(f"{key} is for text without labels: leave out {key}, or the task")
-        for key in TEXT_ALONE:
+        for key in (*TEXT_ALONE, "separator"):
             if getattr(self, key) is not None:
                 raise ValueError(f"{key} is for text without labels; with task every row stays whole: leave it out")
         if any(isinstance(source, SourceSpec) for source in self.sources):

@@ -183,6 +183,8 @@ class CorpusSettings(Checked, CorpusSpec):
             "max_documents": self.max_documents,
             "minimum_tokens": self.minimum_tokens,
         }
+        if self.separator is not None:
+            content["separator"] = self.separator
         if self.pairs:
             content["pairs"] = True
         if self.cutting:

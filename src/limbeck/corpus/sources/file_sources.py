@@ -24,7 +24,7 @@ from limbeck.corpus.files.addresses import (
     is_remote,
     one_line_errors,
 )
-from limbeck.corpus.files.file_kinds import UNKNOWN_LAYOUT, PlacedRow, TableLayout, suffix_of
+from limbeck.corpus.files.file_kinds import UNKNOWN_LAYOUT, PlacedRow, Separator, TableLayout, suffix_of
 from limbeck.corpus.files.file_readers import FILE_KINDS
 from limbeck.corpus.files.listing import ListedFiles, list_files, match_pattern, supported_types
 from limbeck.corpus.messages import safe_name
@@ -50,6 +50,7 @@ class Files:
         ignored: Other files that were found beside them.
         text_column: Column of the text, for kinds that have columns; `None` for labelled rows.
         layout: Layout of the tables among the files.
+        separator: Separates the documents of text files among the files; None finds it out by each file.
     """
 
     files: Sequence[FilePath]
@@ -57,6 +58,7 @@ class Files:
     ignored: Sequence[FilePath]
     text_column: str | None
     layout: TableLayout = UNKNOWN_LAYOUT
+    separator: Separator | None = None
 
     def fingerprint(self) -> Any:
         """Return path, size and time of change of every file, and the settings that decide how files are read."""
@@ -65,6 +67,8 @@ class Files:
             columns.append(self.text_column)
         if self.layout != UNKNOWN_LAYOUT:
             columns.append(self.layout)
+        if self.separator is not None:
+            columns.append({"separator": self.separator})
         states = [_file_state(file, place) for file, place in zip(self.files, self.places, strict=True)]
         return ["files", *columns, states]
 
@@ -78,7 +82,7 @@ class Files:
 
     def read(self, shard: int, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
         """Iterate over the documents of one file; see `read_file`."""
-        return file_readers.read_file(self.files[shard], self.text_column or "", report, cursor)
+        return file_readers.read_file(self.files[shard], self.text_column or "", report, cursor, self.separator)
 
     def stored_size(self) -> int | None:
         """Return the size of all files as they are stored, or `None` if a server does not state one."""

@@ -34,7 +34,12 @@ def source_kind(text: str) -> SourceKind:
     raise AssertionError("any string may name files")
 
 
-def open_source(text: str, text_column: str = "text", workers: int | None = None) -> Source:
+def open_source(
+    text: str,
+    text_column: str = "text",
+    workers: int | None = None,
+    separator: file_kinds.Separator | None = None,
+) -> Source:
     """Open the source that a string names.
 
     Args:
@@ -44,11 +49,14 @@ def open_source(text: str, text_column: str = "text", workers: int | None = None
             `installed-text:FOLDER`, which have pages such as read-me files too.
         text_column: Column of the text, for kinds that have columns.
         workers: Processes for sources that are read in parallel.
+        separator: Separates the documents of text files; None finds it out by each file.
 
     Raises:
         CorpusError: if the string names nothing, or nothing that can be read.
     """
     source: Source = source_kind(text).open(text, text_column, workers)
+    if isinstance(source, Files):
+        return replace(source, separator=separator)
     return source
 
 

@@ -231,7 +231,8 @@ def _open_sources(settings: CorpusSettings, workers: int | None) -> list[ListedS
         # Without uses all places of a source are read alike, and its documents are repeats.
         if settings.uses:
             times_before = settings.places[:place].count(name)
-        sources.append(ListedSource(name, open_source(name, settings.text_column, workers), times_before))
+        source = open_source(name, settings.text_column, workers, settings.separator)
+        sources.append(ListedSource(name, source, times_before))
     return sources
 
 

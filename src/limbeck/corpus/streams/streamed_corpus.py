@@ -106,7 +106,7 @@ def open_stream(
     encoding = block_encoding(settings, tokenizer)
     sources: list[StreamSource] = []
     for title, place in zip(settings.titles, settings.places, strict=True):
-        sources.append(StreamSource(title, _open_sharded(place, settings.text_column)))
+        sources.append(StreamSource(title, _open_sharded(place, settings)))
 
     # The beginning is read once.
     formats = [STREAM_FORMAT, BLOCK_FORMAT, DOCUMENT_FORMAT]
@@ -130,8 +130,8 @@ def open_stream(
     )
 
 
-def _open_sharded(place: str, text_column: str) -> ShardedSource:
-    source = open_source(place, text_column)
+def _open_sharded(place: str, settings: CorpusSettings) -> ShardedSource:
+    source = open_source(place, settings.text_column, separator=settings.separator)
     if not isinstance(source, ShardedSource):
         raise CorpusError(f"'{safe_name(place)}' is read as a whole, so it cannot be streamed: leave out streaming.")
     return source
