@@ -26,11 +26,12 @@ class Compiled:
     def __getitem__(self, grid):
         return self.launch
 
-    def launch(self, *arguments, **named):
+    def launch(self, **named):
         options = {name: named.pop(name) for name in OPTIONS}
-        names = self.kernel.arg_names[: len(arguments)]
-        assert {*names, *named} == {*self.kernel.arg_names}
-        signature = {n: TYPES[x.dtype if isinstance(x, torch.Tensor) else type(x)] for n, x in zip(names, arguments)}
+        assert {*named} == {*self.kernel.arg_names}
+        # Arguments in capitals are constants that a kernel is compiled for.
+        given = {name: named.pop(name) for name in self.kernel.arg_names if name.islower()}
+        signature = {n: TYPES[x.dtype if isinstance(x, torch.Tensor) else type(x)] for n, x in given.items()}
         signature = {n: signature.get(n, "constexpr") for n in self.kernel.arg_names}
         target = GPUTarget("cuda", TARGET[0], 32)
         made = triton.compile(ASTSource(self.kernel, signature, named), target, options)

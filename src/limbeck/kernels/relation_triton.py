@@ -105,10 +105,9 @@ class Launch:
 
     Attributes:
         vectors: Student's left and right vectors, then the teacher's left and right vectors.
-        strides: For each of `vectors` the stride from sample to sample and the stride from token to token.
         sizes: Coordinates of one head of the student, and of one head of the teacher.
-        factors: The number 1, which the kernels need at run time, and for each model the factor from a product of two
-            vectors to a base-2 logit.
+        factors: By the names of the kernels' arguments, the number 1, which they need at run time, and for each model
+            the factor from a product of two vectors to a base-2 logit.
         tiles: The sizes of the tiles.
         programs: Number of tiles of rows, over all samples and heads; each is the work of one program.
         mask: The mask as bytes, `[B, L]`, or a placeholder without one.
@@ -129,20 +128,22 @@ class Launch:
         if teacher_right is None:
             teacher_right = teacher_left
         self.vectors: list[Tensor] = []
-        self.strides: list[int] = []
         for vectors in (student_left, student_right, teacher_left, teacher_right):
             # The kernels take neighbouring coordinates to be neighbours in memory; the other two strides may be any.
             if vectors.stride(-1) != 1:
                 vectors = vectors.contiguous()
-            sample_stride, token_stride, _ = vectors.stride()
             self.vectors.append(vectors)
-            self.strides += [sample_stride, token_stride]
 
         batch, length, student_width = student_left.shape
         teacher_width = teacher_left.shape[-1]
         self.sizes = (student_width // heads, teacher_width // heads)
         # A logit is product / √size. Divided by ln 2 it is the exponent of 2 in place of e.
-        self.factors = [1.0, *(1 / (math.log(2) * math.sqrt(size)) for size in self.sizes)]
+        student_size, teacher_size = self.sizes
+        self.factors = {
+            "one": 1.0,
+            "student_scale": 1 / (math.log(2) * math.sqrt(student_size)),
+            "teacher_scale": 1 / (math.log(2) * math.sqrt(teacher_size)),
+        }
         wide = any(vectors.dtype == torch.float32 for vectors in self.vectors)
         self.tiles = plan_tiles(length, *self.sizes, wide=wide)
         self.programs = math.ceil(length / self.tiles.tokens) * batch * heads
@@ -172,6 +173,22 @@ class Launch:
             # The compiler must not join products and sums, which would round differently: the kernels call `fma`.
             "enable_fp_fusion": False,
         }
+
+    def vectors_as(self, left: str, right: str) -> dict[str, Tensor | int]:
+        """Return the vectors with their strides from sample to sample and from token to token, by argument of a kernel.
+
+        Args:
+            left: The kernel's name for left vectors: "a" makes `student_a`, `student_a_batch` and `student_a_token`.
+            right: Its name for right vectors.
+        """
+        names = (f"student_{left}", f"student_{right}", f"teacher_{left}", f"teacher_{right}")
+        arguments: dict[str, Tensor | int] = {}
+        for name, vectors in zip(names, self.vectors, strict=True):
+            sample_stride, token_stride, _ = vectors.stride()
+            arguments[name] = vectors
+            arguments[f"{name}_batch"] = sample_stride
+            arguments[f"{name}_token"] = token_stride
+        return arguments
 
 
 def gradient_precision(vectors: Tensor) -> str:
@@ -322,11 +339,26 @@ def _forward(
         launch = Launch((student_a, student_b), (teacher_a, teacher_b), valid, heads)
         tokens = launch.tiles.tokens
         with on_device_of(student_a):
-            relation_forward_kernel[(launch.programs,)](
-                *launch.vectors, launch.mask, divergence, student_terms, teacher_terms,
-                length, heads, *launch.factors, *launch.strides,
-                CAUSAL=causal, ROWS=tokens, COLUMNS=tokens, **launch.constants,
-            )  # fmt: skip
+            # One program for each tile of rows of each head of each sample; it goes over the columns by itself.
+            grid = (launch.programs,)
+            relation_forward_kernel[grid](
+                # Read: the vectors by their addresses and strides, and the mask.
+                **launch.vectors_as("a", "b"),
+                valid=launch.mask,
+                # Written.
+                divergence=divergence,
+                student_terms=student_terms,
+                teacher_terms=teacher_terms,
+                # Sizes and factors.
+                length=length,
+                heads=heads,
+                **launch.factors,
+                # A tile is a square.
+                ROWS=tokens,
+                COLUMNS=tokens,
+                CAUSAL=causal,
+                **launch.constants,
+            )
     loss = divergence.sum(dtype=torch.float64).float()
     return loss, student_terms, teacher_terms
 
@@ -390,14 +422,31 @@ def _gradient(
         tokens = launch.tiles.tokens
         size = launch.sizes[0]
         # Each program computes one chunk of a head's coordinates.
-        programs = launch.programs * math.ceil(size / launch.tiles.student)
+        grid = (launch.programs * math.ceil(size / launch.tiles.student),)
         with on_device_of(student_own):
-            relation_gradient_kernel[(programs,)](
-                *launch.vectors, launch.mask, student_terms, teacher_terms, upstream, gradient,
-                length, heads, *launch.factors, 1 / math.sqrt(size), *launch.strides,
-                AS_ROWS=as_rows, AS_COLUMNS=as_columns, CAUSAL=causal, PRECISION=gradient_precision(student_own),
-                OWN=tokens, OTHERS=tokens, **launch.constants,
-            )  # fmt: skip
+            relation_gradient_kernel[grid](
+                # Read: the vectors by their addresses and strides, the mask, and what `_forward` kept of each row.
+                **launch.vectors_as("own", "other"),
+                valid=launch.mask,
+                student_terms=student_terms,
+                teacher_terms=teacher_terms,
+                upstream=upstream,
+                # Written.
+                gradient=gradient,
+                # Sizes and factors; `factor` is that of a logit's gradient in the gradient of a vector.
+                length=length,
+                heads=heads,
+                **launch.factors,
+                factor=1 / math.sqrt(size),
+                # A tile is a square.
+                OWN=tokens,
+                OTHERS=tokens,
+                AS_ROWS=as_rows,
+                AS_COLUMNS=as_columns,
+                CAUSAL=causal,
+                PRECISION=gradient_precision(student_own),
+                **launch.constants,
+            )
     return gradient.to(student_own.dtype)
 
 
