@@ -130,18 +130,18 @@ def read_ends(
     with evaluation_mode(subject.model), taps.StreamTap(subject.model, keys) as tap:
         for batch in batches(rows, subject.tokenizer, device=subject.device, report=report, what=title):
             streams = tap(**batch.inputs)
-            # The spans of this batch: their numbers, and the row of the batch that holds each.
-            numbers = []
-            rows_in_batch = []
+            # For each span of this batch: the row of the batch that holds it, and its first and last token there.
+            rows_in_batch: list[int] = []
+            first_tokens: list[int] = []
+            last_tokens: list[int] = []
             for row_in_batch, row in enumerate(batch.rows):
-                numbers_in_sentence = numbers_by_sentence[sentences[row]]
-                numbers += numbers_in_sentence
-                rows_in_batch += [row_in_batch] * len(numbers_in_sentence)
-            order += numbers
+                for number in numbers_by_sentence[sentences[row]]:
+                    rows_in_batch.append(row_in_batch)
+                    first_tokens.append(placed[number].first)
+                    last_tokens.append(placed[number].last)
+                    order.append(number)
 
             # Each stream is [B, L, H]; indexing by (row, token) of each span gives [spans, H].
-            first_tokens = [placed[number].first for number in numbers]
-            last_tokens = [placed[number].last for number in numbers]
             for key, layer_ends in zip(keys, ends_by_layer, strict=True):
                 stream = streams[key]
                 both_ends = torch.stack([stream[rows_in_batch, first_tokens], stream[rows_in_batch, last_tokens]])

@@ -97,6 +97,7 @@ def _parts_of(recipe: Recipe) -> _Parts:
 
 def _check_parts(recipe: _Parts) -> None:
     """Check the facts of all parts, and raise their mistakes as one error."""
+    # A block `with mistakes.of(place)` keeps its error for the end, so that the other checks are made too.
     mistakes = Mistakes()
     if recipe.teacher is not None:
         with mistakes.of():
@@ -113,22 +114,26 @@ def _check_parts(recipe: _Parts) -> None:
             check_corpus(recipe.corpus)
 
     for index, stage in enumerate(recipe.stages):
-        # The student of an earlier stage has no files before the run.
-        is_assistant = isinstance(stage.teacher, StageTeacherSpec) and stage.teacher.stage is not None
-        if stage.teacher is not None and not is_assistant:
-            with mistakes.of():
-                _check_teacher(stage.teacher)
-        if stage.student is not None:
-            with mistakes.of(f"stages.{index}.student"):
-                check_student(stage.student)
-        if stage.corpus is not None:
-            with mistakes.of(f"stages.{index}.corpus"):
-                check_corpus(stage.corpus)
-
+        _check_stage(stage, f"stages.{index}", mistakes)
     if recipe.evaluation is not None:
         with mistakes.of("evaluation.data"):
             check_data(_folder(recipe.evaluation.data))
     mistakes.tell()
+
+
+def _check_stage(stage: _Parts, place: str, mistakes: Mistakes) -> None:
+    """Check the teacher, the student and the corpus that a stage has of its own, and add its mistakes to the others."""
+    # The student of an earlier stage has no files before the run.
+    is_assistant = isinstance(stage.teacher, StageTeacherSpec) and stage.teacher.stage is not None
+    if stage.teacher is not None and not is_assistant:
+        with mistakes.of():
+            _check_teacher(stage.teacher)
+    if stage.student is not None:
+        with mistakes.of(f"{place}.student"):
+            check_student(stage.student)
+    if stage.corpus is not None:
+        with mistakes.of(f"{place}.corpus"):
+            check_corpus(stage.corpus)
 
 
 def _check_teacher(teacher: TeacherSpec) -> None:

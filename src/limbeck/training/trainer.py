@@ -303,7 +303,7 @@ class DistillationTrainer(Trainer):
         skip_update(self.optimizer, self.module, bad, on_device=on_device)
         self._start.restore_buffers(where=bad)
 
-        # The step does not count in the means of the log.
+        # The step does not count in the means of the log: the sums over steps go back to what they were before it.
         self._steps_summed = self._steps_summed - bad.double()
         for name, total in list(self._sums.items()):
             before = self._sums_before.get(name, torch.zeros_like(total))
