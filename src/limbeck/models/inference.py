@@ -152,22 +152,22 @@ def encode(
     head = SentenceHead(pooling) if isinstance(pooling, str) else pooling
     limit = _input_limit(encoder, tokenizer, max_length)
 
-    # Each text is read behind the prompt of its role. Some models do not pool the tokens of prompts, `skipped` of each
-    # row.
+    # Each text is read behind the prompt of its role. Some models do not pool the tokens of prompts: `prompt_tokens`
+    # has their number for each text, and the head decides whether it skips them.
     if roles is None:
         roles = [None] * len(texts)
     prompts = [head.sentence.prompt(role) for role in roles]
     prompted_texts = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
-    tokens_of_prompt = {prompt: _prompt_tokens(tokenizer, prompt, limit) for prompt in set(prompts)}
-    skipped = torch.tensor([tokens_of_prompt[prompt] for prompt in prompts], dtype=torch.long)
+    tokens_by_prompt = {prompt: _prompt_tokens(tokenizer, prompt, limit) for prompt in set(prompts)}
+    prompt_tokens = torch.tensor([tokens_by_prompt[prompt] for prompt in prompts], dtype=torch.long)
     token_ids: list[list[int]] = []
     if texts:
         encoding = tokenizers.encode_texts(tokenizer, prompted_texts, truncation=True, max_length=limit)
         token_ids = encoding["input_ids"]
 
     # A text without a token is not run, and keeps its row of zeros.
-    filled = [index for index, ids in enumerate(token_ids) if ids]
-    rows = [token_ids[index] for index in filled]
+    texts_with_tokens = [index for index, ids in enumerate(token_ids) if ids]
+    rows = [token_ids[index] for index in texts_with_tokens]
     hidden_width = getattr(getattr(encoder, "config", None), "hidden_size", 0)
     vectors = torch.zeros(len(texts), head.width(hidden_width))
     # A head that normalizes has done it already.
@@ -184,8 +184,8 @@ def encode(
                 raise ModelError(f"{type(ready).__name__} returns no last hidden state; load it with AutoModel.")
             mask = batch.inputs["attention_mask"].bool()
             # The indices of the batch's texts among all texts.
-            places = [filled[row] for row in batch.rows]
-            batch_vectors = head(hidden.float(), mask, skipped[places].to(mask.device))
+            places = [texts_with_tokens[row] for row in batch.rows]
+            batch_vectors = head(hidden.float(), mask, prompt_tokens[places].to(mask.device))
             if vectors.shape[1] != batch_vectors.shape[1]:
                 # The configuration names no width, so that of the first batch is taken.
                 vectors = torch.zeros(len(texts), batch_vectors.shape[1])

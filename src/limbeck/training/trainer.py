@@ -424,7 +424,9 @@ class DistillationTrainer(Trainer):
                 rows += factor * inputs["input_ids"].shape[0]
                 for name, (total, count) in model(**without_marks(inputs)).items():
                     total_and_count = torch.stack([total.double(), count.double()]) * factor
-                    sums[name] = sums[name] + total_and_count if name in sums else total_and_count
+                    if name in sums:
+                        total_and_count = sums[name] + total_and_count
+                    sums[name] = total_and_count
         model.train(was_training)
 
         values: dict[str, float] = {}
