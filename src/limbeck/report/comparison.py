@@ -37,8 +37,8 @@ _LAYOUT = Layout(cut=30)
 _DIRECTIONS = {"highest": "held out, ↑", "lowest": "held out, ↓"}
 """Second lines of the headings of measures, by the values that are best: the highest or the lowest."""
 _CSV_COLUMNS = (
-    *("student", "method", "mapping", "figure", "metric", "mean", "deviation", "runs", "low", "high", "retention"),
-    "rank",
+    *("student", "method", "mapping", "figure", "metric", "positive"),
+    *("mean", "deviation", "runs", "low", "high", "retention", "rank"),
 )
 
 

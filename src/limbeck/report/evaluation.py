@@ -28,7 +28,10 @@ CostsRecord: TypeAlias = Mapping[str, Any] | studies.Costs
 """The costs of its models, typed or as plain values."""
 STEM = "evaluation_table"
 _MOST_PUBLISHED_ON_CONSOLE = 6
-_CSV_COLUMNS = ("source", "model", "column", "metric", "mean", "deviation", "runs", "low", "high", "retention")
+_CSV_COLUMNS = (
+    *("source", "model", "column", "metric", "positive"),
+    *("mean", "deviation", "runs", "low", "high", "retention"),
+)
 
 
 def evaluation_blocks(summary: EvaluationRecord, costs: CostsRecord | None = None) -> list[Block]:

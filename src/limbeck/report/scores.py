@@ -207,7 +207,8 @@ def main_figure(summary: studies.Evaluation) -> tuple[str, str]:
 def csv_rows(columns: Sequence[studies.Column], scores: studies.Scores) -> Iterator[dict[str, Any]]:
     """Yield a CSV row for each metric of each column, then for each average.
 
-    The main metric of a column, and averages, have `retention`: the share of the first model's score, in percent.
+    A row of `f1` has `positive`, the class that it is of. The main metric of a column, and averages, have `retention`:
+    the share of the first model's score, in percent.
     """
     for column in columns:
         column_figure = scores.columns.get(column.key)
@@ -215,6 +216,8 @@ def csv_rows(columns: Sequence[studies.Column], scores: studies.Scores) -> Itera
             continue
         for metric, figure in column_figure.metrics.items():
             row = {"key": column.key, "metric": metric, **numbers(figure)}
+            if metric == "f1":
+                row["positive"] = column.positive
             if metric == column.metric:
                 row["retention"] = scores.retention.get(column.key)
                 if column_figure.interval is not None:
