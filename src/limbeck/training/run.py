@@ -417,6 +417,9 @@ def _early_end(finished: Sequence[records.Stage], stages: Sequence[StagePlan]) -
         finished: The records of the stages that were trained, in their order.
         stages: All stages of the plan.
     """
+    # A recipe without stages trains nothing: its student is as it was initialised.
+    if not finished:
+        return None
     last = finished[-1]
     skipped = [stage.spec.title for stage in stages[len(finished) :]]
     if last.planned_steps is None and not skipped:
