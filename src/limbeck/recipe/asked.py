@@ -18,6 +18,10 @@ CHOSEN_BY = ("teacher", "student", "corpus")
 """Options that are needed where no recipe is given: limbeck then chooses one by them."""
 
 
+_OVER_A_CONTINUED_RUN = {"output", "steps", "training", "evaluation"}
+"""Options that may change a run that is continued by the recipe in its folder."""
+
+
 class _PlaceOfOption(NamedTuple):
     """The part of a recipe that an option changes, and the key in it that a plain value stands for."""
 
@@ -45,8 +49,8 @@ _TRAINING_ARGUMENTS = {
 def given_document(recipe: Any, options: Mapping[str, Any], *, resume: bool = False) -> dict[str, Any] | None:
     """Read the recipe that a call gives, as a document; None where the call gives no recipe.
 
-    A call that continues a run (`resume`) may give only the run's folder, as `output`. The recipe is then the one that
-    is saved in that folder.
+    A call that continues a run (`resume`) may give only the run's folder, as `output`, and what a continued run may
+    change. The recipe is then the one that is saved in that folder.
 
     Args:
         recipe: The path of a YAML file, a mapping, a `Recipe`, or None.
@@ -60,8 +64,8 @@ def given_document(recipe: Any, options: Mapping[str, Any], *, resume: bool = Fa
     from limbeck.recipe.schema import Recipe
 
     if recipe is None:
-        gives_only_folder = set(options) <= {"output"}
-        if resume and gives_only_folder:
+        continues_run = set(options) <= _OVER_A_CONTINUED_RUN
+        if resume and continues_run:
             return _saved_document(options.get("output"))
         return None
     if isinstance(recipe, Recipe):

@@ -60,6 +60,8 @@ def _status_warnings(run: RunFolder) -> Iterator[str]:
             warning += f" {problem}"
         yield warning
 
+    for change in run.record.steps_changes:
+        yield f"{change}."
     skipped: list[str] = []
     if run.record.ended_early is not None:
         yield f"{run.record.ended_early}."

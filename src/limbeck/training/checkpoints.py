@@ -205,7 +205,13 @@ def remove_checkpoints(folder: Path) -> None:
     remove_leftovers(folder)
 
 
-def is_last(checkpoint: Path) -> bool:
-    """Return whether a checkpoint was made at the last step of its stage."""
+def is_last(checkpoint: Path, max_steps: int) -> bool:
+    """Return whether a checkpoint was made at the last step of its stage.
+
+    Args:
+        checkpoint: The checkpoint.
+        max_steps: The steps of the stage; 0 or less for those that it had when the checkpoint was written.
+    """
     state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-    return state.max_steps > 0 and state.global_step >= state.max_steps
+    last_step = max_steps if max_steps > 0 else state.max_steps
+    return 0 < last_step <= state.global_step

@@ -15,8 +15,11 @@ from limbeck.core.plugins import plugins_in_use
 from limbeck.core.progress_bars import ProgressBar
 from limbeck.models.quiet import quiet
 from limbeck.recipe.plan import RunPlan
+from limbeck.training.changed_steps import steps_changes
 from limbeck.training.endings import endings_recorded
 from limbeck.training.evaluation import evaluate_student
+from limbeck.training.extended_stages import judge_changes
+from limbeck.training.kept_recipe import document_of, read_kept_recipe
 from limbeck.training.output_folder import claimed_output
 from limbeck.training.record import RunRecord
 from limbeck.training.run import Run
@@ -83,6 +86,8 @@ def distil(
         # The libraries below are silenced: limbeck itself says what matters.
         with endings_recorded(record, folder), quiet():
             seeds = {"run": recipe.seed}
+            if resume:
+                record.run.steps_changes += ranks.on_main_rank(partial(_new_steps_changes, plan, folder, record.run))
             record.set("running", seeds=seeds, plugins=plugins_in_use(), processes=ranks.process_count())
             run = Run(plan, folder, record, console, callbacks, ends_early=ends_early)
             run.train()
@@ -94,6 +99,14 @@ def distil(
             # The status is set last: a finished run is never taken up again.
             record.set("finished")
             return distilled
+
+
+def _new_steps_changes(plan: RunPlan, folder: Path, run: records.Run) -> list[records.StepsChange]:
+    """Return the changes of numbers of steps that the run's record does not have yet."""
+    changes = steps_changes(folder, read_kept_recipe(folder), document_of(plan.recipe))
+    judged = judge_changes(changes, plan.stages)
+    # A run that was killed before it kept the new recipe has noted the change already.
+    return [change for change in judged if change not in run.steps_changes]
 
 
 def _is_finished(run: records.Run, folder: Path) -> bool:

@@ -17,6 +17,7 @@ from limbeck.errors import OutputError
 from limbeck.recipe.known_by_content import without_places
 from limbeck.recipe.schema import NOT_COMPUTED
 from limbeck.recipe.training_fields import DEFAULTS
+from limbeck.training.changed_steps import steps_changes, with_changed_steps
 
 _SIZES = ("per_device_train_batch_size", "gradient_accumulation_steps")
 """Arguments that, multiplied with each other and with the number of processes, give the rows of a step.
@@ -31,9 +32,20 @@ _FREE = (
     "eval_strategy",
     "logging_steps",
     "logging_strategy",
+    "eval_delay",
+    "eval_on_start",
+    "per_device_eval_batch_size",
+    "logging_first_step",
+    "log_level",
+    "log_level_replica",
+    "run_name",
     "report_to",
 )
 """Arguments that may change in a resumed run: when to save, measure and log, and where to."""
+_MAY_CHANGE = (
+    "A resumed run may change evaluation, guard, when it saves, measures and logs, how the rows of a step are divided, "
+    "and max_steps of a stage that is not finished"
+)
 _EXAMPLES = 2
 """Most names of tensors in a message."""
 
@@ -51,6 +63,7 @@ def check_same_recipe(folder: Path, saved: dict[str, Any], new: Mapping[str, Any
     """
     _check_same_objects(folder, saved, new)
     run = records.load(records.Run, folder)
+    saved = with_changed_steps(saved, steps_changes(folder, saved, new))
     # Records of earlier versions have no number of processes; those runs had one.
     saved_identity = _identity(saved, run.processes or 1)
     new_identity = _identity(new, ranks.process_count())
@@ -63,7 +76,7 @@ def check_same_recipe(folder: Path, saved: dict[str, Any], new: Mapping[str, Any
         key, old_value, new_value = difference
         raise OutputError(
             f"The run in '{folder}' has {key} = {old_value!r}, this recipe {new_value!r}; resume with the same recipe "
-            f"('{folder / RECIPE}'), or start anew elsewhere or with --overwrite."
+            f"('{folder / RECIPE}'), or start anew elsewhere or with --overwrite. {_MAY_CHANGE}."
         )
 
 

@@ -192,7 +192,7 @@ class StageTraining:
                 trainer.start_maps()
                 trainer.train()
             else:
-                if self.ends_early or checkpoints.is_last(checkpoint):
+                if self.ends_early or checkpoints.is_last(checkpoint, trainer.args.max_steps):
                     # No step is left. The loop would take one more all the same, so it is not started.
                     trainer.restore(checkpoint)
                 else:

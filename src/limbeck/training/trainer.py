@@ -526,6 +526,9 @@ class DistillationTrainer(Trainer):
         """Take the weights and the history of a checkpoint without training on."""
         self._load_from_checkpoint(str(checkpoint))
         self.state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+        # A resumed run may have fewer steps than it began with.
+        if self.args.max_steps > 0:
+            self.state.max_steps = self.args.max_steps
         # No batch is read, but the record of the stage describes the rows that this loader drew.
         self.get_train_dataloader()
         self.loader.load_position(checkpoint)

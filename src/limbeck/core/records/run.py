@@ -270,6 +270,45 @@ class EarlyEnd(Record):
         return sentence
 
 
+class StepsChange(Record):
+    """A change of a stage's number of steps after it had begun.
+
+    Attributes:
+        stage: The stage.
+        step: The step that it had reached.
+        before: Its steps before the change.
+        after: Its steps since then.
+        schedule: The schedule of the learning rate.
+        as_from_start: Whether the steps that were done are those of a run with the new number of steps from the start.
+    """
+
+    stage: str = ""
+    step: int = 0
+    before: int = 0
+    after: int = 0
+    schedule: str = ""
+    as_from_start: bool = False
+
+    @property
+    def title(self) -> str:
+        """A word or two for the sentence."""
+        return "Extended" if self.after > self.before else "Shortened"
+
+    def __str__(self) -> str:
+        """A sentence without a full stop."""
+        sentence = (
+            f"Stage '{self.stage}' was {self.title.lower()} at step {self.step:,} from {self.before:,} to "
+            f"{self.after:,} steps"
+        )
+        if self.as_from_start:
+            return sentence
+        amount = "more" if self.after > self.before else "fewer"
+        return (
+            f"{sentence}: not the run that {amount} steps would have been, since the schedule '{self.schedule}' and "
+            "what follows it depend on the number of steps"
+        )
+
+
 class UnreadRows(Record):
     """Rows of an embedding table that no stage trained, since no batch read them.
 
@@ -399,6 +438,7 @@ class Run(Made, CardFields):
             sentence-transformers computes; None where that library does not load the model. Empty where it is not
             installed.
         ended_early: Where it was ended before its last step, see `limbeck finish`.
+        steps_changes: Changes of the number of steps of a stage that had begun.
     """
 
     FILE = paths.RUN_RECORD
@@ -420,6 +460,7 @@ class Run(Made, CardFields):
     untrained: Untrained | None = None
     evaluation: RunEvaluation | None = None
     ended_early: EarlyEnd | None = None
+    steps_changes: list[StepsChange] = Field(default_factory=list)
 
     def holds_teachers(self, untrained: str | UnreadRows) -> bool:
         """Whether an untrained tensor, or the untrained rows of one, has the teacher's values.

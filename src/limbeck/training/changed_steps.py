@@ -1,0 +1,84 @@
+"""Changes of `max_steps` in a resumed run: more steps, or fewer, down to those that are done.
+
+They may change in a stage that is not finished. Nothing that was trained changes then, but under most schedules the
+learning rate of every step depends on how many there are. The run's record says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from limbeck.core import paths
+from limbeck.core.records import StepsChange
+from limbeck.errors import OutputError
+from limbeck.training.run_checkpoints import checkpoints_of
+
+
+def steps_changes(folder: Path, saved: Mapping[str, Any], new: Mapping[str, Any]) -> list[StepsChange]:
+    """Find the stages that go on with another number of steps than they began with.
+
+    Args:
+        folder: The run's folder.
+        saved: The document of the recipe that the run began with.
+        new: The document of the recipe to go on with.
+
+    Returns:
+        The changes that are possible; others are left to the comparison of the recipes.
+
+    Raises:
+        OutputError: for fewer steps than a stage has done.
+    """
+    changes: list[StepsChange] = []
+    pairs = zip(saved.get("stages") or [], new.get("stages") or [], strict=False)
+    for number, (saved_stage, new_stage) in enumerate(pairs, start=1):
+        before = _steps_of(saved_stage)
+        after = _steps_of(new_stage)
+        title = _title_of(saved_stage)
+        is_finished = (folder / paths.STAGES / f"{number}-{title}" / paths.STAGE_RECORD).is_file()
+        # A schedule of lengths has shares of the steps: with other steps the rows that were read would be others.
+        has_lengths = bool((saved_stage.get("text") or {}).get("lengths"))
+        if before is None or after is None or before == after or is_finished or has_lengths:
+            continue
+        reached = _step_reached(folder, number)
+        if after < reached:
+            raise OutputError(
+                f"Stage '{title}' of the run in '{folder}' has reached step {reached:,}, so max_steps cannot become "
+                f"{after:,}; give {reached:,} or more, or end the run there: limbeck finish {folder}"
+            )
+        changes.append(StepsChange(stage=title, step=reached, before=before, after=after))
+    return changes
+
+
+def with_changed_steps(recipe: Mapping[str, Any], changes: Sequence[StepsChange]) -> dict[str, Any]:
+    """Return the document of a recipe with the new numbers of steps.
+
+    Args:
+        recipe: The document that the run began with.
+        changes: The changes.
+    """
+    steps_by_stage = {change.stage: change.after for change in changes}
+    stages: list[dict[str, Any]] = []
+    for stage in recipe.get("stages") or []:
+        steps = steps_by_stage.get(_title_of(stage))
+        if steps is not None:
+            stage = {**stage, "training": {**stage["training"], "max_steps": steps}}
+        stages.append(stage)
+    return {**recipe, "stages": stages}
+
+
+def _steps_of(stage: Mapping[str, Any]) -> int | None:
+    """Return the `max_steps` of a stage's document; None where it counts epochs."""
+    steps = (stage.get("training") or {}).get("max_steps")
+    is_number = isinstance(steps, int) and steps > 0
+    return steps if is_number else None
+
+
+def _title_of(stage: Mapping[str, Any]) -> str:
+    """Return the name of a stage in logs and folders, by its document."""
+    return str(stage.get("name") or stage["method"]["name"])
+
+
+def _step_reached(folder: Path, stage_number: int) -> int:
+    """Return the step of the newest checkpoint of a stage; 0 without one."""
+    steps = [checkpoint.step for checkpoint in checkpoints_of(folder) if checkpoint.stage_number == stage_number]
+    return max(steps, default=0)

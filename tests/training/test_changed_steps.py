@@ -1,0 +1,101 @@
+"""Runs that go on with more steps, or with fewer, than they began with."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from limbeck import distill
+from limbeck.errors import Interrupted, OutputError
+from limbeck.report.collect import collect
+from limbeck.report.run_warnings import warnings_of
+from tests.support.training import assert_equal, at_step, elsewhere, send, student_of
+from tests.training.conftest import make_recipe
+
+
+@pytest.fixture
+def make(bert_folder, text_folder, tmp_path):
+    """Make a recipe with a schedule of the learning rate."""
+
+    def made(schedule, **training):
+        arguments = {"lr_scheduler_type": schedule, "warmup_steps": 0, "save_steps": 1, "eval_steps": 1000}
+        return make_recipe(bert_folder, text_folder, tmp_path / "run", **(arguments | training))
+
+    return made
+
+
+def stop_at(recipe, step):
+    """Stop a run by Ctrl-C after a step, and return its folder."""
+    with at_step(step - 1, send(signal.SIGINT)), pytest.raises(Interrupted):
+        distill(recipe)
+    return Path(recipe["output"])
+
+
+def with_steps(recipe, steps, output=None):
+    """A copy of a recipe with another number of steps."""
+    changed = elsewhere(recipe, output or recipe["output"])
+    changed["stages"][0]["training"]["max_steps"] = steps
+    return changed
+
+
+@pytest.mark.parametrize("steps", [4, 8])
+def test_under_a_constant_rate_it_ends_like_a_run_with_so_many_steps(make, tmp_path, steps):
+    recipe = make("constant")
+    stop_at(recipe, 3)
+    changed = with_steps(recipe, steps)
+    run = distill(changed, resume=True).run
+    whole = with_steps(recipe, steps, tmp_path / "whole")
+    distill(whole)
+    assert_equal(student_of(changed), student_of(whole))
+    (change,) = run.steps_changes
+    assert (change.step, change.before, change.after, change.as_from_start) == (3, 6, steps, True)
+    assert run.ended_early is None
+
+
+def test_under_another_schedule_record_report_and_card_say_so(make):
+    recipe = make("linear")
+    folder = stop_at(recipe, 3)
+    # The options alone, over the recipe of the folder; twice, which is noted once.
+    with at_step(4, send(signal.SIGINT)), pytest.raises(Interrupted):
+        distill(output=folder, resume=True, steps=8)
+    result = distill(output=folder, resume=True)
+    (change,) = result.run.steps_changes
+    assert (change.schedule, change.as_from_start, result.run.stages[0].steps) == ("linear", False, 8)
+    sentence = f"{change}."
+    assert "was extended at step 3 from 6 to 8 steps: not the run that more steps would have been" in sentence
+    assert sentence in list(warnings_of(collect([folder])[0]))
+    assert "**Extended.**" in (result.student / "README.md").read_text()
+
+
+def test_down_to_the_step_reached_trains_nothing_and_below_it_is_refused(make):
+    recipe = make("linear")
+    folder = stop_at(recipe, 3)
+    with pytest.raises(OutputError, match=r"has reached step 3, so max_steps cannot become 2; give 3 or more"):
+        distill(with_steps(recipe, 2), resume=True)
+    run = distill(with_steps(recipe, 3), resume=True).run
+    assert (run.stages[0].steps, run.stages[0].planned_steps) == (3, None)
+    assert "shortened at step 3 from 6 to 3" in str(run.steps_changes[0])
+    # A finished stage keeps its steps.
+    with pytest.raises(OutputError, match=r"max_steps = 3, this recipe 9.*max_steps of a stage that is not finished"):
+        distill(with_steps(recipe, 9), resume=True)
+    assert distill(output=folder, resume=True).run.stages[0].steps == 3
+
+
+def test_a_warm_up_that_is_a_share_of_the_steps_counts_once_it_is_over(make):
+    recipe = make("constant_with_warmup", warmup_steps=0.5)
+    stop_at(recipe, 3)
+    run = distill(with_steps(recipe, 12), resume=True).run
+    assert not run.steps_changes[0].as_from_start
+
+
+def test_what_changes_the_past_is_refused_with_what_may_change(make):
+    recipe = make("constant")
+    stop_at(recipe, 2)
+    changed = elsewhere(recipe, recipe["output"])
+    changed["stages"][0]["training"] |= {"logging_steps": 5, "eval_steps": 3, "per_device_eval_batch_size": 3}
+    changed["evaluation"] = {"enabled": False}
+    with at_step(3, send(signal.SIGINT)), pytest.raises(Interrupted):
+        distill(changed, resume=True)
+    changed["stages"][0]["training"]["learning_rate"] = 1e-5
+    with pytest.raises(OutputError, match="learning_rate = .* A resumed run may change evaluation, guard"):
+        distill(changed, resume=True)
