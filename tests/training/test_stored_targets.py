@@ -15,7 +15,7 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.targets.store import Store
 from limbeck.training.teach import check_store
-from tests.support.models import make_teacher
+from tests.support.models import make_embedding, make_teacher
 from tests.support.recipes import recipe_of
 
 POOLED = {"name": "sentence_embedding", "pooling": "mean", "hidden_weight": 0}
@@ -39,7 +39,7 @@ def store(tmp_path):
 def from_store(live, store, **teacher):
     """The recipe of a student of stored outputs that starts as the one of the live teacher."""
     student = dict(live["student"])
-    student["initialise"] = {**student["initialise"], "from": live["teacher"]["model"]}
+    student["initialise"] = {**student.get("initialise", {}), "from": live["teacher"]["model"]}
     output = str(Path(live["output"]).parent / "stored")
     return {**live, "teacher": {"stored": str(store), **teacher}, "student": student, "output": output}
 
@@ -259,3 +259,58 @@ def test_scores_of_labelled_texts_are_stored_too(bert_folder, tmp_path, store):
     of_live = weights_of(limbeck.distill(recipe))
     assert largest_difference(of_live, weights_of(limbeck.distill(from_store(recipe, store)))) <= 1e-5
     assert np.isfinite(Store(store).read(Store(store).keys)["logits"]).all()
+
+
+def test_the_comparison_with_the_teacher_needs_no_teacher(tmp_path, text_folder, store):
+    teacher = make_embedding(tmp_path)
+    recipe = recipe_of(teacher, text_folder, {"name": "aligned_embedding"}, output=str(tmp_path / "live"))
+    recipe["evaluation"] = {"pairs": 40, "retrieval_pairs": 10, "speed": False, "length": 32}
+    taught = limbeck.teach(recipe, output=store)
+    assert taught.figures["streams"] == "vector (48)"
+    assert taught.figures["texts to compare students on"] > 0
+    of_live = limbeck.distill(recipe).run.evaluation
+    of_stored = limbeck.distill(from_store(recipe, store)).run.evaluation
+    assert of_stored.agreement.spearman == pytest.approx(of_live.agreement.spearman, abs=1e-3)
+    assert of_stored.teacher.parameters == of_live.teacher.parameters
+    assert of_stored.teacher.megabytes == of_live.teacher.megabytes
+
+    # Other pairs than those that are stored are named as the reason.
+    other = from_store(recipe, store) | {"evaluation": recipe["evaluation"] | {"length": 16}}
+    unavailable = limbeck.distill(other, overwrite=True).run.evaluation.unavailable
+    assert "cut to 32 tokens, not of texts cut to 16 tokens" in unavailable["agreement"]
+
+
+def test_prompts_are_part_of_what_is_stored(tmp_path, text_folder, store):
+    teacher = make_embedding(tmp_path)
+    recipe = recipe_of(teacher, text_folder, {"name": "aligned_embedding"}, output=str(tmp_path / "live"))
+    limbeck.teach(recipe, output=store)
+    (teacher / "config_sentence_transformers.json").write_text(
+        json.dumps({"prompts": {"query": "ask: "}, "default_prompt_name": "query"})
+    )
+    with_prompt = limbeck.teach(recipe, output=tmp_path / "with-prompt")
+    assert not set(Store(store).keys) & set(Store(tmp_path / "with-prompt").keys)
+    result = limbeck.distill(from_store(recipe, tmp_path / "with-prompt"))
+    assert with_prompt.figures["texts"] == len(Store(tmp_path / "with-prompt"))
+    prompts = json.loads((result.student / "config_sentence_transformers.json").read_text())["prompts"]
+    assert prompts["query"] == "ask: "
+
+
+def test_calls_that_cannot_be_meant_are_refused_in_one_line(live, store, tmp_path):
+    model = live["teacher"]["model"]
+    text = live["corpus"]["sources"][0]
+    (tmp_path / "file").write_text("")
+    for options, message in (
+        ({"corpus": text, "output": store}, "Give a recipe, or teacher too"),
+        ({"teacher": model, "corpus": text}, "output is missing"),
+        ({"teacher": model, "corpus": text, "output": store, "number_format": "int9"}, "Did you mean 'int8'"),
+        ({"teacher": model, "corpus": text, "output": tmp_path / "file"}, "cannot be written"),
+        ({"check": True}, "check needs the folder of a store|check=True needs the folder of a store"),
+        ({"recipe": store, "check": True}, "is no store of a teacher's outputs"),
+    ):
+        with pytest.raises(LimbeckError, match=message):
+            limbeck.teach(**options)
+    assert not store.exists() or not any(store.iterdir())
+    limbeck.teach(live, output=store)
+    with pytest.raises(RecipeError, match="this teacher names none; give a method too"):
+        limbeck.validate(teacher={"stored": str(store)}, student="2x128", corpus=text)
+    assert limbeck.teach(store, check=True).figures["least cosine"] == pytest.approx(1)

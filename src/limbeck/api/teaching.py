@@ -15,10 +15,12 @@ from limbeck.api.progress import progress_console
 from limbeck.api.requests.teach import TeachRequest
 from limbeck.api.results import Shown
 from limbeck.core.blocks import Block, Facts, Notes
+from limbeck.core.files import check_writable
 from limbeck.core.ranks import connect, on_all_ranks, on_main_rank
-from limbeck.errors import RecipeError
+from limbeck.errors import RecipeError, suggestion
 from limbeck.recipe.facts import load_checked
 from limbeck.recipe.schema import Recipe
+from limbeck.targets.row_files import NUMBER_FORMATS
 
 _USUAL_METHOD = "aligned_embedding"
 """The method whose outputs are stored where neither a recipe nor a method is given: finished sentence vectors."""
@@ -84,7 +86,11 @@ def carry_out_teaching(request: TeachRequest) -> TeachResult:
         return _check(request)
     if request.output is None:
         raise RecipeError("--output is missing: give the folder for the teacher's outputs.")
+    if request.number_format not in NUMBER_FORMATS:
+        hint = suggestion(request.number_format, NUMBER_FORMATS)
+        raise RecipeError(f"--format is '{request.number_format}'.{hint}")
     folder = Path(request.output).expanduser()
+    check_writable(Path(request.output), folder)
     console = progress_console(request.console)
     connect()
     checked = on_main_rank(lambda: load_checked(_recipe_of(request, folder), request.overrides))

@@ -23,6 +23,7 @@ from limbeck.errors import LimbeckError, ModelError
 from limbeck.evaluation.compare import Amounts, Side, Text
 from limbeck.evaluation.retrieval import ROLES, build_retrieval_pairs
 from limbeck.evaluation.sentence_pairs import build_pairs, text_of
+from limbeck.models.sentence_heads import SentenceHead
 from limbeck.targets.facts import StoreFacts
 from limbeck.targets.store import Store
 from limbeck.targets.writer import StoreWriter, open_store
@@ -68,7 +69,7 @@ class StoredSide(Side):
             raise ModelError(
                 f"The stored vectors of compared texts are of {store.facts.model}, not of {_reading(self.max_length)}."
             )
-        first, second = _keys_of(_Pairs(texts, roles))
+        first, second = _keys_of(_Pairs(texts, roles), self.vectors)
         missing = int((~store.has(np.concatenate([first, second]))).sum())
         if missing:
             raise ModelError(
@@ -121,7 +122,7 @@ def store_compared(
             width = first.shape[1]
             form = StoreFacts(facts.teacher, facts.weights, {_VECTOR: width}, model=_reading(teacher.max_length))
             store = open_store(compared, form)
-        keys, place = np.unique(np.concatenate(_keys_of(pairs)), return_index=True)
+        keys, place = np.unique(np.concatenate(_keys_of(pairs, teacher.vectors)), return_index=True)
         vectors = torch.cat([first, second]).numpy()[place]
         is_new = ~store.has(keys)
         texts_stored += len(keys)
@@ -145,11 +146,21 @@ def _compared_pairs(texts: Sequence[Text], amounts: Amounts, seed: int) -> list[
     return all_pairs
 
 
-def _keys_of(pairs: _Pairs) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the keys of the first and of the second text of each pair; a role is part of the key."""
-    first_role, second_role = pairs.roles or ("", "")
-    first = [text_key(text, prompt=first_role) for text, _ in pairs.texts]
-    second = [text_key(text, prompt=second_role) for _, text in pairs.texts]
+def _keys_of(pairs: _Pairs, vectors: str | SentenceHead) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the keys of the first and of the second text of each pair; the prompt of a role is part of the key.
+
+    Args:
+        pairs: The pairs.
+        vectors: How the teacher makes its vectors; a pooling alone has no prompts.
+    """
+    first_role, second_role = pairs.roles or (None, None)
+    first_prompt = ""
+    second_prompt = ""
+    if isinstance(vectors, SentenceHead):
+        first_prompt = vectors.sentence.prompt(first_role)
+        second_prompt = vectors.sentence.prompt(second_role)
+    first = [text_key(text, prompt=first_prompt) for text, _ in pairs.texts]
+    second = [text_key(text, prompt=second_prompt) for _, text in pairs.texts]
     return np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
 
 

@@ -216,6 +216,11 @@ def choose_by_options(
 
     from limbeck.recipe.facts import check_choice
 
+    if isinstance(teacher, Mapping) and "model" not in teacher:
+        raise RecipeError(
+            "A recipe is chosen by the teacher's model, and this teacher names none; give a method too, such as "
+            "aligned_embedding for stored vectors, or a whole recipe."
+        )
     teacher_name = teacher["model"] if isinstance(teacher, Mapping) else teacher
     shape = student.get("shape", student) if isinstance(student, Mapping) else student
     check_choice(teacher_name, shape, sources)

@@ -30,7 +30,8 @@ def summarise_plan(
     Returns:
         Lines by their titles. A line that several stages share appears once.
     """
-    lines = {"teacher": f"{recipe.teacher.model} ({teacher.shape})", "student": str(student.shape)}
+    teacher_name = teacher.title if not teacher.has_weights else recipe.teacher.model
+    lines = {"teacher": f"{teacher_name} ({teacher.shape})", "student": str(student.shape)}
     for number, stage in enumerate(stages, start=1):
         lines[f"stage {number}: {stage.spec.title}"] = _summarise_stage(stage)
         if stage.teaches_vectors:
