@@ -141,7 +141,7 @@ def finished_stage(random: Random, scene: Scene, folder: Path) -> Trial:
 
     def take_up() -> str:
         lines: list[str] = []
-        found = load_finished(stage, scene.student, lines.append)
+        found = load_finished(stage, scene.student, lines.append, limit=None)
         return COUNTED if found is None and len(lines) == 1 and "\n" not in lines[0] else SILENT
 
     return Trial(f"finished stage: {way}", take_up, (), str)

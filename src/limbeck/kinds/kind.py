@@ -70,6 +70,8 @@ class Kind:
         chooses_thresholds: Whether thresholds of its classes can be chosen.
         scoring_types: Further columns of a file of tokens, by which outputs are decoded.
         held_out_metric: Name of the metric of held-out rows of a corpus.
+        scoring_version: Number of the rules by which outputs become scores. A new number lets finished cells of an
+            evaluation, which older rules have scored, run again.
         usage: Example code of its head; the default prints the scores as they are.
     """
 
@@ -82,6 +84,7 @@ class Kind:
     chooses_thresholds: bool = False
     scoring_types: Mapping[str, pa.DataType] = {}
     held_out_metric: str = ""
+    scoring_version: int = 1
     usage: HeadUsage = HeadUsage(torch="print(output.logits)", onnx=RUN_LOGITS + "print(logits)")
 
     @property

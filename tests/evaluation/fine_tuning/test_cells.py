@@ -21,7 +21,9 @@ from limbeck.evaluation.plan.identity import data_fingerprint, identity
 from limbeck.evaluation.plan.points import SimilarityPoint
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.run.evaluation import run_evaluation
+from limbeck.kinds.classification import Classification
 from limbeck.kinds.drawing import draw
+from limbeck.kinds.question_answering import QuestionAnswering
 from limbeck.kinds.task import TaskData
 from limbeck.models.fingerprint import model_fingerprint, tokenizer_fingerprint
 from limbeck.models.inference import encode
@@ -73,6 +75,17 @@ def test_rows_are_other_ones_under_other_rules_for_answers():
     data = make_data("question_answering")
     tasks = [replace(data.task, name="own", answer_rules=rules) for rules in (None, "mlqa", "cmrc2018")]
     assert len({data_fingerprint(replace(data, task=task)) for task in tasks}) == 3
+
+
+def test_answers_that_older_rules_have_chosen_are_scored_again(monkeypatch):
+    """Other tasks keep the cells of older versions; the rows to train on are the same."""
+    answers, classes = make_data("question_answering"), make_data("classification")
+    of_now = data_fingerprint(answers)
+    monkeypatch.setattr(QuestionAnswering, "scoring_version", 1)
+    assert data_fingerprint(answers) != of_now
+    of_classes = data_fingerprint(classes)
+    monkeypatch.setattr(Classification, "scoring_version", 2)
+    assert data_fingerprint(classes) != of_classes
 
 
 def test_scores_of_another_positive_class_are_other_ones():

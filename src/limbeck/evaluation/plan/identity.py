@@ -14,6 +14,7 @@ from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.points import settings_of
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.evaluation.tasks.splits import TRAIN
+from limbeck.kinds.kind import Kind
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import AnswerRules, Task, TaskData
 
@@ -74,6 +75,9 @@ def data_fingerprint(data: TaskData) -> str:
         facts.append(task.answer_rules)
     if task.positive != _usual_positive(task):
         facts.append(["positive", task.positive])
+    scoring_version = KINDS[task.kind].scoring_version
+    if scoring_version != Kind.scoring_version:
+        facts.append(["scoring", scoring_version])
     digest.update(json.dumps(facts).encode())
     for split in sorted(data.splits):
         digest.update(f"\0{split}\0".encode())
