@@ -84,6 +84,96 @@ def test_a_saved_data_set_is_the_file_of_a_task(splits, tmp_path):
     assert [row.text for row in data.splits["validation"]] == ["of validation"]
 
 
+NAMES_OF_MNLI = ["entailment", "neutral", "contradiction"]
+PAIRS = {"premise": ["a man", "a dog"], "hypothesis": ["a person", "a cat"], "label": [0, 2], "idx": [7, 8]}
+
+
+def save_hub_split(folder, values, *, classes=None, data_set=None, config=None):
+    """Save rows as those of a split that was loaded from the Hub."""
+    saved = datasets.Dataset.from_dict(values)
+    if classes is not None:
+        saved = saved.cast_column("label", datasets.ClassLabel(names=classes))
+    saved.info.dataset_name = data_set
+    saved.info.config_name = config
+    saved.save_to_disk(folder)
+
+
+def sentences(*labels):
+    return {"sentence": [f"text {number}" for number in range(len(labels))], "label": labels, "idx": range(len(labels))}
+
+
+@pytest.mark.parametrize("folder", ["", "sst2", "SST-2", "glue/sst2"])
+def test_splits_of_the_hub_in_the_data_folder_are_those_of_the_task(tmp_path, folder):
+    for split, labels in (("train", [0, 1, 1]), ("validation", [1, 0]), ("test", [-1])):
+        save_hub_split(
+            tmp_path / folder / split,
+            sentences(*labels),
+            classes=["negative", "positive"],
+            data_set="glue",
+            config="sst2",
+        )
+    data = load_task("sst2", data=tmp_path)
+    assert {split: [row.label for row in rows] for split, rows in data.splits.items()} == {
+        "train": [0, 1, 1],
+        "validation": [1, 0],
+        "test": [None],
+    }
+    assert [row.id for row in data.splits["validation"]] == ["0", "1"]
+
+
+def test_the_files_of_a_task_come_before_saved_splits(tmp_path):
+    save_hub_split(tmp_path / "validation", sentences(1, 1))
+    (tmp_path / "SST-2").mkdir()
+    (tmp_path / "SST-2/dev.tsv").write_text("sentence\tlabel\nof the table\t0\n")
+    data = load_task("sst2", data=tmp_path, splits=["validation"])
+    assert [row.text for row in data.splits["validation"]] == ["of the table"]
+
+
+def test_a_saved_split_of_another_configuration_is_not_taken(tmp_path):
+    """RTE and WNLI have the same columns, and classes of the same names in another order."""
+    pairs = {"sentence1": ["a"], "sentence2": ["b"], "label": [0], "idx": [0]}
+    classes = ["entailment", "not_entailment"]
+    save_hub_split(tmp_path / "validation", pairs, classes=classes, data_set="glue", config="rte")
+    assert len(load_task("rte", data=tmp_path, splits=["validation"]).splits["validation"]) == 1
+    with pytest.raises(CorpusError, match="No file of the split 'validation' of WNLI"):
+        load_task("wnli", data=tmp_path, splits=["validation"])
+    # Nor is a split in a subfolder of another name.
+    with pytest.raises(CorpusError, match="No file of the split 'validation' of RTE"):
+        load_task("rte", data=tmp_path.parent, splits=["validation"])
+
+
+def test_saved_splits_of_mnli_and_xnli(tmp_path):
+    for split in ("train", "validation_matched", "validation_mismatched"):
+        folder = tmp_path / "mnli" / split
+        save_hub_split(folder, PAIRS, classes=NAMES_OF_MNLI, data_set="glue", config="mnli")
+    for language in ("de", "en"):
+        values = {**PAIRS, "premise": [language, language]}
+        for split in ("validation", "test"):
+            folder = tmp_path / "xnli" / language / split
+            save_hub_split(folder, values, classes=NAMES_OF_MNLI, data_set="xnli", config=language)
+    mnli = load_task("mnli", data=tmp_path)
+    assert list(mnli.splits) == ["train", "validation_matched", "validation_mismatched"]
+    assert [(row.text, row.pair, row.label) for row in mnli.splits["train"]] == [
+        ("a man", "a person", 0),
+        ("a dog", "a cat", 2),
+    ]
+    xnli = load_task("xnli", data=tmp_path)
+    assert {split: rows[0].text for split, rows in xnli.splits.items()} == {
+        "train": "a man",
+        "validation": "de",
+        "test.de": "de",
+        "test.en": "en",
+    }
+
+
+def test_saved_splits_of_squad(tmp_path):
+    answers = [{"text": ["cat"], "answer_start": [4]}]
+    values = {"id": ["q"], "context": ["the cat"], "question": ["who?"], "answers": answers}
+    save_hub_split(tmp_path / "squad" / "validation", values, data_set="squad", config="plain_text")
+    [row] = load_task("squad", data=tmp_path, splits=["validation"]).splits["validation"]
+    assert (row.answers, row.answer_starts) == (("cat",), (4,))
+
+
 def test_arrow_files_of_both_formats_are_read(tmp_path):
     table = data_set().data.table
     for name, new in (("stream", pa.ipc.new_stream), ("file", pa.ipc.new_file)):

@@ -16,6 +16,7 @@ import yaml
 
 from limbeck.corpus import SourceReport, open_source
 from limbeck.corpus.files import addresses, unpacking
+from limbeck.corpus.files.text_files import ONE_DOCUMENT
 from limbeck.corpus.sources import file_sources
 from limbeck.corpus.sources.file_patterns import find_parts
 from limbeck.errors import CorpusError
@@ -87,6 +88,20 @@ def test_a_short_file_without_blank_lines_is_told_with_the_way_out(tmp_path, cou
     settled = [document.text for document in open_source(str(path), separator="line").documents(report)]
     assert (settled, report.counts) == (lines, {})
     assert open_source(str(path)).fingerprint() != open_source(str(path), separator="line").fingerprint()
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+@pytest.mark.parametrize("ending", ["", "\n", "\n\n\n"])
+def test_a_file_of_few_long_lines_is_told_as_a_short_one_is(tmp_path, ending, packed):
+    """It is longer than the buffer, and has fewer lines than show that each is a document."""
+    lines = [f"line {number} " + "word " * 1_000 for number in range(60)]
+    path = write_packed(tmp_path / ("lines.txt" + (".gz" if packed else "")), "\n".join(lines) + ending)
+    texts, report = read(path)
+    assert (len(texts), report.counts) == (1, {ONE_DOCUMENT: 1})
+    lines[30] = ""
+    write_packed(path, "\n".join(lines) + ending)
+    texts, report = read(path)
+    assert (len(texts), report.counts) == (2, {})
 
 
 @pytest.mark.parametrize("content", ["a single line", "first\n\nsecond\nof two lines", "\n\nat the end\n\n"])

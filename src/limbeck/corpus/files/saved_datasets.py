@@ -34,6 +34,24 @@ def is_saved(folder: Path) -> bool:
     return (folder / _SPLITS).is_file() or ((folder / _STATE).is_file() and (folder / _INFO).is_file())
 
 
+def is_saved_split(folder: Path, data_set: str, config: str | None) -> bool:
+    """Whether `save_to_disk` wrote a folder with a single split, and it is not known to be of another configuration.
+
+    Configurations of a data set, such as RTE and WNLI of GLUE, may have the same columns and classes.
+
+    Args:
+        folder: The folder.
+        data_set: Name of the Hub data set, without its owner.
+        config: Name of its configuration; None where it has only one.
+    """
+    if not ((folder / _STATE).is_file() and (folder / _INFO).is_file()):
+        return False
+    # A data set that was not loaded from the Hub has no names, or those of a mere format.
+    info = read_json(folder / _INFO)
+    is_same_data_set = info.get("dataset_name") == data_set
+    return config is None or not is_same_data_set or info.get("config_name") == config
+
+
 def saved_files(folder: Path) -> list[Path]:
     """Return the Arrow files of a saved data set in their order; of several splits those of `train`.
 

@@ -6,10 +6,10 @@ A text file has one of two layouts: blank lines between documents, or one docume
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, TypeAlias
 
 from limbeck.corpus.files import limits, opening
-from limbeck.corpus.files.addresses import FilePath
 from limbeck.corpus.files.file_kinds import OpenFile
 from limbeck.corpus.files.lines import read_lines
 from limbeck.corpus.files.opening import open_file
@@ -20,6 +20,12 @@ from limbeck.corpus.text.cursor import FoundText
 # A text file without a blank line among so many first lines has one document on each line.
 PROBED_LINES = 1000
 ONE_DOCUMENT = "file of several lines without blank lines, read as one document; separator: line reads one of each line"
+_Layout: TypeAlias = Literal["blank_lines", "lines", "one_document"]
+"""Blank lines stand between documents, or every line is one, or the whole file is one of several lines."""
+_NOTES: Mapping[_Layout, str] = {
+    "lines": "file without blank lines, read as one document per line",
+    "one_document": ONE_DOCUMENT,
+}
 
 
 def read_text(file: OpenFile) -> Iterator[FoundText]:
@@ -28,12 +34,10 @@ def read_text(file: OpenFile) -> Iterator[FoundText]:
     if file.separator is not None:
         one_a_line = file.separator == "line"
     else:
-        # The beginning of the file is read a second time to find its layout, unless the file is known to be short.
-        one_a_line = not _is_known_to_be_short(file) and _is_one_a_line(file.path)
-        if one_a_line and start.at_start:
-            file.report.note("file without blank lines, read as one document per line", str(file.path))
-        elif start.at_start and _is_one_document_of_lines(file):
-            file.report.note(ONE_DOCUMENT, str(file.path))
+        layout = _layout_of(file)
+        one_a_line = layout == "lines"
+        if start.at_start and layout in _NOTES:
+            file.report.note(_NOTES[layout], str(file.path))
 
     # The document that is being read: its paragraphs, their characters, and the position behind its last line.
     paragraphs: list[str] = []
@@ -87,34 +91,40 @@ def read_markup(file: OpenFile) -> Iterator[FoundText]:
         yield last._replace(text="\n".join(page.paragraphs))
 
 
-def _is_known_to_be_short(file: OpenFile) -> bool:
-    """Whether the whole file is in the buffer, and has fewer lines than are needed to find its layout."""
+def _layout_of(file: OpenFile) -> _Layout:
+    """Return the layout of a file, judged by its first `PROBED_LINES` lines or `LONGEST_LINE` bytes."""
+    unused_report = SourceReport()
+    content = _whole_content(file)
+    if content is not None:
+        return _layout_of_lines(read_lines(io.BytesIO(content), file.path, unused_report, cut=True))
+    # The beginning of the file is read a second time; a file that turns out to be no text has no layout.
+    layout: _Layout = "blank_lines"
+    with open_file(file.path, unused_report) as stream:
+        layout = _layout_of_lines(read_lines(stream, file.path, unused_report, cut=True))
+    return layout
+
+
+def _whole_content(file: OpenFile) -> bytes | None:
+    """Return the content of a file that is in the buffer as a whole; None where more may follow."""
     if not file.start.at_start or not isinstance(file.stream, io.BufferedReader):
-        return False
+        return None
     buffered = file.stream.peek(opening.BUFFER_BYTES)
     is_whole = len(buffered) < opening.BUFFER_BYTES and opening.damage_of(file.stream) is None
-    return is_whole and buffered.count(b"\n") + 1 < PROBED_LINES
+    return buffered if is_whole else None
 
 
-def _is_one_document_of_lines(file: OpenFile) -> bool:
-    """Whether a whole file of several lines has no blank line, as far as its first part in the buffer shows."""
-    if not isinstance(file.stream, io.BufferedReader):
-        return False
-    beginning = file.stream.peek(opening.BUFFER_BYTES)
-    # A blank line further on would separate documents, so a longer file is not judged by its beginning.
-    if len(beginning) >= opening.BUFFER_BYTES:
-        return False
-    lines = beginning.decode(errors="replace").removeprefix("\ufeff").strip().split("\n")
-    return len(lines) > 1 and all(line.strip() for line in lines)
-
-
-def _is_one_a_line(path: FilePath) -> bool:
-    """Whether a file has no blank line among its first `PROBED_LINES` lines, or in its first `LONGEST_LINE` bytes."""
-    unused_report = SourceReport()
-    with open_file(path, unused_report) as stream:
-        for text, end, number in read_lines(stream, path, unused_report, cut=True):
-            if not text or text.isspace():
-                return False
-            if number >= PROBED_LINES or end >= limits.LONGEST_LINE:
-                return True
-    return False
+def _layout_of_lines(lines: Iterable[FoundText]) -> _Layout:
+    """Return the layout of a file that begins with some lines."""
+    lines_with_text = 0
+    has_blank_line = False
+    for text, end, number in lines:
+        if not text.strip():
+            has_blank_line = True
+        elif has_blank_line and lines_with_text:
+            return "blank_lines"
+        else:
+            lines_with_text += 1
+        if number >= PROBED_LINES or end >= limits.LONGEST_LINE:
+            return "blank_lines" if has_blank_line else "lines"
+    # All of the file was looked at, and blank lines stand at most in front of its text and behind it.
+    return "one_document" if lines_with_text > 1 else "blank_lines"

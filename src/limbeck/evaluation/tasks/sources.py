@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field
@@ -112,6 +113,21 @@ class HubPlace(NamedTuple):
         if self.data_set.revision:
             address += f"#{self.data_set.revision}"
         return address
+
+    def saved_names(self, folders: Sequence[str]) -> list[str]:
+        """Return the names that the split may have where `save_to_disk` of `datasets` wrote it below a data folder.
+
+        Args:
+            folders: The folders that files of the task may lie in; "" is the data folder itself.
+        """
+        _, _, data_set = self.data_set.name.rpartition("/")
+        split = self.split.split
+        # A split with a configuration of its own, such as a language of XNLI, lies in a folder of that name.
+        if self.split.config is not None and self.split.config != self.data_set.config:
+            split = f"{self.split.config}/{split}"
+        folder_of_data_set = self.data_set.config or data_set
+        possible_folders = dict.fromkeys([*folders, folder_of_data_set, ""])
+        return [f"{folder}/{split}".removeprefix("/") for folder in possible_folders]
 
 
 def _files_of_split(value: Any) -> Any:

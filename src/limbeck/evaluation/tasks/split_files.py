@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from limbeck.corpus.files import addresses, file_kinds, file_readers, json_files, lines, opening, parquet_files
 from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow, Quotes, TableLayout
-from limbeck.corpus.files.saved_datasets import is_saved, saved_files
+from limbeck.corpus.files.saved_datasets import is_saved, is_saved_split, saved_files
 from limbeck.corpus.files.table_fields import read_tab_fields
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
@@ -53,10 +53,7 @@ def find_file(files: Sequence[PossibleFile], folders: Sequence[Path]) -> SplitFi
         folders: In their order, each before its subfolders, in alphabetical order; a name with `*` is looked for in
             the folders alone.
     """
-    places: list[Path] = []
-    for folder in folders:
-        places += [folder, *sorted(folder.glob("*/"))]
-
+    places = _with_subfolders(folders)
     for file in files:
         # A pattern is for the folders themselves: in a subfolder it could match the file of something else.
         is_pattern = "*" in file.name
@@ -64,6 +61,33 @@ def find_file(files: Sequence[PossibleFile], folders: Sequence[Path]) -> SplitFi
         if path is not None:
             return SplitFile(path, file.source)
     return None
+
+
+def find_saved_split(hub: HubPlace, task_folders: Sequence[str], folders: Sequence[Path]) -> SplitFile | None:
+    """Return the folder that `save_to_disk` of `datasets` wrote for a split of the Hub, with the columns of the Hub.
+
+    Args:
+        hub: The split on the Hub.
+        task_folders: The folders that files of the task may lie in, see `TaskDefinition.folders`.
+        folders: In their order, each before its subfolders. A split without a folder before its name is looked for in
+            the folders alone: in a subfolder it could be the split of another task.
+    """
+    _, _, data_set = hub.data_set.name.rpartition("/")
+    for name in hub.saved_names(task_folders):
+        places = _with_subfolders(folders) if "/" in name else folders
+        for place in places:
+            path = place / name
+            if is_saved_split(path, data_set, hub.split.config):
+                return SplitFile(path, FileSource(path=(name,), columns=hub.data_set.columns))
+    return None
+
+
+def _with_subfolders(folders: Sequence[Path]) -> list[Path]:
+    """Return each folder before its subfolders, which are in alphabetical order."""
+    places: list[Path] = []
+    for folder in folders:
+        places += [folder, *sorted(folder.glob("*/"))]
+    return places
 
 
 def _only_match(pattern: str, folders: Sequence[Path]) -> Path | None:

@@ -21,6 +21,7 @@ from limbeck.evaluation.tasks.sources import HubPlace, PossibleFile
 from limbeck.evaluation.tasks.split_files import (
     SplitFile,
     find_file,
+    find_saved_split,
     is_read_whole,
     read_labelled_rows,
     read_split_file,
@@ -78,12 +79,23 @@ class _Place:
         """Whether the split is made of other splits."""
         return self.split in self.definition.parts
 
+    def find_file(self) -> SplitFile | None:
+        """Return the file of the split, else the folder of the Hub's split that `save_to_disk` wrote; None without."""
+        file = find_file(self.definition.paths(self.split), self.folders)
+        hub = self.definition.on_hub(self.split)
+        if file is None and hub is not None:
+            return find_saved_split(hub, self.definition.folders, self.folders)
+        return file
+
     def file(self) -> SplitFile:
         """Return the file of the split, and its layout.
 
         Raises:
             CorpusError: if it is not there.
         """
+        file = self.find_file()
+        if file is not None:
+            return file
         files = self.definition.paths(self.split)
         return require_file(files, self.folders, f"the split '{self.split}' of {self.task.title}")
 
@@ -119,7 +131,7 @@ class Splits:
         if place.is_joint:
             return any(self.has(part) for part in self._parts(place))
         if place.folders:
-            return find_file(place.definition.paths(place.split), place.folders) is not None
+            return place.find_file() is not None
         return place.definition.on_hub(place.split) is not None
 
     def whole(self, key: str) -> list[str]:
