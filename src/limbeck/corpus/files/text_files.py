@@ -97,11 +97,11 @@ def _layout_of(file: OpenFile) -> _Layout:
     content = _whole_content(file)
     if content is not None:
         return _layout_of_lines(read_lines(io.BytesIO(content), file.path, unused_report, cut=True))
-    # The beginning of the file is read a second time; a file that turns out to be no text has no layout.
+    # The beginning of the file is read a second time. A file that is no text ends the block without a layout.
     layout: _Layout = "blank_lines"
     with open_file(file.path, unused_report) as stream:
         layout = _layout_of_lines(read_lines(stream, file.path, unused_report, cut=True))
-    return layout
+    return layout  # noqa: RET504
 
 
 def _whole_content(file: OpenFile) -> bytes | None:
