@@ -1,8 +1,14 @@
 """Labels are understood by names, or refused: never by accident of a number."""
 
+import io
+import tempfile
+from pathlib import Path
+
+import datasets
 import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from limbeck.corpus.rows.class_numbers import ClassNumbers, reading_of_lists
 from limbeck.corpus.source_report import SourceReport
@@ -73,6 +79,107 @@ def test_several_classes_and_tags_are_their_names(teacher, data, numbers):
     else:
         with pytest.raises(CorpusError, match="has the label"):
             ClassNumbers(teacher).flags(numbers, "it", data)
+
+
+# Names with the same words but other case, hyphens or spaces are the same name, unless both are names of classes.
+RANDOM_NAMES = st.lists(st.from_regex(r"[ab][ab _-]{0,2}[abé]", fullmatch=True), min_size=2, max_size=6, unique=True)
+MADE_UP = st.tuples(st.integers(2, 6), st.sampled_from(["LABEL_{}", "{}"])).map(lambda parts: made_up(*parts))
+TAGS = st.permutations(("O", "B-PER", "I-PER", "B-LOC", "I-LOC", "b_per", "I LOC"))
+
+
+@st.composite
+def pairs_of_classes(draw) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of a teacher's classes and of a data set's: some are the same, in another order, spelling or number."""
+    pool = draw(RANDOM_NAMES)
+    spelt_apart = [draw(CASES)(name).strip() for name in pool]
+    teacher = draw(st.permutations(pool))[: draw(st.integers(2, 6))]
+    data = draw(st.permutations(draw(st.sampled_from([pool, spelt_apart]))))[: draw(st.integers(1, 6))]
+    assume(len(set(data)) == len(data))
+    return draw(st.just(tuple(teacher)) | MADE_UP), draw(st.just(tuple(data)) | MADE_UP)
+
+
+def expected_class(number: int, teacher: tuple[str, ...], data: tuple[str, ...]) -> int | None:
+    """The class of a number, by the name that the data set has for it; None where the teacher has no such class."""
+    if are_made_up(teacher) or are_made_up(data):
+        return number if number < len(teacher) else None
+    name = data[number]
+    if name in teacher:
+        return teacher.index(name)
+    plain = [plain_name(label) for label in teacher]
+    return plain.index(plain_name(name)) if plain.count(plain_name(name)) == 1 else None
+
+
+def plain_name(name: str) -> str:
+    """The words of a name, in lower case."""
+    return " ".join(name.replace("_", " ").replace("-", " ").split()).casefold()
+
+
+def are_made_up(names: tuple[str, ...]) -> bool:
+    return names in (made_up(len(names), "LABEL_{}"), made_up(len(names), "{}"))
+
+
+def labels_of_file(values: dict, features: dict, task: str, teacher: tuple[str, ...]) -> list:
+    """The labels of rows of a parquet file that `datasets` writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        path.write_bytes(parquet_of(values, features))
+        rows, _ = examples(path, task=task, labels=teacher)
+    return [row.label for row in rows]
+
+
+def parquet_of(values: dict, features: dict) -> bytes:
+    buffer = io.BytesIO()
+    parquet.write_table(datasets.Dataset.from_dict(values, features=datasets.Features(features)).data.table, buffer)
+    return buffer.getvalue()
+
+
+@on_generated(1_000, classes=pairs_of_classes(), place=st.integers(0, 5))
+def test_numbers_in_files_are_the_names_that_the_file_has_for_them(classes, place):
+    teacher, data = classes
+    number = place % len(data)
+    expected = expected_class(number, teacher, data)
+    features = {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=list(data))}
+    values = {"text": ["a text"], "label": [number]}
+    if expected is None:
+        with pytest.raises(CorpusError, match="has the label"):
+            labels_of_file(values, features, "classification", teacher)
+    else:
+        assert labels_of_file(values, features, "classification", teacher) == [expected]
+
+
+@on_generated(1_000, classes=pairs_of_classes(), numbers=st.lists(st.integers(0, 5), max_size=4, unique=True))
+def test_several_numbers_in_files_are_the_names_that_the_file_has_for_them(classes, numbers):
+    teacher, data = classes
+    numbers = [number for number in numbers if number < len(data)]
+    expected = [expected_class(number, teacher, data) for number in numbers]
+    features = {
+        "text": datasets.Value("string"),
+        "label": datasets.Sequence(datasets.ClassLabel(names=list(data))),
+    }
+    values = {"text": ["a text"], "label": [numbers]}
+    # Two names of the data set may be spellings of one class.
+    if None in expected or len(set(expected)) < len(expected):
+        with pytest.raises(CorpusError, match="has the label"):
+            labels_of_file(values, features, "multi_label", teacher)
+    else:
+        flags = tuple(int(place in expected) for place in range(len(teacher)))
+        assert labels_of_file(values, features, "multi_label", teacher) == [flags]
+
+
+@on_generated(1_000, teacher=TAGS, data=TAGS, counts=st.tuples(st.integers(2, 7), st.integers(1, 7)))
+def test_tags_in_files_are_the_names_that_the_file_has_for_them(teacher, data, counts):
+    teacher, data = tuple(teacher[: counts[0]]), tuple(data[: counts[1]])
+    expected = [expected_class(number, teacher, data) for number in range(len(data))]
+    features = {
+        "tokens": datasets.Sequence(datasets.Value("string")),
+        "tags": datasets.Sequence(datasets.ClassLabel(names=list(data))),
+    }
+    values = {"tokens": [["word"] * len(data)], "tags": [list(range(len(data)))]}
+    if None in expected:
+        with pytest.raises(CorpusError, match="has the (label|tag)"):
+            labels_of_file(values, features, "token_classification", teacher)
+    else:
+        assert labels_of_file(values, features, "token_classification", teacher) == [tuple(expected)]
 
 
 FLAGS = st.integers(1, 6).flatmap(lambda classes: st.lists(st.tuples(*[st.sampled_from([0, 1])] * classes), min_size=1))

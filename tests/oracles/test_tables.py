@@ -8,11 +8,13 @@ import tempfile
 from pathlib import Path
 
 import pandas
+import pyarrow
 import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
+from pyarrow import parquet
 
-from limbeck.corpus.files import limits, table_fields
+from limbeck.corpus.files import limits, lines, opening, table_fields
 from limbeck.corpus.files.file_readers import read_rows
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
@@ -66,6 +68,107 @@ def test_tables_that_pandas_writes_have_its_rows(rows, separator, ending, quotin
     assert "row whose number of fields differs from the header's" not in report.counts
 
 
+FIELDS = st.text(alphabet=st.sampled_from("ab\",\n' "), max_size=3)
+
+
+@on_generated(2_000, rows=st.lists(st.tuples(FIELDS, FIELDS), min_size=1), quoting=QUOTINGS, columns=st.integers(1, 2))
+def test_empty_fields_are_fields(rows, quoting, columns):
+    """pandas encloses an empty field that stands alone, which would be a blank line."""
+    table = pandas.DataFrame([row[:columns] for row in rows], columns=["text", "label"][:columns])
+    found, report = rows_of(table.to_csv(index=False, quoting=quoting).encode(), ".csv")
+    assert [tuple(row.values()) for row in found] == [row[:columns] for row in rows]
+    assert report.counts == {}
+
+
+RETURNS = st.text(alphabet=st.sampled_from('ab"\t\n\r,'), min_size=1, max_size=6)
+
+
+@on_generated(
+    2_000, rows=st.lists(st.tuples(RETURNS, LABELS), min_size=1, max_size=4), separator=st.sampled_from(",\t")
+)
+def test_carriage_returns_within_fields_stay_or_are_refused(rows, separator):
+    """Those in front of a newline belong to the end of a line."""
+    content = written_by_pandas(rows, separator, "\n", csv.QUOTE_MINIMAL)
+    assume(separator == "," or not can_be_read_twice(rows, content))
+    try:
+        found, _ = rows_of(content.encode(), SUFFIXES[separator])
+    except CorpusError as error:
+        assert re.search(r"line \d+", str(error))
+        return
+    assert texts_and_labels(found) == [(re.sub("\r+\n", "\n", text), label) for text, label in rows]
+
+
+# No byte of such text in Latin-1 continues a character of UTF-8, so that each of them shows.
+LATIN_ROWS = st.lists(st.tuples(st.text(alphabet=st.sampled_from("ab\"\n,' é;#"), min_size=1), LABELS), min_size=1)
+OTHER_ENCODINGS = st.sampled_from(["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "latin-1"])
+
+
+@on_generated(
+    2_000, rows=LATIN_ROWS, suffix=st.sampled_from([".csv", ".tsv", ".jsonl", ".conll"]), encoding=OTHER_ENCODINGS
+)
+def test_files_in_other_encodings_are_left_out_or_their_lines_are_named(rows, suffix, encoding):
+    # So many bytes as any file of rows has.
+    rows = [*rows, ("so many characters", "0")]
+    if suffix == ".jsonl":
+        content = "".join(f"{json.dumps({'text': text}, ensure_ascii=False)}\n" for text, _ in rows)
+    elif suffix == ".conll":
+        content = "".join(f"{text.replace(chr(10), 'é')}\tO\n\n" for text, _ in rows)
+    else:
+        content = written_by_pandas(rows, "," if suffix == ".csv" else "\t", "\n", csv.QUOTE_ALL)
+    found, report = rows_of(content.encode(encoding), suffix)
+    if encoding == "latin-1" and content.isascii():
+        assert report.counts == {} or suffix == ".tsv"
+        assert len(found) == len(rows)
+    elif encoding == "latin-1" and opening.NOT_TEXT not in report.counts:
+        assert re.fullmatch(r".*:\d+", report.examples[lines.BAD_BYTES][0])
+        number_of_lines = sum("é" in line for line in content.split("\n"))
+        assert report.counts[lines.BAD_BYTES] == number_of_lines
+    else:
+        assert (found, report.counts) == ([], {opening.NOT_TEXT: 1})
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
+def test_a_split_in_another_encoding_is_refused_with_the_line(tmp_path, suffix):
+    table = pandas.DataFrame([("plain", "no"), ("café", "yes")], columns=["text", "label"])
+    content = table.to_csv(index=False, sep="\t" if suffix == ".tsv" else ",")
+    if suffix == ".jsonl":
+        content = "\n" + table.to_json(orient="records", lines=True, force_ascii=False)
+    (tmp_path / f"rows{suffix}").write_bytes(content.encode("latin-1"))
+    task = {"name": "own", "type": "classification", "labels": ["no", "yes"], "files": {"validation": f"rows{suffix}"}}
+    (tmp_path / "own.yaml").write_text(json.dumps(task | {"columns": {"text": "text"}}))
+    with pytest.raises(CorpusError, match=rf"cannot be read as a whole: {lines.BAD_BYTES} \(.*rows{suffix}:3\)"):
+        load_task(str(tmp_path / "own.yaml"), data=None)
+
+
+LONG_TEXTS = st.text(alphabet=st.sampled_from('ab"\n'), max_size=50)
+
+
+@on_generated(2_000, rows=st.lists(st.tuples(LONG_TEXTS, LABELS), min_size=1), suffix=st.sampled_from([".csv", ".tsv"]))
+def test_rows_beside_fields_that_are_too_long_are_whole(rows, suffix):
+    content = written_by_pandas(rows, "," if suffix == ".csv" else "\t", "\n", csv.QUOTE_ALL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "LONGEST_LINE", 24)
+        try:
+            found, report = rows_of(content.encode(), suffix)
+        except CorpusError as error:
+            assert re.search(r"line \d+", str(error))
+            return
+    # Rows that are left out are those of long lines.
+    left_out = report.counts.get(lines.LONG_LINE, 0)
+    assert len(found) == len(rows) - left_out
+    remaining = iter(rows)
+    assert all(row in remaining for row in texts_and_labels(found))
+
+
+def test_a_split_with_a_line_that_is_too_long_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "LONGEST_LINE", 100)
+    (tmp_path / "rows.csv").write_text(f"text,label\na,no\n{'b' * 200},yes\n")
+    task = {"name": "own", "type": "classification", "labels": ["no", "yes"], "files": {"validation": "rows.csv"}}
+    (tmp_path / "own.yaml").write_text(json.dumps(task | {"columns": {"text": "text"}}))
+    with pytest.raises(CorpusError, match=r"cannot be read as a whole: line longer than .*rows\.csv:3\)"):
+        load_task(str(tmp_path / "own.yaml"), data=None)
+
+
 @on_generated(2_000, rows=ROWS, place=st.integers(0, 200))
 def test_a_table_without_one_of_its_marks_has_the_rows_of_pandas_or_is_refused(rows, place):
     content = written_by_pandas(rows, ",", "\n", csv.QUOTE_MINIMAL)
@@ -106,6 +209,24 @@ def test_json_lines_have_the_values_that_were_written(rows, ascii_only, ending, 
     assert report.counts == {}
 
 
+HALVES = st.text(alphabet=st.sampled_from("a\ud83d\ude00\udfff😀"), max_size=5)
+
+
+@on_generated(2_000, texts=st.lists(HALVES, min_size=1, max_size=4), suffix=st.sampled_from([".json", ".jsonl"]))
+def test_lone_surrogates_are_replaced_and_no_others(texts, suffix):
+    # Python writes each half by itself, and UTF-16 knows which of them are the halves of one character.
+    whole = [re.sub("[\ud800-\udfff]", "\ufffd", join_halves(text)) for text in texts]
+    written = [json.dumps({"text": text}) for text in texts]
+    content = "\n".join(written) if suffix == ".jsonl" else f"[{','.join(written)}]"
+    found, report = rows_of(content.encode(), suffix)
+    assert [row["text"] for row in found] == whole
+    assert bool(report.counts) == any("\ufffd" in text for text in whole)
+
+
+def join_halves(text: str) -> str:
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
 @pytest.mark.parametrize("suffix", [".json", ".jsonl"])
 def test_half_a_character_is_replaced_and_counted(suffix):
     found, report = rows_of(b'{"text": ["half \\ud83d", "\\ud83d\\ude00"], "label": {"\\uDE00": 1}}', suffix)
@@ -113,11 +234,19 @@ def test_half_a_character_is_replaced_and_counted(suffix):
     assert report.counts == {"half of a character (a lone surrogate), replaced by U+FFFD": 1}
 
 
-@on_generated(2_000, rows=ROWS)
-def test_parquet_has_the_values_that_were_written(rows):
-    table = pandas.DataFrame(rows, columns=["text", "label"])
+@on_generated(
+    2_000, rows=ROWS, text_type=st.sampled_from(["string", "large_string", "dictionary"]), size=st.integers(1, 3)
+)
+def test_parquet_has_the_values_that_were_written(rows, text_type, size):
+    table = pyarrow.table({"text": [text for text, _ in rows], "label": [label for _, label in rows]})
+    types = {
+        "string": pyarrow.string(),
+        "large_string": pyarrow.large_string(),
+        "dictionary": pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
+    }
+    table = table.set_column(0, "text", table["text"].cast(types[text_type]))
     buffer = io.BytesIO()
-    table.to_parquet(buffer)
+    parquet.write_table(table, buffer, row_group_size=size)
     found, report = rows_of(buffer.getvalue(), ".parquet")
     assert texts_and_labels(found) == rows
     assert report.counts == {}
@@ -189,14 +318,28 @@ COMMENTS = st.sampled_from(
 )
 
 
-@on_generated(2_000, sentences=SENTENCES, separator=st.sampled_from(" \t"), comments=COMMENTS, ending=ENDINGS)
-def test_sentences_have_the_words_that_were_written(sentences, separator, comments, ending):
+@on_generated(
+    2_000,
+    sentences=SENTENCES,
+    separator=st.sampled_from(" \t"),
+    comments=COMMENTS,
+    ending=ENDINGS,
+    encoding=ENCODINGS,
+)
+def test_sentences_have_the_words_that_were_written(sentences, separator, comments, ending, encoding):
     # A line of white space alone is blank.
     assume(all(word.strip() for words in sentences for word in words))
-    lines = []
+    lines_of_file = []
     for words in sentences:
-        lines += [*comments, *(f"{word}{separator}O" for word in words), ""]
-    found, report = rows_of(ending.join(lines).encode(), ".conll")
+        lines_of_file += [*comments, *(f"{word}{separator}O" for word in words), ""]
+    found, report = rows_of(ending.join(lines_of_file).encode(encoding), ".conll")
     assert [row["tokens"] for row in found] == sentences
     assert [row["tags"] for row in found] == [["O"] * len(words) for words in sentences]
     assert report.counts == {}
+
+
+@pytest.mark.parametrize("content", ["a O\rb O\r\r", "a\tO\nb\rc\tO\n", "a O\nb O\n\nc\rd O\n"])
+def test_a_carriage_return_within_a_line_of_words_is_refused(content):
+    """Read as a part of a word or of its tag, it would hide the words behind it."""
+    with pytest.raises(CorpusError, match=r"Line \d of '.*' holds a carriage return.*end lines with a newline"):
+        rows_of(content.encode(), ".conll")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from limbeck.corpus.files import limits, opening
 from limbeck.corpus.files.addresses import FilePath
@@ -17,7 +17,14 @@ BAD_BYTES = "line with bytes that are not UTF-8"
 
 
 def read_lines(
-    stream: BinaryIO, path: FilePath, report: SourceReport, *, position: int = 0, line: int = 0, cut: bool = False
+    stream: BinaryIO,
+    path: FilePath,
+    report: SourceReport,
+    *,
+    position: int = 0,
+    line: int = 0,
+    cut: bool = False,
+    marks_of_skipped: dict[int, int] | None = None,
 ) -> Iterator[FoundText]:
     """Iterate over the lines of a text file; bytes that are not UTF-8 become U+FFFD and are reported.
 
@@ -31,14 +38,23 @@ def read_lines(
         line: Number of lines in front of `stream`.
         cut: Give a line that is too long in several parts, which have the same number, and a line that damage ends up
             to the damage. Without it, both are skipped.
+        marks_of_skipped: Receives the number of each line that is skipped for its length, and the quotation marks in
+            it: in a table they may enclose what stands on other lines.
     """
     if cut:
         return _read_lines_in_parts(stream, path, report, position, line)
-    return _read_whole_lines(stream, path, report, position, line)
+    if marks_of_skipped is None:
+        marks_of_skipped = {}
+    return _read_whole_lines(stream, path, report, position, line, marks_of_skipped)
 
 
 def _read_whole_lines(
-    stream: BinaryIO, path: FilePath, report: SourceReport, position: int, line: int
+    stream: BinaryIO,
+    path: FilePath,
+    report: SourceReport,
+    position: int,
+    line: int,
+    marks_of_skipped: dict[int, int],
 ) -> Iterator[FoundText]:
     """Iterate over lines, without those that are too long or that damage ends."""
     end = position
@@ -54,7 +70,9 @@ def _read_whole_lines(
         is_too_long = not has_newline and len(raw) == limits.LONGEST_LINE
         if is_too_long:
             report.note(LONG_LINE, f"{path}:{number}")
-            end += _skip_rest_of_line(stream)
+            rest = _skip_rest_of_line(stream)
+            end += rest.size
+            marks_of_skipped[number] = raw.count(b'"') + rest.marks
             continue
 
         if start == 0:
@@ -62,14 +80,28 @@ def _read_whole_lines(
         yield FoundText(_decode(raw, path, number, report), end, number)
 
 
-def _skip_rest_of_line(stream: BinaryIO) -> int:
-    """Read up to the end of a line without keeping it in memory; return the number of bytes."""
-    skipped = 0
+class _SkippedPart(NamedTuple):
+    """A part of a line that was not kept in memory.
+
+    Args:
+        size: Its bytes.
+        marks: Its quotation marks.
+    """
+
+    size: int
+    marks: int
+
+
+def _skip_rest_of_line(stream: BinaryIO) -> _SkippedPart:
+    """Read up to the end of a line without keeping it in memory."""
+    size = 0
+    marks = 0
     while raw := stream.readline(limits.LONGEST_LINE):
-        skipped += len(raw)
+        size += len(raw)
+        marks += raw.count(b'"')
         if raw.endswith(b"\n"):
             break
-    return skipped
+    return _SkippedPart(size, marks)
 
 
 def _read_lines_in_parts(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ QUOTED_TABLE = "table with quotation marks around fields, which are taken off"
 AMBIGUOUS_TABLE = "table with fields between quotation marks, which are taken for a part of the text"
 _LINES_THAT_SHOW_QUOTING = 1_000
 _CHARACTERS_THAT_SHOW_QUOTING = 4_000_000
+_FIELD_IS_TOO_LONG = "field larger than field limit"
+"""Part of the message of the library."""
 # A field and the tab or newline behind it. The field is enclosed in marks (`"say ""hi"""`), or has no mark at all.
 _TAB_FIELD = re.compile(r"""(?:"(?P<enclosed>(?:[^"]|"")*+)"|[^\t\n"]*+)[\t\n]""")
 
@@ -42,10 +44,12 @@ def read_comma_fields(file: OpenFile) -> Iterator[TableRow]:
     """Iterate over the rows of a table with fields between commas.
 
     Raises:
-        CorpusError: if a quotation mark opens a field and none closes it, so that rows would become a part of it.
+        CorpusError: if a quotation mark opens a field and none closes it, so that rows would become a part of it, or
+            if a field is too long.
     """
-    lines = read_lines(file.stream, file.path, file.report)
-    yield from _read_quoted(lines, ",", file)
+    marks_of_skipped: dict[int, int] = {}
+    lines = read_lines(file.stream, file.path, file.report, marks_of_skipped=marks_of_skipped)
+    yield from _read_quoted(lines, ",", file, marks_of_skipped)
 
 
 def read_tab_fields(file: OpenFile) -> Iterator[TableRow]:
@@ -57,7 +61,8 @@ def read_tab_fields(file: OpenFile) -> Iterator[TableRow]:
     Raises:
         CorpusError: if a quotation mark opens a field of a quoted table and none closes it.
     """
-    lines = read_lines(file.stream, file.path, file.report)
+    marks_of_skipped: dict[int, int] = {}
+    lines = read_lines(file.stream, file.path, file.report, marks_of_skipped=marks_of_skipped)
     last_plain_line: list[FoundText] = []
     for line in lines:
         # Lines in front of the first mark are split at tabs, whatever marks mean in this table.
@@ -79,7 +84,7 @@ def read_tab_fields(file: OpenFile) -> Iterator[TableRow]:
 
         remaining = chain(beginning, lines)
         if quotes == "fields":
-            yield from _read_quoted(remaining, "\t", file)
+            yield from _read_quoted(remaining, "\t", file, marks_of_skipped)
         else:
             for plain_line in remaining:
                 yield _split_at_tabs(plain_line)
@@ -97,8 +102,8 @@ def _quotes_of(lines: Sequence[FoundText]) -> Quotes | None:
     """Return the use of quotation marks in a table, judged by some of its lines; None where both readings fit.
 
     They enclose fields if something shows that the writer meant it, before a mark stands elsewhere than around a field
-    or doubled within one: a field with a doubled mark, a field with a tab or a newline (without which lines would have
-    different numbers of fields), or a header whose names are all enclosed.
+    or doubled within one: a field with a doubled mark, with a carriage return, with a tab or a newline (without which
+    lines would have different numbers of fields), or a header whose names are all enclosed.
     """
     text = "".join(f"{line.text}\n" for line in lines)
     numbers_of_tabs = {line.text.count("\t") for line in lines if line.text}
@@ -120,7 +125,8 @@ def _quotes_of(lines: Sequence[FoundText]) -> Quotes | None:
         if content is not None:
             has_separator = "\t" in content or "\n" in content
             has_doubled_mark = '""' in content and "\n" not in content
-            if has_doubled_mark or (has_separator and lines_are_uneven):
+            # A carriage return within a field is a reason to enclose it, which no other mark around it has.
+            if has_doubled_mark or "\r" in content or (has_separator and lines_are_uneven):
                 shows_quoting = True
         position = field.end()
     if shows_quoting or header_is_enclosed:
@@ -136,22 +142,44 @@ class _CsvLines:
     Args:
         lines: The lines.
         file: The table.
+        marks_of_skipped: Number of each line that was skipped for its length, to the quotation marks in it.
 
     Attributes:
         were_cut: Whether the lines have ended because the file is damaged.
     """
 
-    def __init__(self, lines: Iterable[FoundText], file: OpenFile) -> None:
+    def __init__(self, lines: Iterable[FoundText], file: OpenFile, marks_of_skipped: Mapping[int, int]) -> None:
         self._lines = lines
         self._file = file
+        self._marks_of_skipped = marks_of_skipped
+        self._last_number = 0
         self._row: list[FoundText] = []
         self.were_cut = False
 
     def __iter__(self) -> Iterator[str]:
         for line in self._lines:
+            for skipped in range(self._last_number + 1, line.line):
+                self._refuse_part_of_field(skipped)
+            self._last_number = line.line
             self._row.append(line)
             yield f"{line.text}\n"
         self.were_cut = opening.damage_of(self._file.stream) is not None
+
+    def _refuse_part_of_field(self, skipped: int) -> None:
+        """Refuse the table if a line in front of the next one was skipped, and was not a whole row.
+
+        Args:
+            skipped: Number of the line. It is known as skipped, or it has been read before.
+        """
+        marks = self._marks_of_skipped.get(skipped)
+        if marks is None:
+            return
+        marks_before = sum(line.text.count('"') for line in self._row)
+        if marks % 2 == 1 or marks_before % 2 == 1:
+            raise CorpusError(
+                f"Cannot read '{self._file.path}': line {skipped} is longer than {limits.LONGEST_LINE:,} bytes and a "
+                "part of a field between quotation marks. Shorten the field."
+            )
 
     def take_row(self) -> int:
         """Return the number of the row's last line, and forget its lines; the next row begins."""
@@ -173,20 +201,23 @@ class _CsvLines:
         return number
 
 
-def _read_quoted(lines: Iterable[FoundText], delimiter: str, file: OpenFile) -> Iterator[TableRow]:
+def _read_quoted(
+    lines: Iterable[FoundText], delimiter: str, file: OpenFile, marks_of_skipped: Mapping[int, int]
+) -> Iterator[TableRow]:
     """Iterate over rows whose fields may be enclosed in quotation marks; a row that damage ends is left out.
 
     Args:
         lines: The lines of the table that have not been read.
         delimiter: The character between fields.
         file: The table.
+        marks_of_skipped: Number of each line that was skipped for its length, to the quotation marks in it.
 
     Raises:
-        CorpusError: if a quotation mark opens a field and none closes it.
+        CorpusError: if a quotation mark opens a field and none closes it, or a field is too long.
     """
     # The library's own limit of 131,072 characters would refuse the whole table.
     csv.field_size_limit(limits.LONGEST_LINE)
-    csv_lines = _CsvLines(lines, file)
+    csv_lines = _CsvLines(lines, file, marks_of_skipped)
     try:
         for fields in csv.reader(csv_lines, delimiter=delimiter, strict=True):
             if csv_lines.were_cut:
@@ -196,9 +227,16 @@ def _read_quoted(lines: Iterable[FoundText], delimiter: str, file: OpenFile) -> 
         if csv_lines.were_cut:
             return
         line = csv_lines.line_of_open_mark()
+        if line is not None and _FIELD_IS_TOO_LONG in str(error):
+            raise CorpusError(
+                f"Cannot read '{file.path}': a field that a quotation mark opens in line {line} is longer than "
+                f"{limits.LONGEST_LINE:,} characters. Close it, or shorten it."
+            ) from error
         if line is None:
             last_line = csv_lines.take_row()
-            raise CorpusError(f"Cannot read '{file.path}' near line {last_line} as a table: {error}.") from error
+            # The library adds advice on Python behind a dash.
+            reason, _, _ = str(error).partition(" - ")
+            raise CorpusError(f"Cannot read '{file.path}' near line {last_line} as a table: {reason}.") from error
         raise CorpusError(
             f"Cannot read '{file.path}': a quotation mark opens a field in line {line}, and none closes it in front of "
             "a separator. Close it, or enclose the field and double the marks of its text."

@@ -59,7 +59,11 @@ def read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
 
 
 def _read_fields(file: OpenFile) -> Iterator[_TaggedLine]:
-    """Iterate over the lines of a file as fields; a language in front of every word is removed."""
+    """Iterate over the lines of a file as fields; a language in front of every word is removed.
+
+    Raises:
+        CorpusError: for a carriage return within a line.
+    """
     lines = read_lines(file.stream, file.path, file.report)
     beginning = next_batch(lines, _LINES_THAT_SHOW_A_LANGUAGE, _CHARACTERS_THAT_SHOW_A_LANGUAGE, characters_of)
     language = _language_before_words(beginning)
@@ -67,6 +71,11 @@ def _read_fields(file: OpenFile) -> Iterator[_TaggedLine]:
         file.report.note(f"table whose words begin with their language ('{language}'), removed", str(file.path))
 
     for line in chain(beginning, lines):
+        if "\r" in line.text:
+            raise CorpusError(
+                f"Line {line.line} of '{file.path}' holds a carriage return, which may end a line or belong to a word: "
+                "end lines with a newline."
+            )
         fields = _split_fields(line.text)
         is_tagged_word = len(fields) > 1
         if language and is_tagged_word:

@@ -30,6 +30,7 @@ _FATAL_PROBLEMS = (
     opening.NOT_TEXT,
     opening.DAMAGED,
     lines.BAD_BYTES,
+    lines.LONG_LINE,
 )
 """Notes in a report, by which lines were skipped, that make a split unusable."""
 _ENDINGS = ("", *addresses.COMPRESSIONS)
