@@ -3,6 +3,7 @@
 import errno
 import json
 import resource
+from collections import namedtuple
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ import torch
 from safetensors import SafetensorError
 
 import limbeck
-from limbeck.core import files
+from limbeck.core import disk_space, files
 from limbeck.core.paths import HEARTBEAT
 from limbeck.core.records import base
-from limbeck.errors import OutputError, TrainingError
+from limbeck.corpus import CorpusSettings
+from limbeck.corpus.stored.stored_documents import store_documents
+from limbeck.errors import CorpusError, OutputError, TrainingError
 from limbeck.training import checkpoints, heartbeat, seals, stage, trainer
 from limbeck.training.checkpoints import newest_checkpoint
 from limbeck.training.disk_failures import disk_problem, loading, saving
@@ -55,6 +58,41 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, whole, 
     found = json.loads((Path(recipe["output"]) / "run.json").read_text())
     assert (found["status"], found["problem"].replace("--resume", "resume=True")) == ("failed", message)
     assert_ends_like(recipe, whole)
+
+
+def disk_with(free, monkeypatch):
+    """Let every disk have so many bytes free."""
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", lambda folder: usage(2 * free, free, free))
+
+
+def test_a_run_without_room_is_refused_before_it_reads_text(recipe, whole, monkeypatch):
+    checkpoint = stage_folder(whole) / "model.safetensors"
+    needed = 3 * 3 * checkpoint.stat().st_size
+    with monkeypatch.context() as patch:
+        disk_with(needed // 3, patch)
+        with pytest.raises(OutputError, match=r"needs about .* MB in '.*', whose disk has .*: 3 checkpoints of .* MB"):
+            limbeck.distill(recipe)
+    assert not (Path(recipe["output"]) / "stages").exists()
+    recipe["stages"][0]["training"]["save_total_limit"] = 1
+    with monkeypatch.context() as patch:
+        disk_with(1.2 * needed, patch)
+        assert limbeck.distill(recipe, resume=True).run.is_finished
+
+
+def test_text_without_room_in_the_cache_is_refused(tmp_path, monkeypatch):
+    text = tmp_path / "text.txt"
+    text.write_text("A sentence of some words.\n\n" * 1000)
+    settings = CorpusSettings(sources=[str(text)])
+    disk_with(text.stat().st_size, monkeypatch)
+    with pytest.raises(CorpusError, match=r"The text needs about .* whose disk has .* free.*LIMBECK_CACHE"):
+        store_documents(settings, tmp_path / "cache")
+
+
+def test_nothing_is_called_intact_before_the_first_checkpoint(recipe, monkeypatch):
+    monkeypatch.setattr(checkpoints, "seal", full)
+    with pytest.raises(TrainingError, match="Nothing of the training was saved before"):
+        limbeck.distill(recipe)
 
 
 @pytest.mark.parametrize("place", ["finish", "student", "record"])

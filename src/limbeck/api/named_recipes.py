@@ -21,7 +21,7 @@ from limbeck.recipe.schema import Recipe
 
 _OVER_A_RECIPE = (
     "teacher", "student", "corpus", "text_column", "label_column", "development", "method", "training", "evaluation",
-    "seed", "steps", "batch_size", "learning_rate", "length", "output",
+    "seed", "steps", "minutes", "batch_size", "learning_rate", "length", "output",
 )  # fmt: skip
 """Options that change a recipe, or by which one is chosen."""
 

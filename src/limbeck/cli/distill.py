@@ -12,9 +12,10 @@ from limbeck.cli.messages import Messages, print_result
     "limbeck distill recipe.yaml --set stages.0.training.max_steps=1000",
     "limbeck distill --teacher google-bert/bert-base-uncased --student 6x384 --corpus texts/ --method minilmv2 "
     "--steps 100000 --output runs/mine",
+    "limbeck distill --teacher intfloat/e5-small-v2 --student 3 --corpus texts/ --minutes 10 --output runs/short",
     "limbeck distill --resume --output runs/mine",
     options="recipe teacher student corpus text_column label_column "
-    "method output steps batch_size learning_rate length seed overrides device "
+    "method output steps minutes batch_size learning_rate length seed overrides device "
     "resume overwrite",
 )
 def distill(request: DistilRequest, messages: Messages) -> None:

@@ -13,7 +13,7 @@ from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.recipe.corpus import Corpus
 from limbeck.recipe.models import ShapeSpec, StudentSpec, Teacher
 
-_BUDGETED = ("max_steps", "num_train_epochs")
+_BUDGETED = ("max_steps", "max_minutes", "num_train_epochs")
 """Training arguments that the budget decides."""
 _MOST_SEED = 2**32 - 101
 """Libraries take seeds below 2^32, and some runs add a few numbers to theirs."""

@@ -192,7 +192,7 @@ def lost_process(error: BaseException) -> str | None:
         return None
     return (
         f"Process {process_index()} lost touch with another one, which has most likely ended: its message says why. "
-        "What was saved before is intact; go on with the same command and --resume."
+        "Go on with the same command and --resume, from the last checkpoint if there is one."
     )
 
 

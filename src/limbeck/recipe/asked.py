@@ -18,7 +18,9 @@ CHOSEN_BY = ("teacher", "student", "corpus")
 """Options that are needed where no recipe is given: limbeck then chooses one by them."""
 
 
-_OVER_A_CONTINUED_RUN = {"output", "steps", "training", "evaluation"}
+_AMOUNTS = ("max_steps", "num_train_epochs", "max_minutes")
+"""Arguments that say how long a stage trains."""
+_OVER_A_CONTINUED_RUN = {"output", "steps", "minutes", "training", "evaluation"}
 """Options that may change a run that is continued by the recipe in its folder."""
 
 
@@ -175,6 +177,9 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
         changed_paths.append("stages.0.method")
     training = _training_of(options)
     stages = merged.get("stages")
+    if "minutes" in options and isinstance(stages, list):
+        merged["stages"] = stages = _with_minutes(stages, options)
+        changed_paths += [f"stages.0.training.{key}" for key in _AMOUNTS]
     if training and isinstance(stages, list):
         merged["stages"] = [_with_training(stage, training) for stage in stages]
         changed_paths += [f"stages.0.training.{key}" for key in training]
@@ -304,9 +309,43 @@ def _with_training(stage: Any, training: Mapping[str, Any]) -> Any:
         return stage  # The check of the recipe refuses it.
     # Transformers ignores num_train_epochs where max_steps is given, so epochs take the place of the stage's steps.
     arguments = _mapping(stage.get("training"))
+    if any(name in training for name in _AMOUNTS):
+        arguments.pop("max_minutes", None)
     if "num_train_epochs" in training and "max_steps" not in training:
         arguments.pop("max_steps", None)
     return {**stage, "training": {**arguments, **training}}
+
+
+def _with_minutes(stages: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
+    """Stages that share minutes, in place of steps and epochs.
+
+    The minutes are divided in the proportion of the stages' steps, or evenly where a stage does not say its steps.
+
+    Args:
+        stages: The stages.
+        options: The options, with `minutes`.
+
+    Raises:
+        RecipeError: for steps beside minutes.
+    """
+    minutes = options["minutes"]
+    if "steps" in options:
+        raise RecipeError(f"--steps {options['steps']} and --minutes {minutes:g} both say how long to train; give one.")
+    steps = [_mapping(_mapping(stage).get("training")).get("max_steps") for stage in stages]
+    shares = [float(count) for count in steps if isinstance(count, int) and count > 0]
+    if len(shares) < len(stages):
+        shares = [1.0] * len(stages)
+    changed: list[Any] = []
+    for stage, share in zip(stages, shares, strict=True):
+        if not isinstance(stage, dict):
+            changed.append(stage)  # The check of the recipe refuses it.
+            continue
+        training = _mapping(stage.get("training"))
+        for name in _AMOUNTS:
+            training.pop(name, None)
+        training["max_minutes"] = minutes * share / sum(shares)
+        changed.append({**stage, "training": training})
+    return changed
 
 
 def _check_no_own_length(stages: Any, length: int) -> None:

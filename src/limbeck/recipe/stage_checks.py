@@ -78,7 +78,8 @@ def check_steps(stage: StageSpec, place: str, corpus: CorpusSpec) -> None:
     # As in transformers, `max_steps` below 1 means that epochs are counted instead.
     steps: Any = stage.training.get("max_steps", -1)
     has_steps = isinstance(steps, int) and steps > 0
-    if corpus.streaming and not has_steps:
+    has_minutes = "max_minutes" in stage.training
+    if corpus.streaming and not has_steps and not has_minutes:
         raise RecipeError(
             f"{place}.training.max_steps is missing: a stream has no end and no epochs, so give the number of "
             "steps to train."
@@ -86,6 +87,11 @@ def check_steps(stage: StageSpec, place: str, corpus: CorpusSpec) -> None:
     schedule = stage.text.schedule
     if schedule is None:
         return
+    if has_minutes:
+        raise RecipeError(
+            f"{place}.training.max_minutes cannot be told for text.lengths, whose steps take different times; give "
+            "max_steps, or leave text.lengths out."
+        )
     if corpus.task is not None:
         raise RecipeError(f"{place}.text.lengths is for text without labels, whose rows stay whole; leave it out.")
     if schedule.in_epochs:

@@ -161,6 +161,16 @@ class StagePlan:
                 terms.append(term)
         return replace(self, terms=terms)
 
+    def with_steps(self, steps: int) -> StagePlan:
+        """The plan with a number of steps in place of minutes.
+
+        Args:
+            steps: The steps.
+        """
+        training = {name: value for name, value in self.spec.training.items() if name != "max_minutes"}
+        spec = self.spec.model_copy(update={"training": {**training, "max_steps": steps}})
+        return replace(self, spec=spec)
+
     def with_layer_cosines(self, cosines: tuple[float, ...]) -> StagePlan:
         """The plan with its terms composed again, for measured layers.
 

@@ -9,7 +9,7 @@ from limbeck.core.devices import bf16_is_fast, has_accelerator
 from limbeck.errors import RecipeError, nearest, together
 from limbeck.recipe.optimizers import check_optimizer
 from limbeck.recipe.training_choices import CHECKS, SHARDING_WORDS
-from limbeck.recipe.training_fields import DEFAULTS, MANAGED, REFUSED, USUAL_NAMES
+from limbeck.recipe.training_fields import DEFAULTS, MANAGED, OWN_TYPES, REFUSED, USUAL_NAMES
 from limbeck.recipe.training_values import argument_defaults, argument_types, convert_argument
 
 
@@ -98,6 +98,8 @@ def build_arguments(training: Mapping[str, Any], *, output: str, seed: int, eval
         "use_cpu": not has_gpu,
     }
     merged = DEFAULTS | of_machine | checked
+    for name in OWN_TYPES:
+        merged.pop(name, None)
     if checked.get("fp16") and merged["use_cpu"]:
         raise RecipeError("training.fp16 needs a GPU, and this run trains on a CPU: use bf16, or leave fp16 out.")
     if not {"bf16", "fp16"} & checked.keys():

@@ -113,5 +113,18 @@ def _check_sharding(arguments: Mapping[str, Any], place: str) -> None:
         )
 
 
-CHECKS = (_check_loggers, _check_choices, _check_workers, _check_compiler, _check_sharding)
+def _check_minutes(arguments: Mapping[str, Any], place: str) -> None:
+    """Refuse minutes beside another amount of training."""
+    if "max_minutes" not in arguments:
+        return
+    for name in ("max_steps", "num_train_epochs"):
+        # As in transformers, -1 steps mean that nothing is said.
+        if arguments.get(name, -1) != -1:
+            raise RecipeError(
+                f"{place}.max_minutes and {place}.{name} both say how long to train; leave one out. --minutes takes "
+                "the place of steps and epochs."
+            )
+
+
+CHECKS = (_check_minutes, _check_loggers, _check_choices, _check_workers, _check_compiler, _check_sharding)
 """Each takes the arguments and their place in the recipe, and raises a `RecipeError`."""

@@ -30,6 +30,12 @@ DEFAULTS: dict[str, Any] = {
     "ddp_broadcast_buffers": False,
 }
 
+OWN_TYPES: dict[str, Any] = {"max_minutes": float}
+"""Arguments of limbeck beside those of `TrainingArguments`, with their types.
+
+`max_minutes` takes the place of `max_steps` and `num_train_epochs`: the number of steps follows from the measured rate.
+"""
+
 _HUB = "a student is pushed by `limbeck export --push`"
 _NO_METRICS = "held-out losses are measured by limbeck's own loop, which keeps no predictions"
 REFUSED: dict[str, str] = {
@@ -120,6 +126,7 @@ RANGES: dict[str, Range] = {
     "gradient_accumulation_steps": Range(1, 1e6),
     "num_train_epochs": Range(0, 1e6, least_allowed=False),
     "max_steps": _COUNT,
+    "max_minutes": Range(0, 1e6, least_allowed=False),
     "max_grad_norm": Range(0, 1e9),
     "weight_decay": Range(0, 1000),
     "warmup_steps": Range(0, 1e12),
@@ -138,6 +145,7 @@ RANGES: dict[str, Range] = {
 USUAL_NAMES = {
     "lr": "learning_rate",
     "steps": "max_steps",
+    "minutes": "max_minutes",
     "warmup": "warmup_steps",
     "batch_size": "per_device_train_batch_size",
     "train_batch_size": "per_device_train_batch_size",

@@ -9,7 +9,7 @@ from transformers import TrainingArguments
 
 from limbeck.core.mistakes import show_value, wanted_of
 from limbeck.errors import RecipeError
-from limbeck.recipe.training_fields import RANGES, Range
+from limbeck.recipe.training_fields import OWN_TYPES, RANGES, Range
 
 _ANY_NUMBER = Range(-1e15, 1e15)
 _SHOWN_CHARACTERS = 80
@@ -17,11 +17,11 @@ _SHOWN_CHARACTERS = 80
 
 @cache
 def argument_types() -> dict[str, Any]:
-    """Return the types of the arguments that `TrainingArguments` takes, by their names."""
+    """Return the types of the arguments that a stage takes, by their names."""
     hints = get_type_hints(TrainingArguments)
     types = {field.name: hints[field.name] for field in fields(TrainingArguments) if field.init}
     types["fsdp"] = bool | str | None  # `transformers` takes true and false, though its annotation is still text.
-    return types
+    return types | OWN_TYPES
 
 
 @cache

@@ -56,6 +56,11 @@ def check_text_only(plan: RunPlan) -> None:
     if not plan.stages:
         raise RecipeError("The recipe has no stages, so candidates would learn nothing; give it one.")
     for stage in plan.stages:
+        if "max_minutes" in stage.spec.training:
+            raise RecipeError(
+                f"Stage '{stage.spec.title}' has max_minutes, but candidates are all to take as many steps; give "
+                "max_steps in its place."
+            )
         if stage.pairing.has_labels:
             raise RecipeError(
                 f"Stage '{stage.spec.title}' learns from labelled rows ({stage.pairing.task}), but candidates "

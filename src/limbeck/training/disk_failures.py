@@ -2,15 +2,17 @@
 
 import errno
 import os
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 
 from safetensors import SafetensorError
 
+from limbeck.core import paths
+from limbeck.core.disk_space import free_bytes, megabytes
 from limbeck.errors import OutputError, TrainingError
+from limbeck.training.run_checkpoints import has_state
 
 # No space, over quota, file too large, device error, read-only file system, stale handle of a network disk.
 _DISK_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE}
@@ -82,11 +84,31 @@ def _first_line(error: BaseException) -> str:
 
 
 def _way_out(folder: Path) -> str:
-    """Return the end of a message: the room on the disk, and the way out."""
+    """Return the end of a message: the room on the disk, what is saved, and the way out."""
     room = ""
-    with suppress(OSError):
-        room = f" ({shutil.disk_usage(folder).free / 1e6:,.0f} MB free)"
+    free = free_bytes(folder)
+    if free is not None:
+        room = f" ({megabytes(free)} free)"
+    if _has_saved(folder):
+        return (
+            f"{room}. What was saved before is intact; make room or repair the disk, and continue with the same "
+            "command and --resume."
+        )
     return (
-        f"{room}. What was saved before is intact; make room or repair the disk, and continue with the same command "
-        "and --resume."
+        f"{room}. Nothing of the training was saved before; make room or repair the disk, and begin again with the "
+        "same command and --resume."
     )
+
+
+def _has_saved(folder: Path) -> bool:
+    """Whether a run has a checkpoint or a finished stage.
+
+    Args:
+        folder: The run's folder, or that of a stage.
+    """
+    stages = folder / paths.STAGES
+    if folder.parent.name == paths.STAGES:
+        stages = folder.parent
+    if not stages.is_dir():
+        return False
+    return any(has_state(stage) for stage in stages.iterdir())

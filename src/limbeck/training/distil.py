@@ -20,6 +20,7 @@ from limbeck.training.endings import endings_recorded
 from limbeck.training.evaluation import evaluate_student
 from limbeck.training.extended_stages import judge_changes
 from limbeck.training.kept_recipe import document_of, read_kept_recipe
+from limbeck.training.measured_steps import with_measured_steps
 from limbeck.training.output_folder import claimed_output
 from limbeck.training.record import RunRecord
 from limbeck.training.run import Run
@@ -103,7 +104,8 @@ def distil(
 
 def _new_steps_changes(plan: RunPlan, folder: Path, run: records.Run) -> list[records.StepsChange]:
     """Return the changes of numbers of steps that the run's record does not have yet."""
-    changes = steps_changes(folder, read_kept_recipe(folder), document_of(plan.recipe))
+    new = with_measured_steps(folder, document_of(plan.recipe))
+    changes = steps_changes(folder, read_kept_recipe(folder), new)
     judged = judge_changes(changes, plan.stages)
     # A run that was killed before it kept the new recipe has noted the change already.
     return [change for change in judged if change not in run.steps_changes]

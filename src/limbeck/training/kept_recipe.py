@@ -10,14 +10,16 @@ from limbeck.core.paths import RECIPE
 from limbeck.errors import OutputError, RecipeError
 from limbeck.recipe.load import dump_recipe
 from limbeck.recipe.schema import Recipe
+from limbeck.training.measured_steps import with_measured_steps
 
 
 def keep_recipe(folder: Path, recipe: Recipe) -> None:
-    """Write the resolved recipe into a run's folder.
+    """Write the resolved recipe into a run's folder, with the numbers of steps that minutes came to.
 
     A resumed run does this only after its teacher and text were found to be the same.
     """
-    atomic_text(folder / RECIPE, dump_recipe(recipe))
+    document = with_measured_steps(folder, recipe.model_dump())
+    atomic_text(folder / RECIPE, dump_recipe(Recipe.model_validate(document)))
 
 
 def read_kept_recipe(folder: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 
 from limbeck.core import devices, memory, paths, ranks, records
 from limbeck.core.files import atomic_text
+from limbeck.core.progress_bars import ProgressBar
 from limbeck.corpus import StreamedCorpus
 from limbeck.errors import OutputError
 from limbeck.inspection.layer_cosines import measure_layer_cosines, spread_batches
@@ -34,11 +35,14 @@ from limbeck.recipe.training_fields import DEFAULTS
 from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.class_counts import weigh_classes
 from limbeck.training.corpora import build_corpora, describe_corpora
+from limbeck.training.disk_needs import check_disk
 from limbeck.training.finished_stage import learned_in, load_finished
 from limbeck.training.heartbeat import Heartbeat
 from limbeck.training.kept_recipe import keep_recipe
 from limbeck.training.layer_links import describe_layers
 from limbeck.training.learned_maps import Learned
+from limbeck.training.measured_steps import MeasuredSteps
+from limbeck.training.rate import measure_steps
 from limbeck.training.record import RunRecord
 from limbeck.training.resuming import TeacherHashes, check_same_teachers, check_same_text
 from limbeck.training.rows import AnyCorpus
@@ -120,6 +124,8 @@ class Run:
         memory.keep_freed_memory()
         plan = self.plan
         stages = ranks.on_main_rank(self._stages_to_run)
+        if not self.ends_early:
+            ranks.on_main_rank(partial(check_disk, plan, self.folder))
         hashes = self._check_teachers()
         self._warn_of_idle_devices()
         ranks.on_main_rank(partial(compare_once, plan.vector_teachers, self.record, self.console))
@@ -292,6 +298,7 @@ class Run:
         if stage.measures_layers:
             settled = self._measure_layers(stage, index, folder)
         settled = weigh_classes(settled, self.corpora[index])
+        settled = self._measure_steps(settled, index, folder, student)
 
         limit = stage.spec.training.get("save_total_limit", DEFAULTS["save_total_limit"])
         record = load_finished(folder, student, self._warn, limit=limit)
@@ -351,6 +358,31 @@ class Run:
         line = f"  teacher layers that contribute most: {sorted(layers)}"
         self.console.print(line, style="dim", highlight=False)
         return composed
+
+    def _measure_steps(self, stage: StagePlan, index: int, folder: Path, student: PreTrainedModel) -> StagePlan:
+        """Return a stage whose number of steps follows from the measured rate, where it has minutes.
+
+        The number is kept in the stage's folder and in the run's recipe: a resumed run must take as many.
+        """
+        if "max_minutes" not in stage.spec.training:
+            return stage
+        measured = ranks.on_main_rank(partial(MeasuredSteps.read, folder))
+        if measured is None:
+            with ProgressBar(self.console, at_once=True) as bar:
+                measured = measure_steps(
+                    stage,
+                    student,
+                    ranks.on_all_ranks(partial(self.teachers.open, stage, stage.terms)),
+                    self.tokenizer,
+                    self.corpora[index],
+                    seed=self.plan.recipe.seed + index,
+                    report=bar,
+                )
+            ranks.on_main_rank(partial(measured.write, folder))
+            ranks.on_main_rank(partial(keep_recipe, self.folder, self.plan.recipe))
+        line = f"  {measured.max_steps:,} steps: {measured}"
+        self.console.print(line, style="dim", highlight=False)
+        return stage.with_steps(measured.max_steps)
 
     def _save(
         self, maker: StudentMaker, student: PreTrainedModel, trained: list[records.Stage], folder: Path

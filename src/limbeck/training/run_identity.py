@@ -18,6 +18,7 @@ from limbeck.recipe.known_by_content import without_places
 from limbeck.recipe.schema import NOT_COMPUTED
 from limbeck.recipe.training_fields import DEFAULTS
 from limbeck.training.changed_steps import steps_changes, with_changed_steps
+from limbeck.training.measured_steps import with_measured_steps
 
 _SIZES = ("per_device_train_batch_size", "gradient_accumulation_steps")
 """Arguments that, multiplied with each other and with the number of processes, give the rows of a step.
@@ -63,6 +64,7 @@ def check_same_recipe(folder: Path, saved: dict[str, Any], new: Mapping[str, Any
     """
     _check_same_objects(folder, saved, new)
     run = records.load(records.Run, folder)
+    new = with_measured_steps(folder, new)
     saved = with_changed_steps(saved, steps_changes(folder, saved, new))
     # Records of earlier versions have no number of processes; those runs had one.
     saved_identity = _identity(saved, run.processes or 1)

@@ -207,7 +207,7 @@ class StageTraining:
             is_stopped = self.interrupt.interrupted and "DataLoader worker" in str(error)
             if not is_stopped:
                 raise
-            raise self.stopped_at_step("the state of its last checkpoint is kept") from None
+            raise self.stopped_at_last_checkpoint() from None
         finally:
             self.progress.close()
             self.interrupt.close()
@@ -314,6 +314,16 @@ class StageTraining:
         return self.interrupt.error(
             f"Stopped {where} Continue with: limbeck distill --resume --output {folder}; or keep the student as it is, "
             f"with: limbeck finish {folder}"
+        )
+
+    def stopped_at_last_checkpoint(self) -> Interrupted:
+        """Return the error of a stage that was stopped in the middle of a step."""
+        step = self.trainer.state.global_step
+        if checkpoints.all_checkpoints(self.folder):
+            return self.stopped_at_step("the state of its last checkpoint is kept")
+        return self.interrupt.error(
+            f"Stopped at step {step} of stage '{self.plan.spec.title}', before its first checkpoint. Begin the stage "
+            f"again with: limbeck distill --resume --output {self.folder.parents[1]}"
         )
 
     def stopped_at_step(self, state: str) -> Interrupted:

@@ -63,6 +63,11 @@ class DistilRequest(ValidateRequest):
     )
     _: KW_ONLY
     steps: int | None = option("Training steps of every stage.", default=None, least=1, panel=TRAINING)
+    minutes: float | None = option(
+        "Minutes of training in place of steps, all stages together; the measured rate gives the number of steps.",
+        default=None,
+        panel=TRAINING,
+    )
     batch_size: int | None = option(
         "Blocks per step and device, in every stage.", default=None, least=1, panel=TRAINING
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, read_piece
+from limbeck.core.disk_space import missing_room
 from limbeck.corpus.progress import Progress, step_progress, waiting_notice
 from limbeck.corpus.settings import CorpusSettings
 from limbeck.corpus.source_report import SourceReport, nothing_in
@@ -28,6 +29,7 @@ from limbeck.corpus.stored.seen_keys import AddKeys, seen_keys
 from limbeck.corpus.stored.source_content import name_of_build
 from limbeck.corpus.text.cursor import Cursor
 from limbeck.corpus.text.documents import Document, next_batch
+from limbeck.errors import CorpusError
 
 DOCUMENT_FORMAT = 2
 """Raise it when the same sources would give other documents: older caches are then built anew."""
@@ -83,6 +85,8 @@ def store_documents(
     folder = cache_dir / "documents" / name
 
     def build(aside: Path) -> dict[str, Any]:
+        if settings.max_documents is None and not document_files(aside):
+            _check_disk(aside, sources)
         reader = SourceReader(sources, settings.max_documents, _last_state(aside))
         with seen_keys(aside / "seen.sqlite") as add_keys:
             # Documents in the files that an earlier build has finished count as seen.
@@ -103,6 +107,23 @@ def store_documents(
 
     waiting = waiting_notice(progress, "waiting for another process that reads this text")
     return folder, build_once(folder, build, goes_on=True, waiting=waiting)
+
+
+def _check_disk(folder: Path, sources: Sequence[ListedSource]) -> None:
+    """Refuse text that the disk of the cache has no room for; sources of unknown size are left out.
+
+    Raises:
+        CorpusError: with the numbers.
+    """
+    sizes = [listed.source.size() for listed in sources]
+    # The documents are about as large as their text, and so are the blocks of tokens that are made of them.
+    needed = 2 * sum(size for size in sizes if size is not None)
+    problem = missing_room(folder, needed)
+    if problem is not None:
+        raise CorpusError(
+            f"The text needs {problem}: its documents and the blocks of tokens, which the cache holds. Make room, or "
+            "set $LIMBECK_CACHE to a folder on another disk."
+        )
 
 
 class SourceReader:

@@ -1,0 +1,167 @@
+"""The rate at which a stage trains on this machine: a copy of its student takes some steps, and is thrown away.
+
+The steps are those of the real loop, with its rows, batches, teacher and optimizer. Nothing of them is left: weights,
+random streams and the order of rows are those of a stage that was not measured.
+"""
+
+import copy
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState
+
+from limbeck.core.devices import synchronise
+from limbeck.core.progress import Report
+from limbeck.core.ranks import broadcast
+from limbeck.methods.teaching import Teaching
+from limbeck.recipe.stage_plan import StagePlan
+from limbeck.recipe.training_arguments import build_arguments
+from limbeck.training.freezing import freeze_unreached
+from limbeck.training.measured_steps import MeasuredSteps
+from limbeck.training.module import DistillationModule
+from limbeck.training.rows import AnyCorpus
+from limbeck.training.stage import prepare_student
+from limbeck.training.stage_rows import stage_rows
+from limbeck.training.trainer import DistillationTrainer
+
+_SHARE = 0.05
+"""Share of the minutes that is spent on the measurement."""
+_MOST_SECONDS = 60.0
+"""Most seconds of timed steps."""
+_WARM_UP_STEPS = 2
+"""Steps before the timed ones: the first ones allocate memory and compile."""
+_LEAST_STEPS = 5
+"""Fewest timed steps, however long they take."""
+_NO_END = 1_000_000
+"""More steps than are ever timed."""
+
+
+def measure_steps(
+    plan: StagePlan,
+    student: PreTrainedModel,
+    teaching: Teaching,
+    tokenizer: PreTrainedTokenizerBase,
+    corpus: AnyCorpus,
+    *,
+    seed: int,
+    report: Report,
+) -> MeasuredSteps:
+    """Measure the time of a step, and how many steps a stage takes in its minutes; every process calls this.
+
+    The time of the measurement counts as time of the stage. Held-out losses, development scores and checkpoints take
+    time beside the steps.
+
+    Args:
+        plan: The stage, with `max_minutes`.
+        student: Its student, not tapped; copied.
+        teaching: Gives the teacher's streams; closed in the end.
+        tokenizer: The run's tokenizer.
+        corpus: Its text or rows.
+        seed: The seed of the stage.
+        report: Receives progress.
+    """
+    started = time.monotonic()
+    minutes = float(plan.spec.training["max_minutes"])
+    seconds = minutes * 60
+    clock = _Clock(min(_SHARE * seconds, _MOST_SECONDS), report, f"measuring the rate of stage '{plan.spec.title}'")
+    with _random_streams_kept(), tempfile.TemporaryDirectory() as folder:
+        _take_steps(plan, student, teaching, tokenizer, corpus, seed=seed, folder=Path(folder), clock=clock)
+    left = seconds - (time.monotonic() - started)
+    steps = max(1, int(left / clock.seconds_per_step))
+    # The main process decides for all.
+    return broadcast(MeasuredSteps(minutes, steps, clock.seconds_per_step))
+
+
+class _Clock(TrainerCallback):
+    """Times the steps of a training, and ends it after enough of them.
+
+    Args:
+        seconds: Time of the timed steps together.
+        report: Receives progress.
+        title: What is done, for the progress.
+
+    Attributes:
+        seconds_per_step: The mean time of a timed step.
+    """
+
+    def __init__(self, seconds: float, report: Report, title: str) -> None:
+        self.seconds_per_step = 0.0
+        self._seconds = seconds
+        self._report = report
+        self._title = title
+        self._started = 0.0
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Show that the measurement begins."""
+        self._report(0.0, self._title)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Begin to time after the warm-up, and stop the training when enough was timed."""
+        synchronise(args.device)
+        now = time.monotonic()
+        timed_steps = state.global_step - _WARM_UP_STEPS
+        if timed_steps == 0:
+            self._started = now
+        if timed_steps < 1:
+            return
+        passed = now - self._started
+        self.seconds_per_step = passed / timed_steps
+        self._report(min(passed / self._seconds, 1.0), self._title)
+        is_over = timed_steps >= _LEAST_STEPS and passed >= self._seconds
+        # All processes stop after the same step.
+        if broadcast(is_over):
+            control.should_training_stop = True
+
+
+def _take_steps(
+    plan: StagePlan,
+    student: PreTrainedModel,
+    teaching: Teaching,
+    tokenizer: PreTrainedTokenizerBase,
+    corpus: AnyCorpus,
+    *,
+    seed: int,
+    folder: Path,
+    clock: _Clock,
+) -> None:
+    """Train a copy of a student until the clock stops it."""
+    learner = copy.deepcopy(student)
+    prepare_student(learner, plan)
+    rows = stage_rows(plan, corpus, tokenizer, seed)
+    student_head, _ = plan.sentence_heads()
+    module = DistillationModule(learner, teaching, plan.terms, pooling=student_head)
+    try:
+        freeze_unreached(module, rows.probe())
+        nothing_kept = {"save_strategy": "no", "eval_strategy": "no", "logging_strategy": "no", "report_to": "none"}
+        training = {**plan.spec.training, **nothing_kept, "max_steps": _NO_END}
+        del training["max_minutes"]
+        trainer = DistillationTrainer(
+            module,
+            policy=plan.spec.guard,
+            args=build_arguments(training, output=str(folder), seed=seed, evaluates=False),
+            callbacks=[clock],
+            **rows.arguments(),
+        )
+        trainer.train()
+    finally:
+        module.close()
+
+
+@contextmanager
+def _random_streams_kept() -> Iterator[None]:
+    """Set all random streams back at the end of the block."""
+    python_state = random.getstate()
+    numpy_state = np.random.get_state()
+    with torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)
