@@ -67,6 +67,14 @@ class RowSource(Protocol):
 
 
 @runtime_checkable
+class HasSize(Protocol):
+    """A source that may know how much text it has."""
+
+    def size(self) -> int | None:
+        """Return an estimate of the bytes of text, or `None` if it is not known."""
+
+
+@runtime_checkable
 class HasFiles(Protocol):
     """A source that is read from files."""
 

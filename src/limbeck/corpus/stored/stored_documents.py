@@ -16,7 +16,7 @@ from limbeck.corpus.progress import Progress, step_progress, waiting_notice
 from limbeck.corpus.settings import CorpusSettings
 from limbeck.corpus.source_report import SourceReport, nothing_in
 from limbeck.corpus.sources.named_sources import open_source
-from limbeck.corpus.sources.source_kinds import Source
+from limbeck.corpus.sources.source_kinds import HasSize, Source
 from limbeck.corpus.stored import arrow_files
 from limbeck.corpus.stored.arrow_files import (
     StoredBatch,
@@ -115,10 +115,13 @@ def _check_disk(folder: Path, sources: Sequence[ListedSource]) -> None:
     Raises:
         CorpusError: with the numbers.
     """
-    sizes = [listed.source.size() for listed in sources]
+    text_size = 0
+    for listed in sources:
+        # Sources of installed packages do not know their size.
+        size = listed.source.size() if isinstance(listed.source, HasSize) else None
+        text_size += size or 0
     # The documents are about as large as their text, and so are the blocks of tokens that are made of them.
-    needed = 2 * sum(size for size in sizes if size is not None)
-    problem = missing_room(folder, needed)
+    problem = missing_room(folder, 2 * text_size)
     if problem is not None:
         raise CorpusError(
             f"The text needs {problem}: its documents and the blocks of tokens, which the cache holds. Make room, or "
