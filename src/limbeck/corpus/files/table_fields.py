@@ -117,6 +117,7 @@ def _quotes_of(lines: Sequence[FoundText]) -> Quotes | None:
         if field is None:
             # A mark within a field, a closing mark that is missing, or one that stands behind the lines at hand. If
             # fields before it are enclosed, reading goes on and refuses the field where its mark is never closed.
+            shows_quoting = shows_quoting or (header_is_enclosed and position > end_of_first_line)
             return "fields" if shows_quoting else "characters"
 
         content = field["enclosed"]
