@@ -76,6 +76,8 @@ def test_a_ranking_with_a_document_a_row_has_the_scores_of_its_queries_in_any_or
         (Path(folder) / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         data = load_task(str(Path(folder) / "ranks.yaml"), data=None, splits=["validation"])
     read = data.splits["validation"]
+    # A harmful document is one that is not relevant, to the loss of a fine-tuning too.
+    assert all(row.label is not None and row.label >= 0 for row in read)
     predictions = []
     for row in read:
         query, number = map(int, row.pair.split("/"))
