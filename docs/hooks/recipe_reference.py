@@ -87,7 +87,11 @@ def _description(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> st
 
 def _default(field: Mapping[str, Any]) -> str:
     if "default" not in field:
-        return "empty" if field.get("type") in ("array", "object") else "the defaults of its keys"
+        if field.get("type") in ("array", "object"):
+            return "empty"
+        if "$ref" in field:
+            return "the defaults of its keys"
+        return "*needed*"
     value = field["default"]
     return "–" if value is None else f"`{json.dumps(value, ensure_ascii=False)}`"
 

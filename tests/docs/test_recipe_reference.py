@@ -22,7 +22,8 @@ def test_every_key_has_its_row():
     text = HOOK.recipe_reference()
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     for model in (Recipe, *sections(Recipe), *(METHODS[name].options for name in METHODS)):
-        for key, field in model.model_fields.items():
+        for name, field in model.model_fields.items():
+            key = field.alias or name
             described = [row for row in rows if row.startswith(f"| `{key}` |")]
             assert described, f"{model.__name__}.{key} is missing"
             first = (field.description or "").split("\n\n")[0].replace("|", "\\|")

@@ -17,7 +17,7 @@ XLM_R = [path for path in paper_recipes.PAPERS if "-xlm-r-" in path.stem]
 
 REPORTED = (
     r"For a (\S+) student of (\S+), MiniLMv2 reports averages of ([\d.]+) on XNLI \(table 5\) and "
-    r"([\d.]+) F1 and ([\d.]+) exact match on MLQA\s\(table 6.*?`(\S+)`"
+    r"([\d.]+) answer F1 and ([\d.]+) exact match on MLQA\s\(table 6.*?`(\S+)`"
 )
 
 
