@@ -37,10 +37,12 @@ if TYPE_CHECKING:
     )
     from limbeck.errors import LimbeckError
     from limbeck.recipe.schema import Recipe
+    from limbeck.training.distiller import Distiller
 
 __all__ = [
     "BenchmarkResult",
     "ComparisonResult",
+    "Distiller",
     "EvaluationResult",
     "ExportResult",
     "FineTuningResult",
@@ -66,7 +68,11 @@ __all__ = [
     "teach",
     "validate",
 ]
-_MODULES = {"LimbeckError": "limbeck.errors", "Recipe": "limbeck.recipe.schema"}
+_MODULES = {
+    "Distiller": "limbeck.training.distiller",
+    "LimbeckError": "limbeck.errors",
+    "Recipe": "limbeck.recipe.schema",
+}
 """Modules of the names that are not of `limbeck.api`."""
 _CALLABLE_PACKAGES = ("benchmark", "export", "report", "search")
 """Names of functions that are packages too: these are called, see `limbeck.core.callable_packages`."""

@@ -72,6 +72,10 @@ def family_of(config: PreTrainedConfig) -> Family:
     """
     from transformers import CONFIG_MAPPING
 
+    # The configuration of a model whose modules are named (`named_modules.py`) brings its own row.
+    own_row = getattr(config, "own_row", None)
+    if isinstance(own_row, Family):
+        return own_row
     name = str(config.model_type)
     is_of_transformers = name in CONFIG_MAPPING and type(config) is CONFIG_MAPPING[name]
     if name in families or not is_of_transformers:

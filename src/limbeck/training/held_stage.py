@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
-import torch
 from rich.console import Console
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
@@ -19,6 +18,7 @@ from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.class_counts import weigh_classes
 from limbeck.training.corpora import build_corpus_of
+from limbeck.training.division import divide_loss
 from limbeck.training.freezing import freeze_unreached
 from limbeck.training.module import DistillationModule
 from limbeck.training.rows import AnyCorpus
@@ -28,6 +28,7 @@ from limbeck.training.stage_rows import StageRows, stage_rows
 from limbeck.training.student_maker import StudentMaker
 from limbeck.training.teaching.models import TeacherModels
 from limbeck.training.trainer import DistillationTrainer
+from limbeck.training.units import count_units
 
 
 class HeldStage:
@@ -149,11 +150,8 @@ class HeldStage:
         """
         self.module.to(self.trainer.args.device)
         outputs = self.module(**without_marks(batch))
-        loss = torch.zeros((), device=self.trainer.args.device)
-        for term in self.plan.terms:
-            total, count = outputs[term.name]
-            loss = loss + term.weight * total / count.clamp(min=1)
-        return loss
+        units = count_units(batch).to(self.trainer.args.device)
+        return divide_loss(self.plan.terms, outputs, units).loss
 
     def close(self) -> None:
         """Take the taps off the models."""

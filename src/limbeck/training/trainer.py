@@ -1,4 +1,4 @@
-"""`DistillationTrainer`: transformers' loop, with the one place where losses are divided.
+"""`DistillationTrainer`: transformers' loop, whose losses are divided over whole steps.
 
 A *step* of the optimizer is made of *micro-batches*, on each process (*rank*) its own. Every *term* of the loss gives a
 total and a count for a micro-batch. The count is proportional to a *unit* of the batch, such as its tokens or samples,
@@ -35,6 +35,7 @@ from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.stages import GuardSpec
 from limbeck.training import checkpoints
 from limbeck.training.disk_failures import loading
+from limbeck.training.division import divide_loss
 from limbeck.training.epochs import last_epoch, next_epoch
 from limbeck.training.gathering import sum_over_ranks
 from limbeck.training.loader import Loader
@@ -323,30 +324,12 @@ class DistillationTrainer(Trainer):
         outputs: dict[str, tuple[Tensor, Tensor]] = model(**without_marks(inputs))
         units = count_units(inputs).to(self.args.device)
         # An evaluation has no step, so that the batch is the whole.
-        units_of_step = units
         rank_count = 1
         if num_items_in_batch is not None:
-            units_of_step = num_items_in_batch
             rank_count = self.args.world_size
-
-        # The share of each term is the part that this micro-batch has in the mean of the term over the whole step.
-        loss = torch.zeros((), device=self.args.device)
-        shares: dict[str, Tensor] = {}
-        for term in self.module.terms:
-            total, count = outputs[term.name]
-            share = total / count.clamp(min=1)
-            if OBJECTIVES[term.objective].gathers_rows:
-                # Each rank has computed the whole term, over the rows of all ranks. The backward pass of the gathering
-                # sums the gradients over the ranks.
-                loss = loss + term.weight * share
-            else:
-                # The count is c · units with a constant c of the term, so the share (total / count of the step) is
-                # (total / count) · (units / units of the step).
-                unit = UNITS.index(term.unit)
-                share = share * (units[unit] / units_of_step[unit].clamp(min=1)).to(share.dtype)
-                # The distributed wrapper takes the mean of the ranks' gradients; times the ranks it is their sum.
-                loss = loss + term.weight * share * rank_count
-            shares[term.name] = share.detach()
+        loss, shares = divide_loss(
+            self.module.terms, outputs, units, units_of_step=num_items_in_batch, rank_count=rank_count
+        )
         if self.model.training:
             for name, share in shares.items():
                 self._sums[name] = share.double() + self._sums.get(name, 0.0)

@@ -26,12 +26,12 @@ class LiveTeaching(Teaching):
     It is no `nn.Module`, so that a module that holds it does not have the teacher among its parameters and state.
 
     Args:
-        teacher: The model that is read; frozen here, and its blocks above the highest stream that is needed are
-            dropped.
+        teacher: The model that is read; frozen here.
         terms: The terms of all students that are served; a stream is computed once, however many terms read it.
         pooling: How the teacher's tokens become its `pooled` and `vector` streams.
         title: Its name in messages.
         sharded: Shard its layers over the processes, if there are several, when it is moved.
+        drop_above: Drop the blocks above the highest stream that is needed, to free their memory.
 
     Attributes:
         from_hidden: Whether all terms on logits can be computed from hidden vectors and the output layer, so that large
@@ -46,6 +46,7 @@ class LiveTeaching(Teaching):
         pooling: str | SentenceHead = "mean",
         title: str = "the teacher",
         sharded: bool = False,
+        drop_above: bool = True,
     ) -> None:
         terms = list(terms)
         teacher.eval().requires_grad_(False)
@@ -54,7 +55,7 @@ class LiveTeaching(Teaching):
         self.from_hidden = all(term.takes_from_hidden for term in terms if term.reads_logits)
         self._sharded = sharded and ranks.process_count() > 1
         keys = {key for term in terms for key in term.teacher}
-        self.tap = StreamTap(teacher, keys, drop_above=True, pooling=pooling, from_hidden=self.from_hidden)
+        self.tap = StreamTap(teacher, keys, drop_above=drop_above, pooling=pooling, from_hidden=self.from_hidden)
 
     @torch.no_grad()
     def read(self, batch: Batch, scored: Tensor | None = None) -> Streams:

@@ -1,0 +1,157 @@
+"""A method in a loop of your own: its options, its terms for two models, and how these make sentence vectors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from limbeck.core.mistakes import explain
+from limbeck.errors import LimbeckError, RecipeError
+from limbeck.methods.pairing import Pairing, Task
+from limbeck.methods.registry import METHODS, read_method
+from limbeck.methods.term import Term
+from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.sentences import SentencePooling, finished_pooling
+from limbeck.models.streams import OF_SENTENCES, StreamKey
+from limbeck.recipe.stage_terms import compose_terms, kept_map_of, streams_read
+from limbeck.recipe.stages import StageSpec
+from limbeck.training.loop_models import LoopModel
+
+_PLACE = "Distiller"
+"""Where a method stands, for messages."""
+
+
+def read_stage(method: str, options: Mapping[str, Any], task: Task) -> StageSpec:
+    """Read a method and its options.
+
+    Raises:
+        RecipeError: for an unknown method or option, and a task that the method is not made for.
+    """
+    try:
+        stage = StageSpec(method={"name": method, **options})
+    except ValidationError as error:
+        raise RecipeError(f"{_PLACE}.{explain(error)}") from None
+    known_method, _ = read_method(stage.method)
+    if not known_method.takes(task):
+        raise RecipeError(
+            f"{_PLACE}: {method} is made for the tasks {', '.join(known_method.tasks)}, not for '{task}'."
+        )
+    return stage
+
+
+def compose_for_loop(stage: StageSpec, pairing: Pairing, student: LoopModel, teacher: LoopModel) -> list[Term]:
+    """Compose the terms of a method, and refuse those that read what the models do not give.
+
+    Args:
+        stage: The method with its options.
+        pairing: The two models.
+        student: The student.
+        teacher: The teacher.
+
+    Raises:
+        LimbeckError: one line, with the methods that could be used where the modules of a model are named.
+    """
+    try:
+        terms = compose_terms(stage, pairing, _PLACE)
+    except LimbeckError as error:
+        if student.readable is None and teacher.readable is None:
+            raise
+        raise RecipeError(f"{error} {_ways_out(pairing, student, teacher)}") from None
+    for term in terms:
+        for model, keys in ((student, term.student), (teacher, term.teacher)):
+            unreadable = _unreadable(model, keys)
+            if unreadable:
+                assert model.readable is not None
+                raise RecipeError(
+                    f"{_PLACE}: the term '{term.name}' reads {unreadable[0]} of {model.title}, of which only "
+                    f"{', '.join(model.readable)} can be read. {_ways_out(pairing, student, teacher)}"
+                )
+    return terms
+
+
+def _unreadable(model: LoopModel, keys: Sequence[StreamKey]) -> list[str]:
+    """Return the names of streams that a model does not give."""
+    if model.readable is None:
+        return []
+    return [key.name for key in keys if key.name not in model.readable]
+
+
+def _ways_out(pairing: Pairing, student: LoopModel, teacher: LoopModel) -> str:
+    """Return a sentence with the methods that, by their usual options, read only what both models give."""
+    names = []
+    for name, method in METHODS.items():
+        if not method.takes(pairing.task):
+            continue
+        try:
+            terms = method.compose(method.options(), pairing)
+        except LimbeckError:
+            # It does not suit the shapes of the models.
+            continue
+        unreadable = []
+        for term in terms:
+            unreadable += [*_unreadable(student, term.student), *_unreadable(teacher, term.teacher)]
+        if not unreadable:
+            names.append(name)
+    return f"Methods that can be used: {', '.join(names)}."
+
+
+def sentence_heads(
+    terms: Sequence[Term], pairing: Pairing, student: LoopModel, pooling: str | None
+) -> tuple[SentenceHead, SentenceHead]:
+    """Make the modules that compute the sentence vectors of the student and of the teacher.
+
+    Both make them as the teacher does; a teacher that does not say how takes the pooling of the options, or the mean.
+
+    Args:
+        terms: The terms.
+        pairing: The two models, and how the teacher makes its vectors.
+        student: The student.
+        pooling: The pooling that the method's options name; None where they do not.
+
+    Raises:
+        LimbeckError: for vectors that one of the models does not make.
+    """
+    streams = streams_read(terms)
+    if streams.isdisjoint(OF_SENTENCES):
+        # Nothing is pooled.
+        return SentenceHead("mean"), SentenceHead("mean")
+    title = pairing.teacher.title
+    described = pairing.sentence
+    if described is not None:
+        described.check_whole(title, pairing.teacher.width)
+
+    student_vectors = finished_pooling(described, pooling)
+    teacher_vectors = finished_pooling(described)
+    if "vector" not in streams:
+        # The pooled tokens themselves are compared, so both models pool alike.
+        if described is not None and described.pooling != student_vectors.pooling:
+            raise RecipeError(
+                f"{_PLACE}: pooling is '{pooling}', but {title} pools by '{described.pooling}'; leave it out."
+            )
+        teacher_vectors = student_vectors
+    elif kept_map_of(terms) is not None:
+        # The map takes the place of the teacher's modules, and vectors are normalised behind it.
+        student_vectors = replace(student_vectors, modules=(), normalize=False)
+    _check_student_vectors(student_vectors, student, pairing)
+    return SentenceHead(student_vectors), SentenceHead(teacher_vectors)
+
+
+def _check_student_vectors(vectors: SentencePooling, student: LoopModel, pairing: Pairing) -> None:
+    """Refuse a student that cannot make its vectors in a way, or will be used in another.
+
+    Args:
+        vectors: How its vectors are made in the training.
+        student: The student.
+        pairing: The two models.
+    """
+    if not vectors.fits(pairing.student.hidden):
+        raise RecipeError(
+            f"{_PLACE}: {pairing.teacher.title} makes its vectors by {vectors}, which cannot follow a student of width "
+            f"{pairing.student.hidden}; give a student as wide, or use aligned_embedding."
+        )
+    if student.sentence is not None and student.sentence.pooling != vectors.pooling:
+        raise RecipeError(
+            f"{_PLACE}: {student.title} pools by '{student.sentence.pooling}', but would learn vectors that are pooled "
+            f"by '{vectors.pooling}'; give it the same pooling."
+        )

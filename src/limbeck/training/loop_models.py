@@ -1,0 +1,198 @@
+"""The student and the teacher of a loop of your own: names and objects of several libraries, in one form.
+
+A model may be a name, a model of `transformers`, a `SentenceTransformer`, or a module of your own whose blocks are
+named (`limbeck.models.named_modules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from limbeck.errors import ModelError
+from limbeck.methods.teaching import Teaching
+from limbeck.models.families import Shape, base_model, shape_of
+from limbeck.models.heads import Head, check_has_head, model_class
+from limbeck.models.loading import load_config, load_model
+from limbeck.models.named_modules import NamedModules
+from limbeck.models.sentence_reader import check_pooling_named, sentence_pooling
+from limbeck.models.sentences import SentencePooling
+from limbeck.models.teaching_facts import TeachingFacts, facts_of_shape
+
+
+@dataclass(frozen=True)
+class LoopModel:
+    """A student or a teacher, before it is known which head its terms read.
+
+    Args:
+        title: Its name in messages.
+        facts: What methods read of it.
+        load: Returns the model with a head or without.
+        sentence: How it makes sentence vectors; None where it does not say.
+        module: The object of the user's through which other code may run it; None for a model that is loaded here.
+        readable: Names of the streams that can be read; None for all.
+        teaching: The source of what is taught, where that is no model.
+    """
+
+    title: str
+    facts: TeachingFacts
+    load: Callable[[Head | None], PreTrainedModel]
+    sentence: SentencePooling | None = None
+    module: nn.Module | None = None
+    readable: tuple[str, ...] | None = None
+    teaching: Teaching | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """Its numbers."""
+        return self.facts.model_shape
+
+
+def find_teacher(teacher: Any, streams: Mapping[str, str] | None) -> LoopModel:
+    """Find out what is known of a teacher: a model, see `find_model`, or a `Teaching`."""
+    if not isinstance(teacher, Teaching):
+        return find_model(teacher, "teacher", streams)
+
+    def load(head: Head | None) -> PreTrainedModel:
+        raise ModelError(f"{teacher.facts.title} is no model.")
+
+    return LoopModel(teacher.facts.title, teacher.facts, load, teaching=teacher)
+
+
+def find_model(model: Any, owner: Literal["student", "teacher"], streams: Mapping[str, str] | None) -> LoopModel:
+    """Find out what is known of a model without loading it.
+
+    Args:
+        model: A folder, `package:NAME` or Hub name; a model of transformers; a `SentenceTransformer`; or any module.
+        owner: Its part in the distillation.
+        streams: For any other module, the paths of its parts by stream, see `NamedModules`.
+
+    Raises:
+        ModelError: one line, for a model that cannot be read.
+    """
+    title = f"the {owner}"
+    if isinstance(model, str | Path):
+        return _named_model(str(model))
+    if _is_sentence_transformer(model):
+        transformer = model.transformers_model
+        if not isinstance(transformer, PreTrainedModel):
+            raise ModelError(f"{title} is a SentenceTransformer without a Transformer in it; give one that has one.")
+        return _transformers_model(transformer, title, _sentence_of(model, title))
+    if isinstance(model, PreTrainedModel):
+        return _transformers_model(model, title, None)
+    if isinstance(model, nn.Module):
+        return _own_model(model, title, streams)
+    raise ModelError(
+        f"{title} is of the class {type(model).__name__}; give a folder, package:NAME, a Hub name, or a "
+        "model of transformers, sentence-transformers or torch.nn."
+    )
+
+
+def check_streams_are_used(streams: Mapping[str, str] | None, models: Sequence[LoopModel]) -> None:
+    """Refuse named modules where all models are read without names.
+
+    Raises:
+        ModelError: one line.
+    """
+    if streams is not None and all(model.readable is None for model in models):
+        raise ModelError(
+            "streams names the modules of a model that is no model of transformers, but neither model is such a one; "
+            "leave it out."
+        )
+
+
+def entry(model: PreTrainedModel) -> nn.Module:
+    """Return the module through which all runs of a model go."""
+    if isinstance(model, NamedModules):
+        return model.module
+    return base_model(model)
+
+
+def _named_model(name: str) -> LoopModel:
+    """Return a model that is loaded by its name."""
+    config = load_config(name)
+
+    sentence = sentence_pooling(name)
+    if sentence is None:
+        check_pooling_named(name)
+
+    def load(head: Head | None) -> PreTrainedModel:
+        if head is not None:
+            check_has_head(name, config, head)
+        return load_model(name, head=head)
+
+    return LoopModel(name, facts_of_shape(shape_of(config), name), load, sentence)
+
+
+def _transformers_model(model: PreTrainedModel, title: str, sentence: SentencePooling | None) -> LoopModel:
+    """Return a model of transformers that is there already."""
+    load = partial(_with_head, model, title)
+    return LoopModel(title, facts_of_shape(shape_of(model.config), title), load, sentence, module=model)
+
+
+def _own_model(model: nn.Module, title: str, streams: Mapping[str, str] | None) -> LoopModel:
+    """Return a module whose blocks are named."""
+    if streams is None:
+        raise ModelError(
+            f"{title} is of the class {type(model).__name__}, which is none of transformers: name its blocks, for "
+            'example by streams={"hidden": "encoder.layers.{i}"}.'
+        )
+    named = NamedModules(model, streams, title)
+
+    def load(head: Head | None) -> PreTrainedModel:
+        # Its scores are one of the streams that were named, and checked as these are.
+        return named
+
+    facts = facts_of_shape(shape_of(named.config), title)
+    return LoopModel(title, facts, load, module=model, readable=named.readable)
+
+
+def _with_head(model: PreTrainedModel, title: str, head: Head | None) -> PreTrainedModel:
+    """Return a model, or refuse it where it lacks a head."""
+    if head is not None:
+        needed_class = model_class(model.config, head)
+        if not isinstance(model, needed_class):
+            raise ModelError(
+                f"{title} is of the class {type(model).__name__}, but the method reads the scores of a "
+                f"{needed_class.__name__}; load it as one, or choose a method on hidden states or relations."
+            )
+    return model
+
+
+def _is_sentence_transformer(model: Any) -> bool:
+    """Whether an object is a model of sentence-transformers, without importing that."""
+    return any(cls.__module__.startswith("sentence_transformers.") for cls in type(model).__mro__)
+
+
+def _sentence_of(model: Any, title: str) -> SentencePooling:
+    """Return how a `SentenceTransformer` makes its vectors.
+
+    Raises:
+        ModelError: for modules that an object alone does not describe.
+    """
+    modules = list(model.children())
+    names = [type(module).__name__ for module in modules]
+    poolings = [module for module in modules if type(module).__name__ == "Pooling"]
+    if names[1:] not in (["Pooling"], ["Pooling", "Normalize"]):
+        raise ModelError(
+            f"{title} is a SentenceTransformer of {', '.join(names)}, of which only a Transformer with Pooling and "
+            "Normalize can be given as an object; give its folder or name."
+        )
+    (pooling,) = poolings
+    if not pooling.include_prompt:
+        raise ModelError(f"{title} leaves prompts out of its pooling, which a loop of your own cannot; use distill.")
+    mode = pooling.pooling_mode
+    if not isinstance(mode, str):
+        mode = "+".join(mode)
+    return SentencePooling(
+        mode,
+        normalize=names[-1] == "Normalize",
+        max_length=model.max_seq_length,
+        truncate_dim=model.truncate_dim,
+    )
