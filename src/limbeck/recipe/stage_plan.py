@@ -79,6 +79,11 @@ class StagePlan:
         return rows
 
     @property
+    def chooses_step(self) -> bool:
+        """Whether measurements of development rows, or else of held-out ones, choose the step whose student is kept."""
+        return bool(self.spec.training.get("load_best_model_at_end"))
+
+    @property
     def kept_map(self) -> LearnedMap | None:
         """The learned map that its student keeps behind its pooling, if any."""
         return kept_map_of(self.terms)

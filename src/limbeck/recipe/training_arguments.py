@@ -105,7 +105,8 @@ def build_arguments(training: Mapping[str, Any], *, output: str, seed: int, eval
     if not {"bf16", "fp16"} & checked.keys():
         merged["bf16"] = bf16_is_fast()
     if not evaluates:
-        merged["eval_strategy"] = "no"
+        # Without measurements there is no best step.
+        merged |= {"eval_strategy": "no", "load_best_model_at_end": False, "metric_for_best_model": None}
     managed = {
         "output_dir": output,
         "seed": seed,

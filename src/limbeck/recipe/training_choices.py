@@ -18,6 +18,12 @@ _NEED_WORKERS = (
     "dataloader_persistent_workers",
     "dataloader_multiprocessing_context",
 )
+_NEED_BEST_STEP = (
+    "metric_for_best_model",
+    "greater_is_better",
+    "early_stopping_patience",
+    "early_stopping_threshold",
+)
 _COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _FSDP_SETTINGS = {"reshard_after_forward"}
 """Settings of FSDP that a recipe may give. The student is sharded as one unit and not layer by layer, since terms read
@@ -126,5 +132,29 @@ def _check_minutes(arguments: Mapping[str, Any], place: str) -> None:
             )
 
 
-CHECKS = (_check_minutes, _check_loggers, _check_choices, _check_workers, _check_compiler, _check_sharding)
+def _check_best_step(arguments: Mapping[str, Any], place: str) -> None:
+    """Refuse options of the best step without `load_best_model_at_end`, and a best step of a sharded student."""
+    if not arguments.get("load_best_model_at_end"):
+        for name in _NEED_BEST_STEP:
+            if arguments.get(name) is not None:
+                raise RecipeError(
+                    f"{place}.{name} chooses the student by its measurements; set load_best_model_at_end: true, or "
+                    "leave it out."
+                )
+        return
+    if arguments.get("fsdp"):
+        raise RecipeError(f"{place}.load_best_model_at_end is not possible with fsdp; leave one of them out.")
+    if str(arguments.get("eval_strategy")) == "no":
+        raise RecipeError(f"{place}.load_best_model_at_end needs measurements; leave eval_strategy: no out.")
+
+
+CHECKS = (
+    _check_minutes,
+    _check_best_step,
+    _check_loggers,
+    _check_choices,
+    _check_workers,
+    _check_compiler,
+    _check_sharding,
+)
 """Each takes the arguments and their place in the recipe, and raises a `RecipeError`."""

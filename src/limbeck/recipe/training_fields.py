@@ -30,10 +30,15 @@ DEFAULTS: dict[str, Any] = {
     "ddp_broadcast_buffers": False,
 }
 
-OWN_TYPES: dict[str, Any] = {"max_minutes": float}
+OWN_TYPES: dict[str, Any] = {
+    "max_minutes": float,
+    "early_stopping_patience": int,
+    "early_stopping_threshold": float,
+}
 """Arguments of limbeck beside those of `TrainingArguments`, with their types.
 
 `max_minutes` takes the place of `max_steps` and `num_train_epochs`: the number of steps follows from the measured rate.
+The others are the arguments of `transformers.EarlyStoppingCallback`, by their own names.
 """
 
 _HUB = "a student is pushed by `limbeck export --push`"
@@ -57,8 +62,6 @@ REFUSED: dict[str, str] = {
     "eval_use_gather_object": _NO_METRICS,
     "include_for_metrics": _NO_METRICS,
     "batch_eval_metrics": _NO_METRICS,
-    "metric_for_best_model": "the student is always that of the last step",
-    "greater_is_better": "the student is always that of the last step",
     "hub_token": _HUB,
     "hub_private_repo": _HUB,
     "hub_model_id": _HUB,
@@ -87,12 +90,11 @@ MANAGED: dict[str, str | None] = {
     "auto_find_batch_size": None,
     "logging_nan_inf_filter": None,
     "accelerator_config": None,
-    # Stages train and evaluate, and one process saves the student of the last step.
+    # Stages train and evaluate, and one process saves the student.
     "do_train": None,
     "do_eval": None,
     "do_predict": None,
     "push_to_hub": None,
-    "load_best_model_at_end": None,
     "save_on_each_node": None,
     # A resumed run ends like one that was never stopped: whole checkpoints, and the rows it would have met.
     "save_only_model": None,
@@ -126,6 +128,8 @@ RANGES: dict[str, Range] = {
     "gradient_accumulation_steps": Range(1, 1e6),
     "num_train_epochs": Range(0, 1e6, least_allowed=False),
     "max_steps": _COUNT,
+    "early_stopping_patience": _COUNT,
+    "early_stopping_threshold": Range(0, 1e12),
     "max_minutes": Range(0, 1e6, least_allowed=False),
     "max_grad_norm": Range(0, 1e9),
     "weight_decay": Range(0, 1000),

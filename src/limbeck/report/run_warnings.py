@@ -60,6 +60,9 @@ def _status_warnings(run: RunFolder) -> Iterator[str]:
             warning += f" {problem}"
         yield warning
 
+    for stage in run.record.stages:
+        if stage.best is not None:
+            yield f"{stage.best}."
     for change in run.record.steps_changes:
         yield f"{change}."
     skipped: list[str] = []

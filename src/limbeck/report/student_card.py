@@ -138,7 +138,8 @@ class StudentCard:
     @property
     def evaluation(self) -> records.RunEvaluation:
         """The measurements of teacher and student; they are empty where nothing was measured."""
-        return self.run.evaluation or records.RunEvaluation()
+        evaluation = self.run.evaluation or records.RunEvaluation()
+        return evaluation.without_rows_that_chose()
 
     @property
     def comparison(self) -> str:

@@ -17,6 +17,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from limbeck.core.files import remove, sync
 from limbeck.core.ranks import on_all_ranks, on_main_rank
 from limbeck.errors import TrainingError
+from limbeck.training.best_step import has_stopped
 from limbeck.training.disk_failures import saving
 from limbeck.training.seals import find_damage, seal
 from limbeck.training.training_facts import training_facts
@@ -41,12 +42,14 @@ class Checkpoints:
 
     Attributes:
         staging: The folder that a checkpoint is being written in; None between checkpoints.
+        best_step: The best step so far, whose checkpoint stays beyond the limit; None where no step is chosen.
     """
 
     def __init__(self, arguments: TrainingArguments) -> None:
         self.arguments = arguments
         self.folder = Path(arguments.output_dir)
         self.staging: Path | None = None
+        self.best_step: int | None = None
 
     def write(self, step: int, save: Callable[[], None]) -> None:
         """Write the checkpoint of a step in all processes, and then remove the oldest ones beyond the limit.
@@ -65,7 +68,7 @@ class Checkpoints:
             checkpoint = self.folder / STAGING / f"checkpoint-{step}"
             seal(checkpoint, {"step": step, **training_facts(self.arguments)})
             publish(checkpoint, self.folder)
-            keep_newest(self.folder, step, self.arguments.save_total_limit)
+            keep_newest(self.folder, step, self.arguments.save_total_limit, best=self.best_step)
 
         try:
             on_main_rank(in_one_line(partial(prepare_staging, self.folder)))
@@ -154,7 +157,7 @@ def newest_checkpoint(folder: Path, warn: Warn) -> Path | None:
     return None
 
 
-def keep_newest(folder: Path, newest: int, limit: int | None) -> None:
+def keep_newest(folder: Path, newest: int, limit: int | None, *, best: int | None = None) -> None:
     """Remove the oldest checkpoints beyond a limit.
 
     Checkpoints of later steps than the one just written are removed too: they were damaged, and the run went on from an
@@ -164,13 +167,14 @@ def keep_newest(folder: Path, newest: int, limit: int | None) -> None:
         folder: The stage's folder.
         newest: Step of the checkpoint that was just written.
         limit: Number of checkpoints to keep; None or 0 keeps all.
+        best: Step of a checkpoint that stays beyond the limit.
     """
     checkpoints = all_checkpoints(folder)
     paths_to_keep = [path for step, path in checkpoints if step <= newest]
     if limit:
         paths_to_keep = paths_to_keep[:limit]
-    for _, path in checkpoints:
-        if path not in paths_to_keep:
+    for step, path in checkpoints:
+        if path not in paths_to_keep and step != best:
             discard(path)
 
 
@@ -206,7 +210,7 @@ def remove_checkpoints(folder: Path) -> None:
 
 
 def is_last(checkpoint: Path, max_steps: int) -> bool:
-    """Return whether a checkpoint was made at the last step of its stage.
+    """Return whether a checkpoint was made at the last step of its stage, by number or by early stopping.
 
     Args:
         checkpoint: The checkpoint.
@@ -214,4 +218,4 @@ def is_last(checkpoint: Path, max_steps: int) -> bool:
     """
     state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
     last_step = max_steps if max_steps > 0 else state.max_steps
-    return 0 < last_step <= state.global_step
+    return 0 < last_step <= state.global_step or has_stopped(state)

@@ -92,6 +92,11 @@ class DevelopmentScores(TrainerCallback):
         self._by_steps = by_steps
         self._classes = head_match.match_head("the student", student.config, prepared.task).classes
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that the student is scored by."""
+        return self._prepared.task.metrics
+
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Score the student where it is due, and log the scores before the step's checkpoint keeps the log."""
         if self.log is None or not state.is_world_process_zero or not self._is_due(state):

@@ -70,8 +70,8 @@ def _checkpoints_at_once(stage: StagePlan) -> int:
         steps = training.get("max_steps", 1)
         interval = training["save_steps"]
         limit = max(1, int(steps // interval)) if interval >= 1 else int(1 / interval)
-    # A new one is written before the oldest is removed.
-    return int(limit) + 1
+    # A new one is written before the oldest is removed, and the best one stays.
+    return int(limit) + (2 if training.get("load_best_model_at_end") else 1)
 
 
 def _count_parameters(config: PreTrainedConfig, head: Head | None) -> int:

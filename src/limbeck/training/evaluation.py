@@ -61,9 +61,18 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     development = measure_tasks(plan, run.tokenizer, run.student_folder, run.teachers.load, report_tasks)
     if not development:
         # Neither tasks nor development rows: the held-out part of the training rows stands in for them.
-        return comparison.to_dict() | _score_held_out_rows(run)
+        return comparison.to_dict() | _score_held_out_rows(run) | _chosen_by_text(plan)
     comparison.seconds["development"] = round(time.perf_counter() - start, 3)
-    return comparison.to_dict() | {"development": [figures.to_dict() for figures in development]}
+    figures = {"development": [scores.to_dict() for scores in development]}
+    return comparison.to_dict() | figures | _chosen_by_text(plan)
+
+
+def _chosen_by_text(plan: RunPlan) -> dict[str, Any]:
+    """Return the record's field `chose_step`, where held-out text chose the step of a stage; else no field."""
+    for stage in plan.own_stages:
+        if stage.chooses_step and stage.development is None:
+            return {"chose_step": True}
+    return {}
 
 
 def teacher_side(run: Run, vectors: str | SentenceHead) -> Side:
@@ -175,4 +184,5 @@ def _score_held_out_rows(run: Run) -> dict[str, Any]:
         )
     except LimbeckError as error:
         return {"task": {"unavailable": str(error)}}
-    return {"task": {**scores.to_dict(), "stage": stage.spec.title, "teacher_name": stage.teacher.title}}
+    names = {"stage": stage.spec.title, "teacher_name": stage.teacher.title}
+    return {"task": {**scores.to_dict(), **names, "chose_step": stage.chooses_step}}

@@ -43,6 +43,8 @@ _FREE = (
     "report_to",
 )
 """Arguments that may change in a resumed run: when to save, measure and log, and where to."""
+_OF_MEASUREMENTS = {"eval_steps", "eval_strategy", "eval_delay", "eval_on_start"}
+"""Those of them that decide which step is measured."""
 _MAY_CHANGE = (
     "A resumed run may change evaluation, guard, when it saves, measures and logs, how the rows of a step are divided, "
     "and max_steps of a stage that is not finished"
@@ -196,6 +198,10 @@ def _deciding(training: dict[str, Any], processes: int) -> dict[str, Any]:
     rows_a_step = processes
     for name in _SIZES:
         rows_a_step *= training.get(name, DEFAULTS.get(name, 1))
-    deciding = {name: value for name, value in training.items() if name not in (*_SIZES, *_FREE)}
+    free = set(_FREE)
+    if training.get("load_best_model_at_end"):
+        # The measurements choose the student.
+        free -= _OF_MEASUREMENTS
+    deciding = {name: value for name, value in training.items() if name not in (*_SIZES, *free)}
     deciding["rows a step (per_device_train_batch_size x gradient_accumulation_steps x processes)"] = rows_a_step
     return deciding

@@ -15,7 +15,7 @@ from transformers.training_args import ParallelMode
 from limbeck.core.files import atomic_file, atomic_text, sync
 from limbeck.core.paths import LOG
 from limbeck.core.ranks import main_rank_first, on_main_rank, raised_on_all_ranks
-from limbeck.core.records import Stage, save
+from limbeck.core.records import BestStep, Stage, save
 from limbeck.corpus import GroupedRows
 from limbeck.errors import Interrupted, OutputError, RecipeError
 from limbeck.methods.teaching import Teaching
@@ -23,6 +23,7 @@ from limbeck.models.families import base_model, family_of
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training import checkpoints
+from limbeck.training.best_step import chosen_metric, prepare_best_step, stopping_callbacks
 from limbeck.training.callbacks import LiveLog, ProgressReporter
 from limbeck.training.development import scores_by_step
 from limbeck.training.disk_failures import saving
@@ -109,6 +110,9 @@ class StageTraining:
         # Scores by step copy the student, so it must not have taps yet.
         scores = main_rank_first(partial(scores_by_step, plan, student, tokenizer))
 
+        metrics = scores.metrics if scores is not None else ()
+        prepare_best_step(plan, arguments, metrics, evaluates=len(rows.held_out) > 0)
+
         # Sharding changes a model for good, so a copy is sharded. At the end the student gets the copy's weights.
         learner = copy.deepcopy(student) if arguments.fsdp else student
         student_head, _ = plan.sentence_heads()
@@ -129,13 +133,14 @@ class StageTraining:
             args=arguments,
             **rows.arguments(),
             interrupt=self.interrupt,
-            callbacks=[*own_callbacks, *callbacks],
+            callbacks=[*own_callbacks, *stopping_callbacks(plan, callbacks)],
         )
         _check_engine(self.trainer)
         # Two callbacks call functions of the trainer, which is made after them.
         progress.work_until = self.trainer.loader.work_until
         if scores is not None:
             scores.log = self.trainer.log
+            self.trainer.score_task = scores.scores
 
         if arguments.world_size > 1:
             line = f"  {arguments.world_size} processes, {self.trainer.loader.rows_a_step} rows a step"
@@ -201,6 +206,9 @@ class StageTraining:
             is_stopped = self.interrupt.agree() and trainer.state.global_step < trainer.state.max_steps
             if is_stopped and not self.ends_early:
                 raise raised_on_all_ranks(self.stopped_at_step("the state is saved"))
+            # A run that is ended early keeps the student of its newest checkpoint.
+            if not self.ends_early:
+                trainer.load_best()
             return trainer.evaluate() if trainer.eval_dataset is not None else {}
         except RuntimeError as error:
             # Ctrl-C reaches the workers of the data loader too. They end at once, and the step fails without its batch.
@@ -259,9 +267,25 @@ class StageTraining:
             frozen=self.frozen,
             unread=self.module.unread_rows(),
         )
-        if steps < trainer.state.max_steps:
+        record.best = self._describe_best()
+        if steps < trainer.state.max_steps and record.best is None:
             record.planned_steps = trainer.state.max_steps
         return record
+
+    def _describe_best(self) -> BestStep | None:
+        """Describe the step that measurements chose; None where the student is that of the last step."""
+        trainer = self.trainer
+        best_step = trainer.checkpoints.best_step
+        if best_step is None or self.ends_early:
+            return None
+        return BestStep(
+            step=best_step,
+            metric=chosen_metric(trainer.args),
+            value=trainer.state.best_metric,
+            on_development=self.plan.development is not None,
+            stopped_at=trainer.state.global_step,
+            planned_steps=trainer.state.max_steps,
+        )
 
     def _describe_lengths(self, steps: int) -> list[dict[str, float]]:
         """Describe how long the stage was trained at each length of its schedule; empty without a schedule."""

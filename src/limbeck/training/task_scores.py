@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -77,7 +78,11 @@ def _with_names(figures: records.DevelopmentFigures, plan: RunPlan, stage: Stage
         plan: The run's plan.
         stage: The stage whose teacher was scored, and whose development rows they are if the recipe names no tasks.
     """
-    names: dict[str, str] = {}
+    names: dict[str, Any] = {}
+    # A task that the recipe names may have the rows of the stage's development rows.
+    development = stage.development
+    if stage.chooses_step and development is not None and figures.task == development.task.name:
+        names["chose_step"] = True
     if figures.teacher:
         names["teacher_name"] = stage.teacher.title
     if plan.recipe.evaluation.tasks is None:

@@ -9,7 +9,7 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,13 @@ from limbeck.core.memory import release_freed_memory
 from limbeck.core.ranks import on_main_rank
 from limbeck.corpus import RowMix
 from limbeck.corpus.batches.batch import FILLER, without_marks
-from limbeck.errors import TrainingError
+from limbeck.errors import OutputError, TrainingError
 from limbeck.methods.transforms import Course
 from limbeck.models.packing import send_batch
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.stages import GuardSpec
 from limbeck.training import checkpoints
+from limbeck.training.best_step import restore_counts
 from limbeck.training.disk_failures import loading
 from limbeck.training.division import divide_loss
 from limbeck.training.epochs import last_epoch, next_epoch
@@ -43,6 +44,7 @@ from limbeck.training.loss_guard import LossGuard
 from limbeck.training.module import DistillationModule
 from limbeck.training.out_of_memory import BatchSplitter
 from limbeck.training.rows import RowsByLength
+from limbeck.training.seals import find_damage
 from limbeck.training.signals import InterruptSaver
 from limbeck.training.step_start import StepStart, skip_update, takes_flag
 from limbeck.training.units import UNITS, count_units, sum_units
@@ -81,6 +83,8 @@ class DistillationTrainer(Trainer):
     Attributes:
         tokens_seen: Valid tokens of the whole stage, over all processes, as a scalar on the device.
         tokens_by_length: The same for each length of a schedule of lengths; one number without a schedule.
+        score_task: Scores the student on development rows by metrics of its task, one of which may choose the best
+            step; None without such rows.
     """
 
     # transformers 5 models take **kwargs, from which the Trainer would conclude that it may scale the loss itself.
@@ -118,6 +122,9 @@ class DistillationTrainer(Trainer):
         self.policy = GuardSpec() if policy is None else policy
         self.guard = LossGuard(model.terms, self.policy, self.args.device, Path(self.args.output_dir), warn)
         self.splitter = BatchSplitter(warn)
+        self.score_task: Callable[[], dict[str, float]] | None = None
+        # Keys of a measurement that `DevelopmentScores` logs.
+        self._logged_elsewhere: set[str] = set()
 
         # On the device: no step waits for the host to count.
         self.tokens_seen = torch.zeros((), dtype=torch.float64, device=self.args.device)
@@ -348,6 +355,7 @@ class DistillationTrainer(Trainer):
             logs |= self._mean_terms()
             self._sums = {}
             self._steps_summed = torch.zeros_like(self._steps_summed)
+        logs = {name: value for name, value in logs.items() if name not in self._logged_elsewhere}
         logs |= {"tokens": float(self.tokens_seen), "seconds": self.seconds}
         # The loop's own mean over a training, which covers only the steps since the process was started.
         logs.pop("train_loss", None)
@@ -417,8 +425,42 @@ class DistillationTrainer(Trainer):
             total, count = sum_over_ranks(total_and_count)
             values[name] = float(total / count.clamp(min=1))
         values["loss"] = sum(term.weight * values[term.name] for term in self.module.terms if term.name in sums)
+        if self.score_task is not None and self.args.load_best_model_at_end:
+            scores = on_main_rank(self.score_task)
+            self._logged_elsewhere = {f"{metric_key_prefix}_{name}" for name in scores}
+            values |= scores
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in values.items()}
         return EvalLoopOutput(predictions=(), label_ids=None, metrics=metrics, num_samples=rows)
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        """Judge a measurement; the checkpoint of a new best step is always written."""
+        is_best: bool = super()._determine_best_metric(metrics, trial)
+        if is_best and self.args.load_best_model_at_end:
+            self.checkpoints.best_step = self.state.global_step
+            self.control.should_save = True
+        return is_best
+
+    def load_best(self) -> None:
+        """Take the weights of the best step, which may be the last one.
+
+        Raises:
+            OutputError: if its checkpoint is damaged.
+        """
+        best_step = self.checkpoints.best_step
+        if best_step is None or best_step == self.state.global_step:
+            return
+        folder = self.checkpoints.folder / f"checkpoint-{best_step}"
+        damage = on_main_rank(partial(find_damage, folder))
+        if damage is not None:
+            raise OutputError(
+                f"The checkpoint '{folder}' of the best step is damaged: {damage}. Start again with --overwrite."
+            )
+        with loading(folder):
+            load_weights(self.module, folder / WEIGHTS)
+
+    def _load_callback_state(self) -> None:
+        """Let early stopping count on; other callbacks begin anew."""
+        restore_counts(self.callback_handler.callbacks, self.state)
 
     def _get_output_dir(self, trial: Any) -> str:
         """Return the folder for the files of a checkpoint: the staging folder while one is written."""
@@ -426,9 +468,8 @@ class DistillationTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Write a checkpoint aside, and make it visible when it is whole."""
-        # The loop would keep the best checkpoint by a metric, which limbeck does not use. With a best step it waits for
-        # all processes at a barrier, for ever if one of them failed. The path of a best checkpoint would be wrong,
-        # since it would name the staging folder.
+        # `Checkpoints` knows the best step. If the loop knew it, it would wait for all processes at a barrier, for ever
+        # if one of them failed. The path of a best checkpoint would be wrong, since it would name the staging folder.
         self.state.best_global_step = None
         self.checkpoints.write(self.state.global_step, partial(super()._save_checkpoint, model, trial))
         self.state.best_model_checkpoint = None
@@ -502,6 +543,7 @@ class DistillationTrainer(Trainer):
             "unread": self.module.read_rows.unread(),
             "guard": self.guard.state(),
             "rows_of_a_piece": self.splitter.rows,
+            "best_step": self.checkpoints.best_step,
         }
         (folder / PROGRESS).write_text(json.dumps(progress), encoding="utf-8")
 
@@ -536,3 +578,4 @@ class DistillationTrainer(Trainer):
             self.module.read_rows.load(progress.get("unread"))
             self.guard.load(progress["guard"])
             self.splitter.rows = progress["rows_of_a_piece"]
+            self.checkpoints.best_step = progress.get("best_step")

@@ -10,6 +10,7 @@ The types are used by the name of their package: `records.Run`, `studies.Compari
 from limbeck.core.records.base import MOST_BYTES, File, Number, Record, flat, load, plain, save, text_of, timestamp
 from limbeck.core.records.run import (
     RANGES,
+    BestStep,
     CardFields,
     Citation,
     CorpusText,
@@ -59,6 +60,7 @@ __all__ = [
     "RANGES",
     "Agreement",
     "BatchLatency",
+    "BestStep",
     "CardFields",
     "Citation",
     "CorpusText",

@@ -182,6 +182,36 @@ Ranges: TypeAlias = Annotated[str, Field(pattern=RANGES)]
 """Rows of a table in order, such as `0-98,103`."""
 
 
+class BestStep(Record):
+    """The step whose student a stage kept, since its measurement was the best.
+
+    Attributes:
+        step: The step.
+        metric: The metric that chose it: `loss`, a term of the loss, or a metric of the task.
+        value: Its value at that step.
+        on_development: Whether development rows chose it; else rows or text held out from training did.
+        stopped_at: The step that the stage ended at.
+        planned_steps: The steps that it was to take.
+    """
+
+    step: int = 0
+    metric: str = ""
+    value: Number | None = None
+    on_development: bool = False
+    stopped_at: int = 0
+    planned_steps: int = 0
+
+    def __str__(self) -> str:
+        """A sentence without a full stop."""
+        rows = "development rows" if self.on_development else "the held-out part"
+        sentence = f"The student is that of step {self.step:,}, which {rows} chose by the metric '{self.metric}'"
+        if self.value is not None:
+            sentence += f" ({self.value:.4g})"
+        if self.stopped_at < self.planned_steps:
+            sentence += f"; early stopping ended the stage at step {self.stopped_at:,} of {self.planned_steps:,}"
+        return f"{sentence}. Scores on rows that chose the step flatter the student, and are not in its card"
+
+
 class Stage(File):
     """A finished stage: `stage.json`, and an entry of `run.json`, which also has the fields from `layers` on.
 
@@ -198,6 +228,7 @@ class Stage(File):
         teacher: The teacher of a stage that has its own.
         teacher_facts: More on this teacher, unless it is the student of an earlier stage.
         planned_steps: Steps that it was to take, where it was ended early.
+        best: The step that measurements chose; None where the student is that of the last step.
     """
 
     FILE = paths.STAGE_RECORD
@@ -230,6 +261,7 @@ class Stage(File):
     teacher_facts: Teacher | None = None
     citation: Citation | None = None
     planned_steps: Number | None = None
+    best: BestStep | None = None
 
 
 class EarlyEnd(Record):

@@ -160,6 +160,7 @@ class TaskFigures(Record):
         stage: The stage that the task is from.
         teacher_name: The teacher.
         unavailable: Why there are no scores.
+        chose_step: Whether these rows chose the step whose student was kept.
     """
 
     task: str | None = None
@@ -173,6 +174,7 @@ class TaskFigures(Record):
     stage: str | None = None
     teacher_name: str | None = None
     unavailable: str | None = None
+    chose_step: bool = False
 
 
 class LabelFigures(Record):
@@ -228,6 +230,7 @@ class DevelopmentFigures(Record):
         disagreements: On how many rows the answers differ; None without a teacher.
         examples: The furthest apart of these, ten at most, the furthest first.
         unavailable: Why there are no scores.
+        chose_step: Whether these rows chose the step whose student was kept.
     """
 
     task: str = ""
@@ -247,6 +250,7 @@ class DevelopmentFigures(Record):
     disagreements: Number | None = None
     examples: list[Disagreement] = Field(default_factory=list)
     unavailable: str | None = None
+    chose_step: bool = False
 
     @property
     def metric(self) -> str:
@@ -292,6 +296,7 @@ class RunEvaluation(Record):
         asymmetric: Retrieval of the student's queries in the teacher's documents, of students that learned the
             teacher's sentence vectors.
         cut: The same of shorter vectors, a width each, the widest first.
+        chose_step: Whether the held-out text chose the step whose student was kept.
     """
 
     teacher: ModelFigures = Field(default_factory=ModelFigures)
@@ -305,6 +310,21 @@ class RunEvaluation(Record):
     development: list[DevelopmentFigures] = Field(default_factory=list)
     asymmetric: Retrieval | None = None
     cut: list[CutVectors] = Field(default_factory=list)
+
+    chose_step: bool = False
+
+    def without_rows_that_chose(self) -> RunEvaluation:
+        """The figures without those on rows or text that chose the step whose student was kept."""
+        figures = self.model_copy(update={"development": [each for each in self.development if not each.chose_step]})
+        if self.task is not None and self.task.chose_step:
+            figures.task = None
+        if self.chose_step:
+            figures.agreement = None
+            figures.asymmetric = None
+            figures.cut = []
+            figures.teacher = self.teacher.model_copy(update={"retrieval": None})
+            figures.student = self.student.model_copy(update={"retrieval": None})
+        return figures
 
     @property
     def batches(self) -> list[BatchLatency]:
