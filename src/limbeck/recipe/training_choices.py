@@ -135,7 +135,12 @@ def _check_minutes(arguments: Mapping[str, Any], place: str) -> None:
 def _check_best_step(arguments: Mapping[str, Any], place: str) -> None:
     """Refuse options of the best step without `load_best_model_at_end`, and a best step of a sharded student."""
     if not arguments.get("load_best_model_at_end"):
-        for name in _NEED_BEST_STEP:
+        refused = set(_NEED_BEST_STEP)
+        schedule = arguments.get("lr_scheduler_type")
+        if getattr(schedule, "value", schedule) == "reduce_lr_on_plateau":
+            # This schedule follows the metric too.
+            refused -= {"metric_for_best_model", "greater_is_better"}
+        for name in sorted(refused):
             if arguments.get(name) is not None:
                 raise RecipeError(
                     f"{place}.{name} chooses the student by its measurements; set load_best_model_at_end: true, or "
