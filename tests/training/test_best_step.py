@@ -13,9 +13,9 @@ from limbeck.report.collect import collect
 from limbeck.report.run_warnings import warnings_of
 from limbeck.training.development import DevelopmentScores
 from limbeck.training.trainer import DistillationTrainer
+from tests.support.mrpc_recipe import mrpc_recipe
 from tests.support.training import assert_equal, die, elsewhere, log_of, student_of
 from tests.training.conftest import make_recipe
-from tests.training.test_development import whole  # noqa: F401
 
 BEST = {"load_best_model_at_end": True, "save_steps": 1, "eval_steps": 1, "save_total_limit": 1}
 
@@ -45,9 +45,15 @@ def scores_of(monkeypatch):
     return give
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The recipe, whose teacher and rows all tests share."""
+    return mrpc_recipe(tmp_path_factory.mktemp("mrpc"))
+
+
 @pytest.fixture
-def recipe(whole, tmp_path):  # noqa: F811
-    recipe = elsewhere(whole, tmp_path / "run")
+def recipe(made, tmp_path):
+    recipe = elsewhere(made, tmp_path / "run")
     recipe["stages"][0]["training"] |= BEST | {"lr_scheduler_type": "constant", "metric_for_best_model": "accuracy"}
     return recipe
 

@@ -18,9 +18,8 @@ from limbeck.recipe import load_recipe, plan_run
 from limbeck.report.quality_notes import comparison_notes
 from limbeck.training.corpora import build_corpora
 from limbeck.training.task_scores import measure_tasks
-from tests.support.models import make_teacher
-from tests.support.recipes import TRAINING
-from tests.support.task_files import write_table, write_tasks
+from tests.support.mrpc_recipe import mrpc_recipe
+from tests.support.task_files import write_table
 from tests.support.training import (
     assert_ends_like,
     assert_equal,
@@ -31,27 +30,11 @@ from tests.support.training import (
     without_clocks,
 )
 
-STEPS = {"max_steps": 7, "per_device_train_batch_size": 4, "eval_steps": 3, "num_train_epochs": 9}
-
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A recipe on MRPC, four steps an epoch, and its run."""
-    folder = tmp_path_factory.mktemp("mrpc")
-    names = dict(enumerate(reversed(TASKS["mrpc"].labels)))
-    teacher = make_teacher(folder, "bert", seed=3, head="classification", id2label=names, label2id={})
-    tokenizer = Tokenizer.from_file(str(teacher / "tokenizer.json"))
-    tokenizer.enable_padding(length=64)  # As all-MiniLM's files do.
-    tokenizer.save(str(teacher / "tokenizer.json"))
-    recipe = {
-        "name": "tiny",
-        "output": str(folder / "run"),
-        "teacher": {"model": str(teacher)},
-        "student": {"shape": {"layers": 2, "hidden": 24, "heads": 4, "ffn": 48}, "dropout": 0.1},
-        "corpus": {"task": "mrpc", "data": str(write_tasks(folder / "data")), "length": 32},
-        "stages": [{"method": {"name": "output_distribution"}, "training": TRAINING | STEPS}],
-        "evaluation": {"quality": False, "speed": False},
-    }
+    recipe = mrpc_recipe(tmp_path_factory.mktemp("mrpc"))
     limbeck.distill(recipe)
     return recipe
 
