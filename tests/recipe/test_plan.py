@@ -20,7 +20,7 @@ from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.facts import check_corpus, load_checked
 from limbeck.recipe.known_by_content import without_places
 from limbeck.recipe.training_arguments import build_arguments, check_training
-from limbeck.recipe.training_fields import DEFAULTS, MANAGED, RANGES, REFUSED
+from limbeck.recipe.training_fields import DEFAULTS, MANAGED, OWN_TYPES, RANGES, REFUSED
 from tests.support.models import make_teacher, tiny_config
 
 
@@ -67,7 +67,8 @@ def test_values_that_cannot_be_meant(tiny_recipe, case):
 def test_arguments_that_are_refused_or_managed_are_in_one_table():
     assert not MANAGED.keys() & REFUSED.keys()
     fields = {field.name for field in dataclasses.fields(TrainingArguments)}
-    assert REFUSED.keys() | RANGES.keys() <= fields
+    assert not OWN_TYPES.keys() & fields
+    assert REFUSED.keys() | RANGES.keys() <= fields | OWN_TYPES.keys()
     assert not RANGES.keys() & (MANAGED.keys() | REFUSED.keys())
 
 

@@ -267,8 +267,10 @@ class StageTraining:
             frozen=self.frozen,
             unread=self.module.unread_rows(),
         )
-        record.best = self._describe_best()
-        if steps < trainer.state.max_steps and record.best is None:
+        best = self._describe_best()
+        if best is not None:
+            record.best = best
+        elif steps < trainer.state.max_steps:
             record.planned_steps = trainer.state.max_steps
         return record
 
