@@ -179,6 +179,19 @@ def test_a_batch_that_was_half_written_is_left_out(folder):
     writer.close()
 
 
+def test_rows_of_a_file_are_not_taken_from_a_journal_again(folder):
+    open_store(folder, facts_of())
+    with StoreWriter(folder) as writer:
+        writer.add(np.array([1, 2]), {"vector": values_of([1, 2])})
+        (journal,) = folder.glob("*.journal")
+        rows = journal.read_bytes()
+    # Killed after the file was written, before the journal was emptied.
+    journal.write_bytes(rows)
+    store = open_store(folder, facts_of())
+    assert sum(len(keys) for keys in store.keys_of_files()) == len(store) == 2
+    assert not journal.exists()
+
+
 def test_a_file_without_its_note_is_no_part_of_the_store(folder):
     fill(folder, [1])
     fill(folder, [2], process=1)
