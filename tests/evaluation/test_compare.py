@@ -8,7 +8,8 @@ from sklearn.metrics import ndcg_score
 from torch.nn import functional
 
 from limbeck.core.records import RunEvaluation
-from limbeck.evaluation import Amounts, Side, build_retrieval_pairs, compare_models, encode
+from limbeck.evaluation import Amounts, Side, compare_models, encode
+from limbeck.evaluation.passages import build_passage_pairs
 from tests.support.corpora import documents
 from tests.support.word_models import tiny_bert, tiny_tokenizer
 
@@ -72,8 +73,8 @@ def test_progress_grows_from_part_to_part_and_is_counted():
     assert shares[0] == 0 and 0.6 < shares[-1] <= 1
     units = [count.unit for _, _, count in told]
     assert list(dict.fromkeys(units)) == ["tokens", "rounds"]
-    # Student and teacher, vectors of pairs and of the retrieval: each to its end.
-    assert all(any(abs(share - end) < 1e-9 for share in shares) for end in (0.1, 0.3, 0.4, 0.6))
+    # Teacher and student, vectors of sentences and of the retrieval: each to its end.
+    assert all(any(abs(share - end) < 1e-9 for share in shares) for end in (0.2, 0.27, 0.5, 0.57))
     assert told[-1][1].startswith("latency, ")
 
 
@@ -82,9 +83,9 @@ def test_queries_of_the_student_in_the_teachers_documents():
     texts, tokenizer, teacher, student = documents(), tiny_tokenizer(), tiny_bert(2), tiny_bert(1)
     found = compare(teacher, student, texts, QUALITY, asymmetric=True, widths=[16, 4, 8])
     assert [cut.width for cut in found.cut] == [8, 4], "of 16 components there are no more to leave out"
-    pairs = build_retrieval_pairs(texts, 25)
-    queries = encode(student, tokenizer, [summary for summary, _ in pairs], max_length=128).double()
-    bodies = encode(teacher, tokenizer, [body for _, body in pairs], max_length=128).double()
+    pairs = build_passage_pairs(texts, 25)
+    queries = encode(student, tokenizer, [query for query, _ in pairs], max_length=128).double()
+    bodies = encode(teacher, tokenizer, [passage for _, passage in pairs], max_length=128).double()
     for width, figures in ((16, found.asymmetric), *((cut.width, cut.asymmetric) for cut in found.cut)):
         scores = functional.cosine_similarity(queries[:, None, :width], bodies[None, :, :width], dim=-1).numpy()
         assert figures.ndcg_at_10 == pytest.approx(ndcg_score(np.eye(len(pairs)), scores, k=10))

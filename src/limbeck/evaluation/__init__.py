@@ -5,7 +5,8 @@ settings and the papers' figures, the `plan` makes cells of a request, `evaluato
 out and writes their rows, and the `results` are tables and files for leaderboards.
 
 The files beside them measure a student and its teacher on the held-out part of a run's corpus. `compare` is the whole,
-with `agreement` over `sentence_pairs`, `retrieval`, `costs` and `latency`. `held_out_scores` and `development_scores`
+with `agreement` over the pairs of `similarity_strata`, retrieval in `passages`, `costs` and `latency`; comparisons and
+searches have `sentence_pairs` and `retrieval`. `held_out_scores` and `development_scores`
 are scores on labelled rows, and `measures` are the options of a comparison or a search.
 """
 
@@ -18,7 +19,7 @@ from limbeck.core.records import TaskFigures as TaskScores
 
 if TYPE_CHECKING:
     from limbeck.evaluation.agreement import measure_agreement
-    from limbeck.evaluation.compare import Amounts, Side, compare_models
+    from limbeck.evaluation.compare import Amounts, Side, Start, compare_models
     from limbeck.evaluation.costs import ParameterCounts, count_parameters, tensors_megabytes, weights_megabytes
     from limbeck.evaluation.evaluators.evaluator import (
         EVALUATORS,
@@ -37,7 +38,7 @@ __getattr__, __dir__ = import_when_used(
     __name__,
     {
         "agreement": "measure_agreement",
-        "compare": "Amounts Side compare_models",
+        "compare": "Amounts Side Start compare_models",
         "costs": "ParameterCounts count_parameters tensors_megabytes weights_megabytes",
         "evaluators.evaluator": "CellResult EVALUATORS Evaluator register_as_evaluator",
         "held_out_scores": "measure_task",
@@ -62,6 +63,7 @@ __all__ = [
     "Retrieval",
     "SentencePair",
     "Side",
+    "Start",
     "TaskScores",
     "Times",
     "build_pairs",

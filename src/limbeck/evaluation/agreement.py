@@ -1,7 +1,8 @@
 """Agreement: does the student order the similarities of held-out sentence pairs as its teacher does?
 
-The figure is Spearman's correlation between the teacher's and the student's cosine similarity over the pairs of
-`sentence_pairs`. It says how faithful the student is, not how good either model is.
+The figure is Spearman's correlation between the teacher's and the student's cosine similarity: over the pairs of
+`sentence_pairs`, or its mean within the ranges of `similarity_strata`. The figure
+says how faithful the student is, not how good either model is.
 """
 
 from collections.abc import Sequence
@@ -38,9 +39,13 @@ def measure_agreement(
     student_similarities: Similarities,
     teacher_similarities: Similarities,
     *,
+    strata: NDArray[np.int64] | None = None,
     seed: int = 0,
 ) -> Agreement:
     """Return the Spearman agreement over `pairs` with its interval and its parts.
+
+    With `strata` it is the mean of the correlations within each of them: a student that only tells far pairs from near
+    ones, as nearly every model does, does not get a high figure.
 
     The interval is a percentile bootstrap that resamples documents rather than pairs, since the pairs of one document
     are alike. With fewer than `FEWEST_DOCUMENTS` documents there is none: they would give nearly the same resamples.
@@ -49,6 +54,8 @@ def measure_agreement(
         pairs: The pairs, as `build_pairs` returns them.
         student_similarities: One number a pair.
         teacher_similarities: One number a pair.
+        strata: The range of the teacher's similarity that each pair is in, `[pairs]`; None for one correlation over
+            all pairs.
         seed: Seed of the resampling.
     """
     student = np.asarray(student_similarities, np.float64)
@@ -63,9 +70,11 @@ def measure_agreement(
     for number, pair in enumerate(pairs):
         pairs_of_document.setdefault(pair.document, []).append(number)
     groups = [np.array(numbers) for numbers in pairs_of_document.values()]
+    if strata is None:
+        strata = np.zeros(len(pairs), np.int64)
     return Agreement(
-        spearman=spearman_agreement(student, teacher),
-        interval=_interval(student, teacher, groups, seed),
+        spearman=_mean_over_strata(student, teacher, strata),
+        interval=_interval(student, teacher, strata, groups, seed),
         by_kind=by_kind,
         pairs=len(pairs),
         documents=len(groups),
@@ -73,8 +82,31 @@ def measure_agreement(
     )
 
 
+def _mean_over_strata(student: NDArray[np.float64], teacher: NDArray[np.float64], strata: NDArray[np.int64]) -> float:
+    """Return the mean over strata of Spearman's correlation within each; NaN where it is defined in none.
+
+    Args:
+        student: Similarities, `[pairs]`.
+        teacher: Similarities, `[pairs]`.
+        strata: The stratum of each pair, `[pairs]`.
+    """
+    correlations = []
+    for stratum in np.unique(strata):
+        is_inside = strata == stratum
+        correlation = spearman_agreement(student[is_inside], teacher[is_inside])
+        if not np.isnan(correlation):
+            correlations.append(correlation)
+    if not correlations:
+        return float("nan")
+    return float(np.mean(correlations))
+
+
 def _interval(
-    student: NDArray[np.float64], teacher: NDArray[np.float64], groups: Sequence[NDArray[np.int64]], seed: int
+    student: NDArray[np.float64],
+    teacher: NDArray[np.float64],
+    strata: NDArray[np.int64],
+    groups: Sequence[NDArray[np.int64]],
+    seed: int,
 ) -> list[float | None] | None:
     """Return Spearman's 2.5th and 97.5th percentile over resampled groups of pairs; NaN where undefined.
 
@@ -83,6 +115,7 @@ def _interval(
     Args:
         student: Similarities, `[pairs]`.
         teacher: Similarities, `[pairs]`.
+        strata: The stratum of each pair, `[pairs]`.
         groups: The numbers of the pairs of each document.
         seed: Seed of the resampling.
     """
@@ -93,7 +126,7 @@ def _interval(
     for _ in range(_RESAMPLES):
         drawn_groups = rng.integers(len(groups), size=len(groups))
         numbers = np.concatenate([groups[index] for index in drawn_groups])
-        values.append(spearman_agreement(student[numbers], teacher[numbers]))
+        values.append(_mean_over_strata(student[numbers], teacher[numbers], strata[numbers]))
     defined = [value for value in values if not np.isnan(value)]
     if not defined:
         return [float("nan"), float("nan")]

@@ -10,24 +10,24 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.core import progress, records
 from limbeck.errors import LimbeckError, ModelError
-from limbeck.evaluation import agreement, costs, retrieval
+from limbeck.evaluation import agreement, costs, passages, retrieval, similarity_strata
 from limbeck.evaluation.latency import measure_latency
-from limbeck.evaluation.sentence_pairs import build_pairs, text_of
+from limbeck.evaluation.sentence_pairs import text_of
 from limbeck.models import inference
 from limbeck.models.sentence_heads import SentenceHead, describe_pooling
 
-_STUDENT_AGREEMENT = (0.0, 0.1)
-_TEACHER_AGREEMENT = (0.1, 0.3)
-_STUDENT_RETRIEVAL = (0.3, 0.4)
-_TEACHER_RETRIEVAL = (0.4, 0.6)
+_TEACHER_AGREEMENT = (0.0, 0.2)
+_STUDENT_AGREEMENT = (0.2, 0.27)
+_START_AGREEMENT = (0.27, 0.3)
+_TEACHER_RETRIEVAL = (0.3, 0.5)
+_STUDENT_RETRIEVAL = (0.5, 0.57)
+_START_RETRIEVAL = (0.57, 0.6)
 _LATENCY = (0.6, 1.0)
 """The begin and end of each measure's part of the progress bar; the teacher is larger and takes longer."""
 
@@ -100,17 +100,30 @@ class Amounts:
 
     Attributes:
         pairs: Sentence pairs for the agreement; 0 leaves it out.
-        retrieval_pairs: Pool of the retrieval; 0 leaves it out.
+        retrieval_pairs: Largest pool of the retrieval; 0 leaves it out.
         latency_batch_sizes: Texts per pass.
         latency_length: Tokens per text for the latency.
         latency_seconds: For all latency measurements together; 0 leaves them out.
     """
 
     pairs: int = 1500
-    retrieval_pairs: int = 700
+    retrieval_pairs: int = 2000
     latency_batch_sizes: tuple[int, ...] = (1, 32)
     latency_length: int = 128
     latency_seconds: float = 12.0
+
+
+@dataclass(frozen=True)
+class Start:
+    """An untrained model of the student's shape, whose figures show what training added.
+
+    Attributes:
+        side: The model.
+        summary: Where its weights are from, in a sentence.
+    """
+
+    side: Side
+    summary: str
 
 
 def compare_models(
@@ -119,6 +132,7 @@ def compare_models(
     texts: Sequence[Text] | None,
     amounts: Amounts = Amounts(),
     *,
+    start: Start | None = None,
     asymmetric: bool = False,
     widths: Sequence[int] = (),
     seed: int = 0,
@@ -132,8 +146,10 @@ def compare_models(
         texts: Texts that the student was not trained on; None of a run without text, which has neither agreement nor
             retrieval.
         amounts: How much is measured.
-        asymmetric: Whether the retrieval is also measured with the student's vectors of summaries and the teacher's of
-            bodies, which needs vectors of the same width.
+        start: An untrained student of the same shape, which is measured on the same texts and takes as long as the
+            student; None leaves it out.
+        asymmetric: Whether the retrieval is also measured with the student's vectors of queries and the teacher's of
+            passages, which needs vectors of the same width.
         widths: Numbers of components that vectors are cut to for further figures; a width that is not smaller than that
             of both models is skipped.
         seed: Seed of the choice of pairs, the resampling and the token ids.
@@ -154,15 +170,18 @@ def compare_models(
         settings=_settings(teacher, student, texts, amounts, seed),
         seconds={},
     )
+    if start is not None:
+        evaluation.start = records.UntrainedStart(summary=start.summary)
     # Figures of cut vectors, by their width; they are filled in by both measures.
     cuts: dict[int, records.CutVectors] = {}
+    sides = _Sides(teacher, student, None if start is None else start.side)
     if texts is not None and amounts.pairs > 0:
         with _measuring(evaluation, "agreement"):
-            _measure_agreement(evaluation, cuts, teacher, student, texts, amounts.pairs, widths, report)
+            _measure_agreement(evaluation, cuts, sides, texts, amounts.pairs, widths, report)
     if texts is not None and amounts.retrieval_pairs > 0:
         with _measuring(evaluation, "retrieval"):
-            pairs = retrieval.build_retrieval_pairs(texts, amounts.retrieval_pairs, seed=seed)
-            _measure_retrieval(evaluation, cuts, teacher, student, pairs, widths, report, asymmetric=asymmetric)
+            pairs = passages.build_passage_pairs(texts, amounts.retrieval_pairs, seed=seed)
+            _measure_retrieval(evaluation, cuts, sides, pairs, widths, report, asymmetric=asymmetric)
     if amounts.latency_seconds > 0:
         with _measuring(evaluation, "latency"):
             if teacher.model is None or student.model is None:
@@ -216,11 +235,19 @@ def _measuring(evaluation: records.RunEvaluation, name: str) -> Iterator[None]:
         evaluation.seconds[name] = round(time.perf_counter() - start, 3)
 
 
+@dataclass(frozen=True)
+class _Sides:
+    """The models whose sentence vectors are compared; `start` is None where no untrained student is measured."""
+
+    teacher: Side
+    student: Side
+    start: Side | None
+
+
 def _measure_agreement(
     evaluation: records.RunEvaluation,
     cuts: dict[int, records.CutVectors],
-    teacher: Side,
-    student: Side,
+    sides: _Sides,
     texts: Sequence[Text],
     count: int,
     widths: Sequence[int],
@@ -231,93 +258,112 @@ def _measure_agreement(
     Args:
         evaluation: Receives the figures of whole vectors, in place.
         cuts: Receives the figures of cut vectors by width, in place.
-        teacher: The teacher.
-        student: The student.
+        sides: The models.
         texts: Held-out texts.
         count: Number of sentence pairs.
         widths: Numbers of components that the student's vectors are cut to.
         report: Receives the progress.
     """
     seed = evaluation.settings.seed or 0
-    pairs = build_pairs([text_of(text) for text in texts], count, seed=seed)
-    sentence_pairs = [(pair.first, pair.second) for pair in pairs]
-    student_vectors = student.encode(sentence_pairs, progress.part_of(report, *_STUDENT_AGREEMENT))
-    teacher_vectors = teacher.encode(sentence_pairs, progress.part_of(report, *_TEACHER_AGREEMENT))
+    sentences = similarity_strata.choose_sentences([text_of(text) for text in texts], count, seed=seed)
+    teacher_vectors = encode_sentences(sides.teacher, sentences, progress.part_of(report, *_TEACHER_AGREEMENT))
+    student_vectors = encode_sentences(sides.student, sentences, progress.part_of(report, *_STUDENT_AGREEMENT))
+    chosen = similarity_strata.stratify_pairs(sentences, teacher_vectors, count, seed=seed)
+    teacher_cosines = chosen.cosines(teacher_vectors)
 
+    def measure(vectors: Tensor) -> records.Agreement:
+        cosines = chosen.cosines(vectors)
+        figures = agreement.measure_agreement(chosen.pairs, cosines, teacher_cosines, strata=chosen.strata, seed=seed)
+        figures.measure = similarity_strata.STRATIFIED_SIMILARITIES
+        figures.sentences = len(sentences)
+        return figures
+
+    evaluation.agreement = measure(student_vectors)
+    student_cosines = chosen.cosines(student_vectors)
+    evaluation.agreement.examples = agreement.furthest_pairs(chosen.pairs, student_cosines, teacher_cosines)
     # Cut vectors of the student are compared with the teacher's whole ones.
-    teacher_cosines = _cosines(teacher_vectors, width=None)
-    student_cosines = _cosines(student_vectors, width=None)
-    evaluation.agreement = agreement.measure_agreement(pairs, student_cosines, teacher_cosines, seed=seed)
-    evaluation.agreement.examples = agreement.furthest_pairs(pairs, student_cosines, teacher_cosines)
     for width in _usable_widths(widths, student_vectors, teacher_vectors):
-        cut_cosines = _cosines(student_vectors, width=width)
         cut = cuts.setdefault(width, records.CutVectors(width=width))
-        cut.agreement = agreement.measure_agreement(pairs, cut_cosines, teacher_cosines, seed=seed)
+        cut.agreement = measure(inference.cut_vectors(student_vectors, width))
+    if sides.start is not None and evaluation.start is not None:
+        report_start = progress.part_of(report, *_START_AGREEMENT)
+        evaluation.start.agreement = measure(encode_sentences(sides.start, sentences, report_start))
+
+
+def encode_sentences(
+    side: Side, sentences: Sequence[similarity_strata.HeldOutSentence], report: progress.Report
+) -> Tensor:
+    """Return the vectors of sentences, `[sentences, width]`."""
+    # `encode` takes pairs, and encodes a text that comes twice once.
+    vectors, _ = side.encode([(sentence.text, sentence.text) for sentence in sentences], report)
+    return vectors
 
 
 def _measure_retrieval(
     evaluation: records.RunEvaluation,
     cuts: dict[int, records.CutVectors],
-    teacher: Side,
-    student: Side,
+    sides: _Sides,
     pairs: Sequence[tuple[str, str]],
     widths: Sequence[int],
     report: progress.Report,
     *,
     asymmetric: bool,
 ) -> None:
-    """Fill in how well the summaries of documents find their bodies, by each model's vectors.
+    """Fill in how well sentences find their passages, by each model's vectors.
 
     Args:
         evaluation: Receives the figures of whole vectors, in place.
         cuts: Receives the figures of cut vectors by width, in place.
-        teacher: The teacher.
-        student: The student.
-        pairs: Summaries and bodies.
+        sides: The models.
+        pairs: Sentences and passages, of which as many are used as are hard enough for the teacher.
         widths: Numbers of components that vectors are cut to.
         report: Receives the progress.
-        asymmetric: Whether the student's vectors of summaries also search the teacher's vectors of bodies.
+        asymmetric: Whether the student's vectors of sentences also search the teacher's vectors of passages.
     """
-    student_vectors = student.encode(pairs, progress.part_of(report, *_STUDENT_RETRIEVAL), retrieval.ROLES)
-    teacher_vectors = teacher.encode(pairs, progress.part_of(report, *_TEACHER_RETRIEVAL), retrieval.ROLES)
-    student_width = student_vectors[0].shape[1]
-    teacher_width = teacher_vectors[0].shape[1]
+    pool = grow_pool_of(sides.teacher, pairs, progress.part_of(report, *_TEACHER_RETRIEVAL))
+    report_student = progress.part_of(report, *_STUDENT_RETRIEVAL)
+    student_queries, student_passages = sides.student.encode(pool.pairs, report_student, retrieval.ROLES)
+    student_width = student_queries.shape[1]
+    teacher_width = pool.queries.shape[1]
     is_measured_asymmetric = asymmetric and student_width == teacher_width
 
-    student_queries, student_documents = student_vectors
-    teacher_queries, teacher_documents = teacher_vectors
-    evaluation.student.retrieval = retrieval.score_matches(student_queries, student_documents)
-    evaluation.teacher.retrieval = retrieval.score_matches(teacher_queries, teacher_documents)
+    score = passages.score_passages
+    evaluation.student.retrieval = score(student_queries, student_passages)
+    evaluation.teacher.retrieval = pool.figures
     if is_measured_asymmetric:
-        evaluation.asymmetric = retrieval.score_matches(student_queries, teacher_documents)
-    for width in _usable_widths(widths, student_vectors, teacher_vectors):
+        evaluation.asymmetric = score(student_queries, pool.passages)
+    for width in _usable_widths(widths, student_queries, pool.queries):
+        queries = inference.cut_vectors(student_queries, width)
+        teacher_passages = inference.cut_vectors(pool.passages, width)
         cut = cuts.setdefault(width, records.CutVectors(width=width))
-        cut.student = _score_cut(student_queries, student_documents, width)
-        cut.teacher = _score_cut(teacher_queries, teacher_documents, width)
+        cut.student = score(queries, inference.cut_vectors(student_passages, width))
+        cut.teacher = score(inference.cut_vectors(pool.queries, width), teacher_passages)
         if is_measured_asymmetric:
-            cut.asymmetric = _score_cut(student_queries, teacher_documents, width)
+            cut.asymmetric = score(queries, teacher_passages)
     if asymmetric and not is_measured_asymmetric:
         evaluation.unavailable["asymmetric retrieval"] = (
             f"The student's vectors have {student_width} components and the teacher's have {teacher_width}; "
             "aligned_embedding makes them equal."
         )
+    if sides.start is not None and evaluation.start is not None:
+        report_start = progress.part_of(report, *_START_RETRIEVAL)
+        evaluation.start.retrieval = score(*sides.start.encode(pool.pairs, report_start, retrieval.ROLES))
 
 
-def _cosines(vectors: tuple[Tensor, Tensor], *, width: int | None) -> NDArray[np.float32]:
-    """Return the cosine of each pair, `[pairs]`, of vectors cut to a width; None leaves them whole."""
-    first = inference.cut_vectors(vectors[0], width)
-    second = inference.cut_vectors(vectors[1], width)
-    return np.asarray((first * second).sum(-1).numpy())
+def grow_pool_of(teacher: Side, pairs: Sequence[tuple[str, str]], report: progress.Report) -> passages.Pool:
+    """Grow the pool of a retrieval by the vectors of a teacher; see `passages.grow_pool`."""
+    encoded = 0
+
+    def encode(new_pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
+        nonlocal encoded
+        begin = encoded / len(pairs)
+        encoded += len(new_pairs)
+        return teacher.encode(new_pairs, progress.part_of(report, begin, encoded / len(pairs)), retrieval.ROLES)
+
+    return passages.grow_pool(pairs, encode)
 
 
-def _score_cut(queries: Tensor, documents: Tensor, width: int) -> records.Retrieval:
-    """Return how well queries find their documents by vectors that are cut to a width."""
-    return retrieval.score_matches(inference.cut_vectors(queries, width), inference.cut_vectors(documents, width))
-
-
-def _usable_widths(
-    widths: Sequence[int], student_vectors: tuple[Tensor, Tensor], teacher_vectors: tuple[Tensor, Tensor]
-) -> list[int]:
+def _usable_widths(widths: Sequence[int], student_vectors: Tensor, teacher_vectors: Tensor) -> list[int]:
     """Return the widths to which the vectors of both models can be cut, the widest first."""
-    narrowest = min(student_vectors[0].shape[1], teacher_vectors[0].shape[1])
+    narrowest = min(student_vectors.shape[1], teacher_vectors.shape[1])
     return sorted({width for width in widths if width < narrowest}, reverse=True)

@@ -81,19 +81,19 @@ def _in_turns(candidates: Sequence[Sequence[tuple[str, str]]]) -> Iterator[tuple
 def _candidates(document: str | tuple[str, str]) -> list[tuple[str, str]]:
     """Return the usable (summary, body) pairs of one document, its title's first."""
     if not isinstance(document, str):
-        return list(_usable([document]))
+        return list(usable_pairs([document]))
     paragraphs = split_paragraphs(document)
     sentences_of_paragraphs = [split_sentences(paragraph) for paragraph in paragraphs]
     if len(paragraphs) > 1 and len(sentences_of_paragraphs[0]) == 1:
-        whole_document = list(_usable([(paragraphs[0], " ".join(paragraphs[1:]))]))
+        whole_document = list(usable_pairs([(paragraphs[0], " ".join(paragraphs[1:]))]))
         if whole_document:
             # The paragraphs are in the body of the whole document already.
             return whole_document
     pairs = [(sentences[0], " ".join(sentences[1:])) for sentences in sentences_of_paragraphs if len(sentences) > 1]
-    return list(_usable(pairs))
+    return list(usable_pairs(pairs))
 
 
-def _usable(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def usable_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield the pairs of usable lengths whose body does not give its summary away."""
     shortest, longest = SUMMARY_CHARACTERS
     for summary, body in pairs:

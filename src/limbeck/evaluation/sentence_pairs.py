@@ -57,7 +57,7 @@ def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -
         CorpusError: if fewer than `FEWEST_PAIRS` (or `count`, where that is smaller) can be made.
     """
     rng = random.Random(seed)
-    sentences_of = _distinct_sentences(documents)
+    sentences_of = distinct_sentences(documents)
     order = [document for document, sentences in enumerate(sentences_of) if sentences]
     rng.shuffle(order)
 
@@ -107,7 +107,7 @@ def normalised(text: str) -> str:
     return " ".join(words_of(text))
 
 
-def _distinct_sentences(documents: Sequence[str]) -> list[list[str]]:
+def distinct_sentences(documents: Sequence[str]) -> list[list[str]]:
     """Return the usable sentences of each document; a sentence seen before, in any document, is dropped."""
     shortest, longest = SENTENCE_CHARACTERS
     seen: set[str] = set()

@@ -6,7 +6,7 @@ store (`COMPARED`), since they are read as the evaluation reads them: each text 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +19,12 @@ from torch import Tensor
 
 from limbeck.core import progress, records
 from limbeck.corpus.text.text_keys import text_key
-from limbeck.errors import LimbeckError, ModelError
-from limbeck.evaluation.compare import Amounts, Side, Text
-from limbeck.evaluation.retrieval import ROLES, build_retrieval_pairs
-from limbeck.evaluation.sentence_pairs import build_pairs, text_of
+from limbeck.errors import CorpusError, ModelError
+from limbeck.evaluation.compare import Amounts, Side, Text, encode_sentences, grow_pool_of
+from limbeck.evaluation.passages import build_passage_pairs
+from limbeck.evaluation.retrieval import ROLES
+from limbeck.evaluation.sentence_pairs import text_of
+from limbeck.evaluation.similarity_strata import choose_sentences
 from limbeck.models.sentence_heads import SentenceHead
 from limbeck.targets.facts import StoreFacts
 from limbeck.targets.store import Store
@@ -109,41 +111,45 @@ def store_compared(
     Returns:
         The number of texts.
     """
-    all_pairs = _compared_pairs(texts or (), amounts, seed)
-    if not all_pairs:
-        return 0
     compared = folder / COMPARED
-    width = None
     texts_stored = 0
-    for number, pairs in enumerate(all_pairs):
-        report_pairs = progress.part_of(report, number / len(all_pairs), (number + 1) / len(all_pairs))
-        first, second = teacher.encode(pairs.texts, report_pairs, pairs.roles)
-        if width is None:
-            width = first.shape[1]
-            form = StoreFacts(facts.teacher, facts.weights, {_VECTOR: width}, model=_reading(teacher.max_length))
-            store = open_store(compared, form)
-        keys, place = np.unique(np.concatenate(_keys_of(pairs, teacher.vectors)), return_index=True)
-        vectors = torch.cat([first, second]).numpy()[place]
+    for encoded in _encode_compared(teacher, texts or (), amounts, seed, report):
+        width = encoded.first.shape[1]
+        form = StoreFacts(facts.teacher, facts.weights, {_VECTOR: width}, model=_reading(teacher.max_length))
+        store = open_store(compared, form)
+        keys, place = np.unique(np.concatenate(_keys_of(encoded.pairs, teacher.vectors)), return_index=True)
+        vectors = torch.cat([encoded.first, encoded.second]).numpy()[place]
         is_new = ~store.has(keys)
         texts_stored += len(keys)
         with StoreWriter(compared) as writer:
             if is_new.any():
                 writer.add(keys[is_new], {_VECTOR: vectors[is_new]})
-        store = Store(compared)
     return texts_stored
 
 
-def _compared_pairs(texts: Sequence[Text], amounts: Amounts, seed: int) -> list[_Pairs]:
-    """Return the pairs of each measure; a measure that the texts are too few for is left out."""
-    all_pairs = []
+class _Encoded(NamedTuple):
+    """Pairs of texts with the teacher's vectors of the first and of the second of each, `[pairs, width]`."""
+
+    pairs: _Pairs
+    first: Tensor
+    second: Tensor
+
+
+def _encode_compared(
+    teacher: Side, texts: Sequence[Text], amounts: Amounts, seed: int, report: progress.Report
+) -> Iterator[_Encoded]:
+    """Yield the vectors that each measure of `compare_models` reads; none for a measure that lacks texts."""
     if amounts.pairs > 0:
-        with suppress(LimbeckError):
-            sentence_pairs = build_pairs([text_of(text) for text in texts], amounts.pairs, seed=seed)
-            all_pairs.append(_Pairs([(pair.first, pair.second) for pair in sentence_pairs], None))
+        with suppress(CorpusError):
+            sentences = choose_sentences([text_of(text) for text in texts], amounts.pairs, seed=seed)
+            vectors = encode_sentences(teacher, sentences, progress.part_of(report, 0.0, 0.5))
+            own_pairs = _Pairs([(sentence.text, sentence.text) for sentence in sentences], None)
+            yield _Encoded(own_pairs, vectors, vectors)
     if amounts.retrieval_pairs > 0:
-        with suppress(LimbeckError):
-            all_pairs.append(_Pairs(build_retrieval_pairs(texts, amounts.retrieval_pairs, seed=seed), ROLES))
-    return all_pairs
+        with suppress(CorpusError):
+            pairs = build_passage_pairs(texts, amounts.retrieval_pairs, seed=seed)
+            pool = grow_pool_of(teacher, pairs, progress.part_of(report, 0.5, 1.0))
+            yield _Encoded(_Pairs(pool.pairs, ROLES), pool.queries, pool.passages)
 
 
 def _keys_of(pairs: _Pairs, vectors: str | SentenceHead) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -243,3 +243,10 @@ def describe_pooling(pooling: str | SentenceHead) -> str:
     if isinstance(pooling, str):
         return pooling
     return str(pooling.sentence)
+
+
+def pooling_alone(pooling: str | SentenceHead) -> str:
+    """Return the name of the pooling without the modules behind it."""
+    if isinstance(pooling, str):
+        return pooling
+    return pooling.sentence.pooling

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from limbeck.core.mistakes import explain
-from limbeck.errors import ModelError, RecipeError
+from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.models.blueprint import depth_alone, parse_blueprint
 from limbeck.models.families import Shape
 from limbeck.models.layer_selection import selected_layers
@@ -131,6 +131,23 @@ def choose_models(spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> 
             raise  # The start is the user's own.
         plan = plan_student(_student_spec(student, layers="random"), teacher)
         return ChosenModels(teacher, plan, obstacle=str(error))
+
+
+def untrained_plan(student: StudentPlan) -> StudentPlan:
+    """Return the plan of the best start that a student of this shape has without training.
+
+    It is the student's own start if that takes layers of a model, or a checkpoint. A student that starts at random is
+    given the teacher's layers, if its shape allows: what training added is more than what copying gives.
+    """
+    start = student.spec.initialise
+    if start.checkpoint is not None or start.layers != "random":
+        return student
+    copied = start.model_copy(update={"layers": "ends", "embeddings": "auto"})
+    try:
+        return plan_student(student.spec.model_copy(update={"initialise": copied}), student.source)
+    except LimbeckError:
+        # Such as a student of another family than its teacher's, or wider, which has no layers to copy.
+        return student
 
 
 def _is_narrowed_by_activations(

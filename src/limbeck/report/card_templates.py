@@ -22,7 +22,8 @@ from limbeck.report.export_text import export_part
 from limbeck.report.layers import layer_rows
 from limbeck.report.names import metric_of_column
 from limbeck.report.quality import format_count
-from limbeck.report.run_warnings import resembling_rows, skipped_text, untrained_rows, untrained_values
+from limbeck.report.run_warnings import resembling_rows, untrained_rows, untrained_values
+from limbeck.report.text_notes import changed_text, skipped_text
 
 
 @cache
@@ -46,6 +47,7 @@ def card_templates() -> Environment:
         "router_usage": router_usage,
         "layer_rows": layer_rows,
         "modules": modules_of,
+        "changed_text": changed_text,
         "resembling_rows": resembling_rows,
         "skipped_text": skipped_text,
         "untrained_rows": untrained_rows,

@@ -15,19 +15,34 @@ from limbeck.core import markdown
 from limbeck.core.blocks import BOXED, NOTHING, Block, Notes, Table, to_csv
 from limbeck.core.console_blocks import console
 from limbeck.core.intervals import Interval, ends_of
-from limbeck.core.records import BatchLatency, CutVectors, DevelopmentFigures, Retrieval, RunEvaluation, text_of
+from limbeck.core.records import (
+    Agreement,
+    BatchLatency,
+    CutVectors,
+    DevelopmentFigures,
+    Retrieval,
+    RunEvaluation,
+    text_of,
+)
 from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.report.names import at_start, metric_name, metric_of_rows
 from limbeck.report.output_files import write_forms
-from limbeck.report.quality_notes import Measured, comparison_notes
+from limbeck.report.quality_notes import RETRIEVAL, Measured, comparison_notes
+from limbeck.report.reliable import (
+    has_share,
+    is_reliable_agreement,
+    is_reliable_retrieval,
+    reliable_speedup,
+    reliable_transformer_speedup,
+)
 from limbeck.report.scored_rows import only_answer, rows_title
 
 AGREEMENT = "Agreement with the teacher on rows it may have seen in training"
 """Label of the figure of rows that were held out from a task's training files, which the teacher may have seen."""
 AGREEMENT_WITHOUT_LABELS = "Agreement with the teacher on held-out rows without labels"
 """Label of the same figure where the rows have no labels, so that the teacher was not trained on them for its task."""
-RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
-"""Fields of `Retrieval` in the order of the table; for shortened vectors the table has the first one only."""
+UNTRAINED_START = "untrained start"
+"""Label of the figures of the best untrained student of the same shape."""
 _PART_MARK = "  "
 """Indents the label of a part of the row above, in the terminal and in files."""
 
@@ -44,9 +59,10 @@ class Row:
             "share" (a score from 0 to 1), "alone" (a score without a share of the teacher's value) or "meaningless" (a
             score of a student that gives all rows one answer).
         speedup: For "milliseconds", the measured speedup: the median ratio of neighbouring passes, which differs
-            slightly from the ratio of the two medians.
+            slightly from the ratio of the two medians. None where it is not known or not reliable.
         interval: 95 % interval of the student's value, where there is one.
         is_part: Whether the row is a part of the last row above it that is not a part itself.
+        is_reliable: Whether the figure is fit for a card; see `limbeck.report.reliable`.
     """
 
     label: str
@@ -56,6 +72,7 @@ class Row:
     speedup: float | None = None
     interval: Interval | None = None
     is_part: bool = False
+    is_reliable: bool = True
 
     def cells(self, part_mark: str = _PART_MARK) -> tuple[str, str, str, str]:
         """Label, teacher, student and change as they are printed.
@@ -83,12 +100,12 @@ class Row:
             return "meaningless"
         if self.unit in ("share", "alone"):
             return self._share_and_interval()
-        if self.unit == "milliseconds" and self.speedup is not None:
-            return speed_words(self.speedup)
+        if self.unit == "milliseconds":
+            return NOTHING if self.speedup is None else speed_words(self.speedup)
         return self._ratio_words()
 
     def _ratio_words(self) -> str:
-        """Compare two sizes, or two times without a measured speedup: `1.50x smaller`, `1.50x larger`, `same`."""
+        """Compare two sizes: `1.50x smaller`, `1.50x larger`, `same`."""
         if not self.teacher or self.student is None:
             return ""
         # Values that are printed alike are the same to a reader.
@@ -150,15 +167,17 @@ def comparison_table(comparison: Measured, *, title: str = "Teacher and student"
     return console(quality_table(comparison, title), Notes(tuple(comparison_notes(comparison))))
 
 
-def comparison_markdown(comparison: Measured, *, notes: bool = True) -> str:
+def comparison_markdown(comparison: Measured, *, notes: bool = True, reliable_only: bool = False) -> str:
     """The table in Markdown.
 
     Args:
         comparison: Teacher and student.
         notes: Write the notes below the table.
+        reliable_only: Leave out figures of measures that are too easy for the teacher or have too few queries.
     """
     # The first heading is empty: it becomes one space, as in the cards that were written before.
-    text = markdown.plain_table(quality_table(comparison)).replace("|  |", "| |", 1)
+    table = quality_table(comparison, reliable_only=reliable_only)
+    text = markdown.plain_table(table).replace("|  |", "| |", 1)
     lines = comparison_notes(comparison)
     if notes and lines:
         text += f"\n\n{markdown.notes_list(lines)}"
@@ -221,12 +240,28 @@ def write_tables(
     return write_forms(Path(folder), stem, {suffix: texts[suffix] for suffix in suffixes})
 
 
-def quality_table(comparison: Measured, caption: str = "Teacher and student", *, part_mark: str = _PART_MARK) -> Table:
-    """Lay out the figures of teacher and student as a table; `part_mark` stands before a part of the row above."""
+def quality_table(
+    comparison: Measured,
+    caption: str = "Teacher and student",
+    *,
+    part_mark: str = _PART_MARK,
+    reliable_only: bool = False,
+) -> Table:
+    """Lay out the figures of teacher and student as a table.
+
+    Args:
+        comparison: Teacher and student.
+        caption: Caption of the table.
+        part_mark: Stands before a part of the row above.
+        reliable_only: Leave out figures that are not fit for a card.
+    """
     headings = ("", "Teacher", "Student", "Student vs teacher")
-    rows = tuple(row.cells(part_mark) for row in comparison_rows(comparison))
+    rows = comparison_rows(comparison)
+    if reliable_only:
+        rows = [row for row in rows if row.is_reliable]
+    cells = tuple(row.cells(part_mark) for row in rows)
     columns_of_words = (0, 3)
-    return Table(caption, headings, rows, words=columns_of_words, layout=BOXED)
+    return Table(caption, headings, cells, words=columns_of_words, layout=BOXED)
 
 
 def comparison_rows(comparison: Measured) -> list[Row]:
@@ -239,10 +274,7 @@ def comparison_rows(comparison: Measured) -> list[Row]:
     rows = list(_size_rows(evaluation))
     for batch in evaluation.batches:
         rows += _latency_rows(batch)
-    agreement = evaluation.agreement
-    if agreement is not None:
-        ends = ends_of(agreement.interval)
-        rows.append(Row("Agreement (Spearman)", teacher=None, student=agreement.spearman, unit="alone", interval=ends))
+    rows += _agreement_rows(evaluation)
     for scores in evaluation.development:
         rows += _development_rows(scores)
     rows += _task_rows(evaluation)
@@ -250,6 +282,40 @@ def comparison_rows(comparison: Measured) -> list[Row]:
     for vectors in evaluation.cut:
         rows += _rows_of_cut_vectors(vectors)
     return [row for row in rows if row.teacher is not None or row.student is not None]
+
+
+def _agreement_rows(evaluation: RunEvaluation) -> Iterator[Row]:
+    """Yield the agreement of the sentence vectors, followed by that of the untrained start."""
+    agreement = evaluation.agreement
+    if agreement is None:
+        return
+    is_reliable = is_reliable_agreement(agreement)
+    yield Row(
+        f"{agreement_name(agreement)} (Spearman)",
+        teacher=None,
+        student=agreement.spearman,
+        unit="alone",
+        interval=ends_of(agreement.interval),
+        is_reliable=is_reliable,
+    )
+    if evaluation.start is not None and evaluation.start.agreement is not None:
+        yield _start_row(evaluation.start.agreement.spearman, is_reliable=is_reliable)
+
+
+def agreement_name(agreement: Agreement) -> str:
+    """The name of an agreement of sentence vectors; figures of earlier versions have another one, since they differ."""
+    return "Agreement" if agreement.measure is None else "Agreement, far to near"
+
+
+def retrieval_name(retrieval: Retrieval | None) -> str:
+    """The name of a retrieval; figures of earlier versions have another one, since they differ."""
+    is_of_earlier_version = retrieval is None or retrieval.measure is None
+    return "Retrieval" if is_of_earlier_version else "Passage retrieval"
+
+
+def _start_row(value: float | None, *, is_reliable: bool) -> Row:
+    """Return the row of the untrained start, below the student's figure."""
+    return Row(UNTRAINED_START, teacher=None, student=value, unit="alone", is_part=True, is_reliable=is_reliable)
 
 
 def _size_rows(evaluation: RunEvaluation) -> Iterator[Row]:
@@ -277,14 +343,14 @@ def _latency_rows(batch: BatchLatency) -> Iterator[Row]:
         teacher=batch.teacher.median_ms,
         student=batch.student.median_ms,
         unit="milliseconds",
-        speedup=batch.speedup,
+        speedup=reliable_speedup(batch),
     )
     yield Row(
         "its Transformer part",
         teacher=batch.teacher_transformer.median_ms,
         student=batch.student_transformer.median_ms,
         unit="milliseconds",
-        speedup=batch.transformer_speedup,
+        speedup=reliable_transformer_speedup(batch),
         is_part=True,
     )
 
@@ -303,7 +369,8 @@ def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
             yield Row(label, teacher=teacher, student=value, unit="meaningless")
         else:
             ends = ends_of(scores.intervals.get(metric))
-            yield Row(label, teacher=teacher, student=value, unit="share", interval=ends)
+            unit = "share" if has_share(scores, metric) else "alone"
+            yield Row(label, teacher=teacher, student=value, unit=unit, interval=ends)
 
 
 def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
@@ -332,19 +399,30 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     """Yield the figures of retrieval, each followed by that of the student's queries in the teacher's documents."""
     teacher = evaluation.teacher.retrieval
     student = evaluation.student.retrieval
+    start = None if evaluation.start is None else evaluation.start.retrieval
     for metric in RETRIEVAL:
+        is_reliable = is_reliable_retrieval(teacher, metric)
         interval = None
         if student is not None:
             # The record has the interval of MRR@10 in a field of its own, and those of other figures in `intervals`.
             interval = student.interval if metric == "mrr_at_10" else student.intervals.get(metric)
         yield Row(
-            f"Retrieval {metric_name(metric)}",
+            f"{retrieval_name(student)} {metric_name(metric)}",
             teacher=_figure(teacher, metric),
             student=_figure(student, metric),
-            unit="share",
+            unit=_unit_of_retrieval(is_reliable=is_reliable),
             interval=ends_of(interval),
+            is_reliable=is_reliable,
         )
+        start_value = _figure(start, metric)
+        if start_value is not None:
+            yield _start_row(start_value, is_reliable=is_reliable)
         yield from _asymmetric_row(teacher, evaluation.asymmetric, metric)
+
+
+def _unit_of_retrieval(*, is_reliable: bool) -> str:
+    """The unit of a figure of retrieval, which has a share of the teacher's only where that tells something."""
+    return "share" if is_reliable else "alone"
 
 
 def _rows_of_cut_vectors(cut: CutVectors) -> Iterator[Row]:
@@ -352,12 +430,25 @@ def _rows_of_cut_vectors(cut: CutVectors) -> Iterator[Row]:
     width = f"{cut.width} components"
     if cut.agreement is not None:
         ends = ends_of(cut.agreement.interval)
-        yield Row(f"Agreement, {width}", teacher=None, student=cut.agreement.spearman, unit="alone", interval=ends)
+        yield Row(
+            f"{agreement_name(cut.agreement)}, {width}",
+            teacher=None,
+            student=cut.agreement.spearman,
+            unit="alone",
+            interval=ends,
+            is_reliable=is_reliable_agreement(cut.agreement),
+        )
     metric = RETRIEVAL[0]
     student = _figure(cut.student, metric)
     if student is not None:
-        label = f"Retrieval {metric_name(metric)}, {width}"
-        yield Row(label, teacher=_figure(cut.teacher, metric), student=student, unit="share")
+        is_reliable = is_reliable_retrieval(cut.teacher, metric)
+        yield Row(
+            f"{retrieval_name(cut.student)} {metric_name(metric)}, {width}",
+            teacher=_figure(cut.teacher, metric),
+            student=student,
+            unit=_unit_of_retrieval(is_reliable=is_reliable),
+            is_reliable=is_reliable,
+        )
     yield from _asymmetric_row(cut.teacher, cut.asymmetric, metric)
 
 
@@ -365,12 +456,14 @@ def _asymmetric_row(teacher: Retrieval | None, asymmetric: Retrieval | None, met
     """Yield the row of retrieval by the student's queries among the teacher's documents, if it was measured."""
     value = _figure(asymmetric, metric)
     if value is not None:
+        is_reliable = is_reliable_retrieval(teacher, metric)
         yield Row(
             "in the teacher's documents",
             teacher=_figure(teacher, metric),
             student=value,
-            unit="share",
+            unit=_unit_of_retrieval(is_reliable=is_reliable),
             is_part=True,
+            is_reliable=is_reliable,
         )
 
 

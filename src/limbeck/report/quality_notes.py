@@ -3,13 +3,31 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from limbeck.core import timing
-from limbeck.core.blocks import counted
-from limbeck.core.records import BatchLatency, DevelopmentFigures, RunEvaluation, TaskFigures
+from limbeck.core.blocks import NOTHING, counted
+from limbeck.core.records import (
+    Agreement,
+    BatchLatency,
+    DevelopmentFigures,
+    Retrieval,
+    RunEvaluation,
+    TaskFigures,
+)
+from limbeck.evaluation.passages import SATURATED
+from limbeck.report.names import metric_name
+from limbeck.report.reliable import (
+    FEWEST_QUERIES,
+    has_enough_queries,
+    is_reliable_agreement,
+    is_saturated,
+    reliable_speedup,
+    reliable_transformer_speedup,
+)
 from limbeck.report.scored_rows import DEVELOPMENT, one_answer_line, rows_title
 
 Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
 """A teacher beside its student: as a record has them, or as `limbeck.evaluation.Comparison.to_dict` gives them."""
+RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
+"""Fields of `Retrieval` in the order of the table; for shortened vectors the table has the first one only."""
 _FEW_ROWS = 100
 """Below this number of rows, scores are called rough."""
 _UNSTEADY = 1.5
@@ -38,33 +56,38 @@ def _latency_notes(evaluation: RunEvaluation) -> Iterator[str]:
     if latency.threads is not None:
         conditions += f", {counted(latency.threads, 'thread')}"
     yield f"Latency: {conditions}, models measured alternately."
-    if any(_is_unsteady(batch) for batch in latency.batches):
+    doubtful = [f"{batch.batch_size}" for batch in latency.batches if _has_doubtful_speedup(batch)]
+    if doubtful:
+        yield (
+            f"The machine was busy, or the rounds were few, at batch size {' and '.join(doubtful)}: the median ratio "
+            f"disagrees with the ratio of the medians, so no speedup is given ({NOTHING}). Measure again on an idle "
+            "machine: limbeck benchmark model TEACHER STUDENT."
+        )
+    elif any(_is_unsteady(batch) for batch in latency.batches):
         yield "The machine was busy: speedups compare neighbouring passes and are more reliable than the times."
 
 
 def _is_unsteady(batch: BatchLatency) -> bool:
-    """Return whether the machine was busy: the times of a model spread widely, or a speedup is doubtful.
-
-    A speedup is doubtful if it differs from the ratio of the two medians.
-    """
+    """Return whether the machine was busy, since the times of a model spread widely."""
     for times in (batch.teacher, batch.student):
         if times.p10_ms is None or times.p90_ms is None:
             continue
         if times.p90_ms > _UNSTEADY * times.p10_ms:
             return True
-    # Of the whole models, then of their Transformer blocks.
-    if timing.is_doubtful(batch.teacher.median_ms, batch.student.median_ms, batch.speedup, batch.rounds):
+    return False
+
+
+def _has_doubtful_speedup(batch: BatchLatency) -> bool:
+    """Return whether a speedup, of whole models or of their Transformer blocks, was measured and is not given."""
+    if batch.speedup is not None and reliable_speedup(batch) is None:
         return True
-    teacher_ms = batch.teacher_transformer.median_ms
-    student_ms = batch.student_transformer.median_ms
-    return timing.is_doubtful(teacher_ms, student_ms, batch.transformer_speedup, batch.rounds)
+    return batch.transformer_speedup is not None and reliable_transformer_speedup(batch) is None
 
 
 def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
     """Yield the notes on figures of held-out text and held-out rows."""
     if evaluation.agreement is not None:
-        pairs = counted(evaluation.agreement.pairs or 0, "pair")
-        yield f"Agreement: with the teacher's similarities on {pairs} of held-out sentences."
+        yield _agreement_note(evaluation.agreement)
     task = evaluation.task
     if task is not None and task.rows is not None:
         note = f"Task: {counted(task.rows, 'row')} held out from the training files of stage '{task.stage}'"
@@ -78,7 +101,63 @@ def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
         yield f"{note}. To score the task, give development rows (corpus.development)."
     retrieval = evaluation.student.retrieval
     if retrieval is not None and retrieval.pool is not None:
-        yield f"Retrieval: each held-out summary is used to find its body among {retrieval.pool:.0f}."
+        yield from _retrieval_notes(evaluation, retrieval, pool=retrieval.pool)
+    yield from _start_notes(evaluation)
+
+
+def _agreement_note(agreement: Agreement) -> str:
+    """Return the note on the pairs of an agreement."""
+    pairs = counted(agreement.pairs or 0, "pair")
+    if agreement.measure is None:
+        return f"Agreement: with the teacher's similarities on {pairs} of held-out sentences."
+    sentences = counted(agreement.sentences or 0, "held-out sentence")
+    note = (
+        f"Agreement: with the teacher's similarities on {pairs} of {sentences}, as the mean of five correlations, from "
+        "that of the farthest pairs to that of the nearest."
+    )
+    if not is_reliable_agreement(agreement):
+        note += (
+            f" Fewer than {FEWEST_QUERIES} sentences are too few for the card: hold out more text (corpus.held_out)."
+        )
+    return note
+
+
+def _retrieval_notes(evaluation: RunEvaluation, retrieval: Retrieval, pool: float) -> Iterator[str]:
+    """Yield the notes on the queries of a retrieval, and on figures that do not tell students apart."""
+    if retrieval.measure is None:
+        yield f"Retrieval: each held-out summary is used to find its body among {pool:.0f}."
+        return
+    yield f"Passage retrieval: each held-out sentence is used to find the passage it was taken from, among {pool:,.0f}."
+    if not has_enough_queries(retrieval):
+        yield (
+            f"Fewer than {FEWEST_QUERIES} passages are too few for a share of the teacher's retrieval, and for the "
+            "card: hold out more text (corpus.held_out)."
+        )
+        return
+    teacher = evaluation.teacher.retrieval
+    if teacher is None:
+        return
+    saturated = [metric_name(metric) for metric in RETRIEVAL if is_saturated(teacher, metric)]
+    if saturated:
+        verb = "is" if len(saturated) == 1 else "are"
+        yield (
+            f"The teacher's {', '.join(saturated)} {verb} above {SATURATED:g}: where the teacher hardly fails, poor "
+            "students come near it, so no share is given and the card leaves the figure out."
+        )
+
+
+def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
+    """Yield the note on the untrained start, whose figures stand below the student's."""
+    start = evaluation.start
+    if start is None:
+        return
+    if start.unavailable is not None:
+        yield f"No untrained start: {_after_colon(start.unavailable)}"
+    elif start.agreement is not None or start.retrieval is not None:
+        yield (
+            "Untrained start: a student of the same shape before any training, so the difference is what training "
+            f"added. {start.summary}"
+        )
 
 
 def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:
@@ -88,7 +167,8 @@ def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:
         samples.append(f"agreement over {counted(evaluation.agreement.documents or 0, 'document')}")
     retrieval = evaluation.student.retrieval
     if retrieval is not None and retrieval.interval:
-        samples.append(f"retrieval over {retrieval.pool or 0:,.0f} summaries")
+        queries = "summaries" if retrieval.measure is None else "queries"
+        samples.append(f"retrieval over {retrieval.pool or 0:,.0f} {queries}")
     if any(scores.intervals for scores in evaluation.development):
         samples.append("scores over development rows")
     if samples:
@@ -97,7 +177,10 @@ def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:
 
 def _vector_notes(evaluation: RunEvaluation) -> Iterator[str]:
     if evaluation.asymmetric is not None:
-        yield "In the teacher's documents: summaries are encoded by the student, bodies by the teacher."
+        if evaluation.asymmetric.measure is None:
+            yield "In the teacher's documents: summaries are encoded by the student, bodies by the teacher."
+        else:
+            yield "In the teacher's documents: queries are encoded by the student, passages by the teacher."
     if evaluation.cut:
         yield "Components: the first ones of both models' vectors; agreement is with the teacher's full vectors."
     for role, model in (("teacher", evaluation.teacher), ("student", evaluation.student)):

@@ -22,6 +22,7 @@ from limbeck.report.run_warnings import warnings_of
 from limbeck.report.sections import Summary, section, summary
 from limbeck.report.statuses import run_status
 from limbeck.report.subjects import RunFolder, StageFolder
+from limbeck.report.text_notes import changed_text, list_notes, taken_text
 
 _MOST_SOURCES = 3
 """Sources of the text that are named in the overview."""
@@ -48,11 +49,14 @@ def overview(run: RunFolder) -> Iterator[Block]:
     teacher = run.record.teacher
     student = run.record.student
     parameters = "" if student.parameters is None else counted(student.parameters, "parameter")
+    corpus = run.record.corpus or records.CorpusText()
     facts = {
         "Teacher": _join(without_path(teacher.name_or_path), teacher.shape),
         "Student": _join(student.shape, parameters),
         "Initialisation": student.start.rstrip("."),
-        "Text": _text(run.record.corpus or records.CorpusText()),
+        "Text": _text(corpus),
+        "Changed text": list_notes(changed_text(corpus.report)),
+        "How text was read": list_notes(taken_text(corpus.report)),
     }
     yield Facts(tuple((name, value) for name, value in facts.items() if value))
     if run.status.status != "finished":

@@ -7,12 +7,13 @@ the run in tables of runs.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from limbeck.core import records, timing
+from limbeck.core import records
 from limbeck.core.blocks import counted, interval
 from limbeck.core.intervals import Interval, ends_of, of_share
 from limbeck.core.paths import short_model_name
 from limbeck.report.names import metric_of_rows
 from limbeck.report.quality import AGREEMENT, AGREEMENT_WITHOUT_LABELS
+from limbeck.report.reliable import has_share, is_reliable_agreement, is_reliable_retrieval, reliable_speedup
 from limbeck.report.scored_rows import only_answer, rows_title
 from limbeck.report.sections import facts
 from limbeck.report.subjects import RunFolder
@@ -28,7 +29,9 @@ class Quality:
         teacher: The teacher's value, if it is known; 1 for an agreement, since the teacher agrees with itself.
         is_agreement: Whether the figure is the student's agreement with the teacher. It has no share of the teacher's
             value.
+        has_share: Whether the figure is fit to be given as a share of the teacher's.
         interval: 95 % interval of the student's value, if it is known.
+        start: The value of an untrained student of the same shape, if it is known.
         over: The sample of the interval in words, such as "872 rows".
     """
 
@@ -38,11 +41,14 @@ class Quality:
     is_agreement: bool = False
     interval: Interval | None = None
     over: str = ""
+    start: float | None = None
+    has_share: bool = True
 
     @property
     def share(self) -> float | None:
         """The student's value as a share of the teacher's; None where there is none, or where either is 0."""
-        if self.is_agreement or not self.student or not self.teacher:
+        is_comparable = self.has_share and not self.is_agreement
+        if not is_comparable or not self.student or not self.teacher:
             return None
         return self.student / self.teacher
 
@@ -51,10 +57,11 @@ class Quality:
 
 
 def quality_of(run: RunFolder) -> Quality | None:
-    """Return the figure that a run is judged by; None where nothing was measured.
+    """Return the figure that a run is judged by; None where nothing reliable was measured.
 
     It is the first of these that was measured: a score on development rows, agreement with the teacher on rows held out
-    from a task's training files, retrieval, agreement of the sentence vectors.
+    from a task's training files, retrieval, agreement of the sentence vectors. Of the last two, figures that are not
+    reliable are no reason to judge a run; see `limbeck.report.reliable`.
     """
     evaluation = run.record.evaluation or records.RunEvaluation()
     for scores in evaluation.development:
@@ -64,27 +71,62 @@ def quality_of(run: RunFolder) -> Quality | None:
     task = evaluation.task
     if task is not None and task.metric and task.agreement is not None:
         return _task_quality(task, task.agreement)
+    start = evaluation.start or records.UntrainedStart()
     retrieval = evaluation.student.retrieval
     if retrieval is not None and retrieval.mrr_at_10 is not None:
         teacher = evaluation.teacher.retrieval or records.Retrieval()
-        return Quality(
-            "held-out retrieval MRR@10",
-            retrieval.mrr_at_10,
-            teacher.mrr_at_10,
-            interval=ends_of(retrieval.interval),
-            over=counted(retrieval.pool or 0, "summary"),
-        )
+        if is_reliable_retrieval(teacher, "mrr_at_10"):
+            return _retrieval_quality(retrieval, retrieval.mrr_at_10, teacher, start)
     agreement = evaluation.agreement
-    if agreement is not None and agreement.spearman is not None:
-        return Quality(
-            "agreement with the teacher (Spearman)",
-            agreement.spearman,
-            teacher=1.0,
-            is_agreement=True,
-            interval=ends_of(agreement.interval),
-            over=counted(agreement.documents or 0, "document"),
-        )
+    if agreement is not None and agreement.spearman is not None and is_reliable_agreement(agreement):
+        return _agreement_quality(agreement, agreement.spearman, start)
     return None
+
+
+def _retrieval_quality(
+    retrieval: records.Retrieval, value: float, teacher: records.Retrieval, start: records.UntrainedStart
+) -> Quality:
+    """Return the student's MRR@10 on held-out text.
+
+    Args:
+        retrieval: The student's retrieval.
+        value: Its MRR@10.
+        teacher: The teacher's retrieval.
+        start: The untrained start.
+    """
+    is_of_earlier_version = retrieval.measure is None
+    label = "held-out retrieval MRR@10" if is_of_earlier_version else "held-out passage retrieval MRR@10"
+    query = "summary" if is_of_earlier_version else "query"
+    return Quality(
+        label,
+        value,
+        teacher.mrr_at_10,
+        interval=ends_of(retrieval.interval),
+        over=counted(retrieval.pool or 0, query),
+        start=None if start.retrieval is None else start.retrieval.mrr_at_10,
+    )
+
+
+def _agreement_quality(agreement: records.Agreement, value: float, start: records.UntrainedStart) -> Quality:
+    """Return the agreement of the student's sentence vectors with the teacher's.
+
+    Args:
+        agreement: The agreement.
+        value: Spearman's correlation.
+        start: The untrained start.
+    """
+    label = "agreement with the teacher (Spearman)"
+    if agreement.measure is not None:
+        label = "agreement with the teacher, far to near (Spearman)"
+    return Quality(
+        label,
+        value,
+        teacher=1.0,
+        is_agreement=True,
+        interval=ends_of(agreement.interval),
+        over=counted(agreement.documents or 0, "document"),
+        start=None if start.agreement is None else start.agreement.spearman,
+    )
 
 
 def _development_quality(scores: records.DevelopmentFigures, value: float) -> Quality:
@@ -104,6 +146,7 @@ def _development_quality(scores: records.DevelopmentFigures, value: float) -> Qu
         scores.teacher.get(scores.metric),
         interval=ends_of(scores.intervals.get(scores.metric)),
         over=counted(scores.rows or 0, "row"),
+        has_share=has_share(scores, scores.metric),
     )
 
 
@@ -142,15 +185,22 @@ def run_facts(run: RunFolder) -> Iterator[str]:
         yield _quality_sentence(quality)
     elif is_described and run.status.status == "running":
         yield "Its quality is measured at the end."
+    elif is_described and _has_rough_figures(run):
+        yield "Its quality cannot be judged yet: too little text was held out, or it is too easy for the teacher."
     elif is_described:
         yield "Its quality was not measured."
 
     evaluation = run.record.evaluation or records.RunEvaluation()
     batch = evaluation.first_batch
-    if batch.speedup:
-        yield f"Speed: {batch.speedup:.1f} times as fast at batch size {batch.batch_size}."
-        if timing.is_doubtful(batch.teacher.median_ms, batch.student.median_ms, batch.speedup, batch.rounds):
-            yield "The machine was busy while speed was measured."
+    speedup = reliable_speedup(batch)
+    if speedup:
+        yield f"Speed: {speedup:.1f} times as fast at batch size {batch.batch_size}."
+
+
+def _has_rough_figures(run: RunFolder) -> bool:
+    """Return whether sentence vectors were measured, if only by figures that are not reliable."""
+    evaluation = run.record.evaluation or records.RunEvaluation()
+    return evaluation.student.retrieval is not None or evaluation.agreement is not None
 
 
 def _quality_sentence(quality: Quality) -> str:
@@ -160,4 +210,6 @@ def _quality_sentence(quality: Quality) -> str:
         line += f" (95 %: {interval(quality.interval, 3)}, over {quality.over})"
     if quality.share is not None:
         line += f", {quality.share:.1%} of the teacher's"
+    if quality.start is not None:
+        line += f"; an untrained start has {quality.start:.3f}"
     return f"{line}."

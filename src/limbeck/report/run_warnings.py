@@ -14,6 +14,7 @@ from limbeck.corpus.building import splitting
 from limbeck.models.sentence_reader import without_unread_pooler
 from limbeck.report.scored_rows import one_answer_line
 from limbeck.report.subjects import RunFolder
+from limbeck.report.text_notes import list_notes, skipped_text
 
 _MOST_MODULES = 6
 """Modules that are named in the warning of untrained tensors."""
@@ -41,9 +42,9 @@ def warnings_of(run: RunFolder) -> Iterator[str]:
     yield from _stage_warnings(run)
     if run.record.corpus is not None:
         source_notes = run.record.corpus.report
-        counts = [f"{reason} ({count:,})" for reason, count in skipped_text(source_notes).items()]
-        if counts:
-            yield f"Skipped or repaired text: {', '.join(counts)}."
+        skipped = skipped_text(source_notes)
+        if skipped:
+            yield f"Skipped text: {list_notes(skipped)}."
         yield from resembling_rows(source_notes)
 
 
@@ -151,17 +152,6 @@ def _stage_warnings(run: RunFolder) -> Iterator[str]:
         if piece_rows:
             pieces = f"pieces of {counted(piece_rows, 'row')}"
             yield f"Stage '{stage.title}' ran out of memory and cut its batches into {pieces}."
-
-
-def skipped_text(report: records.SourceNotes) -> dict[str, float]:
-    """Return how many lines, rows or documents were skipped or repaired, by reason.
-
-    Args:
-        report: What was counted while the text was read.
-    """
-    # The same report counts rows that resemble training rows, but these were not skipped.
-    resemblances = (splitting.LEAKED, splitting.NEAR)
-    return {reason: count for reason, count in report.counts.items() if count and reason not in resemblances}
 
 
 def resembling_rows(report: records.SourceNotes, *, quoted: bool = True) -> Iterator[str]:

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Table, duration, number
+from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Table, duration, number
 from limbeck.core.paths import short_model_name
 from limbeck.core.records import RunEvaluation
 from limbeck.report.figures import MeasuredModel, quality_figures
 from limbeck.report.names import without_path
 from limbeck.report.quality import labelled_rows
+from limbeck.report.reliable import reliable_speedup
 from limbeck.report.run_quality import quality_of
 from limbeck.report.subjects import RunFolder
 
@@ -30,7 +31,26 @@ def run_blocks(runs: TitledRuns) -> Iterator[Block]:
         cells = [facts.get(label, NOTHING) for facts in facts_by_run.values()]
         rows.append((label, *cells))
     yield Table("Runs, one per column", ("", *facts_by_run), tuple(rows))
+    if len(_measures_of(runs)) > 1:
+        yield Notes(
+            (
+                "Some of these runs were measured by an earlier version of limbeck, on easier pairs and smaller pools: "
+                "'Retrieval' and 'Agreement' cannot be compared with 'Passage retrieval' and 'Agreement, far to near'.",
+            )
+        )
     yield from _quality_figures(runs)
+
+
+def _measures_of(runs: TitledRuns) -> set[str | None]:
+    """Return the names of the retrievals and agreements of runs: None and a name for runs of several versions."""
+    names: set[str | None] = set()
+    for _, run in runs:
+        evaluation = run.record.evaluation or RunEvaluation()
+        # Either figure tells which version measured a run.
+        figures = evaluation.student.retrieval or evaluation.agreement
+        if figures is not None:
+            names.add(None if figures.measure is None else "this version")
+    return names
 
 
 def _facts_of(run: RunFolder) -> dict[str, str]:
@@ -65,7 +85,7 @@ def _facts_of(run: RunFolder) -> dict[str, str]:
             # Latencies of several runs were measured at different times, when the machine may have been more or less
             # busy. The speedup over the teacher, which was measured beside the student, can be compared.
             label_of_speedup = label.replace(", ms", "")
-            facts[label_of_speedup] = f"{change} than its teacher" if row.speedup is not None else NOTHING
+            facts[label_of_speedup] = NOTHING if row.speedup is None else f"{change} than its teacher"
         else:
             facts[label] = f"{student} ({change})" if change else student
     return facts
@@ -86,7 +106,7 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
             continue
         labels.add(quality.label)
         teacher_quality_by_name[run.record.teacher.name_or_path] = quality.teacher
-        speedup = run.record.evaluation.first_batch.speedup
+        speedup = reliable_speedup(run.record.evaluation.first_batch)
         if speedup:
             models.append(MeasuredModel(title, latency=1 / speedup, quality=quality.student))
     # Runs that are judged by different figures, or learned from different teachers, have no common axes.

@@ -144,7 +144,7 @@ class StudentCard:
     @property
     def comparison(self) -> str:
         """The table of teacher and student in Markdown; empty where nothing was measured."""
-        return "" if self.evaluation.is_empty else comparison_markdown(self.evaluation)
+        return "" if self.evaluation.is_empty else comparison_markdown(self.evaluation, reliable_only=True)
 
     @property
     def is_measured(self) -> bool:

@@ -12,12 +12,15 @@ from limbeck.core.escaping import one_line
 from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.report.card import hub_metric
 from limbeck.report.names import metric_of_rows
+from limbeck.report.reliable import is_reliable_agreement, is_reliable_retrieval
 
-_RETRIEVAL = "retrieving a text's body by its summary"
+_PASSAGE_RETRIEVAL = "retrieving a passage by a sentence taken from it"
+_SUMMARY_RETRIEVAL = "retrieving a text's body by its summary"
+"""The retrieval of records of earlier versions."""
 
 
 def held_out_results(evaluation: records.RunEvaluation, task_type: str) -> Iterator[EvalResult]:
-    """Yield the figures on held-out text.
+    """Yield the figures on held-out text that are reliable; see `limbeck.report.reliable`.
 
     Args:
         evaluation: The evaluation of the run.
@@ -26,15 +29,23 @@ def held_out_results(evaluation: records.RunEvaluation, task_type: str) -> Itera
     agreement = evaluation.agreement or records.Agreement()
     retrieval = evaluation.student.retrieval or records.Retrieval()
     asymmetric = evaluation.asymmetric or records.Retrieval()
+    is_of_earlier_version = retrieval.measure is None
+    search = _SUMMARY_RETRIEVAL if is_of_earlier_version else _PASSAGE_RETRIEVAL
+    documents = "bodies" if is_of_earlier_version else "passages"
+    pairs = "" if agreement.measure is None else " on pairs from far to near"
     figures = [
-        ("spearmanr", "Spearman agreement with the teacher", agreement.spearman),
-        ("mrr_at_10", f"MRR@10 ({_RETRIEVAL})", retrieval.mrr_at_10),
-        ("recall_at_1", f"Recall@1 ({_RETRIEVAL})", retrieval.recall_at_1),
-        ("ndcg_at_10", f"nDCG@10 ({_RETRIEVAL})", retrieval.ndcg_at_10),
-        ("ndcg_at_10", "nDCG@10 (as above, with bodies encoded by the teacher)", asymmetric.ndcg_at_10),
+        ("spearmanr", f"Spearman agreement with the teacher{pairs}", agreement.spearman),
+        ("mrr_at_10", f"MRR@10 ({search})", retrieval.mrr_at_10),
+        ("recall_at_1", f"Recall@1 ({search})", retrieval.recall_at_1),
+        ("ndcg_at_10", f"nDCG@10 ({search})", retrieval.ndcg_at_10),
+        ("ndcg_at_10", f"nDCG@10 (as above, with {documents} encoded by the teacher)", asymmetric.ndcg_at_10),
     ]
     for metric, name, value in figures:
-        if value is not None:
+        if metric == "spearmanr":
+            is_reliable = is_reliable_agreement(agreement)
+        else:
+            is_reliable = is_reliable_retrieval(evaluation.teacher.retrieval, metric)
+        if value is not None and is_reliable:
             yield EvalResult(
                 task_type=task_type,
                 dataset_type="held-out",

@@ -14,13 +14,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.core.progress import Report, no_progress, part_of
+from limbeck.core.records import UntrainedStart
 from limbeck.corpus import Document, LabelledCorpus, PadCollator, build_corpus, open_stream
 from limbeck.errors import LimbeckError
-from limbeck.evaluation import Amounts, Side, compare_models, measure_task
+from limbeck.evaluation import Amounts, Side, Start, compare_models, measure_task
 from limbeck.evaluation.stored_side import StoredSide
 from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
-from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.sentence_heads import SentenceHead, describe_pooling, pooling_alone
 from limbeck.recipe.plan import RunPlan
 from limbeck.targets.facts import read_facts
 from limbeck.training.rows import AnyCorpus
@@ -43,26 +44,32 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     student = load_model(str(run.student_folder))
     teacher_vectors, student_vectors = plan.vectors_of_both(run.student_folder)
 
+    amounts = amounts_of(plan, run.corpora)
+    start, no_start = _untrained_start(run, teacher_vectors, student_vectors, amounts)
     # Scores on tasks take about as long as the comparison of vectors and speed.
     share_of_comparison = 0.5 if measures_tasks(plan) else 1.0
     comparison = compare_models(
         teacher_side(run, teacher_vectors),
         _side(run, student, student_vectors, run.student_folder),
         held_out_texts(run.plan, run.corpora, run.tokenizer, run.console),
-        amounts_of(run.plan, run.corpora),
+        amounts,
+        start=start,
         asymmetric=bool(plan.vector_stages),
         widths=plan.trained_widths,
         seed=plan.recipe.seed,
         report=part_of(report, 0.0, share_of_comparison),
     )
 
-    start = time.perf_counter()
+    if no_start:
+        comparison.start = UntrainedStart(unavailable=no_start)
+
+    begin = time.perf_counter()
     report_tasks = part_of(report, share_of_comparison, 1.0)
     development = measure_tasks(plan, run.tokenizer, run.student_folder, run.teachers.load, report_tasks)
     if not development:
         # Neither tasks nor development rows: the held-out part of the training rows stands in for them.
         return comparison.to_dict() | _score_held_out_rows(run) | _chosen_by_text(plan)
-    comparison.seconds["development"] = round(time.perf_counter() - start, 3)
+    comparison.seconds["development"] = round(time.perf_counter() - begin, 3)
     figures = {"development": [scores.to_dict() for scores in development]}
     return comparison.to_dict() | figures | _chosen_by_text(plan)
 
@@ -73,6 +80,36 @@ def _chosen_by_text(plan: RunPlan) -> dict[str, Any]:
         if stage.chooses_step and stage.development is None:
             return {"chose_step": True}
     return {}
+
+
+def _untrained_start(
+    run: Run, teacher_vectors: str | SentenceHead, student_vectors: str | SentenceHead, amounts: Amounts
+) -> tuple[Start | None, str]:
+    """Make the untrained student that the trained one is compared with.
+
+    Args:
+        run: The run.
+        teacher_vectors: How the teacher makes sentence vectors.
+        student_vectors: How the student makes them.
+        amounts: How much is compared.
+
+    Returns:
+        The start, and the reason why there is none; both are empty where no sentence vectors are compared.
+    """
+    is_compared = amounts.pairs > 0 or amounts.retrieval_pairs > 0
+    if not is_compared or not run.plan.stages:
+        return None, ""
+    try:
+        model, initialisation = run.make_untrained()
+    except LimbeckError as error:
+        return None, str(error)
+    # A map behind the student's hidden states was trained with it, so that a start has none. A student that makes
+    # vectors as its teacher does has only the teacher's maps.
+    vectors = student_vectors
+    if describe_pooling(student_vectors) != describe_pooling(teacher_vectors):
+        vectors = pooling_alone(student_vectors)
+    summary = initialisation.summary or "Starts from a checkpoint."
+    return Start(_side(run, model.eval(), vectors, None), summary), ""
 
 
 def teacher_side(run: Run, vectors: str | SentenceHead) -> Side:

@@ -28,6 +28,7 @@ from limbeck.models.sentences import SentencePooling
 from limbeck.models.tokenizers import load_tokenizer, pads_against_positions
 from limbeck.models.vocabularies import check_fits_model
 from limbeck.models.weight_files import fetch_weights
+from limbeck.recipe.chosen_models import untrained_plan
 from limbeck.recipe.model_plans import StudentPlan
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan
@@ -254,6 +255,11 @@ class Run:
             seed=self.plan.recipe.seed,
             read_batches=self._reader_of_text(stages[0]) if stages else None,
         )
+
+    def make_untrained(self) -> tuple[PreTrainedModel, records.Initialisation]:
+        """Make the best start that a student of the recipe's shape has without training; see `untrained_plan`."""
+        maker = self._maker(untrained_plan(self.plan.student_plan), None, self.plan.own_stages)
+        return maker.make()
 
     def _reader_of_text(self, stage: StagePlan) -> ReadBatches | None:
         """Return a reader of a stage's text, for a start of its student that looks at some; None for a stream."""

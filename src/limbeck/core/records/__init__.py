@@ -53,6 +53,7 @@ from limbeck.core.records.run_evaluation import (
     RunEvaluation,
     TaskFigures,
     Times,
+    UntrainedStart,
 )
 
 __all__ = [
@@ -100,6 +101,7 @@ __all__ = [
     "Times",
     "UnreadRows",
     "Untrained",
+    "UntrainedStart",
     "flat",
     "load",
     "modules_of",

@@ -68,16 +68,18 @@ class Parameters(Record):
 
 
 class Retrieval(Record):
-    """Share of summaries that find their bodies.
+    """Share of queries that find their documents.
 
     Attributes:
-        mrr_at_10: Mean over summaries of 1/rank of the right body, 0 where the rank is above 10.
-        recall_at_1: Share of summaries whose right body comes first.
-        pool: Number of pairs: each summary searches this many bodies.
-        interval: 95 % interval of `mrr_at_10` (normal approximation over summaries).
-        ndcg_at_10: Mean over summaries of 1 / log2(1 + rank) of the right body, 0 where the rank is above 10.
-        recall_at_10: Share of summaries whose right body is among the first ten.
+        mrr_at_10: Mean over queries of 1/rank of the right document, 0 where the rank is above 10.
+        recall_at_1: Share of queries whose right document comes first.
+        pool: Number of pairs: each query searches this many documents.
+        interval: 95 % interval of `mrr_at_10` (normal approximation over queries).
+        ndcg_at_10: Mean over queries of 1 / log2(1 + rank) of the right document, 0 where the rank is above 10.
+        recall_at_10: Share of queries whose right document is among the first ten.
         intervals: Those of `ndcg_at_10` and `recall_at_10`, by name.
+        measure: Name of the queries and documents: `limbeck.evaluation.passages.SENTENCE_IN_PASSAGES`, or None for
+            summaries that search bodies, in records of earlier versions.
     """
 
     mrr_at_10: Number | None = None
@@ -87,6 +89,7 @@ class Retrieval(Record):
     ndcg_at_10: Number | None = None
     recall_at_10: Number | None = None
     intervals: dict[str, list[Number | None]] = Field(default_factory=dict)
+    measure: str | None = None
 
 
 class ModelFigures(Record):
@@ -109,13 +112,17 @@ class Agreement(Record):
     """Spearman agreement of a student with its teacher.
 
     Attributes:
-        spearman: Over all pairs; depends on the mixture of kinds, so compare it only between equal pair sets.
+        spearman: The mean within ranges of the teacher's similarity; in records of earlier versions over all pairs.
+            Compare it only between equal pair sets.
         interval: Its 95 % interval, by resampling documents; None of fewer than five.
         pairs: Number of pairs.
         documents: Number of documents they are from.
         by_kind: The same within each kind of pair, undefined (NaN, in files None) where there is none.
         seed: Of the choice of pairs and of the resampling.
         examples: The pairs whose places in the two orders are furthest apart, as shares of all pairs.
+        measure: Name of the choice of pairs: `limbeck.evaluation.similarity_strata.STRATIFIED_SIMILARITIES`, or None
+            for equally many pairs of each kind, in records of earlier versions.
+        sentences: Number of sentences that the pairs were chosen from.
     """
 
     spearman: Number | None = None
@@ -125,6 +132,24 @@ class Agreement(Record):
     by_kind: dict[str, Number | None] = Field(default_factory=dict)
     seed: int | None = None
     examples: list[Disagreement] = Field(default_factory=list)
+    measure: str | None = None
+    sentences: Number | None = None
+
+
+class UntrainedStart(Record):
+    """The figures of the best student of the same shape that was not trained, on the texts of the student's figures.
+
+    Attributes:
+        summary: Where its weights are from, in a sentence.
+        agreement: Its agreement with the teacher.
+        retrieval: Its retrieval.
+        unavailable: Why there are no figures.
+    """
+
+    summary: str = ""
+    agreement: Agreement | None = None
+    retrieval: Retrieval | None = None
+    unavailable: str | None = None
 
 
 class CutVectors(Record):
@@ -297,6 +322,7 @@ class RunEvaluation(Record):
             teacher's sentence vectors.
         cut: The same of shorter vectors, a width each, the widest first.
         chose_step: Whether the held-out text chose the step whose student was kept.
+        start: The best untrained start of the student's shape, which shows what training added.
     """
 
     teacher: ModelFigures = Field(default_factory=ModelFigures)
@@ -310,8 +336,8 @@ class RunEvaluation(Record):
     development: list[DevelopmentFigures] = Field(default_factory=list)
     asymmetric: Retrieval | None = None
     cut: list[CutVectors] = Field(default_factory=list)
-
     chose_step: bool = False
+    start: UntrainedStart | None = None
 
     def without_rows_that_chose(self) -> RunEvaluation:
         """The figures without those on rows or text that chose the step whose student was kept."""
@@ -322,6 +348,7 @@ class RunEvaluation(Record):
             figures.agreement = None
             figures.asymmetric = None
             figures.cut = []
+            figures.start = None
             figures.teacher = self.teacher.model_copy(update={"retrieval": None})
             figures.student = self.student.model_copy(update={"retrieval": None})
         return figures

@@ -1,0 +1,150 @@
+"""Sentences that search the passages they were taken from: the retrieval of a teacher and its student.
+
+A *passage* is a stretch of a paragraph without one of its sentences, and that sentence is its query. Passages of one
+document stand beside each other, since they are the hardest to tell apart. The pool *grows* until the search is hard
+enough for the teacher: a search that the teacher always wins does not tell students apart.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from limbeck.core.records import Retrieval
+from limbeck.corpus import split_paragraphs, split_sentences
+from limbeck.errors import CorpusError
+from limbeck.evaluation.retrieval import (
+    FEWEST_RETRIEVAL_PAIRS,
+    build_retrieval_pairs,
+    score_matches,
+    usable_pairs,
+)
+from limbeck.evaluation.sentence_pairs import check_enough, normalised
+
+SENTENCE_IN_PASSAGES = "sentence_in_passages"
+"""Name of the measure in records. Records without a name have the older one, of summaries that search bodies."""
+SATURATED = 0.9
+"""A score of the teacher above which a measure is too easy to tell students apart."""
+FIRST_POOL = 500
+"""Passages that the first search is among; a pool that is too easy is doubled."""
+_SENTENCES_OF_PASSAGE = 5
+"""Most sentences of a passage, its query among them: about as many as 128 tokens hold."""
+_PASSAGES_IN_TURN = 10
+"""Passages that a document gives in its turn, which stand beside each other in the pool."""
+
+Pair = tuple[str, str]
+"""A query and its passage."""
+
+
+def build_passage_pairs(documents: Sequence[str | Pair], count: int = 2000, *, seed: int = 0) -> list[Pair]:
+    """Choose (sentence, passage) pairs from held-out documents.
+
+    A passage is up to five sentences of a paragraph, one of which, drawn at random, is taken out as the query.
+    Documents take turns with up to ten passages each. A pair is dropped if the passage contains its query, or if either
+    text was in an earlier pair. A text whose paragraphs have a sentence each gives the pairs of
+    `build_retrieval_pairs`, its summaries and bodies.
+
+    Args:
+        documents: Plain texts, or (title, body) pairs where the corpus knows its titles.
+        count: Largest number of pairs.
+        seed: Decides the order of the documents and the queries.
+
+    Returns:
+        The pairs, with distinct queries and distinct passages. The first ones are those of a smaller `count`.
+
+    Raises:
+        CorpusError: if fewer than `FEWEST_RETRIEVAL_PAIRS` (or `count`, where that is smaller) can be made.
+    """
+    rng = random.Random(seed)
+    order = list(range(len(documents)))
+    rng.shuffle(order)
+    candidates = [_pairs_of(documents[index], rng) for index in order]
+    pairs: list[Pair] = []
+    seen: set[str] = set()
+    for query, passage in _in_turns(candidates):
+        if len(pairs) == count:
+            break
+        keys = {normalised(query), normalised(passage)}
+        if keys.isdisjoint(seen):
+            seen.update(keys)
+            pairs.append((query, passage))
+
+    needed = min(FEWEST_RETRIEVAL_PAIRS, count)
+    if len(pairs) < needed:
+        try:
+            return build_retrieval_pairs(documents, count, seed=seed)
+        except CorpusError:
+            check_enough(len(pairs), needed=needed, noun="(sentence, passage) pair", documents=len(documents))
+    return pairs
+
+
+def _pairs_of(document: str | Pair, rng: random.Random) -> list[Pair]:
+    """Return the usable pairs of a document, in the order of its text."""
+    text = document if isinstance(document, str) else document[1]
+    pairs: list[Pair] = []
+    for paragraph in split_paragraphs(text):
+        sentences = split_sentences(paragraph)
+        for begin in range(0, len(sentences), _SENTENCES_OF_PASSAGE):
+            passage = sentences[begin : begin + _SENTENCES_OF_PASSAGE]
+            if len(passage) < 2:
+                continue
+            query = passage.pop(rng.randrange(len(passage)))
+            pairs.append((query, " ".join(passage)))
+    return list(usable_pairs(pairs))
+
+
+def _in_turns(candidates: Sequence[Sequence[Pair]]) -> Iterator[Pair]:
+    """Yield the first pairs of every document, then its next ones, and so on."""
+    longest = max((len(pairs) for pairs in candidates), default=0)
+    for begin in range(0, longest, _PASSAGES_IN_TURN):
+        for pairs in candidates:
+            yield from pairs[begin : begin + _PASSAGES_IN_TURN]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The pairs of a search, and the teacher's vectors of them.
+
+    Args:
+        pairs: Queries and their passages.
+        queries: Vectors of the queries, `[pairs, width]`.
+        passages: Vectors of the passages, `[pairs, width]`.
+        figures: The teacher's figures.
+    """
+
+    pairs: Sequence[Pair]
+    queries: Tensor
+    passages: Tensor
+    figures: Retrieval
+
+
+def grow_pool(pairs: Sequence[Pair], encode: Callable[[Sequence[Pair]], tuple[Tensor, Tensor]]) -> Pool:
+    """Search in the first pairs, and double them until the teacher's MRR@10 is at most `SATURATED` or none are left.
+
+    Args:
+        pairs: All pairs, as `build_passage_pairs` gives them.
+        encode: Returns the teacher's vectors of queries and passages, of length one; it gets each pair once.
+    """
+    size = min(FIRST_POOL, len(pairs))
+    queries, passages = encode(pairs[:size])
+    while True:
+        figures = score_matches(queries, passages)
+        figures.measure = SENTENCE_IN_PASSAGES
+        mrr = figures.mrr_at_10
+        is_hard_enough = mrr is not None and mrr <= SATURATED
+        if is_hard_enough or size == len(pairs):
+            return Pool(pairs[:size], queries, passages, figures)
+        larger = min(2 * size, len(pairs))
+        new_queries, new_passages = encode(pairs[size:larger])
+        queries = torch.cat([queries, new_queries])
+        passages = torch.cat([passages, new_passages])
+        size = larger
+
+
+def score_passages(queries: Tensor, passages: Tensor) -> Retrieval:
+    """Return how well queries find their passages, as `score_matches`, under the name of this measure."""
+    figures = score_matches(queries, passages)
+    figures.measure = SENTENCE_IN_PASSAGES
+    return figures

@@ -1,0 +1,111 @@
+"""Figures that do not tell students apart have no share, and stay out of verdict, card and results."""
+
+import pytest
+
+from limbeck.core.records import RunEvaluation, SourceNotes
+from limbeck.evaluation.passages import SENTENCE_IN_PASSAGES
+from limbeck.evaluation.similarity_strata import STRATIFIED_SIMILARITIES
+from limbeck.report import comparison_markdown, comparison_rows
+from limbeck.report.student_results import held_out_results
+from limbeck.report.text_notes import changed_text, skipped_text, taken_text
+
+
+def retrieval(value: float, pool: int):
+    metrics = ("mrr_at_10", "recall_at_1", "ndcg_at_10", "recall_at_10")
+    return dict.fromkeys(metrics, value) | {
+        "pool": pool, "interval": [value - 0.02, value + 0.02], "measure": SENTENCE_IN_PASSAGES
+    }  # fmt: skip
+
+
+def evaluation(*, teacher: float = 0.8, pool: int = 500, sentences: int = 900):
+    agreement = {"pairs": 1500, "documents": 40, "measure": STRATIFIED_SIMILARITIES}
+    return {
+        "teacher": {"retrieval": retrieval(teacher, pool)},
+        "student": {"retrieval": retrieval(0.6, pool)},
+        "agreement": {**agreement, "spearman": 0.7, "sentences": sentences},
+        "start": {
+            "summary": "Starts from teacher layers 1, 6.",
+            "retrieval": retrieval(0.4, pool),
+            "agreement": {**agreement, "spearman": 0.3, "sentences": sentences},
+        },
+    }
+
+
+def cells(values):
+    return {row.label: row.cells() for row in comparison_rows(values) if not row.is_part}
+
+
+def test_a_measure_that_tells_has_a_share_and_the_start_beside_it():
+    values = evaluation()
+    assert cells(values)["Passage retrieval MRR@10"][1:] == ("0.800", "0.600", "75.0% kept; 95 %: 0.580 to 0.620")
+    starts = [row.student for row in comparison_rows(values) if row.label == "untrained start"]
+    assert starts == [0.3, 0.4, 0.4, 0.4, 0.4]
+    text = comparison_markdown(values, reliable_only=True)
+    assert "Passage retrieval MRR@10" in text and "Starts from teacher layers 1, 6." in text
+    assert {result.metric_type for result in held_out_results(RunEvaluation.read(values), "x")} == {
+        "spearmanr", "mrr_at_10", "recall_at_1", "ndcg_at_10"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "reason"), [
+    (evaluation(teacher=0.95), "above 0.9"),
+    (evaluation(pool=199), "Fewer than 200 passages"),
+])  # fmt: skip
+def test_saturated_and_small_retrievals_stay_out(values, reason):
+    row = cells(values)["Passage retrieval MRR@10"]
+    assert "kept" not in row[3] and "95 %" in row[3]
+    assert reason in comparison_markdown(values)
+    card = comparison_markdown(values, reliable_only=True)
+    assert "| Passage retrieval" not in card and "| Agreement, far to near" in card
+    assert [result.metric_type for result in held_out_results(RunEvaluation.read(values), "x")] == ["spearmanr"]
+
+
+def test_a_verdict_names_the_start_and_no_rough_figure(copied, page_of):
+    [part] = page_of(copied(edit={"evaluation": evaluation()})).parts
+    assert "held-out passage retrieval MRR@10 0.600 (75.0% of the teacher's)" in part.subtitle
+    assert any("an untrained start has 0.400" in fact for fact in part.facts)
+    [rough] = page_of(copied(name="rough", edit={"evaluation": evaluation(pool=30, sentences=30)})).parts
+    assert "MRR" not in rough.subtitle and "agreement" not in rough.subtitle
+    assert any("quality cannot be judged" in fact for fact in rough.facts)
+
+
+def test_a_speedup_that_contradicts_the_times_is_a_dash():
+    batch = {"batch_size": 1, "rounds": 20, "speedup": 1.54}
+    busy = batch | {"teacher": {"median_ms": 407.0}, "student": {"median_ms": 845.0}}
+    values = {"latency": {"device": "cpu", "dtype": "float32", "length": 128, "batches": [busy]}}
+    assert cells(values)["Latency batch 1, ms"][3] == "–"
+    text = comparison_markdown(values)
+    assert "faster" not in text and "limbeck benchmark model" in text
+    idle = batch | {"teacher": {"median_ms": 154.0}, "student": {"median_ms": 100.0}}
+    values["latency"]["batches"] = [idle]
+    assert cells(values)["Latency batch 1, ms"][3] == "1.54x faster"
+
+
+@pytest.mark.parametrize(("teacher", "interval", "share"), [
+    (0.9, [0.7, 0.85], True),
+    (0.9, None, False),
+    (0.6, [0.7, 0.85], False),
+    (0.35, [0.6, 0.68], False),
+])  # fmt: skip
+def test_a_share_needs_a_teacher_above_chance_and_an_interval(teacher, interval, share):
+    scores = {"task": "t", "rows": 100, "teacher": {"accuracy": teacher}, "student": {"accuracy": 0.64}}
+    scores |= {"labels": ["a", "b"], "confusion": [[40, 20], [16, 24]]}
+    if interval is not None:
+        scores["intervals"] = {"accuracy": interval}
+    [row] = comparison_rows({"development": [scores]})
+    assert ("kept" in row.change) == share
+
+
+def test_skipped_text_is_what_was_skipped():
+    counts = {
+        "line of invalid JSON": 3,
+        "row cut to 64 tokens": 9,
+        "line with bytes that are not UTF-8": 2,
+        "row of SST-2 train, of which 67,349 are published": 1000,
+        "file without blank lines, read as one document per line": 1,
+        "held-out row that may resemble a training row": 4,
+    }
+    notes = SourceNotes.read({"counts": counts})
+    assert list(skipped_text(notes)) == ["line of invalid JSON"]
+    assert list(changed_text(notes)) == ["row cut to 64 tokens", "line with bytes that are not UTF-8"]
+    assert len(taken_text(notes)) == 2
