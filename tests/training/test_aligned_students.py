@@ -105,8 +105,8 @@ def test_it_is_measured_in_the_teachers_documents_and_cut(aligned):
     lines = (aligned.student.parent / "evaluation.md").read_text().splitlines()
     labels = [line.split("|")[1].strip() for line in lines if line.startswith("|")]
     mixed = [labels[place - 1] for place, label in enumerate(labels) if label == "in the teacher's documents"]
-    named = [f"Retrieval {name}" for name in ("nDCG@10", "MRR@10", "recall@1", "recall@10", "nDCG@10, 8 components")]
-    assert mixed == named and "Agreement, 8 components" in labels
+    named = [f"Passage retrieval {name}" for name in ("nDCG@10", "MRR@10", "recall@1", "recall@10", "nDCG@10, 8 components")]
+    assert mixed == named and "Agreement, far to near, 8 components" in labels
 
 
 def test_sentence_transformers_and_onnx_give_its_vectors(aligned, tmp_path):

@@ -32,7 +32,7 @@ class EvaluationSpec(Grown):
     pairs: int | None = Field(None, ge=10, le=10_000_000)
     """Sentence pairs for the agreement; default: 1,500."""
     retrieval_pairs: int | None = Field(None, ge=10, le=1_000_000)
-    """Texts in the pool of the retrieval; default: 700."""
+    """Largest pool of the retrieval; default: 2,000. It grows from 500 until the teacher's MRR@10 is 0.9 or less."""
     latency_seconds: float = Field(12.0, gt=0, le=600)
     """Time for all latency measurements together."""
     tasks: list[Name] | None = None

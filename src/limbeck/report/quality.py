@@ -396,7 +396,10 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
 
 
 def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
-    """Yield the figures of retrieval, each followed by that of the student's queries in the teacher's documents."""
+    """Yield the figures of retrieval.
+
+    Each is followed by that of the student's queries in the teacher's documents, and that of the untrained start.
+    """
     teacher = evaluation.teacher.retrieval
     student = evaluation.student.retrieval
     start = None if evaluation.start is None else evaluation.start.retrieval
@@ -414,10 +417,10 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
             interval=ends_of(interval),
             is_reliable=is_reliable,
         )
+        yield from _asymmetric_row(teacher, evaluation.asymmetric, metric)
         start_value = _figure(start, metric)
         if start_value is not None:
             yield _start_row(start_value, is_reliable=is_reliable)
-        yield from _asymmetric_row(teacher, evaluation.asymmetric, metric)
 
 
 def _unit_of_retrieval(*, is_reliable: bool) -> str:
