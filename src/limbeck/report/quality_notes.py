@@ -158,6 +158,20 @@ def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
             "Untrained start: a student of the same shape before any training, so the difference is what training "
             f"added. {start.summary}"
         )
+        if _is_below_start(evaluation):
+            yield (
+                "The student is below the untrained start: give more steps, or start from the teacher's layers, as a "
+                "student does that is given by its number of layers."
+            )
+
+
+def _is_below_start(evaluation: RunEvaluation) -> bool:
+    """Return whether the student's MRR@10 is below that of the untrained start."""
+    student = evaluation.student.retrieval
+    start = None if evaluation.start is None else evaluation.start.retrieval
+    if student is None or student.mrr_at_10 is None or start is None or start.mrr_at_10 is None:
+        return False
+    return student.mrr_at_10 < start.mrr_at_10
 
 
 def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:
