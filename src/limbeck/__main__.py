@@ -11,6 +11,11 @@ def main() -> None:
     # is called last.
     status = [1]
     atexit.register(_leave, status)
+    from limbeck.cli.start_notice import announce_start
+
+    # One of several processes of a launcher speaks for all.
+    if os.environ.get("RANK", "0") == "0":
+        announce_start(sys.argv[1:])
     from limbeck.cli.main import run
 
     try:

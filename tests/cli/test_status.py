@@ -69,14 +69,16 @@ def test_what_a_run_says_and_whether_its_process_lives(tmp_path, said, locked, s
     assert found.seconds_left == (7322.0 if locked else None)
 
 
-def test_a_living_run_without_a_step_for_long_is_silent(tmp_path):
+def test_a_living_run_without_progress_for_long_is_silent_whatever_it_does(tmp_path):
     folder = write_run(tmp_path / "run", "running", seconds_ago=SILENT_AFTER + 1)
     with folder_lock(folder):
         assert status_of(folder, NOW).silent and status_of(folder, NOW).needs_attention
         assert not status_of(folder, NOW - timedelta(seconds=2)).silent
         beat = json.loads((folder / HEARTBEAT).read_text())
-        (folder / HEARTBEAT).write_text(json.dumps({**beat, "activity": "corpus"}))
-        assert not status_of(folder, NOW).silent, "text takes as long as it takes"
+        for activity in ("corpus", "models", "evaluation"):
+            (folder / HEARTBEAT).write_text(json.dumps({**beat, "activity": activity}))
+            assert status_of(folder, NOW).silent, activity
+            assert not status_of(folder, NOW - timedelta(seconds=2)).silent, activity
     assert not status_of(folder, NOW).silent, "a dead run is dead"
 
 
@@ -179,7 +181,7 @@ def test_the_heartbeat_is_written_now_and_then_and_never_by_another_rank(tmp_pat
     heartbeat = Heartbeat(tmp_path, seconds_between=5.0)
     reporter = ProgressReporter("s", Console(quiet=True), heartbeat, stage_number=2, stages=3)
     state = SimpleNamespace(is_world_process_zero=main, max_steps=100, global_step=10)
-    reporter.on_train_begin(None, state, None)
+    reporter.on_train_begin(SimpleNamespace(torch_compile=False), state, None)
     reporter.on_log(None, state, None, logs={"loss": 3.0, "tokens": 1000.0})
     for state.global_step in range(11, 51):
         clock.now += 0.5
@@ -199,3 +201,23 @@ def test_the_heartbeat_is_written_now_and_then_and_never_by_another_rank(tmp_pat
         (50, 25.0),
     ]
     assert (last["checkpoint"], last["loss"], last["tokens_per_second"]) == (50, 2.0, 100.0)
+
+
+def test_work_between_steps_is_a_sign_of_life(tmp_path, monkeypatch):
+    clock, writes = SimpleNamespace(now=100.0), []
+    record = "limbeck.training.heartbeat"
+    monkeypatch.setattr(f"{record}.time.monotonic", lambda: clock.now)
+    monkeypatch.setattr(f"{record}.atomic_text", lambda path, text, durable: writes.append(json.loads(text)))
+    reporter = ProgressReporter("s", Console(quiet=True), Heartbeat(tmp_path, seconds_between=5.0))
+    for in_training in (False, True):
+        if in_training:
+            state = SimpleNamespace(is_world_process_zero=True, max_steps=100, global_step=0)
+            reporter.on_train_begin(SimpleNamespace(torch_compile=False), state, None)
+        before = len(writes)
+        with reporter.activity("held-out loss") as tick:
+            for batch in range(1, 5):
+                clock.now += 3.0
+                tick(batch, 4, "batches")
+        # One at the start, and one every five seconds.
+        assert len(writes) == before + 3
+    reporter.close()

@@ -3,6 +3,7 @@
 import io
 import re
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from rich.console import Console
 from limbeck.core import progress_bars
 from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.core.progress import Count, describe_rate, no_progress, part_of
-from limbeck.core.progress_bars import ProgressBar, line_by_line
+from limbeck.core.progress_bars import ProgressBar, activity, line_by_line
 
 
 class Terminal(io.StringIO):
@@ -81,7 +82,8 @@ def test_a_part_reports_its_share_of_the_whole_and_its_count():
          "76%: mrpc, 1.0 cells/s, about 12 s left"),
     ],
 )  # fmt: skip
-def test_without_a_terminal_there_is_a_line_now_and_then(clock, seconds, reports, line):
+def test_without_a_terminal_there_is_a_line_now_and_then(clock, monkeypatch, seconds, reports, line):
+    monkeypatch.setattr(progress_bars, "LINE_SECONDS", 15.0)
     stream = io.StringIO()
     with ProgressBar(Console(file=stream, width=40)) as bar:
         for report in reports:
@@ -96,6 +98,66 @@ def test_the_first_line_may_come_at_once(clock):
         for done in range(3):
             bar(done / 10, "reading mrpc")
     assert stream.getvalue().splitlines() == ["0%: reading mrpc"]
+
+
+@pytest.fixture
+def hurry(monkeypatch):
+    """Lines that are due after a moment."""
+    monkeypatch.setattr(progress_bars, "LINE_SECONDS", 0.05)
+    monkeypatch.setattr(progress_bars, "_WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(progress_bars, "_BRIEF_SECONDS", 0.0)
+
+
+def lines_of(stream, count):
+    """The lines of a stream, once there are so many."""
+    end = time.monotonic() + 20
+    while stream.getvalue().count("\n") < count and time.monotonic() < end:
+        time.sleep(0.005)
+    return stream.getvalue().splitlines()
+
+
+def test_a_line_comes_again_while_nothing_reports_and_says_for_how_long(hurry):
+    stream = io.StringIO()
+    with ProgressBar(Console(file=stream), at_once=True) as bar:
+        bar(0.2, "compiling")
+        first, second, *_ = lines_of(stream, 2)
+        bar(0.3, "training")
+        last = lines_of(stream, stream.getvalue().count("\n") + 1)[-1]
+    assert first.startswith("20%: compiling")
+    assert second == f"{first} (for 0 s so far)"
+    assert last.startswith("30%: training")
+
+
+def test_what_has_ended_is_not_repeated(hurry):
+    stream = io.StringIO()
+    with ProgressBar(Console(file=stream), at_once=True) as bar:
+        bar(0.2, "training")
+    before = stream.getvalue()
+    time.sleep(0.1)
+    assert stream.getvalue() == before
+
+
+def test_an_activity_is_told_once_it_takes_longer(hurry):
+    stream = io.StringIO()
+    with activity(Console(file=stream), "loading [x]") as tick:
+        assert lines_of(stream, 1)[0].startswith("loading [x]")
+        tick(3, 1200, "rows")
+        assert "loading [x]: 3 of 1,200 rows" in lines_of(stream, stream.getvalue().count("\n") + 2)[-1]
+
+
+def test_a_brief_activity_is_not_told():
+    stream = io.StringIO()
+    with activity(Console(file=stream), "loading") as tick:
+        tick(1, 2, "rows")
+    assert stream.getvalue() == ""
+
+
+def test_an_activity_is_a_bar_on_a_terminal_that_goes_when_it_is_done(terminal):
+    screen = terminal()
+    with activity(Console(stderr=True), "loading") as tick:
+        tick(1, 2, "rows")
+        assert "loading" in screen.getvalue()
+    assert "loading" not in shown(screen)
 
 
 def test_what_begins_is_a_line_where_no_bar_shows_it(clock, terminal):
@@ -125,7 +187,7 @@ def test_a_bar_shows_share_rate_and_time_left(clock, terminal):
             clock.now += 3600  # Far longer than rich remembers by itself.
         bar.bars.refresh()
         line = shown(screen)
-    assert re.fullmatch(r"cell 3 of 10 \S+ +20% 1.0 cells/h 8:00:00", re.sub("[━╸╺]+", "–", line)), line
+    assert re.fullmatch(r". cell 3 of 10 \S+ +20% 1.0 cells/h 8:00:00", re.sub("[━╸╺]+", "–", line)), line
 
 
 def test_the_rate_begins_anew_with_another_unit_or_count(clock, terminal):
@@ -165,7 +227,8 @@ def test_the_bar_gives_way_to_what_others_write_and_comes_back_until_it_ends_als
 # The corpus
 
 
-def test_lines_without_a_terminal_have_amount_rate_and_time_left(clock):
+def test_lines_without_a_terminal_have_amount_rate_and_time_left(clock, monkeypatch):
+    monkeypatch.setattr(progress_bars, "LINE_SECONDS", 30.0)
     stream, told = io.StringIO(), []
     with CorpusProgress(Console(file=stream, width=40), lambda *now: told.append(now)) as report:
         for done in range(4):

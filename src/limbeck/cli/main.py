@@ -5,7 +5,6 @@ A launcher such as torchrun may start several processes of one command. One of t
 
 import gc
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from limbeck.cli.quickstart import quickstart
 from limbeck.cli.recipe import recipe, schema, validate
 from limbeck.cli.report import report
 from limbeck.cli.search import search
+from limbeck.cli.start_notice import cancel_start, is_quiet
 from limbeck.cli.status import status
 from limbeck.cli.teach import teach
 from limbeck.cli.usage import UsageError, is_help, usage_message
@@ -181,11 +181,9 @@ def _settle_process() -> None:
 def _settle_download_bars(arguments: list[str]) -> None:
     """Turn the progress bars of downloads off, unless they are printed to a terminal and the command is not quiet.
 
-    The libraries read these variables when they are imported, which may be before the arguments are parsed. So this
-    looks for quiet options itself: `--quiet`, `--json`, or a `q` among short options such as `-vq`.
+    The libraries read these variables when they are imported, which may be before the arguments are parsed.
     """
-    is_quiet = any(re.fullmatch(r"--quiet|--json|-v*q[vq]*", argument) for argument in arguments)
-    if is_quiet or not sys.stderr.isatty():
+    if is_quiet(arguments) or not sys.stderr.isatty():
         for name in _DOWNLOAD_BARS_OFF:
             os.environ.setdefault(name, "1")
 
@@ -244,5 +242,6 @@ def _print_mistakes(error: LimbeckError) -> None:
 
 def _print_error(message: str) -> None:
     """Print a message on one line; brackets in it are not read as rich's markup."""
+    cancel_start()
     line = Text.assemble(("error:", "bold red"), f" {' '.join(message.split())}")
     errors.print(line, highlight=False, soft_wrap=True)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from limbeck.core.progress import Count, Rate
-from limbeck.core.progress_bars import RATE_COLUMN, Bars, print_plain
+from limbeck.core.progress_bars import RATE_COLUMN, Bars
 
 StepListener: TypeAlias = Callable[[str, int, int | None], None]
 """Receives a step of the corpus, how much of it is done, and of how much, if that is known."""
@@ -47,8 +47,7 @@ class CorpusProgress(Bars):
         if step not in self._step_bars:
             task = self.bars.add_task(step, total=total, amount="", rate="")
             self._step_bars[step] = _StepBar(task, Rate(), now)
-            if not self._are_shown:
-                print_plain(self.console, f"{step} …")
+            self.begin_step(step)
         bar = self._step_bars[step]
 
         # A step without a unit counts nothing, such as waiting for another process.

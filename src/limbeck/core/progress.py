@@ -1,6 +1,8 @@
 """Progress of long work: the protocol of its reports, parts of a whole, and rates."""
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple, Protocol, TypeAlias
 
 
 class Count(NamedTuple):
@@ -24,6 +26,27 @@ class Report(Protocol):
 
 def no_progress(share: float, what: str, count: Count | None = None, /) -> None:
     """Ignore progress; the default."""
+
+
+class Tick(Protocol):
+    """Receives how much of an activity is done, of how much, and in which unit: `tick(3, 12, "batches")`."""
+
+    def __call__(self, done: int, total: int, unit: str, /) -> None:
+        """Receive progress."""
+
+
+ShowActivity: TypeAlias = Callable[[str], AbstractContextManager[Tick]]
+"""Shows work for the time of a context. It takes the work in words; the context gives a function for its progress."""
+
+
+@contextmanager
+def no_activity(what: str, /) -> Iterator[Tick]:
+    """Show nothing; the default."""
+
+    def no_tick(done: int, total: int, unit: str, /) -> None:
+        """Ignore progress."""
+
+    yield no_tick
 
 
 def part_of(report: Report, start: float, end: float) -> Report:

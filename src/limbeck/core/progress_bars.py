@@ -3,18 +3,28 @@
 import io
 import math
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self, TextIO
 
 from rich import progress
 from rich.console import Console
 
-from limbeck.core.progress import Count, Rate, Report
+from limbeck.core.blocks import duration
+from limbeck.core.progress import Count, Rate, Report, Tick
 
 NOTEBOOK_TEXT = '<pre style="font-family:monospace;white-space:pre;line-height:normal;overflow-x:auto">{code}</pre>'
 """HTML of text from rich in a notebook: a table's columns need letters of one width, and a narrow page scrolls."""
 RATE_COLUMN = progress.TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False)
 
+LINE_SECONDS = 9.0
+"""Seconds between two lines where there are no bars: a reader of a log waits for ten at the most."""
+_WATCH_SECONDS = 0.5
+"""Seconds between two looks at whether a line is due."""
+_BRIEF_SECONDS = 3.0
+"""Seconds up to which an activity is not worth a line of its own."""
 _NOTEBOOK_SECONDS = 0.5
 """Least seconds between two drawings of the bars in a notebook."""
 _NOTEBOOK_WIDTH = 100
@@ -62,10 +72,12 @@ class _NotebookBars(progress.Progress):
 class Bars:
     """A context that shows progress as bars on a console or in a notebook, or as lines where the output is neither.
 
+    Where there are lines, one comes every `LINE_SECONDS`, also when nothing reports: a thread repeats the last one, and
+    adds for how long it has been the last. The work may be a step that takes minutes.
+
     Args:
         console: The console.
         columns: The columns of a bar, behind its name.
-        seconds: Least seconds between two lines.
         at_once: Whether the first line is printed at once, instead of after this time.
         options: Options of `rich.progress.Progress`.
     """
@@ -74,7 +86,6 @@ class Bars:
         self,
         console: Console,
         *columns: progress.ProgressColumn,
-        seconds: float = 30.0,
         at_once: bool = False,
         **options: Any,
     ) -> None:
@@ -82,6 +93,8 @@ class Bars:
         self._are_shown = console.is_terminal or console.is_jupyter
         bars_class = _NotebookBars if console.is_jupyter else progress.Progress
         self.bars = bars_class(
+            # It turns while a step takes long, so that a bar which stands still is told from a program that hangs.
+            progress.SpinnerColumn(finished_text="⠿"),
             progress.TextColumn("[bold]{task.description}"),
             progress.BarColumn(bar_width=None),
             *columns,
@@ -92,23 +105,124 @@ class Bars:
             speed_estimate_period=math.inf,  # A step may take an hour, and rich forgets after 30 s by default.
             **options,
         )
-        self._seconds = seconds
-        self._last_line = -math.inf if at_once else time.monotonic()
+        # The main thread and the one that repeats lines change these.
+        self._lock = threading.Lock()
+        self._last_printed = -math.inf if at_once else time.monotonic()
+        self._text = ""
+        self._text_began = time.monotonic()
+        self._watcher: _Watcher | None = None
 
     def line(self, *parts: str) -> None:
-        """Print the parts that are not empty as a line, unless there are bars or the last line was printed just now."""
+        """Set the line of progress, and print it unless there are bars or the last line was printed just now.
+
+        Args:
+            parts: The parts of the line; empty ones are left out.
+        """
         now = time.monotonic()
-        is_due = now - self._last_line >= self._seconds
-        if not self._are_shown and is_due:
-            self._last_line = now
-            print_plain(self.console, ", ".join(part for part in parts if part))
+        text = ", ".join(part for part in parts if part)
+        with self._lock:
+            if text != self._text:
+                self._text = text
+                self._text_began = now
+            is_due = now - self._last_printed >= LINE_SECONDS
+            if self._are_shown or not is_due:
+                return
+            self._last_printed = now
+        print_plain(self.console, text)
+
+    def begin_step(self, name: str) -> None:
+        """Print the name of a step that begins, unless there are bars."""
+        now = time.monotonic()
+        with self._lock:
+            self._text = name
+            self._text_began = now
+            if self._are_shown:
+                return
+            self._last_printed = now
+        print_plain(self.console, f"{name} …")
+
+    def _repeat_line(self) -> None:
+        """Print the last line again if it was not replaced for so long that the next line is due."""
+        now = time.monotonic()
+        with self._lock:
+            if not self._text or now - self._last_printed < LINE_SECONDS:
+                return
+            self._last_printed = now
+            text = self._text
+            seconds = now - self._text_began
+        if seconds >= _BRIEF_SECONDS:
+            text = f"{text} (for {duration(seconds)} so far)"
+        print_plain(self.console, text)
 
     def __enter__(self) -> Self:
         self.bars.start()
+        if not self._are_shown and not self.console.quiet:
+            self._watcher = _Watcher(self._repeat_line)
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._watcher is not None:
+            self._watcher.end()
+            self._watcher = None
         self.bars.stop()
+
+
+class _Watcher:
+    """A thread that calls a function every `_WATCH_SECONDS`, until it is ended.
+
+    Args:
+        look: The function.
+    """
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self._look = look
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="limbeck progress", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """End the thread, and wait for it."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_WATCH_SECONDS):
+            self._look()
+
+
+@contextmanager
+def activity(console: Console, what: str) -> Iterator[Tick]:
+    """Show that something is done which may take longer than a reader likes to wait without a word.
+
+    On a terminal it is a bar that goes when the work is done; elsewhere lines, and none if the work is brief.
+
+    Args:
+        console: The console; at most one activity or bar is shown on it at a time.
+        what: The work in words, such as "loading the teacher".
+
+    Yields:
+        A function that shows how much is done, for work that is counted.
+    """
+    amount = progress.TextColumn("{task.fields[amount]}", style="progress.download")
+    elapsed = progress.TimeElapsedColumn()
+    with _ActivityBars(console, amount, elapsed, transient=True) as bars:
+        task = bars.bars.add_task(what, total=None, amount="")
+        bars.line(what)
+
+        def tick(done: int, total: int, unit: str, /) -> None:
+            text = f"{done:,} of {total:,} {unit}"
+            bars.bars.update(task, completed=done, total=total, amount=text)
+            bars.line(f"{what}: {text}")
+
+        yield tick
+
+
+class _ActivityBars(Bars):
+    """The bar of an activity, whose first line comes after `_BRIEF_SECONDS`."""
+
+    def __init__(self, console: Console, *columns: progress.ProgressColumn, **options: Any) -> None:
+        super().__init__(console, *columns, **options)
+        self._last_printed += _BRIEF_SECONDS - LINE_SECONDS
 
 
 def print_plain(console: Console, line: str, style: str | None = None) -> None:
@@ -127,7 +241,7 @@ class ProgressBar(Bars):
     def __init__(self, console: Console, *, at_once: bool = False) -> None:
         columns = (progress.TaskProgressColumn(), RATE_COLUMN, progress.TimeRemainingColumn(compact=True))
         # Rich would print each change of another library's bar as a line (redirect_stderr); `_StandardError` does not.
-        super().__init__(console, *columns, seconds=15.0, at_once=at_once, transient=True, redirect_stderr=False)
+        super().__init__(console, *columns, at_once=at_once, transient=True, redirect_stderr=False)
         self._task = self.bars.add_task("…", total=1.0, rate="")
         self._rate = Rate()
         # The unit that is counted now, with the share and the time at which its counting began. The time left is

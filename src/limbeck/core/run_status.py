@@ -24,7 +24,7 @@ Status = Literal["running", "dead", "finished", "interrupted", "failed"]
 _MOST = 1e15
 """Largest number of steps or seconds that is shown; a file with a larger one is damaged."""
 SILENT_AFTER = 600.0
-"""Seconds without a step after which a run that trains is called silent."""
+"""Seconds without progress after which a run is called silent, whatever it does."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RunStatus:
         name: Its name.
         status: `running`; `dead` if its process has gone without recording an end; `finished`; `interrupted`, which can
             be resumed; `failed`.
-        silent: Whether its process is alive and trains, but has not taken a step for `SILENT_AFTER` seconds.
+        silent: Whether its process is alive, but has made no progress for `SILENT_AFTER` seconds.
         activity: The current activity, or the last one.
         stage: The stage and its number, such as "minilmv2 (1 of 2)"; None outside of training.
         step: Optimizer steps taken in the stage.
@@ -126,7 +126,7 @@ def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
 
     is_running = status == "running"
     is_training = heartbeat.activity == "training"
-    is_silent = is_running and is_training and seconds_since is not None and seconds_since > SILENT_AFTER
+    is_silent = is_running and seconds_since is not None and seconds_since > SILENT_AFTER
     stage = None
     if is_training:
         stage = f"{heartbeat.stage} ({heartbeat.stage_number} of {heartbeat.stages})"

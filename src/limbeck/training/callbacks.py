@@ -1,8 +1,8 @@
 """Callbacks that report on a stage as it trains: its progress bar, the run's heartbeat, and its log on disk."""
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from limbeck.core import progress_bars, records
 from limbeck.core.files import atomic_text
 from limbeck.core.paths import LOG
+from limbeck.core.progress import Tick
 from limbeck.training.heartbeat import Heartbeat
 from limbeck.training.log_file import log_lines
 
@@ -66,6 +67,8 @@ class ProgressReporter(TrainerCallback):
         self.work_until: Callable[[int], float] = _count_steps
         self._bars: progress_bars.Bars | None = None
         self._task: Any = None
+        self._loss = "…"
+        self._rate = "…"
         self._begin = _Begin(time=0.0, step=0)
         self._last_log: _Logged | None = None
 
@@ -78,9 +81,15 @@ class ProgressReporter(TrainerCallback):
         step = state.global_step
         columns = [TextColumn(column) for column in _COLUMNS]
         time_left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
+        if step > 0:
+            line = f"{self._title}: continues at step {step:,} of {state.max_steps:,}"
+            progress_bars.print_plain(self._console, line)
         self._bars = progress_bars.Bars(self._console, *columns, time_left, at_once=True)
         self._task = self._bars.bars.add_task(self._title, total=state.max_steps, completed=step, loss="…", rate="…")
         self._bars.__enter__()
+        # The first step compiles the model, if the recipe says so, which takes minutes.
+        compiling = "compiling the model" if args.torch_compile else ""
+        self._bars.line(f"{self._title}: step {step}/{state.max_steps}", compiling)
         self._heartbeat.begin(
             "training",
             stage=self._title,
@@ -95,7 +104,21 @@ class ProgressReporter(TrainerCallback):
         """Move the bar, and write the step and the time that is left into the heartbeat."""
         if self._bars is not None:
             self._bars.bars.update(self._task, completed=state.global_step)
+            self._show_line(state)
             self._heartbeat.beat(step=state.global_step, seconds_left=round(self._seconds_left(state), 1))
+
+    def _show_line(self, state: TrainerState) -> None:
+        """Set the line of progress, for an output that is no terminal."""
+        assert self._bars is not None
+        parts = [f"{self._title}: step {state.global_step}/{state.max_steps}"]
+        # Loss and rate are known from the first and the second log on.
+        if self._loss != "…":
+            parts.append(f"loss {self._loss}")
+        if self._rate != "…":
+            parts.append(f"{self._rate} tokens/s")
+        if state.global_step < state.max_steps:
+            parts.append(f"{self._seconds_left(state) / 60:.1f} min left")
+        self._bars.line(*parts)
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any) -> None:
         """Show loss and rate of the steps since the last log.
@@ -113,18 +136,11 @@ class ProgressReporter(TrainerCallback):
             fields["tokens_per_second"] = round(rate, 1)
         self._heartbeat.beat(**fields)
 
-        loss = f"{logs['loss']:.4f}" if "loss" in logs else "…"
-        if not rate:
-            # The first log has no rate yet.
-            self._bars.bars.update(self._task, loss=loss, rate="…")
-            return
-        self._bars.bars.update(self._task, loss=loss, rate=f"{rate:,.0f}")
-        # Where there is no terminal, progress is a line for each log.
-        step = f"{self._title}: step {state.global_step}/{state.max_steps}"
-        time_left = ""
-        if state.global_step < state.max_steps:
-            time_left = f"{self._seconds_left(state) / 60:.1f} min left"
-        self._bars.line(step, f"loss {loss}", f"{rate:,.0f} tokens/s", time_left)
+        self._loss = f"{logs['loss']:.4f}" if "loss" in logs else "…"
+        # The first log has no rate yet.
+        self._rate = f"{rate:,.0f}" if rate else "…"
+        self._bars.bars.update(self._task, loss=self._loss, rate=self._rate)
+        self._show_line(state)
 
     def _tokens_per_second(self, tokens: float) -> float | None:
         """Return the rate since the last log, and remember this one; None at the first log.
@@ -146,6 +162,35 @@ class ProgressReporter(TrainerCallback):
         if state.is_world_process_zero:
             self._heartbeat.beat(now=True, checkpoint=state.global_step, checkpoint_time=records.timestamp())
 
+    @contextmanager
+    def activity(self, what: str) -> Iterator[Tick]:
+        """Show work other than steps, which may take long: before, between or after them.
+
+        Args:
+            what: The work in words, such as "held-out loss".
+
+        Yields:
+            A function that shows how much is done. It is a sign of life in the heartbeat too.
+        """
+        title = f"{self._title}: {what}"
+        self._heartbeat.beat(now=True)
+        if self._bars is None:
+            with progress_bars.activity(self._console, title) as show:
+                yield self._heartbeat.with_beats(show)
+            return
+
+        bars = self._bars
+
+        def show_in_bar(done: int, total: int, unit: str, /) -> None:
+            text = f"{title}: {done:,} of {total:,} {unit}"
+            bars.bars.update(self._task, description=text)
+            bars.line(text)
+
+        bars.bars.update(self._task, description=title)
+        bars.line(title)
+        yield self._heartbeat.with_beats(show_in_bar)
+        bars.bars.update(self._task, description=self._title)
+
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Close the bar."""
         self.close()
@@ -153,7 +198,7 @@ class ProgressReporter(TrainerCallback):
     def close(self) -> None:
         """Close the bar, also after an error."""
         if self._bars is not None:
-            self._bars.bars.stop()
+            self._bars.__exit__()
             self._bars = None
 
     def _seconds_left(self, state: TrainerState) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState
 
 from limbeck.core import hashing, paths
+from limbeck.core.progress import ShowActivity, no_activity
 from limbeck.corpus import LabelledSettings
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 from limbeck.evaluation.evaluators import head_match, head_outputs, prepared_task
@@ -74,6 +75,7 @@ class DevelopmentScores(TrainerCallback):
 
     Attributes:
         log: The `log` of the trainer, set once there is one; nothing is scored before.
+        activity: Shows that the student is scored.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class DevelopmentScores(TrainerCallback):
         by_steps: bool = True,
     ) -> None:
         self.log: Callable[[dict[str, float]], None] | None = None
+        self.activity: ShowActivity = no_activity
         self._student = student
         self._copy = copy.deepcopy(student).requires_grad_(False)
         self._tokenizer = tokenizer
@@ -101,7 +104,8 @@ class DevelopmentScores(TrainerCallback):
         """Score the student where it is due, and log the scores before the step's checkpoint keeps the log."""
         if self.log is None or not state.is_world_process_zero or not self._is_due(state):
             return
-        scores = {f"{LOG_PREFIX}{metric}": value for metric, value in self.scores().items()}
+        with self.activity("scores on development rows"):
+            scores = {f"{LOG_PREFIX}{metric}": value for metric, value in self.scores().items()}
         # `log` resets `should_log`, as if the step had been logged, but the line with the step's loss is still to come.
         loss_is_due = control.should_log
         self.log(scores)

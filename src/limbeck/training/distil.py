@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 from limbeck.core import ranks, records
 from limbeck.core.paths import STUDENT
 from limbeck.core.plugins import plugins_in_use
-from limbeck.core.progress_bars import ProgressBar
+from limbeck.core.progress_bars import ProgressBar, activity
 from limbeck.models.quiet import quiet
 from limbeck.recipe.plan import RunPlan
 from limbeck.training.changed_steps import steps_changes
@@ -90,13 +90,15 @@ def distil(
             if resume:
                 record.run.steps_changes += ranks.on_main_rank(partial(_new_steps_changes, plan, folder, record.run))
             record.set("running", seeds=seeds, plugins=plugins_in_use(), processes=ranks.process_count())
-            run = Run(plan, folder, record, console, callbacks, ends_early=ends_early)
+            with activity(console, "loading the teacher's tokenizer"):
+                run = Run(plan, folder, record, console, callbacks, ends_early=ends_early)
             run.train()
             metrics = _measure(run) if measures else {}
             record.set("running", evaluation=metrics)
             distilled = DistilledStudent(folder, record.run, metrics)
             if write_cards is not None:
-                ranks.on_main_rank(partial(write_cards, distilled))
+                with run.activity("writing the card"):
+                    ranks.on_main_rank(partial(write_cards, distilled))
             # The status is set last: a finished run is never taken up again.
             record.set("finished")
             return distilled
@@ -128,4 +130,5 @@ def _measure(run: Run) -> dict[str, Any]:
     run.console.print("Comparing teacher and student …", highlight=False)
     run.heartbeat.begin("evaluation")
     with run.record.timed("evaluation"), ProgressBar(run.console) as bar:
-        return ranks.on_main_rank(lambda: evaluate_student(run, bar))
+        report = run.heartbeat.report_with_beats(bar)
+        return ranks.on_main_rank(lambda: evaluate_student(run, report))

@@ -8,6 +8,7 @@ from typing import Any
 from limbeck.core import records
 from limbeck.core.files import atomic_text
 from limbeck.core.paths import HEARTBEAT
+from limbeck.core.progress import Count, Report, Tick
 
 
 class Heartbeat:
@@ -47,6 +48,24 @@ class Heartbeat:
         self._fields.update(fields)
         if now or time.monotonic() - self._written >= self._seconds_between:
             self._write()
+
+    def with_beats(self, tick: Tick) -> Tick:
+        """Return a function that writes a sign of life and calls another one."""
+
+        def beat_and_tick(done: int, total: int, unit: str, /) -> None:
+            self.beat()
+            tick(done, total, unit)
+
+        return beat_and_tick
+
+    def report_with_beats(self, report: Report) -> Report:
+        """Return a report that writes a sign of life and calls another one."""
+
+        def beat_and_report(share: float, what: str, count: Count | None = None, /) -> None:
+            self.beat()
+            report(share, what, count)
+
+        return beat_and_report
 
     def _write(self) -> None:
         self._written = time.monotonic()

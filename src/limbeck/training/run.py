@@ -6,7 +6,8 @@ such as a layer mapping by contribution, has been measured.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,9 @@ import torch
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
-from limbeck.core import devices, memory, paths, ranks, records
+from limbeck.core import devices, memory, paths, progress_bars, ranks, records
 from limbeck.core.files import atomic_text
+from limbeck.core.progress import Tick
 from limbeck.core.progress_bars import ProgressBar
 from limbeck.corpus import StreamedCorpus
 from limbeck.errors import OutputError
@@ -127,9 +129,11 @@ class Run:
         stages = ranks.on_main_rank(self._stages_to_run)
         if not self.ends_early:
             ranks.on_main_rank(partial(check_disk, plan, self.folder))
-        hashes = self._check_teachers()
+        with self.activity("reading the teacher's weights"):
+            hashes = self._check_teachers()
         self._warn_of_idle_devices()
-        ranks.on_main_rank(partial(compare_once, plan.vector_teachers, self.record, self.console))
+        with self.activity("comparing the teacher's sentence vectors with those of sentence-transformers"):
+            ranks.on_main_rank(partial(compare_once, plan.vector_teachers, self.record, self.console))
 
         # A resumed run writes its recipe only after its teachers and text were found to be those that it began with.
         self.heartbeat.begin("corpus")
@@ -141,7 +145,7 @@ class Run:
         ranks.on_main_rank(partial(keep_recipe, self.folder, plan.recipe))
 
         self.heartbeat.begin("models")
-        with self.record.timed("models"):
+        with self.record.timed("models"), self.activity("making the student"):
             maker = self._maker(plan.student_plan, plan.head, plan.own_stages)
             student, initialisation = ranks.on_all_ranks(maker.make)
         self._describe_models(hashes, student, initialisation)
@@ -160,7 +164,22 @@ class Run:
         early_end = _early_end(finished, plan.stages)
         if early_end is not None:
             self.record.set("running", ended_early=early_end)
-        return self._save(maker, student, records_of_student, self.student_folder)
+        with self.activity("saving the student"):
+            return self._save(maker, student, records_of_student, self.student_folder)
+
+    @contextmanager
+    def activity(self, what: str) -> Iterator[Tick]:
+        """Show work of the run which may take long and is not a step of a stage.
+
+        Args:
+            what: The work in words.
+
+        Yields:
+            A function that shows how much is done, and writes a sign of life.
+        """
+        self.heartbeat.beat(now=True)
+        with progress_bars.activity(self.console, what) as tick:
+            yield self.heartbeat.with_beats(tick)
 
     def _stages_to_run(self) -> Sequence[StagePlan]:
         """Return the stages of the plan; of a run that ends early those that have begun.
@@ -302,7 +321,8 @@ class Run:
         folder = self._stage_folder(stage.spec.title)
         settled = stage
         if stage.measures_layers:
-            settled = self._measure_layers(stage, index, folder)
+            with self.activity(f"{stage.spec.title}: measuring the teacher's layers"):
+                settled = self._measure_layers(stage, index, folder)
         settled = weigh_classes(settled, self.corpora[index])
         settled = self._measure_steps(settled, index, folder, student)
 
@@ -319,26 +339,27 @@ class Run:
         of_same_models = [
             before for before in self._trained if before.student is stage.student and before.teacher == stage.teacher
         ]
-        training = StageTraining(
-            stage,
-            student,
-            ranks.on_all_ranks(partial(self.teachers.open, stage, stage.terms)),
-            self.tokenizer,
-            self.corpora[index],
-            folder=self._stage_folder(stage.spec.title),
-            seed=self.plan.recipe.seed + index,
-            console=self.console,
-            progress=ProgressReporter(
-                stage.spec.title,
-                self.console,
-                self.heartbeat,
-                stage_number=index + 1,
-                stages=len(self.plan.stages),
-            ),
-            callbacks=self.callbacks,
-            ends_early=self.ends_early,
-            earlier=[learned_in(self._stage_folder(before.spec.title), before) for before in of_same_models],
-        )
+        with self.activity(f"{stage.spec.title}: loading the teacher"):
+            training = StageTraining(
+                stage,
+                student,
+                ranks.on_all_ranks(partial(self.teachers.open, stage, stage.terms)),
+                self.tokenizer,
+                self.corpora[index],
+                folder=self._stage_folder(stage.spec.title),
+                seed=self.plan.recipe.seed + index,
+                console=self.console,
+                progress=ProgressReporter(
+                    stage.spec.title,
+                    self.console,
+                    self.heartbeat,
+                    stage_number=index + 1,
+                    stages=len(self.plan.stages),
+                ),
+                callbacks=self.callbacks,
+                ends_early=self.ends_early,
+                earlier=[learned_in(self._stage_folder(before.spec.title), before) for before in of_same_models],
+            )
         return training.run()
 
     def _measure_layers(self, stage: StagePlan, index: int, folder: Path) -> StagePlan:

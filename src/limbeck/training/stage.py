@@ -130,6 +130,7 @@ class StageTraining:
             self.module,
             policy=plan.spec.guard,
             warn=self.warn,
+            activity=progress.activity,
             args=arguments,
             **rows.arguments(),
             interrupt=self.interrupt,
@@ -141,6 +142,7 @@ class StageTraining:
         if scores is not None:
             scores.log = self.trainer.log
             self.trainer.score_task = scores.scores
+            scores.activity = progress.activity
 
         if arguments.world_size > 1:
             line = f"  {arguments.world_size} processes, {self.trainer.loader.rows_a_step} rows a step"
@@ -209,7 +211,7 @@ class StageTraining:
             # A run that is ended early keeps the student of its newest checkpoint.
             if not self.ends_early:
                 trainer.load_best()
-            return trainer.evaluate() if trainer.eval_dataset is not None else {}
+            return self._measure_held_out()
         except RuntimeError as error:
             # Ctrl-C reaches the workers of the data loader too. They end at once, and the step fails without its batch.
             is_stopped = self.interrupt.interrupted and "DataLoader worker" in str(error)
@@ -220,6 +222,24 @@ class StageTraining:
             self.progress.close()
             self.interrupt.close()
             self.module.close()
+
+    def _measure_held_out(self) -> dict[str, float]:
+        """Measure the trained stage on held-out rows, unless this was done with the same weights after the last step.
+
+        Returns:
+            The metrics by the trainer's names; empty without such rows.
+        """
+        trainer = self.trainer
+        if trainer.eval_dataset is None:
+            return {}
+        last_step = trainer.state.global_step
+        best_step = trainer.checkpoints.best_step
+        has_weights_of_last_step = self.ends_early or best_step is None or best_step == last_step
+        if has_weights_of_last_step:
+            for entry in trainer.state.log_history:
+                if entry["step"] == last_step and "eval_loss" in entry:
+                    return entry
+        return trainer.evaluate()
 
     def describe(self, metrics: Mapping[str, float], *, seconds: float) -> Stage:
         """Describe the trained stage for the run's record.

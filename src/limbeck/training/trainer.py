@@ -25,6 +25,7 @@ from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_utils import EvalLoopOutput
 
 from limbeck.core.memory import release_freed_memory
+from limbeck.core.progress import ShowActivity, no_activity
 from limbeck.core.ranks import on_main_rank
 from limbeck.corpus import RowMix
 from limbeck.corpus.batches.batch import FILLER, without_marks
@@ -55,8 +56,10 @@ WEIGHTS = "model.safetensors"
 """File with the weights of student and learned maps, in a checkpoint and in the folder of a stage."""
 PROGRESS = "progress.json"
 """File of a checkpoint with the counts that a resumed run goes on with."""
-_START_ROWS = 2048
-"""Rows on which kept maps are started by least squares, if the text has as many."""
+_MOST_START_ROWS = 2048
+"""Most rows on which kept maps are started by least squares."""
+_START_SHARE = 0.1
+"""These rows as a share of those that are trained on."""
 _START_BATCH = 64
 """Rows of a batch of these rows."""
 _logger = logging.getLogger("limbeck")
@@ -78,6 +81,7 @@ class DistillationTrainer(Trainer):
         interrupt: Turns signals into a stop; it has to be among the callbacks too.
         mix: Draws the rows of an epoch from several sources; None for every row once.
         warn: Receives warnings.
+        activity: Shows work other than steps, such as measuring the held-out loss.
         **arguments: Arguments of `transformers.Trainer`.
 
     Attributes:
@@ -99,9 +103,11 @@ class DistillationTrainer(Trainer):
         interrupt: InterruptSaver | None = None,
         mix: RowMix | None = None,
         warn: Warn = _logger.warning,
+        activity: ShowActivity = no_activity,
         **arguments: Any,
     ) -> None:
         super().__init__(model=model, **arguments)
+        self.activity = activity
         self.remove_callback(PrinterCallback)  # Progress is reported by limbeck.
         self.interrupt = InterruptSaver() if interrupt is None else interrupt
         # Each process draws dropout of its own for its own rows. Weights and the order of rows are the same in all.
@@ -163,20 +169,33 @@ class DistillationTrainer(Trainer):
         return round(seconds, 3)
 
     def start_maps(self) -> None:
-        """Start the maps that students keep by least squares, on rows spread over the text to train on."""
+        """Start the maps that students keep by least squares, on rows spread over the text to train on.
+
+        Reading them takes no more than a small share of the training: of a short training, fewer rows are read.
+        """
         rows = self.train_dataset
-        spacing = max(1, len(rows) // _START_ROWS)
-        end = min(len(rows), spacing * _START_ROWS)
+        most_rows = min(_MOST_START_ROWS, max(_START_BATCH, int(_START_SHARE * self._rows_to_train_on())))
+        spacing = max(1, len(rows) // most_rows)
+        end = min(len(rows), spacing * most_rows)
         chosen = range(0, end, spacing)
 
-        def batches() -> Iterator[dict[str, Tensor]]:
-            self.module.to(self.args.device)  # Where the student is sharded, the loop itself places it only later.
-            for start in range(0, len(chosen), _START_BATCH):
-                indices = chosen[start : start + _START_BATCH]
-                batch = self.data_collator([rows[index] for index in indices])
-                yield send_batch(batch, self.args.device)
+        with self.activity("reading text for the start of the map") as tick:
 
-        self.module.start_maps(batches)
+            def batches() -> Iterator[dict[str, Tensor]]:
+                self.module.to(self.args.device)  # Where the student is sharded, the loop itself places it only later.
+                for start in range(0, len(chosen), _START_BATCH):
+                    indices = chosen[start : start + _START_BATCH]
+                    batch = self.data_collator([rows[index] for index in indices])
+                    yield send_batch(batch, self.args.device)
+                    tick(start + len(indices), len(chosen), "rows")
+
+            self.module.start_maps(batches)
+
+    def _rows_to_train_on(self) -> float:
+        """Return how many rows the whole training reads, over all processes."""
+        if self.args.max_steps > 0:
+            return self.args.max_steps * self.loader.rows_a_step
+        return self.args.num_train_epochs * len(self.train_dataset)
 
     def get_train_dataloader(self) -> Any:
         """Load this process' part of the rows to train on."""
@@ -407,8 +426,8 @@ class DistillationTrainer(Trainer):
         # For each term the sum of its totals and that of its counts, `[2]`.
         sums: dict[str, Tensor] = {}
         # A data loader draws a seed for its workers. Measuring must not move the random streams of the training.
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            for batch in dataloader:
+        with self.activity("held-out loss") as tick, torch.no_grad(), torch.random.fork_rng(devices=[]):
+            for number, batch in enumerate(dataloader, start=1):
                 inputs = self._prepare_inputs(send_batch(batch, self.args.device))
                 # Processes run the model together, so that one without rows gets a filler batch, which counts nothing.
                 factor = 0 if FILLER in inputs else 1
@@ -418,6 +437,7 @@ class DistillationTrainer(Trainer):
                     if name in sums:
                         total_and_count = sums[name] + total_and_count
                     sums[name] = total_and_count
+                tick(number, len(dataloader), "batches")
         model.train(was_training)
 
         values: dict[str, float] = {}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from limbeck.core import paths
-from limbeck.core.progress import part_of
+from limbeck.core.progress import Count, part_of
 from limbeck.evaluation.evaluators import head_match, head_outputs
 from limbeck.evaluation.evaluators.evaluator import (
     AS_IS,
@@ -112,8 +112,13 @@ def _predict_and_score(cell: Cell, prepared: PreparedTask, report: Share) -> Cel
     splits = [*task.scored, *unlabelled_splits]
     total = max(sum(len(prepared.rows[split]) for split in splits), 1)
 
-    predictions: dict[str, Predictions] = {}
     done = 0
+
+    def report_rows(share: float, what: str, count: Count | None = None, /) -> None:
+        rows_of_split = 0.0 if count is None else count.done
+        report(share, what, Count(done + rows_of_split, "rows"))
+
+    predictions: dict[str, Predictions] = {}
     for split in splits:
         end = done + len(prepared.rows[split])
         predictions[split] = head_outputs.predict(
@@ -123,7 +128,7 @@ def _predict_and_score(cell: Cell, prepared: PreparedTask, report: Share) -> Cel
             split,
             bf16=point.bf16,
             classes=point.classes,
-            report=part_of(lambda share, *_: report(share), done / total, end / total),
+            report=part_of(report_rows, done / total, end / total),
         )
         done = end
 

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
+from limbeck.core.progress import Count
 from limbeck.core.registry import PluginPoint, Registry, is_built_in
 from limbeck.errors import PluginError
 from limbeck.evaluation.plan.cell import Cell
@@ -22,8 +23,19 @@ from limbeck.evaluation.protocols.settings import FineTuning
 from limbeck.evaluation.tasks.registry import check_trainable, evaluator_named, find_task
 from limbeck.kinds.task import Predictions, SplitFacts, Task
 
-Share: TypeAlias = Callable[[float], None]
-"""Receives the share of a cell that is done, 0 to 1."""
+
+class Share(Protocol):
+    """Receives how much of a cell is done: `report(0.4)`, or with more to show `report(0.4, "epoch 2 of 3", count)`."""
+
+    def __call__(self, share: float, detail: str = "", count: Count | None = None, /) -> None:
+        """Receive progress.
+
+        Args:
+            share: The share of the cell that is done, 0 to 1.
+            detail: What is done, and how it goes, such as "epoch 2 of 3, step 40 of 96, loss 0.41".
+            count: What was counted so far in this cell, such as steps, for the rate.
+        """
+
 
 Scores: TypeAlias = dict[str, dict[str, float]]
 """Split to metric to value, 0 to 1 (correlations -1 to 1)."""

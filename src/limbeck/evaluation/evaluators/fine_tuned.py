@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from limbeck.core import paths
+from limbeck.core.progress import Count
 from limbeck.errors import ModelError
 from limbeck.evaluation.evaluators import head_outputs
 from limbeck.evaluation.evaluators.evaluator import (
@@ -18,7 +19,13 @@ from limbeck.evaluation.evaluators.evaluator import (
     Share,
     register_as_evaluator,
 )
-from limbeck.evaluation.evaluators.fine_tuning import BestEpoch, FineTuner, load_task_model, training_arguments
+from limbeck.evaluation.evaluators.fine_tuning import (
+    TRAINING_SHARE,
+    BestEpoch,
+    FineTuner,
+    load_task_model,
+    training_arguments,
+)
 from limbeck.evaluation.evaluators.prepared_task import PreparedTask, TokenKeys, prepare, select_split
 from limbeck.evaluation.evaluators.rows import grid_of, plan_task, rows_of, seeds_of
 from limbeck.evaluation.evaluators.split_scores import score_splits
@@ -87,7 +94,7 @@ class FineTuned(Evaluator):
 
     def run(self, ready: ReadyCell, trained: "Trained", report: Share) -> CellResult:
         """Score the cell by the weights that its settings keep."""
-        return trained.score(ready)
+        return trained.score(ready, report)
 
 
 def _training_point(cell: Cell) -> TrainingPoint:
@@ -110,11 +117,12 @@ class Trained:
     best_epochs: Mapping[Cell, BestEpoch]
     seconds: float
 
-    def score(self, ready: ReadyCell) -> CellResult:
+    def score(self, ready: ReadyCell, report: Share) -> CellResult:
         """Score one of the cells, by the weights that its settings keep.
 
         Args:
             ready: The cell with its tokens.
+            report: Receives the progress.
 
         Raises:
             LimbeckError: one clear line: a weight that is not finite, a device that is out of memory.
@@ -124,7 +132,7 @@ class Trained:
         best_epoch = self.best_epochs.get(ready.cell)
         with head_outputs.quiet_and_explain_oom():
             self.tuner.settle(best_epoch)
-            result = self._score_splits(ready.cell, prepared)
+            result = self._score_splits(ready.cell, prepared, report)
         seconds = self.seconds + time.monotonic() - started
 
         rows = {"train": prepared.train_rows}
@@ -146,14 +154,20 @@ class Trained:
             weights=weights,
         )
 
-    def _score_splits(self, cell: Cell, prepared: PreparedTask) -> CellResult:
+    def _score_splits(self, cell: Cell, prepared: PreparedTask, report: Share) -> CellResult:
         """Predict all splits of a task with the model's present weights, and score the labelled ones."""
         task = prepared.task
         select = select_split(prepared)
         splits = list(task.scored)
         if select is not None and select not in splits:
             splits.append(select)
-        predictions = {split: self.tuner.predict(prepared, split) for split in splits}
+
+        def report_rows(share: float, what: str, count: Count | None = None, /) -> None:
+            # The training is done; scoring is brief beside it, and has no share of its own.
+            rows = "" if count is None else f"{count.done:,.0f} "
+            report(TRAINING_SHARE, f"scoring {rows}{what}")
+
+        predictions = {split: self.tuner.predict(prepared, split, report_rows) for split in splits}
 
         # Thresholds of classes may be chosen on the select split. That split itself is scored without them, since they
         # would flatter the rows that they were chosen on.
@@ -218,4 +232,4 @@ def _best_epoch(ready: ReadyCell, tuner: FineTuner) -> BestEpoch | None:
         scores = score(prepared.task, split, prepared.rows[split], tuner.predict(prepared, split))
         return scores[metric]
 
-    return BestEpoch(select_score)
+    return BestEpoch(select_score, metric)

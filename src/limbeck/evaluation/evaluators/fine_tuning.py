@@ -5,6 +5,7 @@ It ends with the same weights as a plain script that seeds, loads the model and 
 
 import math
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
@@ -15,6 +16,7 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArgu
 from transformers.trainer_callback import PrinterCallback, TrainerControl, TrainerState
 
 from limbeck.core.devices import has_accelerator
+from limbeck.core.progress import Count, Report, no_progress
 from limbeck.corpus.rows.classes import ClassWeights, balance, count_classes, labels_of
 from limbeck.errors import ModelError, TrainingError
 from limbeck.evaluation.evaluators import head_outputs
@@ -31,7 +33,9 @@ from limbeck.models.cross_encoders import cross_encoder_settings
 
 _IDENTITY = "torch.nn.modules.linear.Identity"
 """The activation that changes nothing, as a configuration of sentence-transformers names it."""
-_TRAINING_SHARE = 0.95
+_LOSS_SECONDS = 2.0
+"""Seconds between two looks at the loss, each of which waits for the device."""
+TRAINING_SHARE = 0.95
 """Share of a cell's progress that is training; the rest is scoring."""
 
 
@@ -48,12 +52,16 @@ class BestEpoch(TrainerCallback):
 
     Args:
         score: Scores the model as it is; higher is better.
+        metric: The name of the score.
 
     Attributes:
         epoch: The best epoch so far.
+        last_score: The score after the last epoch; None before the end of the first one.
     """
 
-    def __init__(self, score: Callable[[], float]) -> None:
+    def __init__(self, score: Callable[[], float], metric: str = "score") -> None:
+        self.metric = metric
+        self.last_score: float | None = None
         self._score = score
         self._best = -math.inf
         self._weights: dict[str, Tensor] = {}
@@ -66,6 +74,7 @@ class BestEpoch(TrainerCallback):
         model = kwargs["model"]
         with torch.random.fork_rng():
             value = self._score()
+        self.last_score = value
         # A score may be NaN (a correlation of constant predictions), which is greater than nothing: then the first
         # epoch's weights are kept until an epoch has a score.
         is_first = not self._weights
@@ -135,18 +144,72 @@ def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> N
 
 
 class StepReporter(TrainerCallback):
-    """Reports the steps of the training that are done.
+    """Reports the steps of the training that are done, with the epoch, the loss and the score on development rows.
 
     Args:
-        report: Receives the share.
+        report: Receives the progress.
+        mean_loss: Returns the mean loss of the steps since its last call, which waits for the device.
+        best_epochs: Score the model after every epoch; the scores of the first of them are shown.
     """
 
-    def __init__(self, report: Share) -> None:
+    def __init__(self, report: Share, mean_loss: Callable[[], float | None], best_epochs: Sequence[BestEpoch]) -> None:
         self._report = report
+        self._mean_loss = mean_loss
+        self._best_epochs = best_epochs
+        self._loss = ""
+        self._loss_time = -math.inf
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Report the step."""
-        self._report(_TRAINING_SHARE * state.global_step / max(state.max_steps, 1))
+        now = time.monotonic()
+        if now - self._loss_time >= _LOSS_SECONDS:
+            self._loss_time = now
+            loss = self._mean_loss()
+            self._loss = "" if loss is None else f"loss {loss:.3f}"
+
+        share = TRAINING_SHARE * state.global_step / max(state.max_steps, 1)
+        # During its last step an epoch is not over, so that the number of epochs is that of the one that runs.
+        epoch = max(1, math.ceil(state.epoch or 0.0))
+        parts = [
+            f"epoch {epoch} of {math.ceil(args.num_train_epochs)}",
+            f"step {state.global_step:,} of {state.max_steps:,}",
+            self._loss,
+            self._development_score(),
+        ]
+        detail = ", ".join(part for part in parts if part)
+        self._report(share, detail, Count(state.global_step, "steps"))
+
+    def _development_score(self) -> str:
+        """The score after the last epoch in words; empty before the end of the first epoch, and if none is scored."""
+        for best_epoch in self._best_epochs:
+            if best_epoch.last_score is not None:
+                return f"development {best_epoch.metric} {best_epoch.last_score:.3f}"
+        return ""
+
+
+class _LossKeeper(Trainer):
+    """transformers' trainer, which also sums the losses of its micro-batches, on the device."""
+
+    _loss_sum: Tensor | None = None
+    _loss_count = 0
+
+    def training_step(self, *arguments: Any, **options: Any) -> Tensor:
+        """Train on a micro-batch, and add its loss to the sum."""
+        loss = super().training_step(*arguments, **options)
+        self._loss_sum = loss.detach() if self._loss_sum is None else self._loss_sum + loss.detach()
+        self._loss_count += 1
+        return loss
+
+    def mean_loss(self) -> float | None:
+        """Return the mean loss since the last call; None if there was no step since."""
+        if self._loss_sum is None:
+            return None
+        # Each micro-batch has its part of the loss of its step.
+        steps = self._loss_count / self.args.gradient_accumulation_steps
+        mean = float(self._loss_sum) / steps
+        self._loss_sum = None
+        self._loss_count = 0
+        return mean
 
 
 def training_keywords(point: TrainingPoint, seed: int) -> dict[str, Any]:
@@ -238,7 +301,7 @@ class FineTuner:
         if class_weights is not None:
             counts = count_classes(labels_of(rows), task.labels, kind.facts)
             weights = balance(class_weights, counts)
-        self._trainer = Trainer(
+        self._trainer = _LossKeeper(
             model=model,
             args=arguments,
             train_dataset=rows,
@@ -254,7 +317,7 @@ class FineTuner:
             report: Receives the progress.
             best_epochs: Score the model after every epoch, and keep a copy of its best weights.
         """
-        for callback in (StepReporter(report), *best_epochs):
+        for callback in (*best_epochs, StepReporter(report, self._trainer.mean_loss, best_epochs)):
             self._trainer.add_callback(callback)
         self._trainer.train()
         if best_epochs:
@@ -277,7 +340,8 @@ class FineTuner:
         if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
             raise TrainingError("A weight became infinite or NaN; use a lower learning rate, or --set bf16=false.")
 
-    def predict(self, prepared: PreparedTask, split: str) -> Predictions:
+    def predict(self, prepared: PreparedTask, split: str, report: Report = no_progress) -> Predictions:
         """Predict a split of a task: a class or a value per row, or an answer per row id."""
         model = self._trainer.model
-        return head_outputs.predict(model, self.tokenizer, prepared, split, bf16=self._trainer.args.bf16)
+        bf16 = self._trainer.args.bf16
+        return head_outputs.predict(model, self.tokenizer, prepared, split, bf16=bf16, report=report)

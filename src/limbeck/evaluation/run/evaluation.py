@@ -33,7 +33,7 @@ from limbeck.evaluation.run import kept_weights
 from limbeck.evaluation.run.cell_rows import Provenance, row_of
 from limbeck.evaluation.run.output_folder import prepare_folder
 from limbeck.evaluation.run.pending import PendingTask, prepare_pending, work_of
-from limbeck.evaluation.run.progress import GridProgress
+from limbeck.evaluation.run.progress import GridProgress, describe_scores
 from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.evaluation.run.trainings import Message, ShareDone, SharedTraining, run_trainings
 
@@ -240,7 +240,7 @@ def _run_pending(
     def received(training: SharedTraining, message: Message) -> None:
         """Report the share of a training that is done, or write the row of a cell that is done."""
         if isinstance(message, ShareDone):
-            progress.advance(training, message.share)
+            progress.advance(training, message)
             return
         cell = training.cells[message.cell_id].cell
         row = row_of(
@@ -256,7 +256,7 @@ def _run_pending(
         results.append(row)
         if request.keep_weights == "best" and row.status == FINISHED:
             _drop_beaten(folder, results.finished(), cell.model, task_of[cell.task].planned)
-        progress.finish_cell(training)
+        progress.finish_cell(training, describe_scores(row))
 
     try:
         run_trainings(trainings, workers=request.workers, received=received)

@@ -8,7 +8,8 @@ divided by the sum of their works.
 from collections.abc import Sequence
 
 from limbeck.core.progress import Count, Report
-from limbeck.evaluation.run.trainings import SharedTraining
+from limbeck.core.studies import EvaluationCell
+from limbeck.evaluation.run.trainings import ShareDone, SharedTraining
 
 
 class GridProgress:
@@ -30,18 +31,36 @@ class GridProgress:
         self._report = report
         self._total_work = sum(training.work for training in trainings)
         self._share_of_training: dict[str, float] = {}
+        self._count_of_training: dict[str, Count] = {}
         self._unscored_cells = {training.id: len(training.cells) for training in trainings}
+        self._last_scores = ""
 
-    def advance(self, training: SharedTraining, share: float) -> None:
-        """Report the share of a training that is done, 0 to 1."""
-        self._report_share(training, share, f"cell {self.ended + 1} of {self.count}: {training.describe()}")
+    def advance(self, training: SharedTraining, done: ShareDone) -> None:
+        """Report how much of a training is done."""
+        if done.count is not None:
+            self._count_of_training[training.id] = done.count
+        line = f"cell {self.ended + 1} of {self.count}: {training.describe()}"
+        if done.detail:
+            line += f": {done.detail}"
+        if self._last_scores:
+            line += f" ({self._last_scores})"
+        self._report_share(training, done.share, line)
 
-    def finish_cell(self, training: SharedTraining) -> None:
-        """Count a cell as done; if it is the last of its training, report the training as done."""
+    def finish_cell(self, training: SharedTraining, scores: str = "") -> None:
+        """Count a cell as done; if it is the last of its training, report the training as done.
+
+        Args:
+            training: The training of the cell.
+            scores: The scores of the cell in words, which the next lines show; empty for a cell that failed.
+        """
         self.ended += 1
         self._unscored_cells[training.id] -= 1
+        self._last_scores = f"the last cell: {scores}" if scores else ""
         if self._unscored_cells[training.id] == 0:
-            self._report_share(training, 1.0, f"{self.ended} of {self.count} cells done")
+            line = f"{self.ended} of {self.count} cells done"
+            if self._last_scores:
+                line += f" ({self._last_scores})"
+            self._report_share(training, 1.0, line)
 
     def _report_share(self, training: SharedTraining, share: float, line: str) -> None:
         """Note the share of a training that is done, and report the share of all trainings.
@@ -56,4 +75,28 @@ class GridProgress:
         for any_training in self._trainings:
             work_done += any_training.work * self._share_of_training.get(any_training.id, 0.0)
         total = min(work_done / self._total_work, 1.0)
-        self._report(total, line, Count(self.count * total, "cells"))
+        self._report(total, line, self._count(total))
+
+    def _count(self, total: float) -> Count | None:
+        """Return what all trainings have counted together; None before the first count, and for counts of two kinds.
+
+        Where no evaluator counts anything, cells are counted.
+
+        Args:
+            total: The share of all trainings that is done.
+        """
+        counts = self._count_of_training.values()
+        units = {count.unit for count in counts}
+        if not units:
+            return Count(self.count * total, "cells")
+        if len(units) > 1:
+            return None
+        (unit,) = units
+        return Count(sum(count.done for count in counts), unit)
+
+
+def describe_scores(row: EvaluationCell) -> str:
+    """Return the scores of a finished cell on its first split in words, such as "accuracy 0.853"; empty without any."""
+    for scores in row.scores.values():
+        return ", ".join(f"{metric} {value:.3f}" for metric, value in scores.items() if value is not None)
+    return ""

@@ -11,6 +11,7 @@ from functools import partial
 
 import torch
 
+from limbeck.core.progress import Count
 from limbeck.core.workers import run_tasks
 from limbeck.errors import PluginError, describe_error
 from limbeck.evaluation.evaluators.evaluator import EVALUATORS, CellResult, ReadyCell
@@ -50,9 +51,11 @@ class Failure:
 
 @dataclass(frozen=True)
 class ShareDone:
-    """The share of a training that is done, 0 to 1."""
+    """The share of a training that is done, 0 to 1, with what an evaluator shows beside it; see `Share`."""
 
     share: float
+    detail: str = ""
+    count: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,8 @@ def run_training(training: SharedTraining, send: Callable[[Message], None]) -> N
         send: Receives the share that is done, and each cell that is done.
     """
 
-    def report(share: float) -> None:
-        send(ShareDone(float(share)))
+    def report(share: float, detail: str = "", count: Count | None = None, /) -> None:
+        send(ShareDone(float(share), detail, count))
 
     report(0.0)
     evaluator = EVALUATORS[training.evaluator]

@@ -1,0 +1,133 @@
+"""Measure how long a command is silent: `python benchmarks/silence.py -- limbeck distill recipe.yaml`.
+
+The command runs with its output in pipes, as in a file of a cluster or in the log of a CI. Every arrival of bytes on
+standard output or standard error is noted with its time. The longest silences are printed, each with the line before
+it; the time before the first byte and after the last one are silences too.
+"""
+
+import argparse
+import os
+import selectors
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).parents[1]
+BLOCK = 65_536
+"""Bytes that are read at once."""
+WIDTH = 100
+"""Characters of a line that are shown."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Bytes that a command wrote.
+
+    Args:
+        seconds: Seconds since the command began.
+        line: The last line that was written so far.
+    """
+
+    seconds: float
+    line: str
+
+
+@dataclass(frozen=True)
+class Silence:
+    """A time without output.
+
+    Args:
+        seconds: Its length.
+        begin: When it began, in seconds since the command began.
+        before: The last line before it.
+    """
+
+    seconds: float
+    begin: float
+    before: str
+
+
+def listen(command: list[str], log: IO[bytes] | None = None) -> tuple[list[Arrival], float, int]:
+    """Run a command, and note when it writes.
+
+    Args:
+        command: The command and its arguments.
+        log: Receives all that the command writes.
+
+    Returns:
+        The arrivals of output, the seconds until the command ended, and its exit code.
+    """
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    began = time.monotonic()
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    arrivals: list[Arrival] = []
+    selector = selectors.DefaultSelector()
+    for pipe in (process.stdout, process.stderr):
+        assert pipe is not None
+        selector.register(pipe, selectors.EVENT_READ)
+    while selector.get_map():
+        for key, _ in selector.select():
+            written = os.read(key.fd, BLOCK)
+            if not written:
+                selector.unregister(key.fileobj)
+                continue
+            if log is not None:
+                log.write(written)
+            lines = written.decode(errors="replace").splitlines()
+            filled_lines = [line for line in lines if line.strip()]
+            before = arrivals[-1].line if arrivals else ""
+            line = filled_lines[-1] if filled_lines else before
+            arrivals.append(Arrival(time.monotonic() - began, line.strip()))
+    code = process.wait()
+    return arrivals, time.monotonic() - began, code
+
+
+def silences_between(arrivals: list[Arrival], end: float) -> list[Silence]:
+    """The silences of a command, the longest first; the times before the first byte and after the last are among them.
+
+    Args:
+        arrivals: The arrivals of its output.
+        end: The seconds until it ended.
+    """
+    silences: list[Silence] = []
+    begin = 0.0
+    line = "(the start)"
+    for arrival in arrivals:
+        silences.append(Silence(arrival.seconds - begin, begin, line))
+        begin = arrival.seconds
+        line = arrival.line
+    silences.append(Silence(end - begin, begin, line))
+    return sorted(silences, key=lambda silence: silence.seconds, reverse=True)
+
+
+def main() -> None:
+    """Run the command, and print its longest silences."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--show", type=int, default=8, metavar="NUMBER", help="how many silences are printed")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="keep what the command writes")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="the command, behind --")
+    options = parser.parse_args()
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        parser.error("give a command behind --")
+    if command[0] == "limbeck":
+        command = [sys.executable, "-m", "limbeck", *command[1:]]
+
+    if options.log is None:
+        arrivals, end, code = listen(command)
+    else:
+        with options.log.open("wb") as log:
+            arrivals, end, code = listen(command, log)
+    first = f"{arrivals[0].seconds:.1f} s" if arrivals else "never"
+    print(f"{end:.1f} s, exit code {code}, first output: {first}")
+    for silence in silences_between(arrivals, end)[: options.show]:
+        print(f"{silence.seconds:7.1f} s from {silence.begin:7.1f} s, after: {silence.before[:WIDTH]}")
+
+
+if __name__ == "__main__":
+    main()
