@@ -106,7 +106,7 @@ def test_a_model_that_is_loaded_again_is_the_one_that_was_scored(kind, point, lo
     cell = ReadyCell(
         Cell(model, "t", point, 1), prepare(rows, point, tokenizer, keys=KEYS, cache_dir=tmp_path / "cache")
     )
-    trained = train_once([cell], lambda share: None)
+    trained = train_once([cell], lambda *_: None)
     scored = trained.score(cell)
     save_weights(tmp_path / "kept", trained.tuner.model, trained.tuner.tokenizer)
     loaded, own = loader.from_pretrained(tmp_path / "kept"), AutoTokenizer.from_pretrained(tmp_path / "kept")
@@ -135,7 +135,7 @@ def test_a_kept_folder_is_an_ordinary_model_without_what_calls_left(model, tmp_p
     tokenizer(["a", "b b"], padding="max_length", truncation=True, max_length=5)
     tokenizer.init_kwargs |= {"max_length": 5, "stride": 1, "pad_to_multiple_of": 8}
     prepared = prepare(rows, POINT, tokenizer, keys=KEYS, cache_dir=tmp_path / "cache")
-    tuner = train_once([ReadyCell(Cell(model, "t", POINT, 1), prepared)], lambda share: None).tuner
+    tuner = train_once([ReadyCell(Cell(model, "t", POINT, 1), prepared)], lambda *_: None).tuner
     tokenizer(["a", "b b"], padding="max_length", truncation=True, max_length=5)
     save_weights(tmp_path / "kept", tuner.model, tokenizer)
     saved = json.loads((tmp_path / "kept" / "tokenizer.json").read_text())

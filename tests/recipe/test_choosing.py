@@ -1,6 +1,7 @@
 """Recipes that are chosen by what a teacher is: methods, starts, text and budgets, with their reasons."""
 
 import json
+import shutil
 
 import pytest
 import yaml
@@ -369,3 +370,10 @@ def test_the_column_of_text_without_labels_is_named_by_the_same_option(place, re
     assert limbeck.validate(**options, text_column="review").recipe.corpus.text_column == "review"
     with pytest.raises(LimbeckError, match="label_column stars names the label of rows, but this corpus has no task"):
         limbeck.validate(**options, **COLUMNS)
+
+
+def test_a_student_of_a_fine_tuned_model_is_named_after_the_folder_of_its_fine_tuning(place, tmp_path):
+    model = tmp_path / "sst2-teacher" / "model"
+    shutil.copytree(place / "embedding" / "teacher-bert", model)
+    assert choose_recipe(model, 2, place / "text.txt")["name"] == "sst2-teacher-2"
+    assert choose_recipe(model.rename(tmp_path / "mine"), 2, place / "text.txt")["name"] == "mine-2"

@@ -155,14 +155,41 @@ def test_whose_values_untrained_embeddings_hold(tmp_path: Path, start, filled, s
         ({"kind": "classification"}, '"A first sentence.", truncation=True, return_tensors="pt")\n'),
         ({"kind": "regression", "pair_column": "b"}, '"A second one.", truncation=True, return_tensors="pt")\n'),
         ({"kind": "ranking"}, '"A second one.", truncation=True, return_tensors="pt")\n'),
-        ({"name": "my/task.yaml"}, '"A second one.", truncation=True, return_tensors="pt")  # one text, or a pair\n'),
-        (None, '"A second one.", truncation=True, return_tensors="pt")  # one text, or a pair\n'),
+        (
+            {"name": "my/task.yaml"},
+            '"A first sentence.", truncation=True, return_tensors="pt")  # one text, or a pair\n',
+        ),
+        (None, '"A first sentence.", truncation=True, return_tensors="pt")  # one text, or a pair\n'),
+        ({"name": "OWN one.yaml"}, '"A first sentence.", truncation=True, return_tensors="pt")\n'),
+        ({"name": "OWN two.yaml"}, '"A second one.", truncation=True, return_tensors="pt")\n'),
     ],
 )
 def test_the_code_reads_what_the_rows_were(tmp_path: Path, task, code):
+    # A task file of the user's own is read where it still is.
+    own_task = "name: mine\ntype: classification\nlabels: [a, b]\nmetric: [accuracy]\nfiles: {train: t.tsv, validation: d.tsv}\n"
+    (tmp_path / "one.yaml").write_text(f"{own_task}columns: {{text: t, label: l}}\n")
+    (tmp_path / "two.yaml").write_text(f"{own_task}columns: {{text: t, pair: p, label: l}}\n")
+    if task is not None and task.get("name", "").startswith("OWN "):
+        task = {"name": str(tmp_path / task["name"].removeprefix("OWN "))}
     recipe = {"stages": [{"corpus": {"task": task}}, {}]}
     text = text_of_card(run_record(student={"head": "classification"}, recipe=recipe), tmp_path)
     assert code in text
+
+
+@pytest.mark.parametrize(
+    ("reads_pairs", "call"),
+    [
+        (False, 'tokenizer("A first sentence.", truncation=True, max_length=64, return_tensors="np")\n'),
+        (
+            True,
+            'tokenizer("A first sentence.", "A second one.", truncation=True, max_length=64, return_tensors="np")\n',
+        ),
+        (None, 'tokenizer("A first sentence.", truncation=True, max_length=64, return_tensors="np")  # one text, or a'),
+    ],
+)
+def test_the_code_of_a_graph_reads_what_the_rows_were(reads_pairs, call):
+    export = Export.read({"format": "onnx", "file": "model.onnx", "head": "classification", "longest": 64})
+    assert call in onnx_usage(export, reads_pairs)
 
 
 LEAKED = "development row that resembles a training row (it shares at least half of its three-word sequences)"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from limbeck.corpus.rows.labelled_rows import WORD_GAP, LabelledRow
 from limbeck.evaluation.evaluators import prepared_task
-from limbeck.evaluation.evaluators.evaluator import EVALUATORS, CellResult, ReadyCell
+from limbeck.evaluation.evaluators.evaluator import EVALUATORS, CellResult, ReadyCell, Share
 from limbeck.evaluation.evaluators.prepared_task import PreparedTask, TokenKeys, draw_splits, notes_of_draws
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.points import AsIsPoint, Point, SimilarityPoint, TrainingPoint
@@ -44,7 +43,7 @@ def tiny_folder(parent: Path, family: str = "bert", **changes) -> Path:
     return make_teacher(parent, family, **{"layers": 2, "hidden": 32, "heads": 4, "ffn": 64} | changes)
 
 
-def run_cell(cell: Cell, prepared: PreparedTask, report: Callable[[float], None] = lambda share: None) -> CellResult:
+def run_cell(cell: Cell, prepared: PreparedTask, report: Share = lambda *_: None) -> CellResult:
     """Train and score one cell alone."""
     names = {TrainingPoint: "fine_tuned", AsIsPoint: "as_is", SimilarityPoint: "vectors"}
     evaluator = EVALUATORS[names[type(cell.point)]]

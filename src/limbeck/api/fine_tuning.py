@@ -107,7 +107,8 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
         errors = [cell.error for cell in ResultsFile(folder).read() if cell.status == FAILED]
         raise TrainingError(f"Nothing was fine-tuned: {errors[-1]}")
 
-    write_card = partial(write_fine_tuned_card, choice.best, task, outcome.summary)
+    (task_name,) = evaluation_request.task_names()
+    write_card = partial(write_fine_tuned_card, choice.best, task, outcome.summary, task_name=task_name)
     model_folder = place_model(folder, choice.best, write_card)
     outcome.summary.models[0].chosen[task.name].weights = model_folder.name
     files = write_evaluation(outcome.summary, folder)

@@ -41,7 +41,7 @@ def status(
 
     A run is dead if its process vanished without recording an end; interrupted and dead runs continue with --resume.
 
-    A run is silent if it is alive but has made no progress for ten minutes, in whatever it does.
+    A run is silent if it is alive but has made no progress for ten minutes.
 
     The exit code is 0 if every run is running, finished or interrupted, and 1 if one is dead, failed or silent.
     """

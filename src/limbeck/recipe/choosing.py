@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from limbeck.core.kinds import KINDS
 from limbeck.core.mistakes import explain
-from limbeck.core.paths import RECIPE
+from limbeck.core.paths import RECIPE, short_model_name
 from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks.registry import find_task
@@ -85,7 +85,7 @@ def choose_recipe(
     models = choose_models(spec, student)
     choice = _choose_stages(models, sources, columns or {})
 
-    teacher_name = Path((spec.name or spec.model).rpartition(":")[2]).name
+    teacher_name = short_model_name((spec.name or spec.model).rpartition(":")[2])
     recipe: dict[str, Any] = {"name": f"{teacher_name}-{models.size}"}
     if output is not None:
         recipe["output"] = str(output)

@@ -17,7 +17,8 @@ from limbeck.core.escaping import one_line, printable_values
 from limbeck.core.exports import Export
 from limbeck.core.kinds import kind_of, own_kind_like
 from limbeck.core.yaml import read_document
-from limbeck.evaluation.tasks.registry import DEFINITIONS
+from limbeck.errors import LimbeckError
+from limbeck.evaluation.tasks.registry import find_task
 from limbeck.export.formats import FORMATS
 from limbeck.report.card_templates import card_templates
 
@@ -123,10 +124,14 @@ def reads_pairs(task: Mapping[str, Any]) -> bool | None:
             the columns of its rows.
     """
     name = task.get("name")
-    if name is not None and name in DEFINITIONS:
-        return DEFINITIONS[name].columns.pair is not None
-    # Another name is that of the user's own task file, whose columns the recipe does not have.
-    if name is not None or "kind" not in task:
+    if name is not None:
+        try:
+            definition = find_task(name)
+        except (LimbeckError, KeyError):
+            # The file of the user's own task has moved or changed, or another version of limbeck has the task.
+            return None
+        return definition.columns.pair is not None or kind_of(definition.type).has_queries
+    if "kind" not in task:
         return None
     # A query with a document is a pair.
     if kind_of(task["kind"]).has_queries:

@@ -69,9 +69,15 @@ def usage_of(head: str | None) -> HeadUsage | None:
     return KINDS[head].usage
 
 
-def onnx_usage(export: Export) -> str:
-    """Return Python that runs an exported graph on a line of text, by its outputs."""
-    return card_templates().get_template("onnx_usage.py.j2").render(export=export).rstrip()
+def onnx_usage(export: Export, reads_pairs: bool | None = None) -> str:
+    """Return Python that runs an exported graph on a line of text, by its outputs.
+
+    Args:
+        export: The export.
+        reads_pairs: Whether a model with a head reads pairs of texts; None where it cannot be known.
+    """
+    template = card_templates().get_template("onnx_usage.py.j2")
+    return template.render(export=export, reads_pairs=reads_pairs).rstrip()
 
 
 def router_usage(export: Export) -> str:

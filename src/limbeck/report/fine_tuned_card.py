@@ -29,7 +29,9 @@ from limbeck.report.names import metric_of_column
 from limbeck.report.task_scores import hub_results, scores_of_model
 
 
-def write_fine_tuned_card(cell: EvaluationCell, task: Task, summary: Evaluation, folder: Path) -> Path:
+def write_fine_tuned_card(
+    cell: EvaluationCell, task: Task, summary: Evaluation, folder: Path, *, task_name: str | None = None
+) -> Path:
     """Write the model card of a fine-tuned model.
 
     Args:
@@ -37,6 +39,7 @@ def write_fine_tuned_card(cell: EvaluationCell, task: Task, summary: Evaluation,
         task: Its task.
         summary: Of the evaluation that it was chosen in, of its model and task alone.
         folder: The model's folder.
+        task_name: The task as the user named it, which may be the path of a file; its own name by default.
 
     Returns:
         The path of `README.md`.
@@ -44,7 +47,7 @@ def write_fine_tuned_card(cell: EvaluationCell, task: Task, summary: Evaluation,
     Raises:
         OutputError: if it cannot be written.
     """
-    card = FineTunedCard(cell, task, summary)
+    card = FineTunedCard(cell, task, summary, reads_pairs({"name": task_name or task.name}))
     path = folder / MODEL_CARD
     text = card_text(card.data, "fine_tuned_card.md.j2", card=card)
     with writing(path):
@@ -81,11 +84,13 @@ class FineTunedCard:
         cell: The run that made it.
         task: Its task.
         summary: Of the evaluation that it was chosen in, of its model and task alone.
+        reads_pairs: Whether its rows are pairs of texts; None where it is not known.
     """
 
     cell: EvaluationCell
     task: Task
     summary: Evaluation
+    reads_pairs: bool | None = None
 
     @property
     def title(self) -> str:
@@ -142,11 +147,6 @@ class FineTunedCard:
     def head(self) -> Mapping[str, str]:
         """Its head."""
         return HEADS[own_kind_like(self.task.kind)]
-
-    @property
-    def reads_pairs(self) -> bool | None:
-        """Whether its rows are pairs of texts; None of a task of the user's own."""
-        return reads_pairs({"name": self.task.name})
 
     @cached_property
     def facts(self) -> dict[str, Any]:

@@ -58,6 +58,8 @@ PROGRESS = "progress.json"
 """File of a checkpoint with the counts that a resumed run goes on with."""
 _MOST_START_ROWS = 2048
 """Most rows on which kept maps are started by least squares."""
+_LEAST_START_ROWS = 256
+"""As many are read of a short training too: a map of fewer would fit their noise."""
 _START_SHARE = 0.1
 """These rows as a share of those that are trained on."""
 _START_BATCH = 64
@@ -174,7 +176,8 @@ class DistillationTrainer(Trainer):
         Reading them takes no more than a small share of the training: of a short training, fewer rows are read.
         """
         rows = self.train_dataset
-        most_rows = min(_MOST_START_ROWS, max(_START_BATCH, int(_START_SHARE * self._rows_to_train_on())))
+        share_of_rows = int(_START_SHARE * self._rows_to_train_on())
+        most_rows = min(max(share_of_rows, _LEAST_START_ROWS), _MOST_START_ROWS)
         spacing = max(1, len(rows) // most_rows)
         end = min(len(rows), spacing * most_rows)
         chosen = range(0, end, spacing)

@@ -105,7 +105,7 @@ def ours(folder, data, point, tmp_path):
     with quiet():
         model = load_task_model(str(folder), data.task, seed=SEED)
         tuner = FineTuner(model, tokenizer, prepared, training_arguments(point, SEED))
-        tuner.train(lambda share: None)
+        tuner.train(lambda *_: None)
         return model, {split: tuner.predict(prepared, split) for split in ("validation", "test")}, prepared
 
 
@@ -235,7 +235,7 @@ def test_weights_of_classes_are_those_of_a_plain_script(kind, tmp_path):
     prepared = prepare(data, short, tokenizer, keys=KEYS, cache_dir=tmp_path / "cache")
     model = load_task_model(str(folder), data.task, seed=SEED)
     tuner = FineTuner(model, tokenizer, prepared, training_arguments(short, SEED), "balanced")
-    tuner.train(lambda share: None)
+    tuner.train(lambda *_: None)
 
     labels = torch.tensor([row.label for row in data.splits["train"]])
     given = {"num_labels": len(data.task.labels)}

@@ -1,18 +1,22 @@
 """Cells: what makes them the same, what they score, and what they refuse."""
 
 import json
+import re
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
 
+from limbeck.core.progress import Count
 from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
 from limbeck.evaluation.evaluators.batches import TaskCollator
+from limbeck.evaluation.evaluators.evaluator import ReadyCell
 from limbeck.evaluation.evaluators.fine_tuning import BestEpoch, changed_keywords, load_task_model
 from limbeck.evaluation.evaluators.head_outputs import read_outputs
 from limbeck.evaluation.evaluators.token_files import open_columns
@@ -21,6 +25,8 @@ from limbeck.evaluation.plan.identity import data_fingerprint, identity
 from limbeck.evaluation.plan.points import SimilarityPoint
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.run.evaluation import run_evaluation
+from limbeck.evaluation.run.progress import GridProgress
+from limbeck.evaluation.run.trainings import ShareDone, SharedTraining
 from limbeck.kinds.classification import Classification
 from limbeck.kinds.drawing import draw
 from limbeck.kinds.question_answering import QuestionAnswering
@@ -228,11 +234,56 @@ def test_progress_rises_and_temporary_files_are_left_at_no_time(tmp_path, monkey
     scratch.mkdir()
     prepared = ready(folder, data, POINT, tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    seen: list[tuple[float, list[Path]]] = []
-    run_cell(Cell(str(folder), "t", POINT, 1), prepared, lambda share: seen.append((share, list(scratch.iterdir()))))
-    shares = [share for share, _ in seen]
-    assert len(shares) == 2 * 5 and shares == sorted(shares) and shares[-1] == pytest.approx(0.95)
-    assert not any(files for _, files in seen)
+    seen: list[tuple[float, str, Any, list[Path]]] = []
+
+    def report(share, detail="", count=None, /):
+        seen.append((share, detail, count, list(scratch.iterdir())))
+
+    run_cell(Cell(str(folder), "t", POINT, 1), prepared, report)
+    shares = [share for share, *_ in seen]
+    assert shares == sorted(shares) and shares[-1] == pytest.approx(0.95)
+    assert not any(files for *_, files in seen)
+
+    steps = [(detail, count) for _, detail, count, _ in seen if count is not None]
+    assert [count for _, count in steps] == [(step, "steps") for step in range(1, 11)]
+    assert re.fullmatch(r"epoch 1 of 2, step 1 of 10, loss \d\.\d{3}", steps[0][0])
+    assert steps[4][0].startswith("epoch 1 of 2, step 5 of 10") and steps[5][0].startswith("epoch 2 of 2, step 6 of 10")
+    assert "scoring" in seen[-1][1], "the rows that are scored are shown too"
+
+
+def test_the_score_on_development_rows_is_shown_from_the_end_of_the_first_epoch_on(tmp_path):
+    folder, data = tiny_folder(tmp_path), make_data("classification")
+    point = replace(POINT, best_epoch_by="accuracy")
+    details: list[str] = []
+    run_cell(
+        Cell(str(folder), "t", point, 1),
+        ready(folder, data, point, tmp_path),
+        lambda share, detail="", count=None, /: details.append(detail),
+    )
+    shown = ["development accuracy" in detail for detail in details if detail.startswith("epoch")]
+    assert shown == [False] * 5 + [True] * 5
+
+
+def test_lines_of_a_grid_have_the_rate_of_what_is_counted_and_the_scores_of_the_last_cell():
+    cell = Cell("m", "t", POINT, 1)
+    trainings = [SharedTraining(f"{n}", "fine_tuned", {f"c{n}": ReadyCell(cell, None)}, work=1.0) for n in range(2)]
+    lines: list[tuple[float, str, Any]] = []
+    progress = GridProgress(trainings, lambda *line: lines.append(line))
+    progress.advance(trainings[0], ShareDone(0.5, "epoch 1 of 2", Count(5, "steps")))
+    progress.finish_cell(trainings[0], "accuracy 0.853")
+    progress.advance(trainings[1], ShareDone(0.5, "", Count(3, "steps")))
+    assert [(share, count) for share, _, count in lines] == [
+        (0.25, (5, "steps")), (0.5, (5, "steps")), (0.75, (8, "steps")),
+    ]  # fmt: skip
+    described = trainings[0].describe()
+    assert [line for _, line, _ in lines] == [
+        f"cell 1 of 2: {described}: epoch 1 of 2",
+        "1 of 2 cells done (the last cell: accuracy 0.853)",
+        f"cell 2 of 2: {described} (the last cell: accuracy 0.853)",
+    ]
+    progress = GridProgress(trainings, lambda *line: lines.append(line))
+    progress.advance(trainings[0], ShareDone(0.5))
+    assert lines[-1][2] == (0.5, "cells"), "an evaluator that counts nothing"
 
 
 def test_padding_stands_on_the_right_whatever_the_tokenizer_says(tmp_path):

@@ -13,7 +13,7 @@ from limbeck.kinds.task import TaskData
 from limbeck.models.tokenizers import load_tokenizer
 from tests.support.tasks import POINT, QUESTION_POINT, make_data, make_rows, make_task, prepare, run_cell, tiny_folder
 
-SILENT = lambda share: None  # noqa: E731 - a value, as others are
+SILENT = lambda *_: None  # noqa: E731 - a value, as others are
 
 
 def other_task(data, seed, **changes):

@@ -5,6 +5,7 @@ A corpus may skip lines that cannot be read. A split may not, since its score wo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
@@ -52,13 +53,16 @@ def find_file(files: Sequence[PossibleFile], folders: Sequence[Path]) -> SplitFi
     Args:
         files: Possible files, in the order of preference; see `TaskDefinition.paths`.
         folders: In their order, each before its subfolders, in alphabetical order; a name with `*` is looked for in
-            the folders alone.
+            the folders alone. A folder may also be that of the task itself: the file `STS-B/dev.tsv` is found as
+            `dev.tsv` in a folder `STS-B` or `GLUE-STS-B`.
     """
     places = _with_subfolders(folders)
     for file in files:
         # A pattern is for the folders themselves: in a subfolder it could match the file of something else.
         is_pattern = "*" in file.name
         path = _only_match(file.name, folders) if is_pattern else _first_there(file.name, places)
+        if path is None and not is_pattern:
+            path = _in_folder_of_task(file.name, folders)
         if path is not None:
             return SplitFile(path, file.source)
     return None
@@ -111,6 +115,17 @@ def _first_there(name: str, places: Sequence[Path]) -> Path | None:
                 if path.is_file() or is_saved(path):
                     return path
     return None
+
+
+def _in_folder_of_task(name: str, folders: Sequence[Path]) -> Path | None:
+    """Return the file of a name such as `STS-B/dev.tsv` where one of the folders is that `STS-B` itself."""
+    task_folder, _, rest = name.partition("/")
+    if not rest:
+        return None
+    # `GLUE-STS-B` and `glue_sts-b` are folders of the task too.
+    ending = re.compile(rf"(.*[-_. ])?{re.escape(task_folder)}", re.IGNORECASE)
+    folders_of_task = [folder for folder in folders if ending.fullmatch(folder.absolute().name)]
+    return _first_there(rest, folders_of_task)
 
 
 def is_read_whole(path: Path) -> bool:
