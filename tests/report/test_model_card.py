@@ -166,7 +166,9 @@ def test_whose_values_untrained_embeddings_hold(tmp_path: Path, start, filled, s
 )
 def test_the_code_reads_what_the_rows_were(tmp_path: Path, task, code):
     # A task file of the user's own is read where it still is.
-    own_task = "name: mine\ntype: classification\nlabels: [a, b]\nmetric: [accuracy]\nfiles: {train: t.tsv, validation: d.tsv}\n"
+    own_task = (
+        "name: mine\ntype: classification\nlabels: [a, b]\nmetric: [accuracy]\nfiles: {train: t.tsv, dev: d.tsv}\n"
+    )
     (tmp_path / "one.yaml").write_text(f"{own_task}columns: {{text: t, label: l}}\n")
     (tmp_path / "two.yaml").write_text(f"{own_task}columns: {{text: t, pair: p, label: l}}\n")
     if task is not None and task.get("name", "").startswith("OWN "):
