@@ -261,3 +261,15 @@ def test_callbacks_and_methods_that_are_none_are_refused(folder, tmp_path):
         limbeck.distill(callbacks=[lambda: 0], **asked)
     with pytest.raises(RecipeError, match="method: 'make_teacher' is not a registered method"):
         limbeck.distill(method=make_teacher, **asked)
+
+
+def test_a_path_of_a_model_is_a_student_whether_it_is_text_or_a_path(tmp_path, monkeypatch):
+    folder = make_teacher(tmp_path, layers=2, hidden=32, heads=4, ffn=64)
+    wanted = {"shape": {"layers": 2, "hidden": 32, "heads": 4, "ffn": 64}, "initialise": {"checkpoint": str(folder)}}
+    objects = Objects(tmp_path / "out")
+    assert objects.student(folder) == objects.student(str(folder)) == wanted
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert objects.student(f"~/{folder.name}")["shape"] == wanted["shape"]
+    # Shapes and names of presets are no paths.
+    for shape in ("6x384", "minilm-6x384", 3, None):
+        assert objects.student(shape) == shape

@@ -107,7 +107,7 @@ def test_a_model_that_is_loaded_again_is_the_one_that_was_scored(kind, point, lo
         Cell(model, "t", point, 1), prepare(rows, point, tokenizer, keys=KEYS, cache_dir=tmp_path / "cache")
     )
     trained = train_once([cell], lambda *_: None)
-    scored = trained.score(cell)
+    scored = trained.score(cell, lambda *_: None)
     save_weights(tmp_path / "kept", trained.tuner.model, trained.tuner.tokenizer)
     loaded, own = loader.from_pretrained(tmp_path / "kept"), AutoTokenizer.from_pretrained(tmp_path / "kept")
     for name, tensor in trained.tuner.model.state_dict().items():

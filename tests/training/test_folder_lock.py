@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from transformers import TrainerCallback
 
 import limbeck
 from limbeck.core import folder_lock as lock_of_folder
@@ -137,6 +138,23 @@ def test_what_a_run_leaves_that_was_killed_at_once_is_no_obstacle(recipe):
         (output / left).write_text("{")
         assert limbeck.distill(recipe).record["status"] == "finished"
         shutil.rmtree(output)
+
+
+def test_what_a_run_leaves_that_failed_before_its_first_step_is_no_obstacle(recipe):
+    class Wrong(TrainerCallback):
+        def on_train_begin(self, *arguments, **options):
+            raise ValueError("a mistake of the user's")
+
+    with pytest.raises(ValueError, match="a mistake"):
+        limbeck.distill(recipe, callbacks=[Wrong()])
+    folder = Path(recipe["output"])
+    assert list((folder / "stages").iterdir()), "its folder is there, and empty"
+    recipe["seed"] = 5
+    assert limbeck.distill(recipe).record["status"] == "finished"
+    # A run that has trained keeps its folder.
+    recipe["seed"] = 6
+    with refused("is not empty"):
+        limbeck.distill(recipe)
 
 
 def test_a_damaged_recipe_is_said(recipe, whole):

@@ -4,6 +4,7 @@ Every call that takes names first replaces objects by names, with `Objects`. A r
 run can be resumed from its folder alone, and notes say which values were objects.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,9 +111,12 @@ class Objects:
     def student(self, value: Any, place: str = "student", tokenizer: Any = None) -> Any:
         """Return a recipe's student.
 
-        A model object, or the path of a model, is a student of the model's shape that starts from its weights.
+        A model object, or the path of a model, is a student of the model's shape that starts from its weights. A text
+        is a shape, such as "6x384", unless it is the path of a folder or `package:NAME`.
         """
-        if value is None or isinstance(value, str | int):
+        if value is None or isinstance(value, int):
+            return value
+        if isinstance(value, str) and not _names_model(value):
             return value
         if isinstance(value, Mapping):
             start = value.get("initialise")
@@ -232,6 +236,11 @@ class Objects:
     def _stage(self, stage: Any, place: str) -> Any:
         """Return a stage with names; what is no mapping is left to the check of the recipe."""
         return self.document(stage, place) if isinstance(stage, Mapping) else stage
+
+
+def _names_model(text: str) -> bool:
+    """Return whether a text names a model: a folder that exists, also with `~`, or `package:NAME`."""
+    return text.startswith("package:") or os.path.isdir(os.path.expanduser(text))  # noqa: PTH111, PTH112 - any text
 
 
 def _folder_of_result(value: Any) -> Path | None:

@@ -32,9 +32,11 @@ class FolderKind:
     read: Callable[[Path], dict[str, Any]] | None = None
 
     def is_occupied(self, folder: Path) -> bool:
-        """Whether a folder holds more files than a start that failed early may leave."""
+        """Whether a folder holds more files than a start that failed early may leave; empty folders do not count."""
+        if not folder.is_dir():
+            return False
         nothing_yet = {*self.beside, f"{self.record}.partial"}
-        return folder.is_dir() and any(path.name not in nothing_yet for path in folder.iterdir())
+        return any(path.name not in nothing_yet and _holds_files(path) for path in folder.iterdir())
 
     def look(self, folder: Path) -> dict[str, Any]:
         """Return the record of a folder of this kind, or an empty one for a new or empty folder; nothing is written.
@@ -126,3 +128,10 @@ def first_difference(old: Any, new: Any, place: str = "") -> Difference | None:
         if difference is not None:
             return difference
     return None
+
+
+def _holds_files(path: Path) -> bool:
+    """Return whether a path is a file, a link, or a folder with files at any depth."""
+    if path.is_symlink() or not path.is_dir():
+        return True
+    return any(_holds_files(child) for child in path.iterdir())

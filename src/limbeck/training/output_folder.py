@@ -12,7 +12,7 @@ from pathlib import Path
 from limbeck.core import files, ranks
 from limbeck.core.folder_lock import folder_lock
 from limbeck.core.folders import FolderKind, claim, writing
-from limbeck.core.paths import HEARTBEAT, INPUTS, LOCK, RECIPE, RUN_RECORD
+from limbeck.core.paths import HEARTBEAT, INPUTS, LOCK, RECIPE, RUN_RECORD, STAGES
 from limbeck.errors import OutputError
 from limbeck.recipe.load import dump_recipe
 from limbeck.recipe.schema import Recipe
@@ -77,9 +77,9 @@ def _claim(recipe: Recipe, locks: ExitStack, *, resume: bool, overwrite: bool) -
             _remove_run(folder, recipe)
         is_continued = bool(claim(folder, _RUN, document_of(recipe)))
         if not is_continued:
-            # The files of a run that never trained.
-            for name in (RUN_RECORD, HEARTBEAT):
-                (folder / name).unlink(missing_ok=True)
+            # The files of a run that never trained. Its folder of stages is empty.
+            for name in (RUN_RECORD, HEARTBEAT, STAGES):
+                files.remove(folder / name)
             keep_recipe(folder, recipe)
     return folder
 

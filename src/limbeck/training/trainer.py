@@ -58,7 +58,7 @@ PROGRESS = "progress.json"
 """File of a checkpoint with the counts that a resumed run goes on with."""
 _MOST_START_ROWS = 2048
 """Most rows on which kept maps are started by least squares."""
-_LEAST_START_ROWS = 256
+_LEAST_START_ROWS = 128
 """As many are read of a short training too: a map of fewer would fit their noise."""
 _START_SHARE = 0.1
 """These rows as a share of those that are trained on."""

@@ -95,7 +95,7 @@ def test_every_cell_has_the_result_of_a_training_for_it_alone(tmp_path, monkeypa
     trainings, original = [], FineTuner.train
     monkeypatch.setattr(FineTuner, "train", lambda *a: trainings.append(1) or original(*a))
     trained = train_once(cells, SILENT)
-    shared = [trained.score(ready) for ready in cells]
+    shared = [trained.score(ready, SILENT) for ready in cells]
     assert len(trainings) == 1
     for ours, theirs in zip(shared, alone, strict=True):
         assert (ours.scores, ours.predictions, ours.epoch) == (theirs.scores, theirs.predictions, theirs.epoch)
