@@ -375,5 +375,5 @@ def test_the_column_of_text_without_labels_is_named_by_the_same_option(place, re
 def test_a_student_of_a_fine_tuned_model_is_named_after_the_folder_of_its_fine_tuning(place, tmp_path):
     model = tmp_path / "sst2-teacher" / "model"
     shutil.copytree(place / "embedding" / "teacher-bert", model)
-    assert choose_recipe(model, 2, place / "text.txt")["name"] == "sst2-teacher-2"
-    assert choose_recipe(model.rename(tmp_path / "mine"), 2, place / "text.txt")["name"] == "mine-2"
+    assert choose_recipe(model, 2, place / "text.txt")["name"].startswith("sst2-teacher-2")
+    assert choose_recipe(model.rename(tmp_path / "mine"), 2, place / "text.txt")["name"].startswith("mine-2")

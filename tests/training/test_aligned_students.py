@@ -1,7 +1,9 @@
 """Aligned students: the map behind their pooling starts near the teacher, is resumed, and is part of the student."""
 
 import shutil
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -31,8 +33,10 @@ from limbeck.recipe.plan import plan_run
 from limbeck.training.learned_maps import Learned
 from limbeck.training.module import DistillationModule
 from limbeck.training.proxy import Proxy
+from limbeck.training.stage import StageTraining
 from limbeck.training.student_folder import finished_head
 from limbeck.training.teaching.live import LiveTeaching
+from limbeck.training.trainer import DistillationTrainer
 from tests.support.models import make_teacher, tiny_batch, tiny_model
 from tests.support.training import assert_equal, at_step, interrupt
 from tests.training.conftest import make_recipe
@@ -221,3 +225,44 @@ def dense(folder, inputs, outputs):
     torch.manual_seed(0)
     save_file({"linear.weight": torch.randn(outputs, inputs)}, place / "model.safetensors")
     return SentenceModule("Dense", place, in_width=inputs, out_width=outputs, bias=False, activation="Tanh")
+
+
+@pytest.mark.parametrize(("trained", "read"), [(100, 128), (5_000, 500), (10**6, 2048)])
+def test_starting_a_map_reads_a_tenth_of_what_is_trained_on(trained, read):
+    rows = [{"input_ids": number} for number in range(5_000)]
+    batches, told = [], []
+
+    @contextmanager
+    def activity(what):
+        yield lambda *now: told.append(now)
+
+    module = SimpleNamespace(to=lambda device: None, start_maps=lambda read_all: batches.extend(read_all()))
+    trainer = SimpleNamespace(
+        train_dataset=rows,
+        args=SimpleNamespace(max_steps=trained // 10, device=torch.device("cpu")),
+        loader=SimpleNamespace(rows_a_step=10),
+        data_collator=lambda picked: {"input_ids": torch.tensor([row["input_ids"] for row in picked])},
+        module=module,
+        activity=activity,
+    )
+    trainer._rows_to_train_on = lambda: DistillationTrainer._rows_to_train_on(trainer)
+    DistillationTrainer.start_maps(trainer)
+    numbers = torch.cat([batch["input_ids"] for batch in batches])
+    assert len(numbers) == read and told[-1] == (read, read, "rows")
+    # They are spread over all of the text.
+    assert numbers[0] == 0 and numbers[-1] > 4_000
+
+
+@pytest.mark.parametrize(
+    ("history", "measures"),
+    [
+        ([{"step": 10, "loss": 1.0}, {"step": 10, "eval_loss": 2.0}, {"step": 10, "development_accuracy": 0.5}], False),
+        ([{"step": 5, "eval_loss": 2.0}, {"step": 10, "loss": 1.0}], True),
+        ([], True),
+    ],
+)
+def test_held_out_text_is_measured_once_after_the_last_step(history, measures):
+    state = SimpleNamespace(log_history=history, global_step=10)
+    trainer = SimpleNamespace(eval_dataset=[1], state=state, evaluate=lambda: {"eval_loss": 3.0})
+    metrics = StageTraining._measure_held_out(SimpleNamespace(trainer=trainer))
+    assert metrics["eval_loss"] == (3.0 if measures else 2.0)
