@@ -253,16 +253,24 @@ def test_starting_a_map_reads_a_tenth_of_what_is_trained_on(trained, read):
     assert numbers[0] == 0 and numbers[-1] > 4_000
 
 
+MEASURED = [{"step": 10, "loss": 1.0}, {"step": 10, "eval_loss": 2.0}, {"step": 10, "development_accuracy": 0.5}]
+
+
 @pytest.mark.parametrize(
-    ("history", "measures"),
+    ("history", "best_step", "measures"),
     [
-        ([{"step": 10, "loss": 1.0}, {"step": 10, "eval_loss": 2.0}, {"step": 10, "development_accuracy": 0.5}], False),
-        ([{"step": 5, "eval_loss": 2.0}, {"step": 10, "loss": 1.0}], True),
-        ([], True),
+        (MEASURED, None, False),
+        (MEASURED, 10, False),
+        (MEASURED, 5, True),  # The weights are those of the best step.
+        ([{"step": 5, "eval_loss": 2.0}, {"step": 10, "loss": 1.0}], None, True),
+        ([], None, True),
     ],
 )
-def test_held_out_text_is_measured_once_after_the_last_step(history, measures):
+def test_held_out_text_is_measured_once_after_the_last_step(history, best_step, measures):
     state = SimpleNamespace(log_history=history, global_step=10)
-    trainer = SimpleNamespace(eval_dataset=[1], state=state, evaluate=lambda: {"eval_loss": 3.0})
-    metrics = StageTraining._measure_held_out(SimpleNamespace(trainer=trainer))
+    checkpoints = SimpleNamespace(best_step=best_step)
+    trainer = SimpleNamespace(
+        eval_dataset=[1], state=state, checkpoints=checkpoints, evaluate=lambda: {"eval_loss": 3.0}
+    )
+    metrics = StageTraining._measure_held_out(SimpleNamespace(trainer=trainer, ends_early=False))
     assert metrics["eval_loss"] == (3.0 if measures else 2.0)
