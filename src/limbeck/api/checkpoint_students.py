@@ -1,6 +1,8 @@
 """Students of a run's checkpoints: each is made in a folder of its own, which is the run, ended early at that step.
 
-The run itself is only read. Its files are linked into the folder, or copied where the file system has no links.
+A stage writes *checkpoints* as it trains, in the run's folder. Here a new folder gets the run up to a checkpoint, is
+resumed from it, and ends at once, which writes the student. The run itself is only read. Its files are linked into the
+folder, or copied where the file system has no links.
 """
 
 import hashlib
@@ -37,7 +39,8 @@ def find_checkpoint(name: object) -> RunCheckpoint | None:
     folder = Path(name).expanduser()
     if _NAME.fullmatch(folder.name) is None:
         return None
-    # The run's folder is the one above, or, of a checkpoint in the folder of its stage, the third one above.
+    # The path is short, `RUN/checkpoint-500`, or where the checkpoint is, `RUN/stages/1-NAME/checkpoint-500`. So the
+    # folder of the run is the one above or the third one above.
     place = folder.absolute()
     parents = place.parents
     if (parents[0] / RUN_RECORD).is_file():
@@ -55,7 +58,7 @@ def find_checkpoint(name: object) -> RunCheckpoint | None:
 
 
 def checkpoints_of_student(run: Path) -> list[RunCheckpoint]:
-    """List the checkpoints of a run's student, in their order.
+    """List the checkpoints of a run's student, in their order; those of stages with another student are left out.
 
     Raises:
         OutputError: for a folder without a run, and a run without such checkpoints.
@@ -81,6 +84,7 @@ def folder_name(checkpoint: RunCheckpoint) -> str:
         manifest = (checkpoint.folder / MANIFEST).read_bytes()
     except OSError as error:
         raise _gone(checkpoint) from error
+    # The manifest has hashes of the checkpoint's files. A run that is trained anew has others at the same step.
     digest = hashlib.blake2b(manifest, digest_size=4).hexdigest()
     return f"{checkpoint.run.resolve().name}-{checkpoint.stage_number}-{checkpoint.name}-{digest}"
 
@@ -108,12 +112,14 @@ def make_student(checkpoint: RunCheckpoint, folder: Path, console: Console | Non
             f"'{checkpoint.folder}' is of stage '{checkpoint.stage}', which trains a student of its own that only "
             "teaches later stages; choose a checkpoint of another stage."
         )
+    # What an earlier call left that was killed.
     remove(folder)
     folder.mkdir(parents=True)
     try:
         _link_run(checkpoint, folder)
     except FileNotFoundError as error:
         raise _gone(checkpoint) from error
+    # The resumed run loads the checkpoint, trains no further step, and writes the student.
     request = DistilRequest(output=folder, resume=True, console=console)
     run = distil_by(request, ends_early=True, measures=False).run
     if run.ended_early is not None:
@@ -143,12 +149,16 @@ def _link_run(checkpoint: RunCheckpoint, folder: Path) -> None:
     """Link what a run is made of up to a checkpoint: recipe, record, finished stages before it, and the checkpoint."""
     run = checkpoint.run
     shutil.copyfile(run / RECIPE, folder / RECIPE)
+    # The record becomes that of a run which was interrupted at the checkpoint, so that it can be resumed.
     values = records.load(records.Run, run).to_dict()
     for name in _OF_THE_END:
         values.pop(name, None)
     values["status"] = "interrupted"
     records.save(records.Run.read(values), folder)
+    # Stages before that of the checkpoint are finished. Its own has no record of its end yet, and no other checkpoint.
+    # Later stages are left out.
     for stage_folder in (run / STAGES).iterdir():
+        # The folder of a stage is named by its number and title: `1-minilmv2`.
         number = int(stage_folder.name.partition("-")[0])
         target = folder / STAGES / stage_folder.name
         if number < checkpoint.stage_number:
@@ -159,7 +169,16 @@ def _link_run(checkpoint: RunCheckpoint, folder: Path) -> None:
 
 
 def _link_files(source: Path, target: Path, without: tuple[str, ...] = ()) -> None:
-    """Link the files of a folder into another one; of its subfolders that of a student alone."""
+    """Link the files of a folder into a new one; of its subfolders only that of a student.
+
+    Args:
+        source: The folder.
+        target: The new folder.
+        without: Names of files that are left out.
+
+    Raises:
+        FileNotFoundError: for a file that is removed meanwhile, by a run that goes on.
+    """
     target.mkdir(parents=True)
     for path in source.iterdir():
         if path.name == STUDENT and path.is_dir():

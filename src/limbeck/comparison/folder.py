@@ -39,14 +39,17 @@ def check_fixed(folder: Path, saved: Mapping[str, Any], requested: Mapping[str, 
     common_names = [name for name in fixed if name in requested]
     before = {name: fixed[name] for name in common_names}
     now = {name: requested[name] for name in common_names}
-    if fixed_at_first(saved):
-        # The record has hashes of teacher and text, so paths, which may have changed, need not be compared.
+    has_hashes = bool(fixed_at_first(saved))
+    if has_hashes:
+        # The hashes of teacher and text are among the names and are compared. Paths, which may have changed since, are
+        # not.
         before = without_places(before)
         now = without_places(now)
     difference = folders.first_difference(before, now)
     if difference is None:
         return
 
+    # The keys that lead to the difference, joined by dots: `teacher.model` is the setting `model` of `teacher`.
     name, _, setting = difference.place.partition(".")
     prefix = f"{setting} = " if setting else ""
     raise OutputError(

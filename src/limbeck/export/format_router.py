@@ -92,10 +92,13 @@ class Router(Safetensors):
 
 
 def _role_runner(encoders: Mapping[str, Callable[[Sequence[tuple[str, str | None]]], Tensor]]) -> Runner:
-    """Return a function that runs both models on the texts of batches, with an output for each role.
+    """Return a function that runs the models of both roles on the texts of batches, with an output for each role.
+
+    The role `query` is the student's and the role `document` its teacher's. Both read the same texts.
 
     Args:
-        encoders: Role to a function that makes the vectors of texts, each given with its role.
+        encoders: Role to the function that makes the vectors of texts. It takes pairs of a text and its role, since one
+            function may serve both roles and the prompt depends on the role.
     """
 
     def run(batch: Batch) -> dict[str, Tensor]:

@@ -114,6 +114,11 @@ THRESHOLD_SUFFIX = "_threshold"
 """End of the names under which thresholds stand among scores, as in `best_f1_threshold` or `{class}_threshold`."""
 
 _NO_PREDICTION = AnswerPrediction("", -math.inf)
+"""Stands for the prediction of a question that has none.
+
+Its null odds are below every threshold, so that it is never emptied, and it scores 0 as in `score_answers`. In the
+search for the best threshold it is empty text: a question without an answer loses nothing by it.
+"""
 
 
 def best_threshold(

@@ -201,15 +201,18 @@ def _check_extent(name: str | Path, config: PreTrainedConfig, tensors: Mapping[s
     """
     stored = sum(math.prod(tensor.get_shape()) for tensor in tensors.values())
 
-    # A lower bound for the numbers of the model: in every block two square attention maps, since keys and values may be
-    # narrower, and two feed-forward maps; and the embeddings.
+    # The numbers that the model has at least. A block has four attention maps, of which the two for keys and values may
+    # be narrow and are left out: 2 x hidden x hidden. It has two feed-forward maps: 2 x hidden x ffn. The embeddings
+    # come once.
     shape = shape_of(config)
     block_count = 1 if family_of(config).shared_blocks else shape.layers
     described = block_count * shape.hidden * (2 * shape.hidden + 2 * shape.ffn)
     described += shape.vocabulary * shape.embedding
-    # Families with this field have a table of positions; others may compute them.
-    has_positions = isinstance(getattr(config, "hidden_dropout_prob", None), float)
-    if has_positions and shape.positions is not None:
+    # `shape.positions` is the longest input, also for a family that computes positions and has no table of them. BERT
+    # and the families that are built like it have such a table, and are recognised by a field that they have in common.
+    # The refusal below allows several times the stored numbers, so it does not matter that this is not exact.
+    is_like_bert = isinstance(getattr(config, "hidden_dropout_prob", None), float)
+    if is_like_bert and shape.positions is not None:
         described += shape.positions * shape.hidden
     if described > _MOST_TIMES_STORED * stored + _EXTRA_NUMBERS:
         raise ModelError(

@@ -41,13 +41,15 @@ def write_sentence_transformers_files(
         normalize: Whether vectors are scaled to length one.
         max_length: Longest input in tokens, or None for the model's own.
         like: A description from which everything else is taken: modules behind the pooling, prompts and similarity.
-            Weights of modules are copied into `folder`, unless they lie there already. None is for a model without
-            any of these.
+            The weights of these modules are copied from the folders that it names, unless these are in `folder`
+            already. None is for a model without any of these.
     """
     sentence = SentencePooling(pooling, normalize, max_length)
     if like is not None:
         sentence = replace(like, pooling=pooling, normalize=normalize, max_length=max_length)
     modules_behind = list(sentence.modules)
+    # The scaling to length one is the last module. `SentencePooling` has it as the field `normalize`, and the reader of
+    # these files takes a last `Normalize` out of `modules`, so it is written once.
     if normalize:
         modules_behind.append(SentenceModule("Normalize"))
 

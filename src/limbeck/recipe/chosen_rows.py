@@ -84,11 +84,17 @@ def choose_rows(
 
 
 def _possible_kinds(teacher: TeacherInfo, head: str) -> list[str]:
-    """Return the kinds of rows that the teacher's head may be distilled on, the likeliest first."""
-    if not KINDS[head].has_value:
+    """Return the kinds of rows that the teacher's head may be distilled on, in the order in which they are tried.
+
+    Args:
+        teacher: The teacher.
+        head: Its head, which has the name of its kind of task.
+    """
+    has_one_number_as_output = KINDS[head].has_value
+    if not has_one_number_as_output:
         return [head]
-    # A head with one number as its output is a regression's or a reranker's. Few configurations say which, so that the
-    # columns of the rows have to decide.
+    # Such a head is a regression's or a reranker's. Few configurations say which, so that the columns of the rows have
+    # to decide: those of a reranker (`ranking`) are a query and its documents.
     kind = kind_of_value(teacher.config)
     if kind is None:
         return ["ranking", head]

@@ -31,14 +31,20 @@ def without_places(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _corpus_without_places(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a corpus with fixed words in place of its paths; the given keys and number of sources are still seen."""
+    """Return a corpus with fixed words in place of its paths.
+
+    All that decides what is read still counts: which keys have a value, how many paths a list has, and the keys beside
+    the path of each source, such as its share and its unit.
+    """
     corpus = dict(part)
     sources = corpus.get("sources")
     if sources:
-        # Shares and units stay: they decide what is read.
+        # A source is a path alone, or a mapping of a path and further keys. The count below replaces the paths, and the
+        # further keys get a place of their own, `uses`. A corpus of paths alone does not need one.
         if any(isinstance(source, Mapping) for source in sources):
             corpus["uses"] = [_keys_beside_source(source) for source in sources]
         corpus["sources"] = counted(len(sources), "source")
+    # The development rows are a list of paths.
     if corpus.get("development"):
         corpus["development"] = f"{len(corpus['development'])} with development rows"
     if corpus.get("data"):

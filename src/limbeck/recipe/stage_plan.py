@@ -35,13 +35,15 @@ class StagePlan:
         spec: The recipe's stage.
         terms: The weighted terms.
         corpus: Its text or rows, and how they are cut; in a schedule of several lengths, those of the last.
-        vectors: How its student makes sentence vectors, without a map that it learns and keeps.
+        vectors: How its student makes sentence vectors up to the learned map that it keeps, if it has one (see the
+            module). A term applies this map as the stage trains; at the end it is saved behind the pooling.
         teacher_vectors: How its teacher makes sentence vectors.
         pairing: The shapes of its two models and the task of its rows, for which the method was composed.
         teacher: The stage's teacher.
         student: The student of this stage alone; None where the stage trains the recipe's student.
-        student_head: The head that its student needs, or None.
-        teacher_head: The head that its teacher needs, or None.
+        student_head: The head that its student needs: `masked_lm` or the name of a kind of task. None where the terms
+            read only hidden states and vectors.
+        teacher_head: The head that its teacher needs, likewise.
         mask_tokens: Share of tokens to mask.
         class_weights: Weights of the classes in hard labels, or None.
         absent: Classes that none of its rows has.
@@ -105,7 +107,10 @@ class StagePlan:
 
     @property
     def learns_classes(self) -> bool:
-        """Whether a term learns the classes that rows are labelled with."""
+        """Whether a term learns the classes that rows are labelled with.
+
+        The task is that of the rows, and its kind says what their labels are.
+        """
         reads_labels = any(OBJECTIVES[term.objective].takes_labels for term in self.terms)
         return reads_labels and kind_of(self.pairing.task).has_classes
 
@@ -121,7 +126,7 @@ class StagePlan:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes that its rows are numbered by; empty where its task has none."""
+        """The classes that its rows are numbered by; empty where the student's head, named by its kind, has none."""
         if isinstance(self.corpus, LabelledSettings) and kind_of(self.student_head).has_classes:
             return tuple(self.corpus.labels)
         return ()
@@ -129,7 +134,8 @@ class StagePlan:
     def sentence_heads(self) -> tuple[SentenceHead, SentenceHead]:
         """Make the modules that compute the `pooled` and `vector` streams of the student and the teacher.
 
-        Where the student keeps a learned map behind its pooling, its vectors are normalised behind the map only.
+        These modules end before a learned map. Where the student keeps one, they do not scale vectors to length one:
+        that is done behind the map.
 
         Raises:
             ModelError: for modules whose weights are missing or damaged.

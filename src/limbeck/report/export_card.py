@@ -68,6 +68,7 @@ def run_problem(name: str) -> str | None:
         name: The student, as the user named it.
     """
     student = Path(locating.locate_model(name)).expanduser()
+    # Only the run's folder is looked for: `find_record`, which `card_writer` uses, gives None for a damaged record.
     run = run_of_student(student) if student.is_dir() else None
     damage = records.record_damage(run) if run is not None else None
     return None if damage is None else f"{damage} The model card is made without it."
@@ -76,30 +77,24 @@ def run_problem(name: str) -> str | None:
 def card_without_run(located: str, record: ExportRecord) -> str:
     """Return the card of the export of a model that no run on this machine made.
 
-    It is the model's own card with a section on the export added, or a new one if the model has none.
+    A section on the export is added to the model's own card, or to a new one: for a folder without a card, and for a
+    model of the Hub, whose page the new card names.
 
     Args:
         located: Folder or name of the model, as `locate_model` returns it.
         record: The record of the export.
     """
     export = Export.read(record)
+    # Now a name such as `package:NAME` is a folder too, and all that is no folder is the name of a model on the Hub.
     resolved = locating.resolve_model(located)
-    is_local = locating.is_local(resolved)
-    source = _read_card(Path(resolved)) if is_local else None
-    if source is not None:
-        text = source.text
-        fields = source.data.to_dict()
-        # The scores in the source's card are those of its own weights, which quantised ones do not reach.
-        if not is_in_float32(export):
-            fields.pop("model-index", None)
-            fields.pop("metrics", None)
+    hub_name = None if locating.is_local(resolved) else resolved
+    own_card = None if hub_name is not None else _read_card(Path(resolved))
+    if own_card is not None:
+        text = own_card.text
+        fields = _fields_of_own_card(own_card, export)
     else:
         text = f"# {escape_markdown(export.source.replace('/', ' / '))}"
-        fields = usage_fields(pooled=bool(export.pooling), head=export.head or "")
-        if not is_local:
-            fields["base_model"] = resolved
-        if not is_local and export.dtype == "int8":
-            fields["base_model_relation"] = "quantized"
+        fields = _fields_of_new_card(hub_name, export)
 
     tags = [*(fields.get("tags") or []), *export_tags(export)]
     fields["tags"] = list(dict.fromkeys(tags))
@@ -110,6 +105,31 @@ def card_without_run(located: str, record: ExportRecord) -> str:
     if export.documents:
         parts += ["## How to use it", router_usage(export)]
     return "\n\n".join(parts) + "\n"
+
+
+def _fields_of_own_card(card: ModelCard, export: Export) -> dict[str, Any]:
+    """Return the fields of a model's own card that are true of its export."""
+    fields: dict[str, Any] = card.data.to_dict()
+    # The scores in the card are those of the model's own weights, which quantised ones do not reach.
+    if not is_in_float32(export):
+        fields.pop("model-index", None)
+        fields.pop("metrics", None)
+    return fields
+
+
+def _fields_of_new_card(hub_name: str | None, export: Export) -> dict[str, Any]:
+    """Return the fields of a new card.
+
+    Args:
+        hub_name: The name on the Hub of the model that was exported; None for a folder.
+        export: The export.
+    """
+    fields = usage_fields(pooled=bool(export.pooling), head=export.head or "")
+    if hub_name is not None:
+        fields["base_model"] = hub_name
+        if export.dtype == "int8":
+            fields["base_model_relation"] = "quantized"
+    return fields
 
 
 def _read_card(folder: Path) -> ModelCard | None:

@@ -134,7 +134,7 @@ def _development_quality(scores: records.DevelopmentFigures, value: float) -> Qu
 
     Args:
         scores: The scores of both models.
-        value: The student's score.
+        value: The student's score by the main metric, which the caller has found in `scores`.
     """
     label = f"{metric_of_rows(scores.metric, scores)} on {rows_title(scores)}"
     # The score of a student with one answer to all rows is meaningless, so it is not compared with the teacher's.
@@ -143,7 +143,7 @@ def _development_quality(scores: records.DevelopmentFigures, value: float) -> Qu
     return Quality(
         label,
         value,
-        scores.teacher.get(scores.metric),
+        teacher=scores.teacher.get(scores.metric),
         interval=ends_of(scores.intervals.get(scores.metric)),
         over=counted(scores.rows or 0, "row"),
         has_share=has_share(scores, scores.metric),

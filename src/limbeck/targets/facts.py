@@ -60,6 +60,7 @@ class StoreFacts:
     @property
     def identity(self) -> str:
         """A hash that changes with what a student would learn."""
+        # The other facts are for messages and tables. They do not change the numbers of the rows.
         return fingerprint([self.weights, dict(self.streams), self.number_format])
 
     @property
@@ -69,7 +70,7 @@ class StoreFacts:
 
 
 def write_facts(folder: Path, facts: StoreFacts) -> None:
-    """Write the facts of a store, with hashes of the files of its teacher, which are there already."""
+    """Write the facts of a store; the files of its teacher, whose hashes are written too, are in the folder by then."""
     files = {}
     for path in sorted((folder / TEACHER_FOLDER).rglob("*")):
         if path.is_file():
@@ -89,6 +90,7 @@ def read_facts(folder: str | Path) -> StoreFacts:
     path = place / STORE_FACTS
     if not path.is_file():
         raise ModelError(f"'{folder}' is no store of a teacher's outputs: make one with `limbeck teach`.")
+    # Compares the files of the teacher, which the facts list, with their hashes.
     examined = examine(path)
     if examined.listing is None:
         raise ModelError(f"The store '{folder}' is damaged: {examined.damage}; copy it again, or make it anew.")
@@ -99,5 +101,6 @@ def read_facts(folder: str | Path) -> StoreFacts:
             f"{STORE_FORMAT}; upgrade limbeck, or make the store anew."
         )
     values = dict(examined.listing["facts"])
+    # JSON has lists in place of tuples.
     values["labels"] = tuple(values["labels"])
     return StoreFacts(**values)

@@ -14,6 +14,7 @@ from safetensors.numpy import load, save
 
 from limbeck.targets.row_files import Tensors
 
+# A batch in the file is its length, its hash, and its content in the form of safetensors.
 _LENGTH_BYTES = 8
 _HASH_BYTES = 16
 
@@ -32,6 +33,7 @@ class Journal:
     def add(self, tensors: Tensors) -> None:
         """Add a batch."""
         content = save(tensors)
+        # The file is not buffered, so the batch is with the system when this returns.
         head = len(content).to_bytes(_LENGTH_BYTES, "little") + xxhash.xxh3_128(content).digest()
         self._file.write(head + content)
 
@@ -41,6 +43,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the journal, and remove it if it is empty."""
+        # The position in the file stays where it was when `clear` cuts the file, so the size decides then.
         is_empty = self._file.tell() == 0 or self._path.stat().st_size == 0
         self._file.close()
         if is_empty:
@@ -53,7 +56,7 @@ def read_journal(path: Path) -> Iterator[Tensors]:
         while head := file.read(_LENGTH_BYTES + _HASH_BYTES):
             length = int.from_bytes(head[:_LENGTH_BYTES], "little")
             remaining = path.stat().st_size - file.tell()
-            # A length that was half written may be any number.
+            # A head that was half written is too short, and content that was half written is shorter than its length.
             if len(head) < _LENGTH_BYTES + _HASH_BYTES or length > remaining:
                 return
             content = file.read(length)

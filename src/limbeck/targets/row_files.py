@@ -64,9 +64,10 @@ class NumberFormat:
         """
         if not np.isfinite(values).all():
             raise ModelError(f"The teacher gave a {stream} that is not finite, which no student can learn.")
+        # The largest number of a row becomes 127, the largest byte.
         if self.has_scale:
             largest = np.abs(values).max(axis=1)
-            # A row of zeros has the scale 1.
+            # A row of zeros has the scale 1, to avoid a division by 0.
             scale = np.where(largest > 0, largest / _LARGEST_BYTE, 1).astype(np.float32)
             return {stream: np.rint(values / scale[:, None]).astype(np.int8), f"{stream}{_SCALE}": scale}
         if np.abs(values).max(initial=0) > np.finfo(self.dtype).max:  # type: ignore[type-var]
@@ -106,19 +107,22 @@ def map_tensors(path: Path, widths: Mapping[str, int]) -> Tensors:
     Raises:
         ModelError: for a file that is no safetensors, or lacks a stream of that width.
     """
+    # The library checks the header, and that the tensors fill the file. It is opened for this check alone.
     try:
-        # The library checks that the tensors fill the file.
         with safe_open(str(path), framework="np"):
             pass
     except (SafetensorError, OSError) as error:
         raise ModelError(f"The store's file '{path}' cannot be read ({str(error).splitlines()[0]}).") from None
 
+    # A file of safetensors begins with the length of its header. The header is a JSON object with the type, the shape
+    # and the place of each tensor, counted from the end of the header. Then come the numbers.
     with path.open("rb") as file:
         header_length = int.from_bytes(file.read(_HEADER_LENGTH_BYTES), "little")
         header = json.loads(file.read(header_length))
     begin_of_data = _HEADER_LENGTH_BYTES + header_length
     tensors: Tensors = {}
     for name, facts in header.items():
+        # A tensor of another type is none of a store; `check_widths` reports a stream that is missing then.
         if name == "__metadata__" or facts["dtype"] not in _DTYPES:
             continue
         begin, _ = facts["data_offsets"]
@@ -130,7 +134,7 @@ def map_tensors(path: Path, widths: Mapping[str, int]) -> Tensors:
 
 
 def check_widths(tensors: Tensors, widths: Mapping[str, int], owner: str) -> None:
-    """Refuse tensors that are not the keys and streams of some rows.
+    """Refuse tensors that lack a stream, or have one whose rows are not those of the keys.
 
     Args:
         tensors: The tensors by name.
@@ -144,5 +148,5 @@ def check_widths(tensors: Tensors, widths: Mapping[str, int], owner: str) -> Non
     for name, width in widths.items():
         shape = tensors[name].shape if name in tensors else None
         if shape != (rows, width):
-            found = "no such tensor" if shape is None else f"the shape {list(shape)}"
-            raise ModelError(f"{owner} should have '{name}' of the shape [{rows}, {width}], but it has {found}.")
+            actual = "no such tensor" if shape is None else f"the shape {list(shape)}"
+            raise ModelError(f"{owner} should have '{name}' of the shape [{rows}, {width}], but it has {actual}.")

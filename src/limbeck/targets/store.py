@@ -1,4 +1,8 @@
-"""`Store`: reads what a teacher said of texts from a folder, by the keys of the texts."""
+"""`Store`: reads what a teacher said of texts from a folder, by the keys of the texts.
+
+The rows are in *parts*: a part is a finished file of rows, or a batch in the journal of a process that is at work or
+was killed.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ NOT_FOUND = -1
 
 
 class _Place(NamedTuple):
-    """Where rows lie: the part of each, and its index there."""
+    """Where the rows of some keys lie: the index of the part of each, and its index in that part, both `[keys]`."""
 
     part: NDArray[np.int64]
     row: NDArray[np.int64]
@@ -61,7 +65,8 @@ class Store:
         self._format = NUMBER_FORMATS[self.facts.number_format]
         self._parts: list[Tensors] = list(self._open_parts())
 
-        # The keys of all parts one behind the other, and the place of each.
+        # The keys of all parts one behind the other, and the place of each. The empty array gives the type where there
+        # are no parts.
         key_parts = [np.asarray(part[KEY], dtype=np.int64) for part in self._parts]
         keys = np.concatenate([np.empty(0, np.int64), *key_parts])
         lengths = [len(part_keys) for part_keys in key_parts]
@@ -85,6 +90,7 @@ class Store:
 
     def keys_of_files(self) -> list[NDArray[np.int64]]:
         """Return the keys of each file, without those of the journals."""
+        # The parts of files come before those of journals.
         return [np.asarray(part[KEY], dtype=np.int64) for part in self._parts[: len(self.files)]]
 
     def has(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -97,13 +103,14 @@ class Store:
         Raises:
             ModelError: for a key that the store does not have.
         """
-        found = self._find(keys)
-        missing = int((found == NOT_FOUND).sum())
+        indices = self._find(keys)
+        missing = int((indices == NOT_FOUND).sum())
         if missing:
             raise ModelError(f"{missing} of {len(keys)} texts are not in the store '{self.folder}'.")
-        parts = self._place.part[found]
-        rows = self._place.row[found]
+        parts = self._place.part[indices]
+        rows = self._place.row[indices]
         streams = {name: np.empty((len(keys), width), dtype=np.float32) for name, width in self.facts.streams.items()}
+        # The rows are read part by part and put in the places of their keys.
         for part in np.unique(parts):
             is_here = parts == part
             for name, values in streams.items():
@@ -114,6 +121,8 @@ class Store:
         """Return the index of each key in `keys` of the store, or `NOT_FOUND`."""
         if len(self.keys) == 0:
             return np.full(len(keys), NOT_FOUND)
+        # The keys are sorted, so a search gives the index at which each key is, if it is there. A key above all others
+        # would get an index behind the last.
         indices = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[indices] == keys, indices, NOT_FOUND)
 
@@ -132,6 +141,7 @@ def finished_files(folder: Path) -> list[Path]:
                 f"The store '{folder}' is damaged: {examined.damage}; copy it again, or remove '{path.name}' and its "
                 "note, and run `limbeck teach` again for its rows."
             )
+        # Without damage and without a listing there is no note.
         if examined.listing is not None:
             files.append(path)
     return files

@@ -1,4 +1,7 @@
-"""Teachings that read a store: `StoredTeaching` loads no teacher, and `RememberingTeaching` asks one for what lacks."""
+"""Teachings that read a store: `StoredTeaching` loads no teacher, and `RememberingTeaching` asks one for what lacks.
+
+Both read whole rows (`reads="rows"`): they find the outputs of a text by its key, so each row of a batch needs one.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ class StoredTeaching(Teaching):
         return ~self.store.has(keys)
 
     def read(self, batch: Batch, scored: Tensor | None = None) -> Streams:
-        """Look the texts of a batch up; see `Teaching.read`."""
+        """Look the texts of a batch up; see `Teaching.read`.
+
+        `scored` chooses tokens, and a store has outputs of whole texts alone.
+        """
         return _as_streams(self.store.read(_keys_of(batch)), batch, self.facts.output_layer)
 
 
@@ -72,15 +78,19 @@ class RememberingTeaching(Teaching):
         self.facts = replace(teacher.facts, reads="rows")
         self._store = Store(folder)
         self._writer = StoreWriter(folder, process)
-        # What was computed in this process: the vector of each stream by the key of its text.
+        # The rows that this process has computed: the numbers of each stream by the key of the text. The writer puts
+        # them into the folder too, but `_store` does not see rows that were added after it was opened.
         self._new_rows: dict[int, dict[str, NDArray[np.float32]]] = {}
 
     def read(self, batch: Batch, scored: Tensor | None = None) -> Streams:
-        """Look the texts of a batch up, and ask the teacher for the others; see `Teaching.read`."""
+        """Look the texts of a batch up, and ask the teacher for the others; see `Teaching.read`.
+
+        `scored` chooses tokens, and the outputs here are of whole texts.
+        """
         keys = _keys_of(batch)
         self._compute_missing(keys, batch)
 
-        # Rows from the store, then those of this process in their places.
+        # Now each text is in the store as it was opened, or in `_new_rows`. Each stream is put together from both.
         is_stored = self._store.has(keys)
         stored = self._store.read(keys[is_stored])
         values = {}
@@ -92,7 +102,7 @@ class RememberingTeaching(Teaching):
         return _as_streams(values, batch, self.facts.output_layer)
 
     def _compute_missing(self, keys: NDArray[np.int64], batch: Batch) -> None:
-        """Ask the teacher for the texts of a batch that are nowhere yet, and keep its answers."""
+        """Ask the teacher for texts that are neither in the store nor in `_new_rows`, and put its outputs into both."""
         is_new = ~self._store.has(keys)
         for row in np.flatnonzero(is_new):
             is_new[row] = int(keys[row]) not in self._new_rows
@@ -100,6 +110,7 @@ class RememberingTeaching(Teaching):
         new_keys, first = np.unique(keys[is_new], return_index=True)
         if len(new_keys) == 0:
             return
+        # `first` counts among the new rows; these are their indices in the batch.
         rows = torch.from_numpy(np.flatnonzero(is_new)[first]).to(batch.teacher["input_ids"].device)
         inputs = {name: tensor[rows] for name, tensor in batch.teacher.items()}
         answer = self.teacher.read(batch._replace(teacher=inputs))
@@ -127,7 +138,13 @@ def as_rows(streams: Streams) -> dict[str, NDArray[np.float32]]:
 
 
 def _as_streams(values: dict[str, NDArray[np.float32]], batch: Batch, layer: int) -> Streams:
-    """Return the rows of a store as streams on the device of a batch."""
+    """Return the rows of a store as streams on the device of a batch.
+
+    Args:
+        values: Stream to its numbers, `[rows, width]`.
+        batch: The batch.
+        layer: The layer under which terms read the teacher's outputs, see `TeachingFacts.output_layer`.
+    """
     device = batch.student["input_ids"].device
     streams = {}
     for name, stream in values.items():
@@ -136,7 +153,11 @@ def _as_streams(values: dict[str, NDArray[np.float32]], batch: Batch, layer: int
 
 
 def _keys_of(batch: Batch) -> NDArray[np.int64]:
-    """Return the keys of the texts of a batch."""
+    """Return the keys of the texts of a batch, `[rows]`.
+
+    Raises:
+        CorpusError: for a batch without them.
+    """
     if batch.text_keys is None:
         raise CorpusError("The rows of this batch have no key of their text, by which stored outputs are found.")
     keys: NDArray[np.int64] = batch.text_keys.cpu().numpy()

@@ -1,4 +1,8 @@
-"""`StoreWriter`: adds rows to a store, so that a process that is killed loses at most the batch that it was at."""
+"""`StoreWriter`: adds rows to a store, so that a process that is killed loses at most the batch that it was at.
+
+Rows go into the *journal* of their process, batch by batch. When they are enough they become a *file of rows*, and the
+journal is emptied. A file is finished once the *note* with its hash is beside it.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +39,7 @@ def open_store(folder: Path, facts: StoreFacts) -> Store:
         OutputError: for a folder with the outputs of another teacher, or with other files.
         ModelError: for a store that is damaged or of a newer version.
     """
+    # Inside of `writing`, errors of the system such as a full disk become an `OutputError`.
     with writing(folder):
         if (folder / STORE_FACTS).is_file():
             _check_same(folder, read_facts(folder), facts)
@@ -75,16 +80,19 @@ def _empty_journals(folder: Path, facts: StoreFacts) -> None:
     journals = sorted(folder.glob(JOURNALS))
     if not journals:
         return
-    rows_with_journals = Store(folder)
-    in_journals = [batch[KEY] for path in journals for batch in read_journal(path)]
-    keys = np.unique(np.concatenate([np.empty(0, np.int64), *in_journals]))
+    store = Store(folder)
+    keys_of_journals: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    for path in journals:
+        keys_of_journals += [np.asarray(batch[KEY], dtype=np.int64) for batch in read_journal(path)]
+    keys = np.unique(np.concatenate(keys_of_journals))
     # A process may have been killed after it wrote a file and before it emptied its journal.
-    in_files = _keys_in_files(rows_with_journals, keys)
-    left = keys[~in_files]
-    if len(left):
+    is_in_file = _keys_in_files(store, keys)
+    keys_to_write = keys[~is_in_file]
+    # An open store reads the rows of journals too, so it gives the rows that go into the new file.
+    if len(keys_to_write):
         number_format = NUMBER_FORMATS[facts.number_format]
-        tensors: Tensors = {KEY: left}
-        for name, values in rows_with_journals.read(left).items():
+        tensors: Tensors = {KEY: keys_to_write}
+        for name, values in store.read(keys_to_write).items():
             tensors |= number_format.encode(name, values)
         write_rows(folder, process=0, tensors=tensors)
     for path in journals:
@@ -105,6 +113,7 @@ def write_rows(folder: Path, process: int, tensors: Tensors) -> Path:
         process: The number of the process, whose files are its own.
         tensors: The rows.
     """
+    # The first number that no file of this process has.
     number = 0
     while (path := folder / f"{ROWS}-{process:03d}-{number:05d}.safetensors").exists():
         number += 1
@@ -123,6 +132,8 @@ def merge_files(folder: Path) -> int:
     facts = read_facts(folder)
     small_files = [path for path in finished_files(folder) if path.stat().st_size < FILE_BYTES // 2]
     merged = 0
+    # The files that become the next large one. Each file is added to the group, unless it would be too large with it:
+    # then the group is merged, and the file begins the next. The None behind the last file ends the last group.
     group: list[Path] = []
     for path in [*small_files, None]:
         group_bytes = sum(member.stat().st_size for member in group)
@@ -173,6 +184,7 @@ class StoreWriter:
         self._process = process
         self._format = NUMBER_FORMATS[self._facts.number_format]
         self._journal = Journal(self._folder / f"{ROWS}-{process:03d}.journal")
+        # The batches in the journal, which will be the next file, and the number of their rows.
         self._batches: list[Tensors] = []
         self._rows = 0
 

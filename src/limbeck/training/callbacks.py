@@ -52,21 +52,27 @@ class ProgressReporter(TrainerCallback):
         title: The stage's name.
         console: The console.
         heartbeat: The run's heartbeat; None for a training outside of a run.
-        **place: Further fields of the heartbeat, which say the number of the stage and how many there are.
+        **stage_fields: Further fields of the heartbeat: the number of the stage (`stage_number`), and how many stages
+            there are (`stages`).
 
     Attributes:
-        work_until: Returns the work that is done after a number of steps, in any unit, for the time that is left. By
-            default work is counted in steps; a loader of rows of several lengths counts longer rows as more work.
+        work_until: Takes a number of steps, and returns the work of the stage from its beginning up to that step, in
+            any unit. The time that is left is estimated by it. By default each step is the same work; a loader of rows
+            of several lengths counts longer rows as more work, and the stage then puts its function here.
     """
 
-    def __init__(self, title: str, console: Console, heartbeat: Heartbeat | None = None, **place: int) -> None:
+    def __init__(self, title: str, console: Console, heartbeat: Heartbeat | None = None, **stage_fields: int) -> None:
         self._title = title
         self._console = console
+        # A heartbeat without a folder writes nothing.
         self._heartbeat = heartbeat or Heartbeat(None)
-        self._place = place
+        self._stage_fields = stage_fields
+        # The work from the beginning of the stage up to a step. The trainer's loader may replace it later.
         self.work_until: Callable[[int], float] = _count_steps
+        # The bar and the stage's line in it, while this process trains and is the main one; else None.
         self._bars: progress_bars.Bars | None = None
         self._task: Any = None
+        # As the bar and the lines show them; there is none before the first logs.
         self._loss = "…"
         self._rate = "…"
         self._begin = _Begin(time=0.0, step=0)
@@ -86,6 +92,7 @@ class ProgressReporter(TrainerCallback):
             progress_bars.print_plain(self._console, line)
         self._bars = progress_bars.Bars(self._console, *columns, time_left, at_once=True)
         self._task = self._bars.bars.add_task(self._title, total=state.max_steps, completed=step, loss="…", rate="…")
+        # The bar begins and ends in different calls, so this is no `with` block; `close` stops it.
         self._bars.__enter__()
         # The first step compiles the model, if the recipe says so, which takes minutes.
         compiling = "compiling the model" if args.torch_compile else ""
@@ -93,7 +100,7 @@ class ProgressReporter(TrainerCallback):
         self._heartbeat.begin(
             "training",
             stage=self._title,
-            **self._place,
+            **self._stage_fields,
             step=step,
             steps=state.max_steps,
             # A stage that begins at a later step than 0 was resumed from the checkpoint of that step.
@@ -137,13 +144,13 @@ class ProgressReporter(TrainerCallback):
         self._heartbeat.beat(**fields)
 
         self._loss = f"{logs['loss']:.4f}" if "loss" in logs else "…"
-        # The first log has no rate yet.
+        # There is no rate before the second log, nor where no tokens were added.
         self._rate = f"{rate:,.0f}" if rate else "…"
         self._bars.bars.update(self._task, loss=self._loss, rate=self._rate)
         self._show_line(state)
 
     def _tokens_per_second(self, tokens: float) -> float | None:
-        """Return the rate since the last log, and remember this one; None at the first log.
+        """Return the rate since the last log, and remember this one; None without a time between two logs.
 
         Args:
             tokens: Tokens that were trained on so far.
@@ -205,6 +212,7 @@ class ProgressReporter(TrainerCallback):
         """Return the time for the rest of the stage at the mean pace since this process began to train."""
         work_done = self.work_until(state.global_step)
         work_left = self.work_until(state.max_steps) - work_done
+        # This process may have begun at a later step than 0, from a checkpoint. The maximum avoids a division by 0.
         work_of_process = max(work_done - self.work_until(self._begin.step), 1)
         seconds_per_work = (time.monotonic() - self._begin.time) / work_of_process
         return seconds_per_work * work_left

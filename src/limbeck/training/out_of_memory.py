@@ -63,18 +63,21 @@ class BatchSplitter:
         Raises:
             TrainingError: if a single row does not fit.
         """
+        # All micro-batches of the step so far, of which this is the last. `begin_step` empties the list.
         self._step.append(inputs)
         batches = [inputs]
         while True:
             try:
+                # When the step is run again these are all its micro-batches. The losses of the earlier ones have been
+                # returned by their own calls, so only their gradients are needed, and the loss of the last counts.
                 for batch in batches:
                     loss = torch.stack([run(piece) for piece in _pieces(batch, self.rows)]).sum()
-                # The loss of the last batch, which is `inputs`. Earlier ones have returned theirs before.
                 return loss
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
-            # This is outside of the handler, where the error would keep the tensors of the failed pass in memory.
+            # The whole step is run again in smaller pieces. This is outside of the handler, where the error would keep
+            # the tensors of the failed pass in memory.
             self._halve_pieces()
             start_again()
             clear_device_cache(garbage_collection=True)

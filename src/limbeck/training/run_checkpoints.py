@@ -7,7 +7,9 @@ from pathlib import Path
 from limbeck.core import paths
 
 _STAGE = re.compile(r"^(\d+)-(.+)$")
+"""The name of a stage's folder, such as `1-minilmv2`: its number and its title."""
 _CHECKPOINT = re.compile(r"^checkpoint-(\d+)$")
+"""The name of a checkpoint's folder, such as `checkpoint-500`: its step."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +38,19 @@ class RunCheckpoint:
 
 def checkpoints_of(run: Path) -> list[RunCheckpoint]:
     """List the checkpoints of a run, whole or not, in the order in which they were written."""
-    found = []
+    checkpoints = []
     for stage_folder in _subfolders(run / paths.STAGES):
-        stage = _STAGE.match(stage_folder.name)
-        if stage is None:
+        stage_match = _STAGE.match(stage_folder.name)
+        if stage_match is None:
             continue
+        number, title = stage_match.groups()
         for folder in _subfolders(stage_folder):
-            checkpoint = _CHECKPOINT.match(folder.name)
-            if checkpoint is not None:
-                found.append(RunCheckpoint(run, int(stage[1]), stage[2], int(checkpoint[1]), folder))
-    return sorted(found, key=lambda checkpoint: (checkpoint.stage_number, checkpoint.step))
+            checkpoint_match = _CHECKPOINT.match(folder.name)
+            if checkpoint_match is None:
+                continue
+            step = int(checkpoint_match[1])
+            checkpoints.append(RunCheckpoint(run, int(number), stage=title, step=step, folder=folder))
+    return sorted(checkpoints, key=lambda checkpoint: (checkpoint.stage_number, checkpoint.step))
 
 
 def has_state(stage_folder: Path) -> bool:

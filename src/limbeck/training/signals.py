@@ -50,18 +50,23 @@ class InterruptSaver(TrainerCallback):
         return self._received is not None
 
     def note(self, interrupted: Tensor) -> None:
-        """Note how many processes had received a signal before a step.
+        """Note how many processes had received a signal before a step; every process calls this once a step.
 
         Args:
-            interrupted: Scalar on the device, the same in every process.
+            interrupted: Scalar on the device, summed over the processes and so the same in each.
         """
+        # The count is copied from the device without waiting for it. With several processes `Arrivals` hands it over a
+        # fixed number of steps later, and not as soon as it has arrived, so that all of them see it at the same step.
         self._counts.send(interrupted, None)
         for count, _ in self._counts.take():
             if count > 0:
                 self._all_stop = True
 
     def agree(self) -> bool:
-        """Return whether a signal has come to any process, and note it; all processes must call this together."""
+        """Return whether a signal has come to any process, and note it; all processes must call this together.
+
+        The first process with a signal then decides for all which one it was, so that all of them raise the same error.
+        """
         received = [number for number in gather(self._received) if number is not None]
         self._received = received[0] if received else None
         return self.interrupted
@@ -99,7 +104,8 @@ class InterruptSaver(TrainerCallback):
 
     def _is_due(self) -> bool:
         """Return whether to stop after the present step."""
-        # All processes must stop after the same step. They go by the counts, which all of them see at the same step.
+        # All processes must stop after the same step. So they go by the counts of `note`, which all of them see at the
+        # same step, and not by a signal that only this process may have received so far.
         if process_count() > 1:
             return self._all_stop
         return self.interrupted

@@ -135,11 +135,13 @@ def teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, c
     tokenizer = ranks.on_all_ranks(partial(load_tokenizer_of, plan))
     ranks.on_main_rank(partial(check_vectors, plan.vector_teachers))
     corpora = ranks.main_rank_first(partial(build_corpora, plan, tokenizer, console))
+    # All stages read the same streams, so the teaching of the first serves all of them. It may drop parts of its model
+    # that these streams do not need; the whole model is for sizes and for the comparison at the end.
     with quiet():
         teachers = TeacherModels(plan.teacher_info)
         teaching = ranks.on_all_ranks(partial(teachers.open, stages[0], stages[0].terms))
-        whole = ranks.on_all_ranks(teachers.load)
-    facts = facts_of_store(stages, number_format, whole)
+        whole_model = ranks.on_all_ranks(teachers.load)
+    facts = facts_of_store(stages, number_format, whole_model)
 
     def prepare() -> None:
         copy_teacher_files(plan.teacher_info, folder)
@@ -153,10 +155,12 @@ def teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, c
     collate = PadCollator(tokenizer.pad_token_id)
     if ranks.is_main():
         size = len(rows) * facts.row_bytes
-        known = f", {len(rows) - len(new_rows):,} of them stored before" if len(new_rows) < len(rows) else ""
+        of_texts = f"of {len(rows):,} texts"
+        if len(new_rows) < len(rows):
+            of_texts += f", {len(rows) - len(new_rows):,} of them stored before"
         console.print(
-            f"Teacher: {facts.teacher}, {_words(facts.streams)} of {len(rows):,} texts{known}: {_megabytes(size)} as "
-            f"{number_format} in {folder}",
+            f"Teacher: {facts.teacher}, {_words(facts.streams)} {of_texts}: {_megabytes(size)} as {number_format} in "
+            f"{folder}",
             highlight=False,
             markup=False,
             soft_wrap=True,
@@ -184,28 +188,36 @@ def teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, c
     seconds = time.perf_counter() - start
     teaching.close()
 
+    # The rows and tokens of all processes.
     sums = np.sum(ranks.gather((sum(map(len, batches)), tokens_done)), axis=0).tolist()
-    compared = ranks.on_main_rank(partial(_store_compared, plan, folder, corpora, tokenizer, whole, console))
+    compared = ranks.on_main_rank(partial(_store_compared, plan, folder, corpora, tokenizer, whole_model, console))
     stored_rows = ranks.on_main_rank(lambda: len(Store(folder)))
     return TaughtRows(stored_rows, int(sums[0]), seconds, int(sums[1]), compared)
 
 
 def _stages_to_teach(plan: RunPlan) -> list[StagePlan]:
-    """Return the stages of the recipe's teacher, their corpora with keys of texts.
+    """Return the stages that the recipe's teacher teaches, with keys of texts among the columns of their corpora.
 
     Raises:
-        RecipeError: where there are none, or where they read different streams.
+        RecipeError: for a teacher that is no model, where no stage reads its outputs, and where stages read different
+            ones.
     """
-    if not plan.teacher_info.has_weights or plan.teacher_info.teaching is not None:
+    # A recipe may learn from outputs that are stored already (whose folder has no weights of the teacher), or from a
+    # teaching that gives outputs in place of a model, such as vectors in a file.
+    is_model = plan.teacher_info.has_weights and plan.teacher_info.teaching is None
+    if not is_model:
         raise RecipeError("The teacher of this recipe is no model that could be asked; give its own model as teacher.")
     stages = []
     for index, stage in enumerate(plan.stages):
-        is_of_recipe = stage.spec.teacher is None
-        if not is_of_recipe or not stage.teacher_streams:
+        # Stages may name a teacher of their own: another model, or the student of an earlier stage. A stage without
+        # streams of its teacher does not need its outputs.
+        is_taught_by_recipe = stage.spec.teacher is None
+        if not is_taught_by_recipe or not stage.teacher_streams:
             continue
         place = f"stages.{index}"
         check_text_level(stage.terms, stage.pairing, place)
         check_text_unchanged(stage.spec, place, stage.corpus, stage.teacher)
+        # Its rows get a column with the key of their text, by which the store has the outputs.
         stages.append(replace(stage, corpus=stage.corpus.model_copy(update={"text_keys": True})))
     if not stages:
         raise RecipeError("No stage of this recipe learns from the outputs of its teacher, so nothing is to be stored.")
@@ -235,6 +247,7 @@ def _rows_of(corpora: Sequence[AnyCorpus]) -> _Rows:
         key=np.concatenate(keys),
         length=np.concatenate(lengths),
     )
+    # The first row of each key: rows with the same text have the same key, and the same outputs.
     _, first = np.unique(every_row.key, return_index=True)
     once = every_row.take(first)
     return once.take(np.argsort(-once.length, kind="stable"))
@@ -242,8 +255,9 @@ def _rows_of(corpora: Sequence[AnyCorpus]) -> _Rows:
 
 def _batches_of(rows: _Rows, batch_size: int) -> Iterator[_Rows]:
     """Iterate over the batches of this process: rows of similar length, dealt to the processes in turn."""
-    process = ranks.process_index()
-    for begin in range(process * batch_size, len(rows), ranks.process_count() * batch_size):
+    # Of two processes one has the batches 0, 2, 4, ... and the other the batches 1, 3, 5, ...
+    begin_of_first = ranks.process_index() * batch_size
+    for begin in range(begin_of_first, len(rows), ranks.process_count() * batch_size):
         yield rows.take(np.arange(begin, min(begin + batch_size, len(rows))))
 
 
@@ -272,10 +286,14 @@ def _store_compared(
     model: Any,
     console: Console,
 ) -> int:
-    """Store the vectors of the texts on which a student's run compares it with its teacher."""
+    """Store the vectors of the texts on which a student's run compares it with its teacher, and return their number.
+
+    Nothing is stored where the recipe has no evaluation, or its stages teach no sentence vectors.
+    """
     makes_vectors = any(stage.teacher_streams & {"pooled", "vector"} for stage in plan.stages)
     if not plan.recipe.evaluation.enabled or not makes_vectors:
         return 0
+    # With `auto` the teacher's vectors are compared as its own files say that they are made.
     if plan.recipe.evaluation.pooling == "auto":
         vectors: str | SentenceHead = SentenceHead(plan.sentence or plan.stages[-1].teacher_vectors)
     else:
@@ -296,6 +314,7 @@ def _store_compared(
 def _write_sample(folder: Path, rows: _Rows, collate: PadCollator) -> None:
     """Write some rows as the teacher reads them, spread over all lengths."""
     count = min(_SAMPLE_ROWS, len(rows))
+    # Rows are in the order of their lengths, so rows at equal distances have all lengths.
     chosen = rows.take(np.linspace(0, len(rows) - 1, count).astype(np.int64))
     with atomic_file(folder / SAMPLE) as partial_file:
         save_file(_inputs(collate, chosen), partial_file)
@@ -343,13 +362,14 @@ def check_store(folder: Path, model: str | None = None) -> CheckedStore:
     stored = store.read(keys[is_stored])
     live = _ask(model, batch, store.facts)
 
+    # Of each stream, `[rows, width]`.
     cosines = []
     differences = []
     for name, values in stored.items():
-        answers = torch.from_numpy(live[name][is_stored])
-        kept = torch.from_numpy(values)
-        cosines.append(float(F.cosine_similarity(kept, answers, dim=-1).min()))
-        differences.append(float((kept - answers).abs().max() / answers.abs().max()))
+        live_values = torch.from_numpy(live[name][is_stored])
+        stored_values = torch.from_numpy(values)
+        cosines.append(float(F.cosine_similarity(stored_values, live_values, dim=-1).min()))
+        differences.append(float((stored_values - live_values).abs().max() / live_values.abs().max()))
     return CheckedStore(store, merged, min(cosines), max(differences), int(is_stored.sum()))
 
 
@@ -362,6 +382,7 @@ def _ask(name: str, batch: Batch, facts: StoreFacts) -> dict[str, NDArray[np.flo
     config = load_config(name)
     head = head_of(config) if "logits" in facts.streams else None
     model = load_model(name, head=head)
+    # The streams of a store are made of a model's whole output, which counts as that of its last layer.
     layer = shape_of(config).layers
     pooling = SentenceHead(finished_pooling(sentence_pooling(name)))
     keys = {StreamKey(stream, layer) for stream in facts.streams}

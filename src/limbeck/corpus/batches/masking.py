@@ -82,9 +82,12 @@ class _ChangedTokens(Dataset[dict[str, Any]], ABC):
         generator = np.random.default_rng([self._seed, *more_seeds, zlib.crc32(ids.tobytes())])
         is_chosen = generator.random(len(ids)) < self._share
         is_chosen &= ~np.isin(ids, self._special)
-        # A prompt is not changed. If the teacher has ids of its own, the prompt is in those, and `ids` have none.
-        if PROMPT in row and TEACHER_IDS not in row:
-            is_chosen[: row[PROMPT]] = False
+        # A prompt is not changed. Where the teacher has ids of its own (`TEACHER_IDS`), the prompt is in those and
+        # not in `ids`, which the student reads.
+        begins_with_prompt = PROMPT in row and TEACHER_IDS not in row
+        if begins_with_prompt:
+            prompt_length = row[PROMPT]
+            is_chosen[:prompt_length] = False
         return _ChosenTokens(ids, is_chosen, generator)
 
 

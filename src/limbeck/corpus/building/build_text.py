@@ -55,21 +55,28 @@ def build_corpus(
     folder = cache / "blocks" / fingerprint([BLOCK_FORMAT, documents.name, *block_identity(settings, encoding)])
 
     def build(aside: Path) -> dict[str, Any]:
-        # Documents with the lowest keys are held out, at most `held_out_documents`, so only the lowest keys matter.
+        """Write the blocks and held-out documents into the folder of a build, and return the manifest of the corpus."""
+        # Documents whose keys are below a threshold are held out, at most `held_out_documents`. So only the lowest keys
+        # matter: of as many documents as may be held out, and of one more, which bounds the threshold from above.
         lowest = lowest_keys(documents, settings.held_out_documents + 1)
         held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
         files = document_files(documents)
-        # The source of a file matters where sources differ in their prompts or units.
+        # `shards` has the index of the source of each file, in the order of the files.
+        sources_in_order: list[int] = stored["shards"]
+        # Tokenising needs it where sources differ in their prompts or units.
         source_of_file: dict[Path, int] = {}
         if encoding.uses:
-            source_of_file = dict(zip(files, stored["shards"], strict=True))
+            source_of_file = dict(zip(files, sources_in_order, strict=True))
+        message_if_empty = (
+            f"The corpus has {counted(stored['documents'], 'document')}, but no block of text to train on: give more "
+            f"text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
+            f"(now {settings.held_out})."
+        )
         blocks = tokenise(
             files,
             aside,
             replace(encoding, held_below=held_below, sources=source_of_file),
-            f"The corpus has {counted(stored['documents'], 'document')}, but no block of text to train on: give more "
-            f"text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
-            f"(now {settings.held_out}).",
+            nothing=message_if_empty,
             workers=workers,
             progress=progress,
             amount=Amount(stored["characters"], "characters"),
@@ -84,7 +91,7 @@ def build_corpus(
             "sources": stored["sources"],
             "report": stored["report"],
             "held_out_documents": held_out.items,
-            **_by_source(blocks, stored["shards"], len(settings.places)),
+            **_by_source(blocks, sources_in_order, len(settings.places)),
             "splits": blocks.splits,
         }
 

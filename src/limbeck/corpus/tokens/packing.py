@@ -86,6 +86,7 @@ class BlockPacker:
         if self.pairs:
             special_tokens += 1  # The separator between the segments.
             fewest_tokens = 2  # One of each segment.
+        # The most tokens of a block between the special ones: the prompt, if there is one, and text.
         self._room = self.length - special_tokens
         room_for_text = self._room - len(self.prompt)
         if room_for_text < fewest_tokens:
@@ -98,6 +99,7 @@ class BlockPacker:
         if (self.join or self.pairs) and self.separator is None:
             option = "pairs" if self.pairs else "join"
             raise CorpusError(f"{option} needs a separator, and this tokenizer has neither a sep nor an eos token.")
+        # A minimum that no block could reach would drop all of them.
         self.minimum = max(min(self.minimum, room_for_text), fewest_tokens)
         self._prefix_ids = np.array(self.prefix, np.int32)
         self._prompt_ids = np.array(self.prompt, np.int32)
@@ -107,20 +109,22 @@ class BlockPacker:
         self.counts = PackingCounts()
 
     def pack(self, units: Iterable[Sequence[int] | NDArray[np.int32]]) -> Iterator[NDArray[np.int32]]:
-        """Iterate over the blocks that are complete after these units.
+        """Iterate over the blocks of these units; with `join` the tokens behind the last full block wait for others.
 
         Args:
-            units: Token ids of each unit, without special tokens. For pairs the first token of each sentence is marked,
-                see `TokenEncoder.encode_sentences`.
+            units: Token ids of each unit, without special tokens. Each begins with the prompt, if there is one. For
+                pairs the first token of each sentence is marked by the bitwise complement of its id, see
+                `TokenEncoder.encode_sentences`. The marks are kept as the unit is cut, and `_pair` reads them.
         """
         arrays = [np.asarray(unit, np.int32) for unit in units]
         arrays_with_tokens = [array for array in arrays if len(array)]
         if self.join:
             yield from self._pack_stream(arrays_with_tokens)
             return
-        room_for_text = self._room - len(self.prompt)
+        # The first block of a unit is its beginning, which has the prompt. In front of each further one the prompt is
+        # put here, so that less room is left for the text.
+        room_for_text = self._room - len(self._prompt_ids)
         for unit in arrays_with_tokens:
-            # The unit itself begins with the prompt; its further blocks get the prompt here.
             yield from self._block(unit[: self._room])
             for start in range(self._room, len(unit), room_for_text):
                 rest = unit[start : start + room_for_text]
@@ -165,7 +169,7 @@ class BlockPacker:
         """Yield the block with this content, or nothing if it is too short, and count it.
 
         Args:
-            content: The tokens between the special ones; for pairs with marked sentences.
+            content: The tokens between the special ones, a prompt included; for pairs with marked sentences.
         """
         if len(content) - len(self.prompt) < self.minimum:
             self.counts.dropped_blocks += 1

@@ -151,7 +151,7 @@ class Planner:
 
         Args:
             name: A task's name, or the path of its file.
-            models: All models.
+            models: All models, each of which gets cells (see the module). A request that names a teacher has it first.
 
         Raises:
             CorpusError: if its rows are not there or cannot be read, or it has nothing to score and nothing to predict.
@@ -163,7 +163,8 @@ class Planner:
         notes = list(task.notes)
         for model in models:
             planned = evaluator.cells(task, model, models, self._request)
-            # A request that names a teacher puts it before all other models, see `EvaluationRequest.all_models`.
+            # Only cells whose settings name a teacher use it. The request then has one, which
+            # `EvaluationRequest.all_models` puts first. Without one the first model is passed, and not looked at.
             cells += [_identified(cell, task, model, teacher=models[0]) for cell in planned.cells]
             notes += planned.notes
 

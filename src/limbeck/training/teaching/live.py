@@ -30,7 +30,8 @@ class LiveTeaching(Teaching):
         terms: The terms of all students that are served; a stream is computed once, however many terms read it.
         pooling: How the teacher's tokens become its `pooled` and `vector` streams.
         title: Its name in messages.
-        sharded: Shard its layers over the processes, if there are several, when it is moved.
+        sharded: Shard its layers over the processes, if there are several, when it is moved. Each process then holds a
+            part of every block and gathers the rest as it runs.
         drop_above: Drop the blocks above the highest stream that is needed, to free their memory.
 
     Attributes:
@@ -52,6 +53,7 @@ class LiveTeaching(Teaching):
         teacher.eval().requires_grad_(False)
         self.teacher = teacher
         self.facts = TeachingFacts(title, shape_of(teacher.config))
+        # One term that needs the logits themselves has them made for all.
         self.from_hidden = all(term.takes_from_hidden for term in terms if term.reads_logits)
         self._sharded = sharded and ranks.process_count() > 1
         keys = {key for term in terms for key in term.teacher}
@@ -60,6 +62,7 @@ class LiveTeaching(Teaching):
     @torch.no_grad()
     def read(self, batch: Batch, scored: Tensor | None = None) -> Streams:
         """Run the teacher, in the number format of its weights; see `Teaching.read`."""
+        # Training may run under autocast, which would change the teacher's format to the student's.
         device = batch.teacher["input_ids"].device
         with torch.autocast(device_type=device.type, enabled=False):
             return self.tap(**batch.teacher, scored=scored)

@@ -41,17 +41,19 @@ class TeacherModels:
         self._student_of = student_of
 
     def load(self, teacher: TeacherInfo | None = None, **options: Any) -> PreTrainedModel:
-        """Load a whole model.
+        """Load a whole model: a teacher with files, or the student of an earlier stage that teaches now.
 
         Args:
             teacher: The teacher; by default the recipe's.
-            **options: Options of `load_model`.
+            **options: Options of `load_model`; of these only `head` matters for a teacher without weights.
         """
         if teacher is None:
             teacher = self._main
+        # This teacher is the student that the stage of this title has trained, so it is in that stage's folder.
         if teacher.stage is not None:
             assert self._student_of is not None
             return load_model(self._student_of(teacher.stage), **options)
+        # Of a teacher whose outputs are stored only the configuration is there. Its modules are made without values.
         if not teacher.has_weights:
             return model_without_weights(teacher.config, options.get("head"))
         return load_teacher_model(teacher.spec, **options)
@@ -64,12 +66,15 @@ class TeacherModels:
             terms: The terms of all students that it serves.
         """
         teacher = stage.teacher
+        # A teaching that stands in place of the model, such as stored outputs, was made when the recipe was planned.
         if teacher.teaching is not None:
             return teacher.teaching
         model = self.load(teacher, dtype=teacher_dtype(stage), head=stage.teacher_head)
         _, teacher_head = stage.sentence_heads()
         live = LiveTeaching(model, terms, pooling=teacher_head, title=teacher.title, sharded=teacher.spec.sharded)
-        return remembering(live, stage) if teacher.spec.remembers else live
+        if teacher.spec.remembers:
+            return remembering(live, stage)
+        return live
 
 
 def teacher_dtype(stage: StagePlan) -> str:

@@ -33,7 +33,10 @@ _SMALL_FILES = (".json", ".txt", ".model", ".jinja", ".md")
 
 
 def streams_of_teacher(stages: Sequence[StagePlan]) -> dict[str, int]:
-    """Return the streams that the terms of some stages read of their teacher, with the width of each."""
+    """Return the streams that the terms of some stages read of their teacher, with the width of each.
+
+    A store can hold those that are made of the model's whole output: `pooled`, `vector` and `logits`.
+    """
     widths: dict[str, int] = {}
     for stage in stages:
         hidden = stage.teacher.shape.hidden
@@ -45,6 +48,7 @@ def streams_of_teacher(stages: Sequence[StagePlan]) -> dict[str, int]:
             elif name == "vector":
                 widths[name] = stage.teacher_vectors.width(hidden)
             else:
+                # `logits` are the scores of a classifier, one for each class.
                 widths[name] = stage.teacher.config.num_labels
     return widths
 
@@ -59,8 +63,7 @@ def facts_of_store(
         number_format: How numbers are kept.
         model: The teacher, for its size in tables; None leaves that out.
     """
-    first = stages[0]
-    teacher = first.teacher
+    teacher = stages[0].teacher
     figures = {}
     if model is not None:
         counts = costs.count_parameters(model)
@@ -82,6 +85,7 @@ def facts_of_store(
 
 def copy_teacher_files(teacher: TeacherInfo, store: Path) -> None:
     """Copy a teacher's configuration, tokenizer, card and modules into a store; its Transformer's weights stay out."""
+    # The folder is written as a whole, so one that is there is complete.
     target = store / TEACHER_FOLDER
     if target.is_dir():
         return
@@ -102,7 +106,8 @@ def copy_teacher_files(teacher: TeacherInfo, store: Path) -> None:
                 for weights in module_folder.glob("*.safetensors"):
                     shutil.copyfile(weights, folder / module_folder.relative_to(source) / weights.name)
         if teacher.spec.classes:
-            # The recipe names the classes of the teacher otherwise than its file does.
+            # The recipe gives the classes other names than the teacher's config.json does. Here the new ones replace
+            # those in the copy of that file.
             teacher.config.save_pretrained(folder)
 
 
@@ -115,14 +120,17 @@ def _copy_small_files(source: Path, target: Path) -> None:
 
 
 def remembering(live: Teaching, stage: StagePlan) -> Teaching:
-    """Return a teaching that stores what a stage's teacher says, where its recipe asks for that.
+    """Return a teaching that stores the outputs of a stage's teacher, and reads those that are stored already.
+
+    The caller has checked that the recipe asks for this (`TeacherSpec.remembers`). All processes call it together.
 
     Args:
-        live: The teaching that runs the model.
+        live: The teaching that runs the model, for the texts that the store lacks.
         stage: The stage.
     """
     spec = stage.teacher.spec
     facts = facts_of_store([stage])
+    # A recipe with `missing: compute` names the folder. With `cache: true` it is in limbeck's cache.
     if spec.stored is not None:
         folder = Path(spec.stored).expanduser()
     else:

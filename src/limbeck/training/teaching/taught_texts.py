@@ -27,6 +27,8 @@ def check_texts_taught(plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizer: P
         CorpusError: with the number of texts that lack, and one of them.
     """
     for stage, corpus in zip(plan.stages, corpora, strict=True):
+        # A model reads any text, and so does a teaching that reads tokens. One that reads rows looks texts up by their
+        # keys.
         teaching = stage.teacher.teaching
         if teaching is None or teaching.facts.reads != "rows":
             continue
@@ -38,6 +40,7 @@ def check_texts_taught(plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizer: P
             is_missing = teaching.missing(keys)
             total += len(keys)
             missing += int(is_missing.sum())
+            # The message shows the first text that lacks.
             if not example and is_missing.any():
                 first_missing = rows[int(np.flatnonzero(is_missing)[0])]
                 example = tokenizer.decode(first_missing["input_ids"], skip_special_tokens=True)[:_SHOWN_CHARACTERS]
