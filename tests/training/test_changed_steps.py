@@ -9,7 +9,8 @@ from limbeck import distill
 from limbeck.errors import Interrupted, OutputError
 from limbeck.report.collect import collect
 from limbeck.report.run_warnings import warnings_of
-from tests.support.training import assert_equal, at_step, elsewhere, send, student_of
+from limbeck.training.trainer import DistillationTrainer
+from tests.support.training import assert_equal, at_step, die, elsewhere, send, student_of
 from tests.training.conftest import make_recipe
 
 
@@ -67,12 +68,14 @@ def test_under_another_schedule_record_report_and_card_say_so(make):
     assert "**Extended.**" in (result.student / "README.md").read_text()
 
 
-def test_down_to_the_step_reached_trains_nothing_and_below_it_is_refused(make):
+def test_down_to_the_step_reached_trains_nothing_and_below_it_is_refused(make, monkeypatch):
     recipe = make("linear")
     folder = stop_at(recipe, 3)
     with pytest.raises(OutputError, match=r"has reached step 3, so max_steps cannot become 2; give 3 or more"):
         distill(with_steps(recipe, 2), resume=True)
-    run = distill(with_steps(recipe, 3), resume=True).run
+    with monkeypatch.context() as patch:
+        patch.setattr(DistillationTrainer, "train", die)
+        run = distill(with_steps(recipe, 3), resume=True).run
     assert (run.stages[0].steps, run.stages[0].planned_steps) == (3, None)
     assert "shortened at step 3 from 6 to 3" in str(run.steps_changes[0])
     # A finished stage keeps its steps.
