@@ -101,7 +101,7 @@ def test_a_worker_of_the_data_loader_that_dies_of_the_signal_hides_nothing(recip
         raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Terminated.")
 
     monkeypatch.setattr(stage.DistillationTrainer, "train", fail)
-    with pytest.raises(Preempted, match="the state of its last checkpoint is kept"):
+    with pytest.raises(Preempted, match="before its first checkpoint"):
         distill(recipe)
 
 
