@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import limbeck
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.sources.named_sources import open_rows, open_source
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.models.loading import load_model
 from limbeck.recipe.load import load_recipe
@@ -79,6 +81,19 @@ def test_a_plain_text_file_has_a_text_a_line(tmp_path):
     assert result.record["corpus"]["documents"] == 61
     summary = plan_run(load_recipe(tmp_path / "run" / "recipe.yaml")).summary()
     assert summary["labels of stage 2"] == "none: the student learns from the teacher alone"
+
+
+def test_a_text_a_line_is_no_document_of_several_lines(tmp_path):
+    """Notes on the layout of documents would be wrong, and the cache keeps its name."""
+    text = tmp_path / "plain.txt"
+    text.write_text("\n".join(TEXTS) + "\n")
+    report = SourceReport()
+    source = open_rows(str(text), text_of_line="text")
+    assert [row.values["text"] for row in source.rows(report)] == TEXTS and report.counts == {}
+    assert source.fingerprint() == ["lines", open_source(str(text)).fingerprint()]
+    long = tmp_path / "long.txt"
+    long.write_text("\n".join(TEXTS * 20) + "\n")
+    assert len(list(open_rows(str(long), text_of_line="text").rows(report))) == 1200 and report.counts == {}
 
 
 def test_words_of_a_text_are_scored_as_words_of_a_list_are(tmp_path):

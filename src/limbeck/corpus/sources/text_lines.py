@@ -7,13 +7,14 @@ text files, pages and docstrings have texts alone, of which each line becomes a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from limbeck.corpus.files.addresses import FilePath
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.progress import StepProgress
 from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.sources.file_sources import Files
 from limbeck.corpus.sources.source_kinds import Source, files_of
 
 
@@ -49,8 +50,12 @@ class TextLines:
             progress: Called as reading advances.
             of_words: Not read: a line is a whole sentence for every kind of task.
         """
+        # Every line is a row: how a text file separates its documents does not matter, and nothing is noted of it.
+        source = self.source
+        if isinstance(source, Files):
+            source = replace(source, separator="line")
         number = 0
-        for document in self.source.documents(report, progress):
+        for document in source.documents(report, progress):
             for line in document.text.splitlines():
                 if line.strip():
                     number += 1
