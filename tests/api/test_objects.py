@@ -1,9 +1,12 @@
 """Objects in the places of names: what each is kept as, what the recipe says of it, and what is refused."""
 
+import json
+import shutil
 from pathlib import Path
 
 import datasets
 import pandas
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from transformers import AutoModel, AutoTokenizer, TrainerCallback, TrainingArguments, pipeline
@@ -174,6 +177,68 @@ def test_labelled_rows_come_from_any_table(classifier, tmp_path, kind):
     assert result.record["corpus"]["documents"] == 40 and len(corpus["development"]) == 1
     assert result.record["corpus"]["held_out_documents"] == 10, "the development rows, which nothing is trained on"
     assert "Accuracy on development rows " in str(result), "no name of a file that nobody gave"
+
+
+NAMES = {
+    "label": datasets.ClassLabel(names=["second", "first"]),
+    "tags": datasets.Sequence(datasets.ClassLabel(names=["B-LOC", "O"])),
+}
+
+
+def with_names():
+    """Rows of a data set whose class numbers have names."""
+    rows = datasets.Dataset.from_list([{"text": f"text {n}", "label": n % 2, "tags": [n % 2]} for n in range(6)])
+    return rows.cast(datasets.Features(rows.features | NAMES))
+
+
+@pytest.mark.parametrize("kind", ["dataset", "indexed", "stream", "splits"])
+def test_names_of_class_numbers_are_kept(tmp_path, kind):
+    rows = with_names()
+    given = {
+        "dataset": rows,
+        "indexed": rows.shuffle(seed=0),
+        "stream": rows.to_iterable_dataset(),
+        "splits": datasets.DatasetDict({"train": rows}),
+    }
+    corpus = Objects(tmp_path).corpus(given[kind])
+    kept = datasets.Dataset.from_parquet(corpus["sources"][0], cache_dir=str(tmp_path / "read"))
+    assert kept.features["label"].names == ["second", "first"]
+    assert kept.features["tags"].feature.names == ["B-LOC", "O"]
+    assert sorted(kept["text"]) == sorted(rows["text"])
+
+
+def test_a_data_set_with_other_class_names_is_another_file_and_unnamed_numbers_have_the_file_they_had(tmp_path):
+    objects = Objects(tmp_path)
+    rows = with_names()
+    swapped = rows.cast_column("label", datasets.ClassLabel(names=["first", "second"]))
+    assert objects.sources(rows) == objects.sources(with_names()) != objects.sources(swapped)
+    plain = datasets.Dataset.from_list(ROWS)
+    [file] = objects.sources(plain)
+    assert pq.read_schema(file).metadata is None or b"huggingface" not in pq.read_schema(file).metadata
+
+
+def test_a_data_set_is_labelled_by_the_names_of_its_classes(classifier, tmp_path):
+    named_classifier = shutil.copytree(classifier, tmp_path / "classifier")
+    config = json.loads((named_classifier / "config.json").read_text())
+    config |= {"id2label": {"0": "neg", "1": "pos"}, "label2id": {"neg": 0, "pos": 1}}
+    (named_classifier / "config.json").write_text(json.dumps(config))
+    rows = datasets.Dataset.from_list(ROWS)
+    scores = []
+    for number, label_names in enumerate((["neg", "pos"], ["pos", "neg"])):
+        labels = [row["label"] if number == 0 else 1 - row["label"] for row in ROWS]
+        named = rows.remove_columns("label").add_column("label", labels)
+        named = named.cast_column("label", datasets.ClassLabel(names=label_names))
+        result = limbeck.distill(
+            evaluation={"speed": False}, teacher=named_classifier, student=1, corpus=named,
+            development=named.select(range(10)), training=SMALL, output=tmp_path / f"run{number}",
+        )  # fmt: skip
+        scores.append(result.run.evaluation.development[0].teacher)
+    assert scores[0] == scores[1], "the same classes under other numbers"
+    unknown = rows.cast_column("label", datasets.ClassLabel(names=["nobody", "knows"]))
+    with pytest.raises(limbeck.LimbeckError, match="nobody"):
+        limbeck.distill(
+            teacher=named_classifier, student=1, corpus=unknown, training=SMALL, output=tmp_path / "refused"
+        )
 
 
 def test_texts_are_told_from_names_of_sources(tmp_path):

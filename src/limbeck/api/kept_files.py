@@ -13,13 +13,16 @@ from contextlib import contextmanager
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from limbeck.api.classes import class_name
 from limbeck.core.files import atomic_folder, remove
 from limbeck.core.folders import writing
 from limbeck.core.paths import INPUTS, default_cache_dir
 from limbeck.errors import RecipeError, shorten_error
+
+if TYPE_CHECKING:
+    from pyarrow import Schema
 
 _SHORT = 12
 """Characters of the hash in the name of a file."""
@@ -235,8 +238,9 @@ class _ParquetPieces:
         buffer = BytesIO()
         writer = None
         for table in self._tables:
-            # Metadata of the schema, such as that of `datasets`, may differ for the same content.
-            plain = table.replace_schema_metadata(None)
+            # Metadata of the schema, such as that of `datasets`, may differ for the same content. The names of its
+            # class numbers are content.
+            plain = table.replace_schema_metadata(_names_of_classes(table.schema))
             if writer is None:
                 writer = ParquetWriter(buffer, plain.schema)
             writer.write_table(plain.cast(writer.schema))
@@ -249,6 +253,19 @@ class _ParquetPieces:
             raise RecipeError(f"{self._place} has no rows: give a data set that has some.")
         writer.close()
         yield buffer.getvalue()
+
+
+def _names_of_classes(schema: "Schema") -> dict[bytes, bytes] | None:
+    """Return the metadata that name the class numbers of a data set's columns; None where no column has such names."""
+    if b"huggingface" not in (schema.metadata or {}):
+        return None
+    from datasets import Features
+
+    from limbeck.corpus.files.parquet_files import class_names
+
+    features = Features.from_arrow_schema(schema)
+    named = Features({column: features[column] for column in class_names(features)})
+    return dict(named.arrow_schema.metadata) if named else None
 
 
 def _plain_value(value: Any) -> Any:

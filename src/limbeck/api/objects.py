@@ -191,6 +191,8 @@ class Objects:
             if len(columns) == 1 and columns[0] != "text":
                 return [self._files.keep_lines(value[columns[0]], place)]
             return [self._files.keep_table(value.with_format("arrow").iter(_ROWS_AT_ONCE), place)]
+        if _names_its_classes(value):
+            return [self._files.keep_table(value.with_format("arrow").iter(_ROWS_AT_ONCE), place)]
         if is_of(value, "pandas") and hasattr(value, "columns"):
             from pyarrow import Table
 
@@ -298,6 +300,15 @@ def _are_pairs(values: Sequence[Any]) -> bool:
             return False
         texts += member
     return _are_mostly_texts(texts)
+
+
+def _names_its_classes(value: Any) -> bool:
+    """Whether a value is a stream of rows of the library `datasets` that names the numbers of its classes."""
+    if not is_of(value, "datasets") or not getattr(value, "features", None):
+        return False
+    from limbeck.corpus.files.parquet_files import class_names
+
+    return bool(class_names(value.features))
 
 
 def _are_contents(values: Sequence[Any]) -> bool:
