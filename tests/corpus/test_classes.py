@@ -45,6 +45,29 @@ def test_numbers_of_a_data_set_are_understood_by_its_names():
 
 
 @pytest.mark.parametrize(
+    ("classes", "names", "numbers"),
+    [
+        (("0", "1"), ("1", "0"), [1, 0]),
+        (("1", "0"), ("0", "1"), [1, 0]),
+        (("0", "1"), ("LABEL_1", "LABEL_0"), [1, 0]),
+        (("LABEL_0", "LABEL_1"), ("LABEL_1", "LABEL_0"), [1, 0]),
+        (("LABEL_1", "LABEL_0"), ("LABEL_0", "LABEL_1"), [1, 0]),
+        (("LABEL_0", "LABEL_1"), ("1", "0"), [1, 0]),
+        (("0", "1", "2"), ("2", "1"), [2, 1]),
+        # Some names are no class of a teacher without names: numbers stand for themselves.
+        (("LABEL_0", "LABEL_1", "LABEL_2"), ("1", "2", "3"), [0, 1, 2]),
+        (("0", "1"), ("yes", "no"), [0, 1]),
+        (("yes", "no"), ("LABEL_0", "LABEL_1"), [0, 1]),
+    ],
+)
+def test_numbers_of_a_data_set_whose_names_are_numbers(classes, names, numbers):
+    class_numbers = ClassNumbers(classes)
+    places = range(len(names))
+    assert [class_numbers.number(place, "rows:1", names) for place in places] == numbers
+    assert [class_numbers.flags([place], "rows:1", names).index(1) for place in places] == numbers
+
+
+@pytest.mark.parametrize(
     ("value", "message"),
     [
         (["joy", "hope"], r"rows.tsv:3 has the label 'hope', which is not one of the teacher's classes"),

@@ -80,6 +80,17 @@ def test_a_data_set_that_numbers_the_classes_differently_is_understood_by_its_na
         assert [example.label for example in examples(source, labels=("LABEL_0", "LABEL_1"))[0]] == [0, 1]
 
 
+@pytest.mark.parametrize("names", [["1", "0"], ["LABEL_1", "LABEL_0"]])
+@pytest.mark.parametrize("labels", [("0", "1"), ("LABEL_0", "LABEL_1")])
+def test_a_data_set_whose_class_names_are_numbers_is_understood_by_them(tmp_path, names, labels):
+    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=names)})
+    data = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [0, 1]}, features=features)
+    data.to_parquet(tmp_path / "a.parquet")
+    data.save_to_disk(tmp_path / "saved")
+    for source in (tmp_path / "a.parquet", tmp_path / "saved"):
+        assert [example.label for example in examples(source, labels=labels)[0]] == [1, 0]
+
+
 def test_the_content_of_rows_is_known_wherever_they_lie_and_by_source(tmp_path):
     found = []
     for place, last in (("one", "end"), ("other", "end"), ("other", "changed")):

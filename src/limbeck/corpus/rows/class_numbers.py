@@ -36,8 +36,9 @@ class ClassNumbers:
     """Finds the number of a class by its name, in upper or lower case, or by the number itself.
 
     A data set may have names for the class numbers in its rows, as parquet files and Hub data sets do. These names
-    then decide, since data set and teacher may number the classes differently. A number stands for itself where the
-    data set or the teacher has no names of its own but numbers, or names that `transformers` makes up (`LABEL_0`).
+    then decide, since data set and teacher may number the classes differently, also where the names are numbers: "1"
+    is the class "1". Where some of these names are no class, and the data set or the teacher has nothing but numbers
+    from 0, or names that `transformers` makes up (`LABEL_0`), a number stands for itself.
 
     Args:
         labels: Class names in the order of their numbers.
@@ -72,6 +73,8 @@ class ClassNumbers:
         if self._takes_numbers:
             for number in range(len(labels)):
                 self._numbers[str(number)] = number
+        # Whether the names of a data set decide, by these names: every row of a source has the same.
+        self._names_that_decide: dict[tuple[str, ...], bool] = {}
 
     def number(self, value: Any, where: str, names: Sequence[str] = ()) -> int:
         """Return the number of the class that a row is labelled with.
@@ -84,7 +87,7 @@ class ClassNumbers:
         Raises:
             CorpusError: if the value is no name and no number of a class.
         """
-        has_names = bool(names) and not are_made_up(names) and not are_made_up(self._labels)
+        has_names = self._is_numbered_by(tuple(names))
         # A number of the data set is turned into the data set's name for it, which is then looked up.
         lacks_name = False
         if has_names and isinstance(value, int):
@@ -93,9 +96,9 @@ class ClassNumbers:
             if not lacks_name:
                 value = names[value]
         if not lacks_name:
-            for spelling in _spellings(value):
-                if spelling in self._numbers:
-                    return self._numbers[spelling]
+            class_number = self._look_up(value)
+            if class_number is not None:
+                return class_number
 
         # No class matches: the rest of this method writes the error.
         known = ", ".join(self._labels[:_SHOWN_CLASSES])
@@ -191,6 +194,24 @@ class ClassNumbers:
     def __contains__(self, value: Any) -> bool:
         """Whether a value is the name of a class, in the same upper and lower case."""
         return str(value).strip() in self._labels
+
+    def _look_up(self, value: Any) -> int | None:
+        """Return the number of the class that a value spells; None where no class is spelt so."""
+        for spelling in _spellings(value):
+            if spelling in self._numbers:
+                return self._numbers[spelling]
+        return None
+
+    def _is_numbered_by(self, names: tuple[str, ...]) -> bool:
+        """Whether a number in a data set with these names stands for its name there, and not for itself."""
+        if not names:
+            return False
+        if names not in self._names_that_decide:
+            # All names or none: by names for some numbers and by place for the others, two could be one class.
+            are_classes = all(self._look_up(name) is not None for name in names)
+            is_unnamed = are_made_up(names) or are_made_up(self._labels)
+            self._names_that_decide[names] = are_classes or not is_unnamed
+        return self._names_that_decide[names]
 
     def _flags(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """Return the flags of a row with the classes of some numbers."""

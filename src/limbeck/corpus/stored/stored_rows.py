@@ -24,7 +24,7 @@ from limbeck.corpus.stored.arrow_files import row_schema, write_rows
 from limbeck.corpus.stored.source_content import name_of_build
 from limbeck.errors import CorpusError
 
-ROW_FORMAT = 2
+ROW_FORMAT = 3
 """Raise it when the same sources would give other rows: older caches are then built anew."""
 
 
