@@ -71,6 +71,21 @@ def test_fields_have_numbers_and_universal_dependencies_are_read(tmp_path):
     assert found == [LabelledRow("", "the\tdog", None, (0, 1)), LabelledRow("", "he", None, (2,))]
 
 
+@pytest.mark.parametrize("comment", ["# newpar", "# newdoc", "# newdoc a", "# newpar id = b", "# sent_id 7", "# text a"])
+@pytest.mark.parametrize("gap", ["\t", " "])
+def test_the_comments_of_conllu_are_no_words(tmp_path, comment, gap):
+    words = [f"a{gap}B-PER", "", "# newdoc", comment, f"#{gap}O", f"b{gap}O"]
+    (tmp_path / "a.conll").write_text("\n".join(words))
+    assert [row.text.split(WORD_GAP) for row in read(tmp_path / "a.conll")[0]] == [["a"], ["#", "b"]]
+
+
+def test_the_place_of_a_sentence_is_its_first_word(tmp_path):
+    """A comment that is taken for a word with a tag is found on the line that is named."""
+    (tmp_path / "a.conll").write_text("# sent_id = 1\n# unknown\na O\n")
+    with pytest.raises(CorpusError, match=r"a\.conll:2 has the label 'unknown'"):
+        read(tmp_path / "a.conll")
+
+
 @pytest.mark.parametrize("language", ["es", "zh-min-nan"])
 def test_a_language_before_every_word_is_taken_off(tmp_path, language):
     """The files of PAN-X have it; a word that only looks so, or a table where one word has none, stays as it is."""

@@ -19,6 +19,8 @@ _LINES_THAT_SHOW_A_LANGUAGE = 1_000
 _CHARACTERS_THAT_SHOW_A_LANGUAGE = 4_000_000
 # The first field of a line between two documents in CoNLL-2003's files.
 _DOCUMENT_START = "-DOCSTART-"
+# The names of the standard comments of CoNLL-U, which stand behind a number sign; some have no value.
+_CONLLU_COMMENTS = ("newdoc", "newpar", "sent_id", "text")
 
 
 class _TaggedLine(NamedTuple):
@@ -88,9 +90,10 @@ def _read_fields(file: OpenFile) -> Iterator[_TaggedLine]:
 def _rows_of(sentence: Sequence[_TaggedLine], file: OpenFile) -> Iterator[PlacedRow]:
     """Give the one row of a sentence; none where its lines are all comments, or there are no lines."""
     lines = [line.fields for line in sentence]
-    words = lines[_comments_before(lines) :]
+    comments = _comments_before(lines)
+    words = lines[comments:]
     if words:
-        where = f"{file.path}:{sentence[0].number}"
+        where = f"{file.path}:{sentence[comments].number}"
         yield PlacedRow(where, _columns_of(words, where))
 
 
@@ -108,12 +111,14 @@ def _comments_before(lines: Sequence[Sequence[str]]) -> int:
 
 
 def _is_comment(fields: Sequence[str], *, fields_of_word: int) -> bool:
-    """Whether a line is a comment, such as `# sent_id = 1` or `#begin document (a); part 0`.
+    """Whether a line is a comment, such as `# sent_id = 1`, `# newpar` or `#begin document (a); part 0`.
 
     The number sign can be a word of the sentence too. It is one if its line has as many fields as other words have,
-    and no equals sign.
+    no equals sign, and behind the number sign no name of a comment of CoNLL-U.
     """
     if fields[0] == "#":
+        if len(fields) > 1 and fields[1] in _CONLLU_COMMENTS:
+            return True
         has_equals_sign = any("=" in field for field in fields)
         return has_equals_sign or len(fields) != fields_of_word
     return list(fields[:2]) in (["#begin", "document"], ["#end", "document"])
