@@ -71,7 +71,9 @@ def test_fields_have_numbers_and_universal_dependencies_are_read(tmp_path):
     assert found == [LabelledRow("", "the\tdog", None, (0, 1)), LabelledRow("", "he", None, (2,))]
 
 
-@pytest.mark.parametrize("comment", ["# newpar", "# newdoc", "# newdoc a", "# newpar id = b", "# sent_id 7", "# text a"])
+@pytest.mark.parametrize(
+    "comment", ["# newpar", "# newdoc", "# newdoc a", "# newpar id = b", "# sent_id 7", "# text a"]
+)
 @pytest.mark.parametrize("gap", ["\t", " "])
 def test_the_comments_of_conllu_are_no_words(tmp_path, comment, gap):
     words = [f"a{gap}B-PER", "", "# newdoc", comment, f"#{gap}O", f"b{gap}O"]

@@ -280,6 +280,22 @@ def test_the_line_of_an_open_mark_is_named(lines, opened, suffix):
         rows_of(content.encode(), suffix)
 
 
+@pytest.mark.parametrize(("separator", "name"), [(";", "';'"), ("\t", "a tab")])
+def test_columns_that_are_not_parted_by_commas_are_told(separator, name):
+    content = 'text{}label\nplain{}neg\n"a good; film"{}pos\n'.replace("{}", separator)
+    with pytest.raises(CorpusError, match=f"at line 3: its columns seem to be parted by {name}, where ',' is expected"):
+        rows_of(content.encode(), ".csv")
+    # A header with a comma shows that commas part the columns.
+    with pytest.raises(CorpusError, match="a quotation mark opens a field in line 2"):
+        rows_of(b'text;a,label\n"a good; film";b,pos\n', ".csv")
+
+
+@pytest.mark.parametrize("content", [b"text,label\ra,0\rb,1\r", b'text,label\r"a",0\r"b",1', b'text,label\na,0\r"b",1'])
+def test_a_carriage_return_that_ends_a_line_of_a_table_is_told(content):
+    with pytest.raises(CorpusError, match=r"line \d holds a carriage return \(CR\) .* Save the table with LF"):
+        rows_of(content, ".csv")
+
+
 @pytest.mark.parametrize("quotes", [None, "fields", "characters"])
 def test_the_table_of_a_task_without_a_header_is_read_as_it_was_written(tmp_path, quotes):
     table = pandas.DataFrame([("a\tb", "no"), ('say "hi"', "yes")])

@@ -23,7 +23,10 @@ AMBIGUOUS_TABLE = "table with fields between quotation marks, which are taken fo
 _LINES_THAT_SHOW_QUOTING = 1_000
 _CHARACTERS_THAT_SHOW_QUOTING = 4_000_000
 _FIELD_IS_TOO_LONG = "field larger than field limit"
-"""Part of the message of the library."""
+_HAS_CARRIAGE_RETURN = "new-line character seen in unquoted field"
+"""Parts of messages of the library."""
+_OTHER_SEPARATORS = {";": "';'", "\t": "a tab"}
+"""Characters that may part the columns of a table where a comma is expected, and their names in messages."""
 # A field and the tab or newline behind it. The field is enclosed in marks (`"say ""hi"""`), or has no mark at all.
 _TAB_FIELD = re.compile(r"""(?:"(?P<enclosed>(?:[^"]|"")*+)"|[^\t\n"]*+)[\t\n]""")
 
@@ -146,6 +149,7 @@ class _CsvLines:
         marks_of_skipped: Number of each line that was skipped for its length, to the quotation marks in it.
 
     Attributes:
+        header: The first line of the table; empty where it is not among the lines.
         were_cut: Whether the lines have ended because the file is damaged.
     """
 
@@ -155,6 +159,7 @@ class _CsvLines:
         self._marks_of_skipped = marks_of_skipped
         self._last_number = 0
         self._row: list[FoundText] = []
+        self.header = ""
         self.were_cut = False
 
     def __iter__(self) -> Iterator[str]:
@@ -162,6 +167,8 @@ class _CsvLines:
             for skipped in range(self._last_number + 1, line.line):
                 self._refuse_part_of_field(skipped)
             self._last_number = line.line
+            if line.line == 1:
+                self.header = line.text
             self._row.append(line)
             yield f"{line.text}\n"
         self.were_cut = opening.damage_of(self._file.stream) is not None
@@ -227,6 +234,12 @@ def _read_quoted(
     except csv.Error as error:
         if csv_lines.were_cut:
             return
+        if _HAS_CARRIAGE_RETURN in str(error):
+            last_line = csv_lines.take_row()
+            raise CorpusError(
+                f"Cannot read '{file.path}': line {last_line} holds a carriage return (CR) outside quotation marks, as "
+                "where lines end with CR alone. Save the table with LF at the end of each line."
+            ) from error
         line = csv_lines.line_of_open_mark()
         if line is not None and _FIELD_IS_TOO_LONG in str(error):
             raise CorpusError(
@@ -238,7 +251,23 @@ def _read_quoted(
             # The library adds advice on Python behind a dash.
             reason, _, _ = str(error).partition(" - ")
             raise CorpusError(f"Cannot read '{file.path}' near line {last_line} as a table: {reason}.") from error
+        separator = _other_separator(csv_lines.header, delimiter)
+        if separator is not None:
+            raise CorpusError(
+                f"Cannot read '{file.path}' at line {line}: its columns seem to be parted by "
+                f"{_OTHER_SEPARATORS[separator]}, where ',' is expected. Save the table with commas."
+            ) from error
         raise CorpusError(
             f"Cannot read '{file.path}': a quotation mark opens a field in line {line}, and none closes it in front of "
             "a separator. Close it, or enclose the field and double the marks of its text."
         ) from error
+
+
+def _other_separator(header: str, delimiter: str) -> str | None:
+    """Return the character that seems to part the columns of a header without commas; None where commas may."""
+    if delimiter != "," or "," in header:
+        return None
+    for separator in _OTHER_SEPARATORS:
+        if separator in header:
+            return separator
+    return None
