@@ -13,7 +13,7 @@ import numpy as np
 
 from limbeck.core.blocks import counted
 from limbeck.corpus.files.file_kinds import PlacedRow
-from limbeck.corpus.rows.class_numbers import is_missing, parse_value
+from limbeck.corpus.rows.class_numbers import is_missing, number_of_truth, parse_value
 from limbeck.corpus.rows.labelled_rows import LabelledRow, by_query
 from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores
@@ -60,6 +60,8 @@ class Ranking(ValueKind):
         documents = read_documents(row, columns.documents, columns.label)
         if query is None:
             return []
+        # Rows are of one query where their queries differ in surrounding spaces alone.
+        query = query.strip()
 
         rows = []
         for place, document in enumerate(documents):
@@ -135,7 +137,7 @@ def read_documents(row: PlacedRow, columns: Sequence[str], label_column: str) ->
         row: The row of a ranking data set.
         columns: Names of the columns with documents; a value is a text or a list of texts.
         label_column: Name of the column with labels, which a row may lack. A negative label counts as 0, as in
-            trec_eval.
+            trec_eval; true counts as 1 and false as 0.
 
     Raises:
         CorpusError: if a document is not a text, or the number of labels is not that of the documents.
@@ -169,5 +171,6 @@ def read_documents(row: PlacedRow, columns: Sequence[str], label_column: str) ->
         )
     labelled_documents = []
     for document, label in zip(documents, labels, strict=True):
-        labelled_documents.append(Document(document.text, relevance=max(0.0, parse_value(label, row.where))))
+        relevance = parse_value(number_of_truth(label), row.where)
+        labelled_documents.append(Document(document.text, relevance=max(0.0, relevance)))
     return labelled_documents

@@ -355,11 +355,16 @@ def parse_value(value: Any, where: str) -> float:
     return number
 
 
+def number_of_truth(value: Any) -> Any:
+    """Return the number, as text, for a truth value or a text that spells one (true is 1); other values as is."""
+    if isinstance(value, bool | str):
+        return _TRUTH_VALUES.get(str(value).strip().casefold(), value)
+    return value
+
+
 def _is_set(value: Any, where: str) -> bool:
     """Whether the value in the column of a class says that the row has the class: 1, true, or a text of these."""
-    if isinstance(value, bool | str):
-        value = _TRUTH_VALUES.get(str(value).strip().casefold(), value)
-    flag = parse_value(value, where)
+    flag = parse_value(number_of_truth(value), where)
     if flag not in (0, 1):
         raise CorpusError(f"{where} has the label {value!r}: give 1 where the row has the class, else 0.")
     return flag == 1

@@ -50,9 +50,10 @@ class LabelledRow:
 
     @property
     def keys(self) -> tuple[str, str]:
-        """Keys of the query and of the document of a retrieval: their ids, else their texts."""
+        """Keys of the query and of the document of a retrieval: their ids, else their texts without spaces around."""
         query_id, document_id = self.ids or ("", "")
-        return query_id or self.text, document_id or self.pair or ""
+        document = self.pair or ""
+        return query_id or self.text.strip(), document_id or document.strip()
 
 
 def by_query(rows: Iterable[LabelledRow]) -> list[LabelledRow]:
