@@ -1,6 +1,7 @@
 """Labels are understood by names, or refused: never by accident of a number."""
 
 import io
+import json
 import tempfile
 from pathlib import Path
 
@@ -241,6 +242,37 @@ def test_lists_in_a_table_are_read_as_lists(tmp_path):
     path.write_text('text,label\na,"[0, 1]"\nb,[]\nc,"[\'first\']"\n')
     rows, _ = examples(path, task="multi_label", labels=("first", "second"))
     assert [row.label for row in rows] == [(1, 1), (0, 0), (1, 0)]
+
+
+@pytest.mark.parametrize("separator", [None, "|", ";", ",", "', '"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_flags_as_texts_are_read_as_flags(tmp_path, separator, classes):
+    flags = [(1, 1, 0), (0, 0, 0), (0, 1, 0)]
+    rows = [[str(flag) for flag in row[:classes]] for row in flags]
+    if separator is None:
+        path = tmp_path / "a.jsonl"
+        path.write_text("".join(json.dumps({"text": "a", "label": row}) + "\n" for row in rows))
+    else:
+        path = tmp_path / "a.csv"
+        labels = [separator.join(row) for row in rows]
+        if "'" in separator:  # As pandas writes a list of texts.
+            labels = [f"['{label}']" for label in labels]
+        path.write_text("text,label\n" + "".join(f'a,"{label}"\n' for label in labels))
+    rows, _ = examples(path, task="multi_label", labels=("first", "second", "third")[:classes])
+    assert [row.label for row in rows] == [row[:classes] for row in flags]
+
+
+@pytest.mark.parametrize("both", ["0|1", ["0", "1"], "['0', '1']"])
+def test_numbers_as_texts_that_may_be_flags_are_told_by_their_column(both):
+    for other, expected in (("1", (1, 1)), (["1"], (1, 1)), ("0|0", (0, 1)), (["1", "1"], (0, 1))):
+        numbers = ClassNumbers(("first", "second"), lists=reading_of_lists([both, other], 2))
+        assert numbers.flags(both, "it") == expected
+    with pytest.raises(CorpusError, match="set label_lists to numbers or to flags"):
+        ClassNumbers(("first", "second")).flags(both, "it")
+    assert ClassNumbers(("first", "second"), lists="flags").flags(both, "it") == (0, 1)
+    # Names of classes stay names.
+    assert ClassNumbers(("0", "1")).flags(both, "it") == (1, 1)
+    assert ClassNumbers(("first", "second", "third")).flags(both, "it") == (1, 1, 0)
 
 
 def test_all_sources_tell_what_lists_are(tmp_path):

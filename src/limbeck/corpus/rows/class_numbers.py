@@ -16,6 +16,7 @@ TEACHERS_CLASSES = "the teacher's classes"
 _SHOWN_CLASSES = 20
 _TRUTH_VALUES = {"false": "0", "true": "1"}
 """Truth values as tables write them, and the numbers that they stand for."""
+_CLASS_NUMBER = re.compile(r"\d{1,9}")
 _FRACTION = re.compile(r"\d{1,3}\.\d{0,3}")
 _MADE_UP_NAME = re.compile(r"LABEL_(\d+)", re.IGNORECASE)
 _SEPARATORS = "|;,"
@@ -126,7 +127,7 @@ class ClassNumbers:
             CorpusError: if the value names something that is no class or one class twice, or if a list can be read both
                 ways.
         """
-        if value not in self:
+        if not self._are_names(value):
             value = _listed(value)
         reading = self.lists
         if names:
@@ -222,12 +223,27 @@ class ClassNumbers:
         # The name of a single class may contain a separator.
         if text in self:
             return [text]
-        names = text.strip()
-        if names.startswith("[") and names.endswith("]"):  # A list that was written into a table.
-            names = names[1:-1]
-        parts = names.split(_separator_in(names))
-        stripped_parts = [part.strip(_SPACES_AND_QUOTES) for part in parts]
-        return [part for part in stripped_parts if part]
+        return _parts_of(text)
+
+    def _are_names(self, value: Any) -> bool:
+        """Whether a text or a list of texts has names of classes alone, which may look like numbers."""
+        if value in self:
+            return True
+        if isinstance(value, str) and _numbers_in_brackets(value) is None:
+            value = _parts_of(value)
+        if not isinstance(value, list | tuple) or not value:
+            return False
+        return all(isinstance(part, str) and part in self for part in value)
+
+
+def _parts_of(text: str) -> list[str]:
+    """Return the parts of a text such as `joy|anger` or `['joy', 'anger']`, without quotation marks."""
+    names = text.strip()
+    if names.startswith("[") and names.endswith("]"):  # A list that was written into a table.
+        names = names[1:-1]
+    parts = names.split(_separator_in(names))
+    stripped_parts = [part.strip(_SPACES_AND_QUOTES) for part in parts]
+    return [part for part in stripped_parts if part]
 
 
 def _separator_in(names: str) -> str:
@@ -262,12 +278,30 @@ def reading_of_lists(values: Iterable[Any], classes: int) -> ListReading | None:
 
 
 def _listed(value: Any) -> Any:
-    """Return the list of numbers that a table has as text, such as `[0, 1]` and `[True, False]`; other values as is."""
-    if not isinstance(value, str):
+    """Return the list of numbers that a value has as text; other values as is.
+
+    A table has `[0, 1]` and `[True, False]` as text, or class numbers and flags as `0|1`, and a list may have `"0"`.
+    """
+    parts = value
+    if isinstance(value, str):
+        numbers = _numbers_in_brackets(value)
+        if numbers is not None:
+            return numbers
+        parts = _parts_of(value)
+    if not isinstance(parts, list | tuple) or not parts:
         return value
-    bare = value.strip()
+    for part in parts:
+        is_number = isinstance(part, str) and _CLASS_NUMBER.fullmatch(part.strip())
+        if not is_number:
+            return value
+    return [int(part) for part in parts]
+
+
+def _numbers_in_brackets(text: str) -> list[int | float | bool] | None:
+    """Return the numbers of a text such as `[0, 1]` and `[True, False]`; None of any other text."""
+    bare = text.strip()
     if not (bare.startswith("[") and bare.endswith("]")):
-        return value
+        return None
     content = bare[1:-1].strip()
     numbers: list[int | float | bool] = []
     parts = content.split(",") if content else []
@@ -275,12 +309,12 @@ def _listed(value: Any) -> Any:
         word = part.strip().casefold()
         if word in _TRUTH_VALUES:
             numbers.append(word == "true")
-        elif word.isdecimal():
+        elif _CLASS_NUMBER.fullmatch(word):
             numbers.append(int(word))
         elif _FRACTION.fullmatch(word):
             numbers.append(float(word))
         else:
-            return value
+            return None
     return numbers
 
 
