@@ -133,13 +133,14 @@ def test_a_saved_split_of_another_configuration_is_not_taken(tmp_path):
     """RTE and WNLI have the same columns, and classes of the same names in another order."""
     pairs = {"sentence1": ["a"], "sentence2": ["b"], "label": [0], "idx": [0]}
     classes = ["entailment", "not_entailment"]
-    save_hub_split(tmp_path / "validation", pairs, classes=classes, data_set="glue", config="rte")
-    assert len(load_task("rte", data=tmp_path, splits=["validation"]).splits["validation"]) == 1
+    folder = tmp_path / "pairs"
+    save_hub_split(folder / "validation", pairs, classes=classes, data_set="glue", config="rte")
+    assert len(load_task("rte", data=folder, splits=["validation"]).splits["validation"]) == 1
     with pytest.raises(CorpusError, match="No file of the split 'validation' of WNLI"):
-        load_task("wnli", data=tmp_path, splits=["validation"])
+        load_task("wnli", data=folder, splits=["validation"])
     # Nor is a split in a subfolder of another name.
     with pytest.raises(CorpusError, match="No file of the split 'validation' of RTE"):
-        load_task("rte", data=tmp_path.parent, splits=["validation"])
+        load_task("rte", data=tmp_path, splits=["validation"])
 
 
 def test_saved_splits_of_mnli_and_xnli(tmp_path):
