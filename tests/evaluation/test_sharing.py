@@ -108,10 +108,10 @@ def test_only_what_weights_depend_on_parts_them(data, model, tmp_path, settings,
 def test_a_stopped_training_is_made_again_for_what_is_missing_only(evaluate, trainings, monkeypatch):
     score = Trained.score
 
-    def stop(trained, ready):
+    def stop(trained, ready, report):
         if ready.cell.task == "xquad":
             raise KeyboardInterrupt
-        return score(trained, ready)
+        return score(trained, ready, report)
 
     monkeypatch.setattr(Trained, "score", stop)
     with pytest.raises(Exception, match="2 of 3 cells are done"):

@@ -34,7 +34,7 @@ def test_a_run_is_exported_with_its_card(limbeck, run_folder):
     assert "Comparing with the source" in done.stderr and "Comparing" not in done.stdout
     card = ModelCard.load(folder / "README.md")
     assert {"onnx", "minilmv2"} <= set(card.data.tags)
-    assert {result.metric_type for result in card.data.eval_results} >= {"spearmanr"}
+    assert card.data.eval_results is None, "figures over fewer than 200 sentences stay out"
     assert "## This export" in card.text and "onnxruntime" in card.text
     assert "AutoModel" not in card.text, "there are no PyTorch weights in this folder"
 
