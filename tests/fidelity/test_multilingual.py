@@ -16,8 +16,9 @@ ROOT = paper_recipes.ROOT.parent
 XLM_R = [path for path in paper_recipes.PAPERS if "-xlm-r-" in path.stem]
 
 REPORTED = (
-    r"For a (\S+) student of (\S+), MiniLMv2 reports averages of ([\d.]+) on XNLI \(table 5\) and "
-    r"([\d.]+) answer F1 and ([\d.]+) exact match on MLQA\s\(table 6.*?`(\S+)`"
+    r"tables 5 and 6\) reports for a (\S+) student of (\S+):\s+"
+    r"\| XNLI, average \| MLQA, answer F1 \| MLQA, exact match \|"
+    r"\s[|:-]+\s\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|\s+The recipe of this student is `(\S+)`"
 )
 
 
