@@ -97,7 +97,9 @@ def test_text_from_folders_stays_text(copied, tmp_path):
     html = render_html(build_page(collect([folder, unfinished, look, search, unknown])))
     document = Document(html)
     assert "script" not in {tag for tag, _, _ in document.elements}
-    assert "\u202e" not in html and "\u200f" not in html and "49" not in document.all("h1")[0][1]
+    assert "\u202e" not in html and "\u200f" not in html
+    # 49 would be an expression of the template that was computed; the folder of the test may have it in its name.
+    assert "49" not in document.all("h1")[0][1].replace(str(tmp_path), "")
     assert all(not a["href"].startswith("javascript") for a, _ in document.all("a"))
     assert "<script>alert('x')</script>" in document.all("h1")[0][1], "shown as it is, as text"
     shown = "".join(document.elements[0][2]).count("<script>alert('x')</script>")

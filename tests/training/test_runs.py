@@ -88,7 +88,7 @@ def test_tensorboard_gets_every_term(finished):
 
 
 def test_building_the_corpus_is_a_sign_of_life(finished):
-    building = [fields for fields in finished[2] if fields["activity"] == "corpus" and fields.get("done")]
+    building = [fields for fields in finished[2] if fields.get("activity") == "corpus" and fields.get("done")]
     assert {fields["step_of_corpus"].split()[0] for fields in building} >= {"reading", "tokenising"}
 
 
