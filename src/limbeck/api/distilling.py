@@ -37,7 +37,7 @@ class RunResult(ModelResult):
         run: The run's record.
     """
 
-    student: ModelFolder
+    student: Path
     run: records.Run
 
     @property
@@ -53,11 +53,11 @@ class RunResult(ModelResult):
     @property
     def folder(self) -> Path:
         """The run's folder."""
-        return Path(self.student).parent
+        return self.student.parent
 
     @property
     def _model(self) -> Path:
-        return Path(self.student)
+        return self.student
 
     @property
     def place(self) -> str:
@@ -94,7 +94,7 @@ def carry_out_distillation(request: DistilRequest) -> RunResult:
     Example:
         >>> result = limbeck.distill(teacher="intfloat/e5-small-v2", student=3, corpus="texts", output="runs/e5")
         >>> result.student
-        'runs/e5/student'
+        ModelFolder('runs/e5/student')
     """
     return distil_by(request)
 

@@ -36,7 +36,7 @@ class ExportResult(Pushed):
         pushed: The address of the Hub's repository; None where it was not pushed.
     """
 
-    folder: ModelFolder
+    folder: Path
     files: dict[str, int]
     export: exports.Export
     pushed: str | None = None
@@ -62,7 +62,7 @@ class ExportResult(Pushed):
 
     @property
     def _model(self) -> Path:
-        return Path(self.folder)
+        return self.folder
 
     @property
     def _message(self) -> str:
@@ -78,7 +78,7 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
     Example:
         >>> result = limbeck.export("runs/e5/student", "safetensors", dtype="float16", output="runs/half")
         >>> result.folder
-        'runs/half'
+        ModelFolder('runs/half')
     """
     console = progress_console(request.console)
     objects = Objects()

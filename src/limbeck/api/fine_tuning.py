@@ -33,7 +33,7 @@ class FineTuningResult(ModelResult):
         files: The tables, and files for leaderboards.
     """
 
-    model: ModelFolder
+    model: Path
     scores: dict[str, dict[str, float | None]]
     evaluation: studies.Evaluation
     failed: int
@@ -51,7 +51,7 @@ class FineTuningResult(ModelResult):
 
     @property
     def _model(self) -> Path:
-        return Path(self.model)
+        return self.model
 
     def blocks(self) -> Iterator[Block]:
         """Yield the table of scores and its notes."""

@@ -1,36 +1,30 @@
-"""The folder of a model in a result: text for libraries that load models by text, and a path for everything else."""
+"""The folder of a model in a result: a path that libraries take as text too."""
 
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import Any
 
 
-class ModelFolder(str):
-    """A model's folder as text that has the attributes and methods of its path as well.
+class ModelFolder(PosixPath):
+    """A model's folder as a path that has the methods of its text as well.
 
-    Some libraries load a model by text alone: `SentenceTransformer(folder)` raises TypeError for a path. What text has
-    itself, such as `replace`, is that of text.
+    Some libraries load a model by text alone: `SentenceTransformer(folder)` raises TypeError for an ordinary path. What
+    a path has itself, such as `replace`, is that of a path.
 
     Example:
         >>> student = ModelFolder("runs/e5/student")
-        >>> student.name, student.parent, student / "config.json"
-        ('student', PosixPath('runs/e5'), PosixPath('runs/e5/student/config.json'))
+        >>> student.name, "student" in student, student.startswith("runs/")
+        ('student', True, True)
     """
 
-    __slots__ = ()
-
-    def __fspath__(self) -> str:
-        return str(self)
-
-    def __truediv__(self, part: str | Path) -> Path:
-        return Path(self) / part
+    def __contains__(self, part: str) -> bool:
+        return part in str(self)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(Path(self), name)
+        # Paths look for private attributes of their own before they set them.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(str(self), name)
 
-    def __eq__(self, value: object) -> bool:
-        if isinstance(value, Path):
-            return Path(self) == value
-        return super().__eq__(value)
-
-    def __hash__(self) -> int:
-        return super().__hash__()
+    def with_segments(self, *parts: str) -> Path:
+        """Return an ordinary path for what is made of this one, such as its parent; Python 3.12 and newer call it."""
+        return Path(*parts)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from limbeck.api.classes import class_name, is_of
 from limbeck.api.kept_files import KeptFiles
-from limbeck.api.model_folder import ModelFolder
 from limbeck.api.requests.values import as_list
 from limbeck.errors import LimbeckError, RecipeError
 
@@ -251,8 +250,8 @@ def _folder_of_result(value: Any) -> Path | None:
         return None
     for name in ("student", "model"):
         folder = getattr(value, name, None)
-        if isinstance(folder, ModelFolder):
-            return Path(folder)
+        if isinstance(folder, Path):
+            return folder
     return None
 
 

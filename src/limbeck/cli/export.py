@@ -61,7 +61,7 @@ def export(
     }
     lines: list[str | Text] = []
     if dry_run:
-        front_matter = _front_matter(Path(result.folder))
+        front_matter = _front_matter(result.folder)
         content["front_matter"] = front_matter
         megabytes = sum(result.files.values()) / 1e6
         files = counted(len(result.files), "file")
