@@ -64,13 +64,19 @@ def put_texts(
         origin: The source, for messages.
 
     Raises:
-        CorpusError: for an id of no text, or an empty query.
+        CorpusError: for an id of no text, an empty query, or a document with two relevances to the same query.
     """
     if queries is None and documents is None:
         return list(rows)
 
     filled_rows = []
+    relevances: dict[tuple[str, str], object] = {}
     for row in rows:
+        if row.text and relevances.setdefault((row.text, row.pair or ""), row.label) != row.label:
+            raise CorpusError(
+                f"{origin} gives the document '{(row.pair or '')[:_SHOWN_CHARACTERS]}' two relevances to the query "
+                f"'{row.text[:_SHOWN_CHARACTERS]}': keep one of the two rows."
+            )
         query_id = ""
         query = row.text
         if queries is not None and row.text:
