@@ -20,6 +20,7 @@ from .job import Job, hash_of, identity_of
 
 _WORKERS = 3
 _ASIDE, _PIECE = ".building-", ".piece.json"
+_NOTES = "sources"
 
 
 def prepare(inputs: Path) -> None:
@@ -56,8 +57,18 @@ def kept(folder: Path) -> dict[str, Any]:
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    """Every file there is, byte for byte."""
-    return {str(path.relative_to(folder)): hash_of(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Every file there is, byte for byte; of the notes about the sources, the content that was read."""
+    outcomes: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        name = str(path.relative_to(folder))
+        if path.parent == folder / _NOTES:
+            # The states beside it depend on the clock: a source that has just been written has none yet.
+            outcomes[name] = json.loads(path.read_text(encoding="utf-8"))["first"]
+        else:
+            outcomes[name] = hash_of(path)
+    return outcomes
 
 
 def _vouched_for(part: Path) -> Iterator[Path]:

@@ -27,8 +27,10 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
         chaos_kills = importlib.import_module("chaos_kills")
-        assert chaos_kills.main(["--short", "--kills", "4", "--seed", "5", "--output", str(output)]) == 0
-    return json.loads(output.read_text())
+        code = chaos_kills.main(["--short", "--kills", "4", "--seed", "5", "--output", str(output)])
+    result = json.loads(output.read_text())
+    result["exit_code"] = code
+    return result
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -38,6 +40,11 @@ def test_nothing_is_lost_or_differs_when_jobs_are_killed(result: dict[str, Any],
     assert found["rounds"] > 0, "and came to an end in spite of it"
     assert found["problems"] == []
     assert (found["results_lost"], found["differing_final_states"], found["processes_left"]) == (0, 0, 0)
+    assert found["failures"] == 0
+
+
+def test_a_script_without_problems_exits_with_zero(result: dict[str, Any]) -> None:
+    assert result["exit_code"] == int(result["problems"] > 0)
 
 
 def test_kills_are_told_with_time_and_place(result: dict[str, Any]) -> None:
