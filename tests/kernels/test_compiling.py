@@ -36,6 +36,14 @@ def test_what_a_compiler_makes_serves(module):
     assert not isinstance(module.kernel(), str)
 
 
+@pytest.mark.usefixtures("compiler")
+@each_kernel
+def test_it_is_checked_in_a_forward_pass_without_gradients(module):
+    module.kernel.cache_clear()
+    with torch.inference_mode():
+        assert not isinstance(module.kernel(), str)
+
+
 @each_kernel
 @pytest.mark.parametrize("script", ["exit 1", "true"], ids=["fails", "makes nothing"])
 def test_a_compiler_that_fails_is_told(ask, module, script):

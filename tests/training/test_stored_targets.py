@@ -1,6 +1,7 @@
 """Students that learn from stored outputs: as from the live teacher, without it, and not from another text's."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import limbeck
+from limbeck.core.folder_lock import folder_lock
 from limbeck.core.paths import default_cache_dir
 from limbeck.errors import CorpusError, LimbeckError, ModelError, OutputError, RecipeError
 from limbeck.recipe.load import load_recipe
@@ -174,6 +176,29 @@ def test_a_cache_remembers_what_a_live_teacher_said(live, monkeypatch):
     monkeypatch.setattr("limbeck.training.teaching.live.LiveTeaching.read", lambda *_: pytest.fail("asked"))
     limbeck.distill(cached, overwrite=True)
     assert len(Store(folder)) == rows
+
+
+def test_two_runs_do_not_add_to_one_store_at_once(live, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
+    of_live = weights_of(limbeck.distill(live))
+    cached = {**live, "teacher": {**live["teacher"], "cache": True}, "output": live["output"] + "-cached"}
+    limbeck.distill({**cached, "corpus": {**live["corpus"], "max_documents": 20}, "output": str(tmp_path / "few")})
+    (folder,) = (default_cache_dir() / "stores").iterdir()
+    rows = len(Store(folder))
+
+    # While another run adds to the store, this one reads it and computes the rest for itself.
+    with folder_lock(folder):
+        assert largest_difference(of_live, weights_of(limbeck.distill(cached))) <= 1e-5
+        assert len(Store(folder)) == rows
+    limbeck.distill(cached, overwrite=True)
+    assert len(Store(folder)) > rows
+
+    # Before the other run has made the store, every text is computed.
+    shutil.rmtree(folder)
+    folder.mkdir()
+    with folder_lock(folder):
+        assert largest_difference(of_live, weights_of(limbeck.distill(cached, overwrite=True))) <= 1e-5
+    assert not (folder / "store.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -14,29 +14,34 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.comparison.held_out_measures import MEASURES
-from limbeck.comparison.last_layers import LastLayers, common_relation_heads
+from limbeck.comparison.last_layers import LastLayers, LayerFigures, common_relation_heads
 from limbeck.comparison.pair_agreement import PairAgreement
+from limbeck.comparison.taught_vectors import TaughtVectors
 from limbeck.core import records
+from limbeck.core.devices import choose_device
 from limbeck.core.paths import STUDENT
 from limbeck.core.studies import HeldOutFigures
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
+from limbeck.corpus.text.text_keys import TEXT_KEY
 from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS
-from limbeck.errors import CorpusError, LimbeckError
+from limbeck.errors import CorpusError, LimbeckError, ModelError
 from limbeck.evaluation import build_pairs, build_retrieval_pairs, measure_retrieval
 from limbeck.evaluation.measures import HeldOutSpec
 from limbeck.evaluation.sentence_pairs import text_of
+from limbeck.methods.teaching import Teaching
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.sentence_heads import SentenceHead, describe_pooling
 from limbeck.models.sentence_reader import sentence_pooling
 
 _MOST_BLOCKS_IN_BATCH = 32
-_TRAINING_COLUMNS = (PROMPT, TEACHER_IDS)
-"""Columns of a block that are for training alone: its prompt, and the teacher's tokens."""
+_TRAINING_COLUMNS = (PROMPT, TEACHER_IDS, TEXT_KEY)
+"""Columns of a block that are for training alone: its prompt, the teacher's tokens, and the key of its text."""
 
 
 def check_held_out(corpus: Corpus, spec: HeldOutSpec) -> None:
@@ -63,27 +68,34 @@ class HeldOutText:
     """Measures models of one comparison on its held-out text.
 
     Args:
-        teacher: The teacher with all of its layers, in eval mode, on the device that measures.
+        teacher: The teacher with all of its layers, in eval mode, on the device that measures; None where a teaching
+            takes its place.
         tokenizer: The tokenizer of all models.
         corpus: The corpus, with its held-out blocks and documents.
         spec: What to measure, and on how much.
         pooling: What makes the teacher's sentence vectors, and those of students whose files say nothing.
         students: The students' shapes.
+        teaching: What gives the teacher's sentence vectors where no teacher is loaded, such as stored outputs. The
+            agreement is then one on held-out rows as training reads them, and layers are not compared.
     """
 
-    teacher: PreTrainedModel
+    teacher: PreTrainedModel | None
     tokenizer: PreTrainedTokenizerBase
     corpus: Corpus
     spec: HeldOutSpec
     pooling: str | SentenceHead
     students: Sequence[Shape]
+    teaching: Teaching | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
         """Everything that the figures depend on besides the model: figures with equal settings are comparable."""
         settings = self.spec.model_dump(exclude={"enabled"})
         settings["pooling"] = describe_pooling(self.pooling)
-        settings["relation_heads"] = common_relation_heads(shape_of(self.teacher.config), self.students)
+        if self.teacher is not None:
+            settings["relation_heads"] = common_relation_heads(shape_of(self.teacher.config), self.students)
+        if self.teaching is not None:
+            settings["taught"] = self.teaching.facts.identity
         settings["text"] = self.corpus.identity
         return settings
 
@@ -117,22 +129,39 @@ class HeldOutText:
             model: The model.
             pooling: How the model makes sentence vectors; None takes the teacher's way.
         """
-        model = model.to(self.teacher.device).eval()
+        model = model.to(self._device).eval()
         pooling = pooling or self.pooling
         figures: dict[str, float | None] = {measure.key: None for measure in MEASURES}
         unavailable: dict[str, str] = {}
         with _noting_failure(unavailable, "agreement"):
-            figures["agreement"] = self._pair_agreement.of_student(model, pooling)
+            figures["agreement"] = self._agreement(model, pooling)
         # The retrieval needs documents with summaries and bodies, which labelled rows are not.
         if not isinstance(self.corpus, LabelledCorpus):
             with _noting_failure(unavailable, "retrieval"):
                 figures["retrieval"] = self._retrieval(model, pooling)
         with _noting_failure(unavailable, "layers"):
-            layers = LastLayers(self.teacher, self._batches, self.students).compare(model)
+            layers = self._compare_layers(model)
             figures["relations"] = layers.divergence
             figures["explained"] = layers.explained
         # Vectors that are all alike have neither ranks nor variance: such figures are None in a record, not NaN.
         return HeldOutFigures(figures=records.plain(figures), unavailable=unavailable)
+
+    def _agreement(self, model: PreTrainedModel, pooling: str | SentenceHead) -> float:
+        """Return the agreement of a model with the teacher in the similarities of pairs of texts."""
+        if self.teaching is not None:
+            return self._taught_vectors.agreement(model, pooling, self.spec.pairs)
+        return self._pair_agreement.of_student(model, pooling)
+
+    def _compare_layers(self, model: PreTrainedModel) -> LayerFigures:
+        """Compare the last layer of a model with the teacher's.
+
+        Raises:
+            ModelError: where no teacher is loaded.
+        """
+        if self.teacher is None:
+            assert self.teaching is not None
+            raise ModelError(f"{self.teaching.facts.title} have no layers, so hidden states cannot be compared.")
+        return LastLayers(self.teacher, self._batches, self.students).compare(model)
 
     def _retrieval(self, model: PreTrainedModel, pooling: str | SentenceHead) -> float | None:
         """Return the mean reciprocal rank at 10 of summaries that look for their bodies."""
@@ -151,9 +180,23 @@ class HeldOutText:
                 texts.append(document.text)
         return texts
 
+    @property
+    def _device(self) -> torch.device:
+        """The device that measures."""
+        if self.teacher is not None:
+            return self.teacher.device
+        return choose_device("auto")
+
+    @cached_property
+    def _taught_vectors(self) -> TaughtVectors:
+        """The teacher's vectors of held-out rows, where they are stored."""
+        assert self.teaching is not None
+        return TaughtVectors(self.teaching, self.corpus, self.tokenizer, device=self._device)
+
     @cached_property
     def _pair_agreement(self) -> PairAgreement:
         """The agreement with the teacher, whose similarities are taken once for all students."""
+        assert self.teacher is not None
         texts = [text_of(document) for document in self._documents]
         return PairAgreement(
             self.teacher,

@@ -122,7 +122,7 @@ class LastLayers:
             for layer in teacher_layers:
                 teacher_keys[layer] = StreamKey("hidden", layer)
 
-        thirds = {layer: _Thirds(len(self._batches)) for layer in mapping}
+        thirds = {layer: Thirds(len(self._batches)) for layer in mapping}
         student_batches = self._read(student, student_keys.values())
         teacher_batches = self._read(self._teacher, teacher_keys.values())
         for batch, student_streams, teacher_streams in zip(
@@ -144,7 +144,7 @@ class LastLayers:
         total = 0.0
         count = 0.0
         # A linear map of hidden states is fitted on the first third of the batches and judged on the last.
-        thirds = _Thirds(len(self._batches))
+        thirds = Thirds(len(self._batches))
         for batch, student_streams, teacher_streams in zip(
             self._batches, student_batches, teacher_batches, strict=True
         ):
@@ -189,7 +189,7 @@ def _zeros_like(streams: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: torch.zeros_like(tensor) for name, tensor in streams.items()}
 
 
-class _Thirds:
+class Thirds:
     """Rows of batches in three thirds: to fit a regression, to choose its penalty, and to measure it.
 
     Only sums over the rows of each third are kept, see `Moments`.

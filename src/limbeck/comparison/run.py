@@ -17,11 +17,11 @@ from limbeck.comparison.work import ComparisonWork, with_message
 from limbeck.core import folders, machine, records, studies
 from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted
-from limbeck.models.fingerprint import fingerprint_beside
 from limbeck.models.quiet import quiet
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.training.corpora import build_corpora
 from limbeck.training.distil import WriteCards
+from limbeck.training.resuming import hash_of_teacher
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def run_comparison(
 
     # New runs are compared with those that are in the folder already, so teacher and text have to be the same. `fixed`
     # is what all runs share; `began` has teacher and corpus with the paths that the comparison began with.
-    fixed["teacher_weights"] = fingerprint_beside(known_teacher(saved), plan.teacher.model)
+    fixed["teacher_weights"] = hash_of_teacher(checked.with_text.teacher_info, known_teacher(saved))
     fixed["content"] = corpus.identity
     began = fixed_at_first(saved)
     if began:
@@ -127,7 +127,7 @@ def _record(
         corpus=studies.ComparedText(tokens=corpus.tokens, rows=len(corpus.train), held_out_rows=len(corpus.held_out)),
         teacher=studies.ComparedTeacher(
             name=plan.teacher.model,
-            title=plan.teacher.name or plan.teacher.model,
+            title=checked.with_text.teacher_info.title,
             shape=str(checked.with_text.teacher),
             held_out=None,
         ),

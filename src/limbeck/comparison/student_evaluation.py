@@ -35,14 +35,14 @@ def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[PlannedTask]:
 
 
 def evaluate_students(
-    spec: MeasuresSpec, folder: Path, *, teacher: str, students: Sequence[Path], report: Report
+    spec: MeasuresSpec, folder: Path, *, teacher: str | None, students: Sequence[Path], report: Report
 ) -> EvaluationOutcome:
     """Evaluate students on the plan's tasks; what is finished in the folder is not run again.
 
     Args:
         spec: The options of the plan; it has one or more tasks.
         folder: The folder of the comparison.
-        teacher: The teacher, which is evaluated too if the plan says so.
+        teacher: The teacher, which is evaluated too if the plan says so; None where it has no weights.
         students: The folders of the students, one or more.
         report: Receives the progress.
     """

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.benchmark.costs import measure_costs
 from limbeck.comparison.cells import Cell
@@ -30,6 +30,7 @@ from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config
 from limbeck.models.quiet import quiet
 from limbeck.recipe.facts import load_checked
+from limbeck.recipe.model_plans import TeacherInfo
 from limbeck.recipe.plan import plan_checked
 from limbeck.training.distil import WriteCards, distil
 from limbeck.training.teaching.models import load_teacher_model
@@ -118,6 +119,11 @@ class ComparisonWork:
         self.record.status = status
         self.record.updated = records.timestamp()
         records.save(self.record, self.folder)
+
+    @property
+    def _teacher(self) -> TeacherInfo:
+        """The teacher of all runs."""
+        return self.checked.with_text.teacher_info
 
     @property
     def _finished(self) -> list[studies.ComparisonCell]:
@@ -213,23 +219,30 @@ class ComparisonWork:
         )
 
     def _measure_held_out(self) -> None:
-        """Measure the teacher and all students on held-out text."""
+        """Measure the teacher and all students on held-out text; a teacher whose outputs are stored has no figures."""
         plan = self.checked.plan
         finished = self._finished
+        device = devices.choose_device("auto")
+        load_teacher = partial(load_teacher_model, plan.teacher)
+        teaching = self._teacher.teaching
         with quiet(), ProgressBar(self.console) as bar:
-            load_teacher = partial(load_teacher_model, plan.teacher)
+            teacher: PreTrainedModel | None = None
+            if teaching is None:
+                teacher = load_teacher().to(device).eval()
             text = HeldOutText(
-                teacher=load_teacher().to(devices.choose_device("auto")).eval(),
+                teacher=teacher,
                 tokenizer=self.tokenizer,
                 corpus=self.corpus,
                 spec=plan.evaluation.held_out,
                 pooling=self.checked.with_vectors.vectors(),
                 students=[cell.shape for cell in self.cells],
+                teaching=teaching,
             )
-            bar(0.0, "held-out text: teacher", Count(0, "models"))
-            teacher_folder = self.folder / _TEACHER
-            teacher_folder.mkdir(exist_ok=True)
-            self.record.teacher.held_out = text.measure_once(teacher_folder, load_teacher).figures
+            if teaching is None:
+                bar(0.0, "held-out text: teacher", Count(0, "models"))
+                teacher_folder = self.folder / _TEACHER
+                teacher_folder.mkdir(exist_ok=True)
+                self.record.teacher.held_out = text.measure_once(teacher_folder, load_teacher).figures
             for done, cell in enumerate(finished, start=1):
                 bar(done / (len(finished) + 1), f"held-out text: {cell.title}", Count(done, "models"))
                 measured = text.measure_once(self.folder / cell.folder)
@@ -248,10 +261,12 @@ class ComparisonWork:
         students = [Path(cell.model) for cell in self._finished]
         if not plan.evaluation.tasks or not students:
             return None, 0
+        # A teacher whose outputs are stored has no weights that could be evaluated.
+        teacher: str | None = None
+        if self._teacher.has_weights:
+            teacher = plan.teacher.model
         with ProgressBar(self.console) as bar:
-            outcome = evaluate_students(
-                plan.evaluation, self.folder, teacher=plan.teacher.model, students=students, report=bar
-            )
+            outcome = evaluate_students(plan.evaluation, self.folder, teacher=teacher, students=students, report=bar)
         models = {model.name: model for model in outcome.summary.models}
         for cell in self._finished:
             cell.scores = {}
@@ -264,7 +279,7 @@ class ComparisonWork:
         """Measure the sizes and speeds of the teacher and of the students, unless that was done before.
 
         Methods change the weights of a student and not its shape, so one run of each student is measured. Speedups
-        refer to the teacher.
+        refer to the teacher; there are none where its outputs are stored, so that it cannot be timed.
 
         Returns:
             The costs, in which students have their titles rather than their folders; None where the plan measures no
@@ -287,9 +302,12 @@ class ComparisonWork:
         if saved.asked == measurement:
             return saved.costs
 
+        models = list(folder_of_student.values())
+        if self._teacher.has_weights:
+            models.insert(0, teacher)
         with ProgressBar(self.console) as bar:
             measured = measure_costs(
-                [teacher, *folder_of_student.values()],
+                models,
                 batch_sizes=spec.batch_sizes,
                 lengths=spec.lengths,
                 seconds=spec.seconds,
@@ -298,6 +316,10 @@ class ComparisonWork:
             )
         # Tables show titles, while `measure_costs` knows students by their folders. The teacher keeps its name.
         costs = studies.Costs.read(measured)
+        if not self._teacher.has_weights:
+            # The first model is what speedups refer to, and here that is a student.
+            for timing in costs.timings:
+                timing.speedup = None
         title_of_folder = {path: title for title, path in folder_of_student.items()}
         rows: list[studies.ModelSize | studies.Timing] = [*costs.models, *costs.timings]
         for row in rows:

@@ -73,6 +73,11 @@ class TeacherInfo:
         return TeachingFacts(self.title, self.shape, labels=self.labels, reads=reads)
 
     @property
+    def is_read(self) -> bool:
+        """Whether the model itself is run, so that all of its layers can be read."""
+        return self.teaching is None
+
+    @property
     def has_weights(self) -> bool:
         """Whether the model can be loaded; of stored outputs only the teacher's other files are there."""
         return self.spec.stored is None or self.spec.model != str(Path(self.spec.stored) / TEACHER_FOLDER)

@@ -20,6 +20,7 @@ _MOST_SHAPES = 50
 _LOSSES = {
     "hidden": "the variance of the teacher's last hidden states that a linear map of the student's leaves unexplained",
     "relations": "the divergence of the last layers' query, key and value relations",
+    "vectors": "the variance of the teacher's sentence vectors that a linear map of the student's leaves unexplained",
     "hidden_states": "L_HS of the comparative study (equation 6): squared errors of the teacher's hidden states under "
     "linear maps of the student's, summed over the taught layers",
 }

@@ -22,10 +22,12 @@ from rich.console import Console
 from transformers import PreTrainedModel
 
 from limbeck.comparison.last_layers import LastLayers
+from limbeck.comparison.taught_vectors import TEXTS, TaughtVectors
 from limbeck.core import devices, records
 from limbeck.core.progress import Count
 from limbeck.core.studies import SearchedShape
 from limbeck.errors import RecipeError, TrainingError, suggestion
+from limbeck.models.students import build_student
 from limbeck.recipe.plan import RunPlan
 from limbeck.search import engine, shape_space
 from limbeck.search.held_out_scores import LOSS_BLOCKS, loss_batches, plain_copy
@@ -33,7 +35,7 @@ from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency
 from limbeck.search.pareto import pareto_front
 from limbeck.search.requests import ArchitectureRequest, ShapeLoss
 from limbeck.search.reward import shape_reward
-from limbeck.search.searched_recipe import check_text_only, steps_of_only_stage
+from limbeck.search.searched_recipe import check_has_layers, check_text_only, steps_of_only_stage
 from limbeck.search.shape_samplers import make_sampler
 from limbeck.search.shape_space import KnownShape, ShapePoint
 from limbeck.search.shape_trials import (
@@ -117,17 +119,19 @@ class ArchitectureSearch(engine.SharedSearch):
     - `hidden` is the hidden-state loss of the comparative study (arXiv 2310.08797, equation 6) at the last layers,
       under the linear map that fits best, as a share of the variance of the teacher's hidden states.
     - `relations` is the mean divergence of query-query, key-key and value-value relations (MiniLMv2 section 3.1).
+    - `vectors` takes the place of both where no teacher is loaded, as with stored outputs. It is the share of the
+      variance of the teacher's sentence vectors that the best linear map of the student's leaves unexplained.
     - `hidden_states`, if the request asks for it, is equation 6 as printed: the sum over the layers that the method
       teaches, or the loss of the last layer where it teaches no hidden states.
 
-    The first two are divided by the loss of an untrained student, the same for all shapes: 0 is a student that equals
-    its teacher, and about 1 a student that has not learned.
+    All but the last are divided by the loss of an untrained student, the same for all shapes: 0 is a student that
+    equals its teacher, and about 1 a student that has not learned.
 
     Attributes:
         space: The shapes.
         plan: The plan of the run with one of the shapes, which stands for all in what they share.
         latency: The setting of latency measurements.
-        loss: `hidden`, `relations` or `hidden_states`.
+        loss: `hidden`, `relations`, `vectors` or `hidden_states`.
         cuts: The steps after which shapes may be cut.
     """
 
@@ -139,6 +143,7 @@ class ArchitectureSearch(engine.SharedSearch):
     request: ArchitectureRequest
     _measure: LatencyBench
     _layers: LastLayers
+    _vectors: TaughtVectors
     _unit: float
 
     def __init__(self, request: ArchitectureRequest) -> None:
@@ -151,6 +156,8 @@ class ArchitectureSearch(engine.SharedSearch):
         check_text_only(self.plan)
         self.latency = LatencySetting.of(request.measuring, self.plan.teacher)
         self.loss = loss_name(self.plan) if request.loss == "normalised" else request.loss
+        if self.loss == "hidden_states":
+            check_has_layers(self.plan, "--loss hidden_states")
         # The steps at which worse shapes are cut: dropped from training.
         self.cuts: list[int] = []
         if request.prune:
@@ -166,7 +173,7 @@ class ArchitectureSearch(engine.SharedSearch):
             "limit": asdict(self.request.limits),
             "latency": self.latency.identity,
             "loss": self.loss,
-            "loss.blocks": LOSS_BLOCKS,
+            "loss.blocks": TEXTS if self.loss == "vectors" else LOSS_BLOCKS,
         }
         return records.flat(values)
 
@@ -177,7 +184,10 @@ class ArchitectureSearch(engine.SharedSearch):
 
     def check_text(self) -> None:
         """Refuse too little held-out text."""
-        loss_batches(self.proxy)
+        if self.loss == "vectors":
+            self._open_vectors()
+        else:
+            loss_batches(self.proxy)
 
     def open(self) -> Study:
         """Open the study, or make it; under a limit of latency it begins with the shape that is likely the fastest."""
@@ -208,7 +218,7 @@ class ArchitectureSearch(engine.SharedSearch):
         shapes = self.space.shapes.values()
         small_enough = [shape for shape in shapes if shape_space.refuse_parameters(limits, shape) is None]
         fastest = min(small_enough, key=_depth_and_widths)
-        measure = LatencyBench(self.proxy.load_teacher(), self.latency)
+        measure = LatencyBench(self._timed_teacher(), self.latency)
         latency = measure(fastest.plan.student_config)
         if shape_space.refuse_latency(limits, latency.share) is not None:
             raise RecipeError(
@@ -246,14 +256,18 @@ class ArchitectureSearch(engine.SharedSearch):
 
     def load(self, study: Study) -> None:
         """Prepare the measurements of latencies and losses, and measure the untrained loss if the study lacks it."""
-        proxy = self.proxy
-        device = devices.choose_device("auto")
-        teacher = proxy.load_teacher().to(device).eval()
-        shapes = [shape.plan.student for shape in self.space.shapes.values()]
-        self._layers = LastLayers(teacher, loss_batches(proxy), shapes)
-
-        # The bench moves its teacher to the device of the measurement, so another device needs a teacher of its own.
-        timed_teacher = teacher if self.latency.device == device else proxy.load_teacher()
+        if self.loss == "vectors":
+            self._vectors = self._open_vectors()
+            timed_teacher = self._timed_teacher()
+        else:
+            proxy = self.proxy
+            device = devices.choose_device("auto")
+            teacher = proxy.load_teacher().to(device).eval()
+            shapes = [shape.plan.student for shape in self.space.shapes.values()]
+            self._layers = LastLayers(teacher, loss_batches(proxy), shapes)
+            # The bench moves its teacher to the device of the measurement, so another device needs a teacher of its
+            # own.
+            timed_teacher = teacher if self.latency.device == device else proxy.load_teacher()
         self._measure = LatencyBench(timed_teacher, self.latency)
 
         if UNTRAINED_LOSS not in study.user_attrs:
@@ -264,6 +278,22 @@ class ArchitectureSearch(engine.SharedSearch):
         if self.loss != "hidden_states":
             self._unit = float(study.user_attrs[UNTRAINED_LOSS])
 
+    def _open_vectors(self) -> TaughtVectors:
+        """Read what is known of the teacher's vectors of held-out text, for the loss `vectors`."""
+        teaching = self.plan.teacher_info.teaching
+        assert teaching is not None  # Otherwise a model is read, whose layers are compared.
+        proxy = self.proxy
+        device = devices.choose_device("auto")
+        return TaughtVectors(teaching, proxy.corpora[0], proxy.tokenizer, device=device)
+
+    def _timed_teacher(self) -> PreTrainedModel:
+        """Return a whole model of the teacher's shape, with which latencies are compared."""
+        teacher = self.plan.teacher_info
+        if teacher.has_weights:
+            return self.proxy.load_teacher()
+        # A latency does not depend on the weights, and stored outputs have their teacher's configuration.
+        return build_student(teacher.config, seed=0)
+
     def _untrained_loss(self) -> float:
         """Return the loss of the smallest student before any training.
 
@@ -272,7 +302,8 @@ class ArchitectureSearch(engine.SharedSearch):
         """
         smallest = min(self.space.shapes.values(), key=lambda shape: shape.parameters)
         plan = smallest.plan
-        student, _ = make_student(plan.student_plan, self.proxy.load_teacher, seed=plan.recipe.seed)
+        load_source = partial(self.proxy.load_teacher, plan.student_plan.source)
+        student, _ = make_student(plan.student_plan, load_source, seed=plan.recipe.seed)
         loss = self._loss(student, plan)
         if not (math.isfinite(loss) and loss > 0):
             raise TrainingError(f"An untrained student has the loss {loss}, so no other can be compared with it.")
@@ -282,9 +313,12 @@ class ArchitectureSearch(engine.SharedSearch):
         """Return the loss of a student, not yet divided by the untrained loss.
 
         Args:
-            student: The student, in a model without taps; it is moved to the device of the teacher.
+            student: The student, in a model without taps; it is moved to the device on which losses are measured.
             plan: The plan of its run.
         """
+        if self.loss == "vectors":
+            pooling, _ = plan.stages[-1].sentence_heads()
+            return self._vectors.unexplained(student.to(self._vectors.device), pooling)
         student = student.to(self._layers.device)
         if self.loss == "hidden_states":
             return self._layers.hidden_states_loss(student, taught_layers(plan))

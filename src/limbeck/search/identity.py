@@ -32,7 +32,7 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
     stages = recipe.pop("stages")
     # The names and values are those that studies of earlier versions hold.
     identity: dict[str, Any] = {
-        "teacher": model_fingerprint(plan.recipe.teacher.model),
+        "teacher": _teacher_identity(plan),
         "corpus": [view.identity for corpus in corpora for view in corpus.views],
         "share": share,
         "teacher.dtype": teacher["dtype"],
@@ -45,6 +45,13 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
     stages_by_number = {str(number): _whole_stage(stage) for number, stage in enumerate(stages)}
     identity |= flat({"stages": stages_by_number})
     return identity
+
+
+def _teacher_identity(plan: RunPlan) -> str:
+    """The hash of a teacher's files; where another teaching takes the place of the model, with its identity."""
+    files = model_fingerprint(plan.recipe.teacher.model)
+    taught = plan.teacher_info.facts.identity
+    return f"{files} {taught}" if taught else files
 
 
 def _whole_stage(stage: dict[str, Any]) -> dict[str, Any]:

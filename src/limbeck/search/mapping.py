@@ -35,7 +35,7 @@ from limbeck.search.mapping_results import (
 from limbeck.search.mapping_space import NONE, MappingSpace, MappingTuple, elm_space, show_mapping
 from limbeck.search.requests import MappingRequest
 from limbeck.search.scores import Scores, mean_score
-from limbeck.search.searched_recipe import check_has_option, check_text_only, with_option
+from limbeck.search.searched_recipe import check_has_option, check_reads_model, check_text_only, with_option
 from limbeck.search.storage import shown
 from limbeck.search.task_scores import TaskScores, describe_tasks
 from limbeck.search.work import TRAINING_SECONDS, Outcome
@@ -85,7 +85,9 @@ class MappingSearch(Generations, engine.SharedSearch):
 
     def __init__(self, request: MappingRequest) -> None:
         super().__init__(request)
-        self.plan = plan_run(request.proxy.proxy_recipe)
+        recipe = request.proxy.proxy_recipe
+        check_reads_model(recipe, "a layer mapping")
+        self.plan = plan_run(recipe)
         self.space = elm_space(self.plan.student.layers, self.plan.teacher.layers, request.teacher_layers)
         check_searchable(self.plan, self.space)
         self.settings = _settings(request.genetic, self.space)

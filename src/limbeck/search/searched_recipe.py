@@ -68,6 +68,43 @@ def check_text_only(plan: RunPlan) -> None:
             )
 
 
+def check_has_layers(plan: RunPlan, reader: str) -> None:
+    """Refuse a teacher without layers, such as stored outputs.
+
+    Args:
+        plan: The plan of a candidate's run.
+        reader: What reads the layers, for the message, such as `--loss hidden_states`.
+
+    Raises:
+        RecipeError: for a teacher that is no model.
+    """
+    teacher = plan.teacher_info
+    if not teacher.is_read:
+        raise RecipeError(
+            f"{reader} reads the layers of the teacher, but {teacher.facts.title} have none; leave it out, or give the "
+            "teacher's own model as teacher.model."
+        )
+
+
+def check_reads_model(recipe: Recipe, searched: str) -> None:
+    """Refuse a recipe whose teacher has only outputs of whole texts, for a search among its layers.
+
+    Args:
+        recipe: The recipe.
+        searched: What is searched for, such as `a layer mapping`.
+
+    Raises:
+        RecipeError: for stored outputs, and for a teaching in place of a model.
+    """
+    teacher = recipe.teacher
+    if teacher.stored is None and teacher.teaching is None and not teacher.cache:
+        return
+    raise RecipeError(
+        f"A search for {searched} reads the layers of the teacher, of which nothing is stored; give the teacher's own "
+        "model as teacher.model alone."
+    )
+
+
 def steps_of_only_stage(plan: RunPlan, way_out: str) -> int:
     """Return the steps of a recipe's only stage, in which candidates can be stopped early.
 

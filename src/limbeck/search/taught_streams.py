@@ -10,12 +10,15 @@ from limbeck.recipe.plan import RunPlan
 
 
 def loss_name(plan: RunPlan) -> str:
-    """Return the loss by which shapes are compared: `hidden` (last hidden states) or `relations` (of attention).
+    """The loss by which shapes are compared: `hidden` (last hidden states), `relations` (of attention) or `vectors`.
 
     It is `hidden` if the method teaches the output of the student's last block, or a stream that is made of it. A
     method that teaches only queries, keys and values of that block leaves its hidden states untrained, so that only the
-    relations of these can be compared.
+    relations of these can be compared. It is `vectors` (finished or pooled) where no model is read, as with stored
+    outputs: these have no layers.
     """
+    if not plan.teacher_info.is_read:
+        return "vectors"
     last_layer = plan.student.layers
     for term in _terms_of(plan):
         for key in term.student:

@@ -31,6 +31,7 @@ from limbeck.search.rungs import Round, halving_rungs, rounds_of_rungs, rounds_o
 from limbeck.search.scores import mean_score
 from limbeck.search.searched_recipe import (
     check_has_option,
+    check_reads_model,
     check_text_only,
     searched_stages,
     steps_of_only_stage,
@@ -121,6 +122,7 @@ class TeacherLayerSearch(engine.Search):
         if request.proxy.steps is not None and request.steps_total is not None:
             raise RecipeError("--steps and --steps-total both say how long candidates train; give one of them.")
         recipe = request.proxy.proxy_recipe
+        check_reads_model(recipe, "a teacher layer")
         _check_stages(recipe)
         plan = plan_run(recipe)
         check_text_only(plan)

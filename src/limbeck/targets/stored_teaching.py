@@ -5,6 +5,7 @@ Both read whole rows (`reads="rows"`): they find the outputs of a text by its ke
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -71,13 +72,26 @@ class RememberingTeaching(Teaching):
         teacher: Answers for texts that are not in the store.
         folder: The folder of the store, which `open_store` has made or taken up.
         process: The number of this process among those of a run.
+        lock: What this process holds the store with, see `hold_store`; it is closed with the teaching.
+        writes: Whether answers are stored; not while another run holds the store.
     """
 
-    def __init__(self, teacher: Teaching, folder: Path, process: int = 0) -> None:
+    def __init__(
+        self,
+        teacher: Teaching,
+        folder: Path,
+        process: int = 0,
+        *,
+        lock: ExitStack | None = None,
+        writes: bool = True,
+    ) -> None:
         self.teacher = teacher
         self.facts = replace(teacher.facts, reads="rows")
         self._store = Store(folder)
-        self._writer = StoreWriter(folder, process)
+        self._lock = lock
+        self._writer: StoreWriter | None = None
+        if writes:
+            self._writer = StoreWriter(folder, process)
         # The rows that this process has computed: the numbers of each stream by the key of the text. The writer puts
         # them into the folder too, but `_store` does not see rows that were added after it was opened.
         self._new_rows: dict[int, dict[str, NDArray[np.float32]]] = {}
@@ -115,7 +129,8 @@ class RememberingTeaching(Teaching):
         inputs = {name: tensor[rows] for name, tensor in batch.teacher.items()}
         answer = self.teacher.read(batch._replace(teacher=inputs))
         values = as_rows(answer)
-        self._writer.add(new_keys, values)
+        if self._writer is not None:
+            self._writer.add(new_keys, values)
         for index, key in enumerate(new_keys.tolist()):
             self._new_rows[key] = {name: stream[index] for name, stream in values.items()}
 
@@ -124,8 +139,12 @@ class RememberingTeaching(Teaching):
         self.teacher.move(device, pack=pack)
 
     def close(self) -> None:
-        """Write the last rows, and close the teacher."""
-        self._writer.close()
+        """Write the last rows, let go of the store, and close the teacher; a second call does no harm."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        if self._lock is not None:
+            self._lock.close()
         self.teacher.close()
 
 

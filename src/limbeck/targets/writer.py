@@ -7,6 +7,7 @@ journal is emptied. A file is finished once the *note* with its hash is beside i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from limbeck.core.files import atomic_file, atomic_text
+from limbeck.core.folder_lock import folder_lock
 from limbeck.core.folders import writing
 from limbeck.core.seals import file_facts, sealed_text
 from limbeck.errors import OutputError
@@ -24,6 +26,25 @@ from limbeck.targets.store import JOURNALS, NOTE, ROW_FILES, ROWS, Store, finish
 
 FILE_BYTES = 128_000_000
 """A file of rows ends with the batch that reaches so many bytes."""
+
+
+def hold_store(folder: Path) -> ExitStack | None:
+    """Hold a store, so that no other run writes to it; None while another run holds it.
+
+    Args:
+        folder: The folder of the store; it is made if it is not there.
+
+    Returns:
+        What releases the store when it is closed.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    lock = ExitStack()
+    try:
+        lock.enter_context(folder_lock(folder))
+    except OutputError:
+        return None
+    return lock
 
 
 def open_store(folder: Path, facts: StoreFacts) -> Store:
@@ -42,7 +63,7 @@ def open_store(folder: Path, facts: StoreFacts) -> Store:
     # Inside of `writing`, errors of the system such as a full disk become an `OutputError`.
     with writing(folder):
         if (folder / STORE_FACTS).is_file():
-            _check_same(folder, read_facts(folder), facts)
+            check_same_store(folder, facts)
         else:
             folder.mkdir(parents=True, exist_ok=True)
             write_facts(folder, facts)
@@ -51,8 +72,17 @@ def open_store(folder: Path, facts: StoreFacts) -> Store:
     return Store(folder)
 
 
-def _check_same(folder: Path, stored: StoreFacts, facts: StoreFacts) -> None:
-    """Refuse to add rows of another teacher, or in another form."""
+def check_same_store(folder: Path, facts: StoreFacts) -> None:
+    """Refuse a store with the rows of another teacher, or with rows in another form.
+
+    Args:
+        folder: The folder of the store.
+        facts: Whose outputs it is to hold.
+
+    Raises:
+        OutputError: with the first difference.
+    """
+    stored = read_facts(folder)
     if stored.identity == facts.identity:
         return
     if stored.weights != facts.weights:

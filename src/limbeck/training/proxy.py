@@ -24,6 +24,7 @@ from limbeck.errors import RecipeError
 from limbeck.inspection.layer_cosines import measure_layer_cosines
 from limbeck.models.quiet import quiet
 from limbeck.models.vector_check import check_vectors
+from limbeck.recipe.model_plans import TeacherInfo
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.training_arguments import build_arguments
@@ -126,9 +127,9 @@ class Proxy:
                 for view in corpus.views:
                     _reduce_to_share(view, share, plan.recipe.seed)
 
-    def load_teacher(self, **options: Any) -> PreTrainedModel:
-        """Load a whole teacher; options as of `load_model`."""
-        return self._teachers.load(**options)
+    def load_teacher(self, teacher: TeacherInfo | None = None, **options: Any) -> PreTrainedModel:
+        """Load a whole teacher, by default the recipe's; options as of `load_model`."""
+        return self._teachers.load(teacher, **options)
 
     def train(self, plans: Sequence[RunPlan], *, cuts: Mapping[int, Cut] | None = None) -> list[Trained]:
         """Train candidates.

@@ -49,11 +49,11 @@ class TeacherHashes:
             is_student_of_run = stage.teacher.stage is not None
             if stage.spec.teacher is not None and not is_student_of_run:
                 title = stage.spec.title
-                by_stage[title] = _hash_of(stage.teacher, before.by_stage.get(title))
-        return cls(_hash_of(plan.teacher_info, before.recipe), by_stage)
+                by_stage[title] = hash_of_teacher(stage.teacher, before.by_stage.get(title))
+        return cls(hash_of_teacher(plan.teacher_info, before.recipe), by_stage)
 
 
-def _hash_of(teacher: TeacherInfo, before: str | None) -> str:
+def hash_of_teacher(teacher: TeacherInfo, before: str | None) -> str:
     """Hash a teacher.
 
     Args:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import torch
+
 from limbeck.core.files import atomic_file
 from limbeck.core.hashing import fingerprint
 from limbeck.core.paths import default_cache_dir
@@ -64,7 +66,10 @@ def compile_kernel(source: Path, read: Callable[[ctypes.CDLL], T], is_right: Cal
         functions = read(ctypes.CDLL(str(library)))
     except (OSError, AttributeError, subprocess.SubprocessError) as error:
         return f"'{command[0]}' did not compile it ({type(error).__name__})"
-    if not is_right(functions):
+    # The check computes gradients. The first call may come from a forward pass in inference mode, which has none.
+    with torch.inference_mode(False):
+        is_right_here = is_right(functions)
+    if not is_right_here:
         return f"what '{command[0]}' made of it computes something else"
     return functions
 

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -22,9 +23,9 @@ from limbeck.models.streams import OF_OUTPUT
 from limbeck.models.weight_files import WEIGHTS_INDEX
 from limbeck.recipe.model_plans import TeacherInfo
 from limbeck.recipe.stage_plan import StagePlan
-from limbeck.targets.facts import TEACHER_FOLDER, StoreFacts
+from limbeck.targets.facts import STORE_FACTS, TEACHER_FOLDER, StoreFacts
 from limbeck.targets.stored_teaching import RememberingTeaching
-from limbeck.targets.writer import open_store
+from limbeck.targets.writer import check_same_store, hold_store, open_store
 
 _CACHED_STORES = "stores"
 """Folder of limbeck's cache with a store for each teacher whose outputs are cached."""
@@ -122,7 +123,8 @@ def _copy_small_files(source: Path, target: Path) -> None:
 def remembering(live: Teaching, stage: StagePlan) -> Teaching:
     """Return a teaching that stores the outputs of a stage's teacher, and reads those that are stored already.
 
-    The caller has checked that the recipe asks for this (`TeacherSpec.remembers`). All processes call it together.
+    The caller has checked that the recipe asks for this (`TeacherSpec.remembers`). All processes of a run call it
+    together. While another run adds to the store, such as another worker of a search, this one only reads it.
 
     Args:
         live: The teaching that runs the model, for the texts that the store lacks.
@@ -136,9 +138,26 @@ def remembering(live: Teaching, stage: StagePlan) -> Teaching:
     else:
         folder = default_cache_dir() / _CACHED_STORES / facts.identity
 
-    def prepare() -> None:
-        copy_teacher_files(stage.teacher, folder)
-        open_store(folder, facts)
+    lock: ExitStack | None = None
 
-    ranks.on_main_rank(prepare)
-    return ranks.on_all_ranks(partial(RememberingTeaching, live, folder, ranks.process_index()))
+    def prepare() -> bool:
+        nonlocal lock
+        lock = hold_store(folder)
+        if lock is None:
+            return False
+        try:
+            copy_teacher_files(stage.teacher, folder)
+            open_store(folder, facts)
+        except BaseException:
+            lock.close()
+            raise
+        return True
+
+    writes = ranks.on_main_rank(prepare)
+    if not writes:
+        # The other run may still be making the store. Without one every text is computed.
+        if not (folder / STORE_FACTS).is_file():
+            return live
+        ranks.on_main_rank(partial(check_same_store, folder, facts))
+    process = ranks.process_index()
+    return ranks.on_all_ranks(partial(RememberingTeaching, live, folder, process, lock=lock, writes=writes))
