@@ -389,7 +389,7 @@ def test_tokens_are_compared_in_the_row_that_both_models_ran_as(method, options,
 
     monkeypatch.setattr(Packing, "unpack", unpack_and_note)
     terms, gradients, unpacked = terms_and_gradients()
-    monkeypatch.setattr("limbeck.training.module.rows_of_tokens", lambda *_: None)
+    monkeypatch.setattr("limbeck.training.term_loss.rows_of_tokens", lambda *_: None)
     expected_terms, expected_gradients, unpacked_in_batches = terms_and_gradients()
 
     # The pooled vectors of each model are made of padded batches.

@@ -1,14 +1,12 @@
 """`DistillationModule`: one forward of teacher and student, and the terms between their streams.
 
 A *stream* is a tensor that a model computes on the way, such as the hidden states of a layer, by a `StreamKey` of its
-name and layer. A *term* compares streams of both models by an *objective*, and gives a total and a count, which the
-trainer divides. *Logits* are scores over a vocabulary or over classes. Those over a vocabulary are large, so that they
-may be left *unmade*: the term then gets the hidden vectors and the output layer that would make them.
+name and layer. A *term* compares streams of both models, and gives a total and a count, which the trainer divides
+(`limbeck.training.term_loss`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,23 +20,21 @@ from limbeck.methods.teaching import Teaching
 from limbeck.methods.term import LearnedMap, Term
 from limbeck.methods.transforms import Course
 from limbeck.models.families import embedding_tables
-from limbeck.models.packed_rows import rows_of_tokens
 from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.start_kept_map import KeptMapFit
-from limbeck.models.streams import StreamKey, Streams
+from limbeck.models.streams import Streams
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import OBJECTIVES, LossTerm
 from limbeck.objectives.earth_mover import EmdTerm
-from limbeck.training.gathering import gather_rows, sum_over_ranks
 from limbeck.training.layer_weights import make_layer_weights
 from limbeck.training.learned_maps import (
     STUDENT_WEIGHTS,
     Learned,
     kept_maps,
     make_learned_map,
-    map_arguments,
 )
 from limbeck.training.read_rows import ReadRows, write_ranges
+from limbeck.training.term_loss import BatchStreams, loss_of_term
 
 
 class DistillationModule(nn.Module):
@@ -129,12 +125,14 @@ class DistillationModule(nn.Module):
     def compute_terms(self, batch: Batch, student: Streams, teacher: Streams) -> dict[str, tuple[Tensor, Tensor]]:
         """Compute every term on streams that were read; the result is that of `forward`."""
         attention_mask = batch.student["attention_mask"]
-        is_token = attention_mask.bool()
+        streams = BatchStreams(
+            batch, student, teacher, is_token=attention_mask.bool(), labelled_only=self._scores_labelled
+        )
         losses: dict[str, LossTerm] = {}
         # Objectives choose their own number format; autocast must not lower their matrix products.
         with torch.autocast(device_type=attention_mask.device.type, enabled=False):
             for term in self.terms:
-                losses[term.name] = self._loss(term, batch, student, teacher, is_token)
+                losses[term.name] = self._loss_of(term, streams)
         # The weights follow the training batches alone; held-out rows must not move them.
         if self.layer_weights is not None and self.training:
             self.layer_weights.update([loss for loss in losses.values() if isinstance(loss, EmdTerm)])
@@ -142,115 +140,9 @@ class DistillationModule(nn.Module):
 
     # `torch.compile` would trace the kernels again for every term, and gain nothing: they are compiled code already.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _loss(self, term: Term, batch: Batch, student: Streams, teacher: Streams, is_token: Tensor) -> LossTerm:
-        """Compute a term: prepare its streams, and call its objective with the keywords that the objective has.
-
-        Args:
-            term: The term.
-            batch: The batch, with its labels and groups.
-            student: The student's streams.
-            teacher: The teacher's streams.
-            is_token: Bool `[B, L]`, true for real tokens and false for padding.
-        """
-        objective = OBJECTIVES[term.objective]
-        labels = batch.labels
-        # Where only labelled positions were scored, logits are rows of these positions alone, and so are labels.
-        if labels is not None and self._scores_labelled and term.rows == "label":
-            labels = labels[labels != IGNORED_LABEL]
-        has_logits = all(key in student for key in term.student)
-        if term.reads_logits and not has_logits:
-            return self._loss_from_hidden(term, student, teacher, is_token, labels)
-
-        counted = self._mask_of(term, is_token, labels)
-        rows = _packed_rows(term, student, teacher)
-        if rows is not None:
-            # Rows of a packed batch are real tokens, so all of them count and no mask is needed.
-            student, teacher = rows
-            counted = None
-
-        learned = self.maps[term.map_name] if term.learned_map is not None else None
-
-        def student_stream() -> Tensor:
-            # A function, since only a transform of the teacher's streams needs it, and it takes a learned map's time.
-            stream = student[term.student[0]]
-            return stream.detach() if learned is None else learned(stream.float())
-
-        student_tensors = term.prepare_student(student, learned)
-        teacher_tensors = term.prepare_teacher(teacher, student_stream, self.course)
-        # Objectives over all pairs of samples need the rows of all processes. Held-out rows are not gathered, since
-        # each process measures whole batches of its own.
-        if objective.gathers_rows and self.training:
-            student_tensors = [gather_rows(tensor) for tensor in student_tensors]
-            teacher_tensors = [gather_rows(tensor) for tensor in teacher_tensors]
-            if labels is not None and objective.takes_labels:
-                labels = gather_rows(labels)
-
-        # All that an objective may take by keyword; `objective.arguments` picks what this one takes.
-        offered: dict[str, Any] = {"valid": counted, "groups": batch.groups}
-        if term.map_in_objective:
-            offered |= map_arguments(learned)
-        if self.layer_weights is not None:
-            offered["student_weights"] = self.layer_weights.student
-            offered["teacher_weights"] = self.layer_weights.teacher
-            # With it the objective sums over the rows of all processes.
-            offered["across"] = sum_over_ranks if self.training else None
-        options = {**term.options, **objective.arguments(offered)}
-        return objective.call(student_tensors, teacher_tensors, labels, **options)
-
-    def _loss_from_hidden(
-        self, term: Term, student: Streams, teacher: Streams, is_token: Tensor, labels: Tensor | None
-    ) -> LossTerm:
-        """Compute a term on logits that were left unmade, from hidden vectors and the output layer.
-
-        Args:
-            term: The term.
-            student: The student's streams.
-            teacher: The teacher's streams.
-            is_token: Bool `[B, L]`, true for real tokens.
-            labels: Labels `[B, L]`, or of the labelled tokens alone where only these were scored; None without labels.
-        """
-        objective = OBJECTIVES[term.objective]
-        assert objective.from_hidden is not None
-        tensors: list[Tensor] = []
-        options = dict(term.options)
-        for owner, streams, keys in (("student", student, term.student), ("teacher", teacher, term.teacher)):
-            # A term on hard labels has no streams of a teacher.
-            if keys:
-                # The vectors below the output layer, the output layer's weight, and its bias if it has one.
-                layer = keys[0].layer
-                tensors.append(streams[StreamKey("pre_logits", layer)])
-                tensors.append(streams[StreamKey("output_weight", layer)])
-                options[f"{owner}_bias"] = streams.get(StreamKey("output_bias", layer))
-
-        counted = self._mask_of(term, is_token, labels)
-        hidden = tensors[0]
-        # In a packed batch hidden vectors are `[T, width]`, of the T real tokens alone. Labels and mask then have to
-        # lose their padding too. Where only labelled tokens were scored, they are of these tokens already.
-        is_packed = hidden.dim() == 2 and not self._scores_labelled
-        if is_packed and labels is not None:
-            labels = labels[is_token]
-        if is_packed and counted is not None:
-            counted = counted[is_token]
-        if objective.takes_labels and labels is not None:
-            tensors.append(labels)
-        options |= objective.arguments({"valid": counted})
-        return objective.from_hidden(*tensors, **options)
-
-    def _mask_of(self, term: Term, is_token: Tensor, labels: Tensor | None) -> Tensor | None:
-        """Return the mask of the rows that enter the loss, bool `[B, L]`; None where all rows do.
-
-        Args:
-            term: The term.
-            is_token: Bool `[B, L]`, true for real tokens.
-            labels: Labels `[B, L]`; None without labels.
-        """
-        # Only objectives on rows of logits leave it to the term which rows count. All others count real tokens.
-        if OBJECTIVES[term.objective].unit != "row" or term.rows == "token":
-            return is_token
-        # One row a sample, or rows that are labelled tokens already.
-        if term.rows == "sample" or self._scores_labelled:
-            return None
-        return is_token if labels is None else labels != IGNORED_LABEL
+    def _loss_of(self, term: Term, streams: BatchStreams) -> LossTerm:
+        learned_map = self.maps[term.map_name] if term.learned_map is not None else None
+        return loss_of_term(term, streams, learned_map, self.layer_weights, self.course, is_training=self.training)
 
     def learned(self) -> Learned:
         """Return copies of all weights beside those of the student: learned maps and layer weights."""
@@ -385,23 +277,6 @@ def _scores_with_embeddings(student: PreTrainedModel, terms: Sequence[Term]) -> 
         return False
     output = student.get_output_embeddings()
     return output is not None and output.weight is student.get_input_embeddings().weight
-
-
-def _packed_rows(term: Term, student: Streams, teacher: Streams) -> tuple[Streams, Streams] | None:
-    """Return both models' streams as rows of real tokens, for a term that compares token by token.
-
-    Returns:
-        Streams of the student and of the teacher, `[1, T, width]` each. None where the batch did not run packed, or
-        where the term needs `[B, L, width]`.
-    """
-    if not OBJECTIVES[term.objective].by_token or term.transform is not None:
-        return None
-    rows = rows_of_tokens(student, teacher)
-    if rows is None:
-        return None
-    student_rows, teacher_rows = rows
-    has_all = student_rows.keys() >= set(term.student) and teacher_rows.keys() >= set(term.teacher)
-    return rows if has_all else None
 
 
 def _goes_on(before: Term, term: Term) -> bool:
