@@ -1,7 +1,9 @@
 """Scores of task-specific models, against counting by hand."""
 
 import pytest
+import seqeval.metrics as seqeval
 import torch
+from pytrec_eval import RelevanceEvaluator
 from scipy.stats import spearmanr
 
 from limbeck.corpus import PadCollator
@@ -106,3 +108,89 @@ def test_too_few_rows_are_refused():
     model = tiny_model("bert", head="classification", layers=1)
     with pytest.raises(CorpusError, match="a larger held_out"):
         measure_task(model, model, [], PadCollator(0, labels="class"), "classification")
+
+
+def tagger(seed):
+    model = tiny_model("bert", seed=seed, head="token_classification", layers=2, num_labels=3)
+    model.config.id2label = {0: "O", 1: "B-PER", 2: "I-PER"}
+    return model
+
+
+def test_tags_of_entities_are_scored_by_their_entities():
+    rows = [{**row, "labels": word_tags(number)} for number, row in enumerate(ROWS)]
+    teacher = tagger(seed=0)
+    student = tagger(seed=5)
+    names = teacher.config.id2label
+
+    def named(answers):
+        return [[names[number] for number in numbers] for numbers in answers]
+
+    gold = named(scored_labels("token_classification"))
+    teacher_tags = named(predictions(teacher, "token_classification"))
+    student_tags = named(predictions(student, "token_classification"))
+
+    figures = measure_task(teacher, student, rows, PadCollator(0, labels="token"), "token_classification", batch_size=4)
+    assert figures.metric == "f1_entity"
+    assert figures.agreement_metric is None
+    assert figures.student == pytest.approx(seqeval.f1_score(gold, student_tags))
+    assert figures.teacher == pytest.approx(seqeval.f1_score(gold, teacher_tags))
+    assert figures.agreement == pytest.approx(seqeval.f1_score(teacher_tags, student_tags))
+    further = {scores.metric: (scores.student, scores.teacher) for scores in figures.further}
+    assert further == {
+        "precision_entity": pytest.approx(
+            (seqeval.precision_score(gold, student_tags), seqeval.precision_score(gold, teacher_tags))
+        ),
+        "recall_entity": pytest.approx(
+            (seqeval.recall_score(gold, student_tags), seqeval.recall_score(gold, teacher_tags))
+        ),
+        "accuracy": pytest.approx(
+            (seqeval.accuracy_score(gold, student_tags), seqeval.accuracy_score(gold, teacher_tags)), abs=1e-6
+        ),
+    }
+
+    unlabelled = measure_task(
+        teacher, student, rows, PadCollator(0, labels="token"), "token_classification", labelled=False
+    )
+    assert unlabelled.metric == "f1_entity"
+    assert unlabelled.agreement == figures.agreement
+    assert unlabelled.student is None
+
+
+def test_rankings_are_scored_by_query():
+    # Queries of four documents, the last one of three; a batch of five rows cuts through them.
+    query_of_row = [number // 4 for number in range(len(ROWS))]
+    relevance = [float((number * 7) % 3) for number in range(len(ROWS))]
+    rows = []
+    for row, query, label in zip(ROWS, query_of_row, relevance, strict=True):
+        rows.append({**row, "labels": label, "query": query})
+    teacher = tiny_model("bert", seed=0, head="ranking", layers=2, num_labels=1)
+    student = tiny_model("bert", seed=5, head="ranking", layers=2, num_labels=1)
+    scores = {"teacher": predictions(teacher, "ranking"), "student": predictions(student, "ranking")}
+    collate = PadCollator(0, labels="relevance")
+
+    judged = {}
+    for number, (query, label) in enumerate(zip(query_of_row, relevance, strict=True)):
+        judged.setdefault(str(query), {})[str(number)] = int(label)
+    expected = {}
+    for model, values in scores.items():
+        ranked = {query: {number: values[int(number)] for number in documents} for query, documents in judged.items()}
+        of_queries = RelevanceEvaluator(judged, {"ndcg_cut_10", "recip_rank"}).evaluate(ranked).values()
+        for metric in ("ndcg_cut_10", "recip_rank"):
+            expected[model, metric] = sum(figures[metric] for figures in of_queries) / len(of_queries)
+
+    figures = measure_task(teacher, student, rows, collate, "ranking", batch_size=5)
+    assert figures.metric == "ndcg_at_10"
+    assert figures.student == pytest.approx(expected["student", "ndcg_cut_10"], abs=1e-6)
+    assert figures.teacher == pytest.approx(expected["teacher", "ndcg_cut_10"], abs=1e-6)
+    (reciprocal_rank,) = figures.further
+    assert reciprocal_rank.metric == "mrr_at_10"
+    assert reciprocal_rank.student == pytest.approx(expected["student", "recip_rank"], abs=1e-6)
+    assert reciprocal_rank.teacher == pytest.approx(expected["teacher", "recip_rank"], abs=1e-6)
+    # The teacher's scores are no relevance, so that the agreement has a measure of its own.
+    assert figures.agreement_metric == "spearman"
+    assert figures.agreement == pytest.approx(spearmanr(scores["student"], scores["teacher"]).statistic)
+
+    rows[0]["labels"] = float("nan")
+    without = measure_task(teacher, student, rows, collate, "ranking")
+    assert without.student is None
+    assert without.agreement == pytest.approx(figures.agreement)

@@ -180,3 +180,15 @@ def test_a_fine_tuned_model_gives_the_scores_themselves(teacher, tmp_path, kind)
     found = cross_encoder(str(tmp_path / "kept"), device="cpu").predict(pairs)
     torch.testing.assert_close(torch.tensor(found), logits, rtol=1e-5, atol=1e-6)
     assert logits.abs().max() > 1, "no probability is so large"
+
+
+def test_a_run_without_development_rows_shows_the_scores_of_its_queries(recipe):
+    asked = recipe("scored") | {"evaluation": {"speed": False}}
+    asked["corpus"]["held_out"] = 0.3
+    result = limbeck.distill(asked)
+    printed = str(result)
+    assert "Agreement with the teacher on rows it may have seen in training (Spearman)" in printed
+    assert "nDCG@10 with their labels" in printed
+    assert "MRR@10 with their labels" in printed
+    # A share of the teacher's score needs rows that the teacher has not seen.
+    assert "kept" not in printed

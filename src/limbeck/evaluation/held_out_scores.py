@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -11,7 +13,7 @@ from limbeck.core import records
 from limbeck.core.blocks import counted
 from limbeck.corpus.batches.batch import LABELS
 from limbeck.errors import CorpusError
-from limbeck.kinds.kind import Kind
+from limbeck.kinds.kind import HeldOutRows, Kind
 from limbeck.kinds.registry import KINDS
 from limbeck.models import families, inference, streams, taps
 
@@ -49,12 +51,20 @@ def measure_task(
         )
     kind = KINDS[task]
     batches = []
+    labels_of_batches = []
+    groups_of_batches = []
     for start in range(0, len(rows), batch_size):
         end = min(start + batch_size, len(rows))
-        batches.append(collate([rows[index] for index in range(start, end)]))
-    # This removes the labels from the batches, in place: what remains are the inputs of the models. Words without
-    # labels have them too, as marks of the tokens that are scored.
-    labels_of_batches = [kind.held_out_labels(batch) for batch in batches if LABELS in batch]
+        rows_of_batch = [rows[index] for index in range(start, end)]
+        batch = collate(rows_of_batch)
+        # This removes the labels from the batch, in place: what remains are the inputs of the models. Words without
+        # labels have them too, as marks of the tokens that are scored.
+        if LABELS in batch:
+            labels_of_batches.append(kind.held_out_labels(batch))
+        groups_of_batches.append(kind.held_out_groups(rows_of_batch, batch, first=start))
+        batches.append(batch)
+    held_out = HeldOutRows(np.concatenate(groups_of_batches), _classes_of(student, kind))
+
     student_answers = _predict(student, batches, kind)
     gives_one_answer = len(student_answers.unique(dim=0)) == 1
     figures = records.TaskFigures(
@@ -64,18 +74,54 @@ def measure_task(
         # Records have the field only where it is true.
         only_answer=gives_one_answer or None,
     )
-    labels = None
-    if labelled:
-        labels = torch.cat(labels_of_batches).numpy()
-        figures.student = kind.held_out_score(student_answers.numpy(), labels)
-    else:
-        figures.labelled = False
+    teacher_answers = None
     if teacher is not None:
-        teacher_answers = _predict(teacher, batches, kind)
-        if labels is not None:
-            figures.teacher = kind.held_out_score(teacher_answers.numpy(), labels)
-        figures.agreement = kind.held_out_score(student_answers.numpy(), teacher_answers.numpy())
+        teacher_answers = _predict(teacher, batches, kind).numpy()
+        agreement = kind.held_out_agreement(student_answers.numpy(), teacher_answers, held_out)
+        figures.metric = agreement.metric
+        figures.agreement = agreement.value
+
+    if not labelled:
+        figures.labelled = False
+        return figures
+    labels = torch.cat(labels_of_batches).numpy()
+    main, *further = _scores_of_both(kind, student_answers.numpy(), teacher_answers, labels, held_out)
+    if teacher is not None and main.metric != figures.metric:
+        figures.agreement_metric = figures.metric
+    figures.metric = main.metric
+    figures.student = main.student
+    figures.teacher = main.teacher
+    figures.further = further
     return figures
+
+
+def _scores_of_both(
+    kind: Kind, student: NDArray[Any], teacher: NDArray[Any] | None, labels: NDArray[Any], rows: HeldOutRows
+) -> list[records.MetricScores]:
+    """Return the scores of both models by each metric of the kind, the main one first.
+
+    Args:
+        kind: The kind of the task.
+        student: The student's predictions.
+        teacher: The teacher's; None without a teacher.
+        labels: The labels.
+        rows: The groups and the classes of the predictions.
+    """
+    scores = []
+    for score in kind.held_out_scores(student, labels, rows):
+        scores.append(records.MetricScores(metric=score.metric, student=score.value))
+    if teacher is not None:
+        for score_of_both, score in zip(scores, kind.held_out_scores(teacher, labels, rows), strict=True):
+            score_of_both.teacher = score.value
+    return scores
+
+
+def _classes_of(model: PreTrainedModel, kind: Kind) -> tuple[str, ...]:
+    """Return the names of the classes that a head predicts, in the order of its outputs; none without classes."""
+    if not kind.facts.has_classes:
+        return ()
+    names = model.config.id2label
+    return tuple(names[number] for number in sorted(names))
 
 
 @torch.no_grad()

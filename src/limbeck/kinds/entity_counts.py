@@ -4,7 +4,7 @@ An entity is a run of words with a type, which the tags of the words describe, a
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 from limbeck.core import IGNORED_LABEL
@@ -53,13 +53,28 @@ def count_entities(
         rows: The rows with their tags.
         task: The names of the tags.
     """
+    predicted_tags = [scored_words(numbers, row) for numbers, row in zip(predictions, rows, strict=True)]
+    gold_tags = [scored_words(tags_of(row), row) for row in rows]
+    return count_tags(predicted_tags, gold_tags, task.labels)
+
+
+def count_tags(
+    predicted_tags: Sequence[Sequence[int]], gold_tags: Sequence[Sequence[int]], names: tuple[str, ...]
+) -> dict[str, EntityCounts]:
+    """Count the entities of each type as `count_entities` does, by the tags of scored words alone.
+
+    Args:
+        predicted_tags: For each sentence, the number of each scored word's predicted tag.
+        gold_tags: The numbers of the tags by the labels.
+        names: The names of the tags.
+    """
     # Each counts entities by their type.
     right: Counter[str] = Counter()
     predicted: Counter[str] = Counter()
     gold: Counter[str] = Counter()
-    for numbers, row in zip(predictions, rows, strict=True):
-        predicted_entities = _entities_of(scored_words(numbers, row), task)
-        gold_entities = _entities_of(scored_words(tags_of(row), row), task)
+    for predicted_numbers, gold_numbers in zip(predicted_tags, gold_tags, strict=True):
+        predicted_entities = _entities_of(predicted_numbers, names)
+        gold_entities = _entities_of(gold_numbers, names)
         right.update(entity.type for entity in predicted_entities & gold_entities)
         predicted.update(entity.type for entity in predicted_entities)
         gold.update(entity.type for entity in gold_entities)
@@ -88,18 +103,21 @@ def scored_words(numbers: Sequence[int], row: LabelledRow) -> list[int]:
     return [number for number, tag in zip(numbers, tags_of(row), strict=True) if tag != IGNORED_LABEL]
 
 
-def _entities_of(numbers: Sequence[int], task: Task) -> set[Entity]:
+def _entities_of(numbers: Sequence[int], names: tuple[str, ...]) -> set[Entity]:
     """Return the entities of a sentence, by the numbers of its words' tags."""
-    tags = entity_tags(task.labels) or task.labels
+    tags = entity_tags(names) or names
     return set(find_entities([tags[number] for number in numbers]))
 
 
 def entity_figures(predictions: Sequence[Sequence[int]], rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
     """Return precision, recall and F1 of the entities of all types together; the arguments are `count_entities`'."""
-    counts_of_types = count_entities(predictions, rows, task).values()
-    total = EntityCounts(
-        right=sum(counts.right for counts in counts_of_types),
-        predicted=sum(counts.predicted for counts in counts_of_types),
-        gold=sum(counts.gold for counts in counts_of_types),
+    return total_of(count_entities(predictions, rows, task)).figures()
+
+
+def total_of(counts_of_types: Mapping[str, EntityCounts]) -> EntityCounts:
+    """Return the counts of the entities of all types together."""
+    return EntityCounts(
+        right=sum(counts.right for counts in counts_of_types.values()),
+        predicted=sum(counts.predicted for counts in counts_of_types.values()),
+        gold=sum(counts.gold for counts in counts_of_types.values()),
     )
-    return total.figures()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -57,6 +58,33 @@ class LabelTerm:
     has_temperature: bool = False
 
 
+@dataclass(frozen=True)
+class HeldOutScore:
+    """A score of a model on held-out rows of a corpus.
+
+    Attributes:
+        metric: Name of the metric.
+        value: The score; None where it is undefined.
+    """
+
+    metric: str
+    value: float | None
+
+
+@dataclass(frozen=True)
+class HeldOutRows:
+    """What is known of held-out rows beside their labels.
+
+    Attributes:
+        groups: For each prediction, the number of the sentence or the query that it belongs to; predictions of one
+            group follow each other, `[predictions]`.
+        classes: Names of the classes, in the order of the head's outputs; empty without classes.
+    """
+
+    groups: NDArray[np.int64]
+    classes: tuple[str, ...] = ()
+
+
 class Kind:
     """A kind of task. A new kind is a subclass in one file, and a row of `limbeck.core.kinds.KINDS`.
 
@@ -69,7 +97,7 @@ class Kind:
         rows_of_words: Whether tables hold a word a line.
         chooses_thresholds: Whether thresholds of its classes can be chosen.
         scoring_types: Further columns of a file of tokens, by which outputs are decoded.
-        held_out_metric: Name of the metric of held-out rows of a corpus.
+        held_out_metric: Name of the metric of `held_out_score`, by which held-out rows of a corpus are scored.
         scoring_version: Number of the rules by which outputs become scores. A new number lets finished cells of an
             evaluation, which older rules have scored, run again.
         usage: Example code of its head; the default prints the scores as they are.
@@ -407,6 +435,38 @@ class Kind:
         is_right = predicted == labels
         return float(np.mean(is_right, dtype=np.float32))
 
+    def held_out_groups(self, rows: Sequence[Mapping[str, Any]], batch: Mapping[str, Any], first: int) -> Any:
+        """Return the number of the group of each prediction; by default each row is a group by itself.
+
+        Args:
+            rows: The token rows of a batch.
+            batch: The batch that was made of them, without labels.
+            first: Number of the first row.
+        """
+        return np.arange(first, first + len(rows))
+
+    def held_out_scores(
+        self, predicted: NDArray[Any], labels: NDArray[Any], rows: HeldOutRows
+    ) -> Sequence[HeldOutScore]:
+        """Return the scores of predictions by their labels, the main one first; by default `held_out_score` alone.
+
+        Args:
+            predicted: The predictions that `held_out_predictions` returned.
+            labels: The labels in the same form.
+            rows: The groups and the classes of the predictions.
+        """
+        return [HeldOutScore(self.held_out_metric, self.held_out_score(predicted, labels))]
+
+    def held_out_agreement(self, student: NDArray[Any], teacher: NDArray[Any], rows: HeldOutRows) -> HeldOutScore:
+        """Return the agreement of two models: the student's main score with the teacher's predictions as labels.
+
+        Args:
+            student: The student's predictions.
+            teacher: The teacher's.
+            rows: The groups and the classes of the predictions.
+        """
+        return self.held_out_scores(student, teacher, rows)[0]
+
     def hard_label(self) -> LabelTerm | None:
         """Return the loss of labels; None where a student does not learn from labels."""
         return None
@@ -414,3 +474,14 @@ class Kind:
     def soft_label(self) -> LabelTerm:
         """Return the loss of the teacher's scores."""
         raise NotImplementedError
+
+
+def slices_of(groups: NDArray[np.int64]) -> list[slice]:
+    """Return a slice of the predictions for each group: neighbours with the same number are of one group.
+
+    Args:
+        groups: The number of the group of each prediction, `[predictions]`.
+    """
+    first_of_further_groups = np.flatnonzero(groups[1:] != groups[:-1]) + 1
+    bounds = [0, *first_of_further_groups.tolist(), len(groups)]
+    return [slice(start, end) for start, end in pairwise(bounds)]

@@ -10,15 +10,17 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from limbeck.core.blocks import counted
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import is_missing, number_of_truth, parse_value
 from limbeck.corpus.rows.labelled_rows import LabelledRow, by_query
+from limbeck.corpus.tokens.encoded_rows import QUERY
 from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores
 from limbeck.kinds.drawing import DRAW
-from limbeck.kinds.kind import LabelTerm, Loss, Metric
+from limbeck.kinds.kind import HeldOutRows, HeldOutScore, LabelTerm, Loss, Metric, slices_of
 from limbeck.kinds.losses import relevance_loss
 from limbeck.kinds.ranking_scores import queries_of, score_query
 from limbeck.kinds.reading import RowSource
@@ -102,6 +104,29 @@ class Ranking(ValueKind):
         for query in sorted(chosen, key=lambda query: query.start):
             drawn += rows[query]
         return drawn
+
+    def held_out_groups(self, rows: Sequence[Mapping[str, Any]], batch: Mapping[str, Any], first: int) -> Any:
+        """Return the number of each document's query."""
+        return np.array([row[QUERY] for row in rows], np.int64)
+
+    def held_out_scores(
+        self, predicted: NDArray[Any], labels: NDArray[Any], rows: HeldOutRows
+    ) -> Sequence[HeldOutScore]:
+        """Return the means over queries of nDCG@10 and MRR@10; they are undefined where a label is unknown."""
+        if np.isnan(labels).any():
+            return [HeldOutScore(name, None) for name in self.metrics]
+        scores_of_queries = []
+        for query in slices_of(rows.groups):
+            scores_of_queries.append(score_query(predicted[query].astype(np.float64), labels[query]))
+        scores = []
+        for name in self.metrics:
+            values = [getattr(query_scores, name) for query_scores in scores_of_queries]
+            scores.append(HeldOutScore(name, float(np.mean(values))))
+        return scores
+
+    def held_out_agreement(self, student: NDArray[Any], teacher: NDArray[Any], rows: HeldOutRows) -> HeldOutScore:
+        """Return Spearman's correlation of the scores: the teacher's scores are no relevance, which is 0 or more."""
+        return HeldOutScore(self.held_out_metric, self.held_out_score(student, teacher))
 
     def loss(self, weights: Sequence[float] | None) -> Loss | None:
         """Return the binary cross entropy of scores with relevance."""

@@ -27,8 +27,16 @@ from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores
 from limbeck.kinds.beside_teacher import ClassFigures, Disagreements, label_figures
 from limbeck.kinds.classification import figures_of_classes, submitted_class
-from limbeck.kinds.entity_counts import EntityCounts, count_entities, entity_figures, scored_words, tags_of
-from limbeck.kinds.kind import Kind, LabelTerm, Loss, Metric, Outputs
+from limbeck.kinds.entity_counts import (
+    EntityCounts,
+    count_entities,
+    count_tags,
+    entity_figures,
+    scored_words,
+    tags_of,
+    total_of,
+)
+from limbeck.kinds.kind import HeldOutRows, HeldOutScore, Kind, LabelTerm, Loss, Metric, Outputs, slices_of
 from limbeck.kinds.losses import ClassWeightedLoss
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
@@ -234,6 +242,27 @@ class TokenClassification(Kind):
     def held_out_predictions(self, logits: Any) -> Any:
         """Return the classes of the scored tokens, `[tokens]`."""
         return logits.argmax(-1)
+
+    def held_out_groups(self, rows: Sequence[Mapping[str, Any]], batch: Mapping[str, Any], first: int) -> Any:
+        """Return the number of the row of each scored token, so that entities do not go on from row to row."""
+        row_of_token, _ = batch["scored"].nonzero(as_tuple=True)
+        return first + row_of_token.numpy()
+
+    def held_out_scores(
+        self, predicted: NDArray[Any], labels: NDArray[Any], rows: HeldOutRows
+    ) -> Sequence[HeldOutScore]:
+        """Return F1, precision and recall of entities; where tags mark no entities, the share of right tags."""
+        accuracy = HeldOutScore("accuracy", self.held_out_score(predicted, labels))
+        if entity_tags(rows.classes) is None:
+            return [accuracy]
+
+        # The token rows hold no words: each scored token stands for its word.
+        sentences = slices_of(rows.groups)
+        predicted_numbers = [predicted[sentence].tolist() for sentence in sentences]
+        gold_numbers = [labels[sentence].tolist() for sentence in sentences]
+        figures = total_of(count_tags(predicted_numbers, gold_numbers, rows.classes)).figures()
+        scores = [HeldOutScore(name, figures[name]) for name in ("f1_entity", "precision_entity", "recall_entity")]
+        return [*scores, accuracy]
 
     def hard_label(self) -> LabelTerm | None:
         """Return the cross entropy of the first token of each word."""

@@ -20,8 +20,10 @@ from limbeck.core.records import (
     BatchLatency,
     CutVectors,
     DevelopmentFigures,
+    MetricScores,
     Retrieval,
     RunEvaluation,
+    TaskFigures,
     text_of,
 )
 from limbeck.kinds.scoring import METRIC_NAMES
@@ -43,6 +45,8 @@ AGREEMENT_WITHOUT_LABELS = "Agreement with the teacher on held-out rows without 
 """Label of the same figure where the rows have no labels, so that the teacher was not trained on them for its task."""
 UNTRAINED_START = "untrained start"
 """Label of the figures of the best untrained student of the same shape."""
+_SHARE_OF_EQUAL_ANSWERS = "accuracy"
+"""The metric of an agreement that needs no name: how many rows both models give the same answer."""
 _PART_MARK = "  "
 """Indents the label of a part of the row above, in the terminal and in files."""
 
@@ -381,18 +385,34 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     task = evaluation.task
     if task is None or task.metric is None:
         return
-    metric = metric_name(task.metric)
     if task.labelled is False:
-        yield Row(AGREEMENT_WITHOUT_LABELS, teacher=None, student=task.agreement, unit="alone")
+        yield Row(agreement_label(task), teacher=None, student=task.agreement, unit="alone")
         return
+    main = MetricScores(metric=task.metric, teacher=task.teacher, student=task.student)
+    scores_by_metric = [main, *task.further]
     # Without a teacher for the task, the student has scores and no agreement.
     if task.agreement is None:
-        label = f"{at_start(metric)} on rows held out from the training files"
-        yield Row(label, teacher=None, student=task.student, unit="alone")
+        for scores in scores_by_metric:
+            label = f"{at_start(metric_name(scores.metric))} on rows held out from the training files"
+            yield Row(label, teacher=None, student=scores.student, unit="alone")
         return
-    yield Row(AGREEMENT, teacher=None, student=task.agreement, unit="alone")
-    label = f"{metric} with their labels"
-    yield Row(label, teacher=task.teacher, student=task.student, unit="alone", is_part=True)
+    yield Row(agreement_label(task), teacher=None, student=task.agreement, unit="alone")
+    for scores in scores_by_metric:
+        label = f"{metric_name(scores.metric)} with their labels"
+        yield Row(label, teacher=scores.teacher, student=scores.student, unit="alone", is_part=True)
+
+
+def agreement_label(task: TaskFigures) -> str:
+    """The name of an agreement on held-out rows of a task, with its measure where that is not the share of equal rows.
+
+    Args:
+        task: The figures on these rows.
+    """
+    name = AGREEMENT_WITHOUT_LABELS if task.labelled is False else AGREEMENT
+    metric = task.agreement_metric or task.metric
+    if metric is None or metric == _SHARE_OF_EQUAL_ANSWERS:
+        return name
+    return f"{name} ({metric_name(metric)})"
 
 
 def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:

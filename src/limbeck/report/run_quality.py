@@ -12,7 +12,7 @@ from limbeck.core.blocks import counted, interval
 from limbeck.core.intervals import Interval, ends_of, of_share
 from limbeck.core.paths import short_model_name
 from limbeck.report.names import metric_of_rows
-from limbeck.report.quality import AGREEMENT, AGREEMENT_WITHOUT_LABELS
+from limbeck.report.quality import agreement_label
 from limbeck.report.reliable import has_share, is_reliable_agreement, is_reliable_retrieval, reliable_speedup
 from limbeck.report.scored_rows import only_answer, rows_title
 from limbeck.report.sections import facts
@@ -162,8 +162,8 @@ def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
     if task.metric == "accuracy" and task.task == "classification" and task.rows:
         ends = of_share(agreement, int(task.rows))
     over = counted(task.rows or 0, "row")
-    label = AGREEMENT_WITHOUT_LABELS if task.labelled is False else AGREEMENT
-    return Quality(label.lower(), agreement, teacher=1.0, is_agreement=True, interval=ends, over=over)
+    label = agreement_label(task)
+    return Quality(f"{label[:1].lower()}{label[1:]}", agreement, teacher=1.0, is_agreement=True, interval=ends, over=over)
 
 
 @facts(RunFolder)

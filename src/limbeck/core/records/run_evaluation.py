@@ -170,16 +170,26 @@ class CutVectors(Record):
     asymmetric: Retrieval | None = None
 
 
+class MetricScores(Record):
+    """Scores of both models on held-out rows by one metric; None as in `TaskFigures`."""
+
+    metric: str = ""
+    teacher: Number | None = None
+    student: Number | None = None
+
+
 class TaskFigures(Record):
     """Scores of both models on the same held-out rows of a task.
 
     Attributes:
         task: Name of a kind of task, see `limbeck.kinds.KINDS`.
-        metric: The `held_out_metric` of the kind; 0 to 1, or -1 to 1 for a correlation.
+        metric: The main metric of the kind on held-out rows; 0 to 1, or -1 to 1 for a correlation.
         rows: Number of rows (windows for question answering).
         teacher: The teacher's score; None without a teacher, as is a correlation with constant values.
         student: The student's score.
         agreement: The same metric with the teacher's predictions in place of the labels.
+        agreement_metric: The metric of the agreement, where it is another one.
+        further: Scores by further metrics.
         labelled: False where the rows have no labels, so that only the agreement was measured; None for any other.
         only_answer: Whether the student gives one answer to all rows.
         stage: The stage that the task is from.
@@ -194,6 +204,8 @@ class TaskFigures(Record):
     teacher: Number | None = None
     student: Number | None = None
     agreement: Number | None = None
+    agreement_metric: str | None = None
+    further: list[MetricScores] = Field(default_factory=list)
     labelled: bool | None = None
     only_answer: bool | None = None
     stage: str | None = None
