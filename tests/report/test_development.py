@@ -72,11 +72,11 @@ def test_rows_of_a_file_have_its_name_and_nothing_is_skipped_that_is_scored(copi
 
 
 def test_a_run_is_judged_by_its_development_score(report_of):
-    [part] = report_of(MRPC | {"intervals": {"accuracy": [0.49, 0.94]}}).parts
+    [part] = report_of(MRPC | {"rows": 20, "intervals": {"accuracy": [0.49, 0.94]}}).parts
     assert "accuracy on mrpc, validation 0.800 (88.9% of the teacher's)" in part.subtitle
     student, quality, speed = part.facts
     assert student == "A 2x4 student of teacher, taught by minilmv2, hidden_states."
-    figure = "accuracy on mrpc, validation 0.800 (95 %: 0.490 to 0.940, over 10 rows), 88.9% of the teacher's"
+    figure = "accuracy on mrpc, validation 0.800 (95 %: 0.490 to 0.940, over 20 rows), 88.9% of the teacher's"
     assert quality == f"Quality: {figure}." and speed.startswith("Speed: ")
 
 

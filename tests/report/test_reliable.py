@@ -1,11 +1,17 @@
 """Figures that do not tell students apart have no share, and stay out of verdict, card and results."""
 
+from csv import DictReader
+from io import StringIO
+
 import pytest
 
+from limbeck.core import studies
 from limbeck.core.records import RunEvaluation, SourceNotes
 from limbeck.evaluation.passages import SENTENCE_IN_PASSAGES
 from limbeck.evaluation.similarity_strata import STRATIFIED_SIMILARITIES
 from limbeck.report import comparison_markdown, comparison_rows
+from limbeck.report.evaluation import evaluation_csv
+from limbeck.report.scores import share_kept
 from limbeck.report.student_results import held_out_results
 from limbeck.report.text_notes import changed_text, skipped_text, taken_text
 
@@ -86,6 +92,46 @@ def test_a_speedup_that_contradicts_the_times_is_a_dash():
     idle = batch | {"teacher": {"median_ms": 154.0}, "student": {"median_ms": 100.0}}
     values["latency"]["batches"] = [idle]
     assert cells(values)["Latency batch 1, ms"][3] == "1.54x faster"
+
+
+@pytest.mark.parametrize(("metric", "rows", "teacher", "chance", "share"), [
+    ("accuracy", 200, 0.7, 0.5, True),
+    ("accuracy", 30, 0.6, 0.5, False),
+    ("macro_f1", 200, 0.32, 0.333, False),
+    ("macro_f1", 200, 0.7, 0.333, True),
+    ("spearman", 100, 0.15, None, False),
+    ("spearman", 100, 0.6, None, True),
+])  # fmt: skip
+def test_a_teacher_at_chance_is_no_measure(metric, rows, teacher, chance, share):
+    scores = {"task": "t", "kind": "classification", "rows": rows, "teacher": {metric: teacher}}
+    scores["student"] = {metric: teacher - 0.01}
+    if chance is not None:
+        scores["chance"] = {metric: chance}
+    # The student is as good as its teacher, so that chance alone decides.
+    scores["intervals"] = {metric: [teacher - 0.05, teacher + 0.05]}
+    [row] = comparison_rows({"development": [scores]})
+    assert ("kept" in row.change) == share
+    assert ("not clearly above chance" in comparison_markdown({"development": [scores]})) != share
+
+
+def test_tables_of_an_evaluation_give_no_share_of_a_model_at_chance():
+    def scored(name, value, chance):
+        column = {"mean": value, "runs": [value], "metrics": {"accuracy": {"mean": value, "runs": [value]}}}
+        column |= {"interval": [value - 4, value + 4], "rows": 500, "chance": chance}
+        return {"name": name, "columns": {"rte": column}, "retention": {"rte": 100 * value / 54} if value != 54 else {}}
+
+    def kept(chance):
+        columns = [{"key": "rte", "title": "RTE", "metric": "accuracy"}]
+        models = [scored("teacher", 54, chance), scored("student", 80, chance)]
+        evaluated = studies.Evaluation.read({"columns": columns, "models": models})
+        _, student = evaluated.models
+        in_csv = list(DictReader(StringIO(evaluation_csv(evaluated))))[1]["retention"]
+        return share_kept("rte", student, evaluated.models[0]), in_csv
+
+    assert kept(52.7) == (None, "")
+    share, in_csv = kept(40)
+    assert share == pytest.approx(148.1, abs=0.1)
+    assert float(in_csv) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(("teacher", "interval", "share"), [

@@ -83,6 +83,8 @@ def _pooled_column(figures: list[studies.ColumnFigure]) -> studies.ColumnFigure:
     for name, figures_of_metric in values_by_key(figure.metrics for figure in figures).items():
         metrics[name] = studies.Figure.of_runs(figure.mean for figure in figures_of_metric)
     column = studies.ColumnFigure.of_runs((figure.mean for figure in figures), metrics=metrics)
+    # All students are scored on the same rows.
+    column.chance = figures[0].chance
     for figure in figures:
         if figure.only_answer:
             column.only_answer = figure.only_answer

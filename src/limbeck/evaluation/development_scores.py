@@ -7,7 +7,7 @@ from limbeck.evaluation.evaluators.prepared_task import PreparedTask
 from limbeck.kinds.beside_teacher import Disagreements
 from limbeck.kinds.kind import Outputs
 from limbeck.kinds.registry import KINDS
-from limbeck.kinds.scoring import intervals_of, only_answer, score
+from limbeck.kinds.scoring import chance_of, intervals_of, only_answer, score
 
 _EXAMPLES = 10
 """Rows that are shown of those on which the models disagree."""
@@ -46,6 +46,7 @@ def compare_outputs(
         teacher_answers = prepared.decode(split, teacher)
         answers.append(teacher_answers)
         figures.teacher = dict(score(task, split, rows, teacher_answers))
+        figures.chance = dict(chance_of(task, rows))
         disagreements = kind.disagreements(rows, (student_answers, teacher_answers), (student, teacher), task)
         if disagreements is not None:
             if disagreements.are_counted:

@@ -14,6 +14,7 @@ from limbeck.corpus.rows.labelled_rows import Label, LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores
 from limbeck.kinds.beside_teacher import ClassFigures, Disagreements, label_figures
+from limbeck.kinds.chance_scores import chance_of_classes
 from limbeck.kinds.kind import Kind, LabelTerm, Loss, Metric, Outputs
 from limbeck.kinds.losses import ClassWeightedLoss
 from limbeck.kinds.reading import RowSource
@@ -105,6 +106,11 @@ class Classification(Kind):
         if metric == "accuracy":
             return intervals.of_share(value, len(rows))
         return resampled_interval(self.metrics[metric], task, rows, predictions)
+
+    def chance(self, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
+        """Return the scores at chance of the metrics that have one."""
+        positive = None if task.positive is None else task.labels.index(task.positive)
+        return chance_of_classes(class_scores.labels_of(rows), len(task.labels), positive)
 
     def only_answer(self, predictions: Predictions, task: Task) -> str | None:
         """Return the one class that all rows are given."""

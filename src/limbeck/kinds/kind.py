@@ -358,6 +358,15 @@ class Kind:
         """
         return None
 
+    def chance(self, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
+        """Return the scores at chance by metric, see `limbeck.kinds.chance_scores`; metrics without one have 0.
+
+        Args:
+            rows: The rows with their labels.
+            task: The task of the rows.
+        """
+        return {}
+
     def only_answer(self, predictions: Predictions, task: Task) -> str | None:
         """Return the one answer that all rows are given, in words; None where there are several, or one row."""
         return None

@@ -18,6 +18,7 @@ from limbeck.corpus.rows.labelled_rows import Label, LabelledRow
 from limbeck.kinds import class_scores
 from limbeck.kinds.beside_teacher import ClassFigures, Disagreements, label_figures
 from limbeck.kinds.classification import resampled_interval, submitted_class
+from limbeck.kinds.chance_scores import chance_of_flags
 from limbeck.kinds.kind import Kind, LabelTerm, Loss, Metric, Outputs
 from limbeck.kinds.losses import FlagWeightedLoss
 from limbeck.kinds.reading import RowSource
@@ -132,6 +133,10 @@ class MultiLabel(Kind):
         if metric == "mean_average_precision":
             return None
         return resampled_interval(self.metrics[metric], task, rows, predictions)
+
+    def chance(self, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
+        """Return the scores at chance."""
+        return chance_of_flags(class_scores.labels_of(rows))
 
     def only_answer(self, predictions: Predictions, task: Task) -> str | None:
         """Return the classes that all rows are given."""

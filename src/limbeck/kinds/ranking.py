@@ -19,6 +19,7 @@ from limbeck.corpus.rows.labelled_rows import LabelledRow, by_query
 from limbeck.corpus.tokens.encoded_rows import QUERY
 from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores
+from limbeck.kinds.chance_scores import chance_of_queries
 from limbeck.kinds.drawing import DRAW
 from limbeck.kinds.kind import HeldOutRows, HeldOutScore, LabelTerm, Loss, Metric, slices_of
 from limbeck.kinds.losses import relevance_loss
@@ -104,6 +105,11 @@ class Ranking(ValueKind):
         for query in sorted(chosen, key=lambda query: query.start):
             drawn += rows[query]
         return drawn
+
+    def chance(self, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
+        """Return the scores of a random order."""
+        labels = class_scores.labels_of(rows).astype(np.float64)
+        return chance_of_queries([labels[query] for query in queries_of(rows)])
 
     def held_out_groups(self, rows: Sequence[Mapping[str, Any]], batch: Mapping[str, Any], first: int) -> Any:
         """Return the number of each document's query."""

@@ -74,6 +74,17 @@ def intervals_of(
     return intervals
 
 
+def chance_of(task: Task, rows: Sequence[LabelledRow]) -> dict[str, float]:
+    """Return the scores at chance by the task's metrics; metrics without one have 0, and are left out.
+
+    Args:
+        task: The task.
+        rows: The rows with their labels.
+    """
+    chance = KINDS[task.kind].chance(rows, task)
+    return {name: chance[name] for name in task.metrics if name in chance}
+
+
 def only_answer(task: Task, predictions: Predictions) -> str | None:
     """Return the one answer that all rows are given, in words; None where there are several, or one row."""
     return KINDS[task.kind].only_answer(predictions, task)

@@ -26,6 +26,7 @@ from limbeck.corpus.tokens.word_windows import NO_WORD, WordEncoder
 from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores
 from limbeck.kinds.beside_teacher import ClassFigures, Disagreements, label_figures
+from limbeck.kinds.chance_scores import chance_of_classes
 from limbeck.kinds.classification import figures_of_classes, submitted_class
 from limbeck.kinds.entity_counts import (
     EntityCounts,
@@ -177,6 +178,11 @@ class TokenClassification(Kind):
         windows = ((item["row"], item["words"]) for item in items)
         outside = task.labels.index(OUTSIDE) if OUTSIDE in task.labels else 0
         return decode_tags(rows, windows, outputs[0], missing=outside)
+
+    def chance(self, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
+        """Return the share of words with the most frequent tag; entities are not found by chance."""
+        chance = chance_of_classes(_gold(rows), len(task.labels), positive=None)
+        return {name: value for name, value in chance.items() if name == "accuracy"}
 
     def words(self, prediction: Any, row: LabelledRow, task: Task) -> str:
         """Return the words of a sentence that have a tag other than O, each with it."""

@@ -260,7 +260,7 @@ def _figure_rows(summary: ComparisonSummary, row: ComparedScores) -> Iterator[di
 
 def _scores_and_measures(summary: ComparisonSummary, row: ComparedScores) -> Iterator[dict[str, Any]]:
     """Yield a row's scores on tasks, then its measures on held-out text, with the columns of `csv_rows`."""
-    yield from csv_rows(summary.columns, row)
+    yield from csv_rows(summary.columns, row, summary.teacher)
     for measure in summary.held_out:
         figure = row.held_out.get(measure.key)
         if figure is not None:

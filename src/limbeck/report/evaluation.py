@@ -110,7 +110,7 @@ def evaluation_csv(summary: EvaluationRecord) -> str:
     rows: list[dict[str, Any]] = []
     for model in record.models:
         names = {"source": "measured", "model": name_of(model)}
-        rows += [{**names, "column": row["key"], **row} for row in csv_rows(record.columns, model)]
+        rows += [{**names, "column": row["key"], **row} for row in csv_rows(record.columns, model, record.models[0])]
     # Papers print one metric a task: the main one.
     metrics = {column.key: column.metric for column in record.columns}
     for paper in record.published:

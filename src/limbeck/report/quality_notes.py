@@ -13,10 +13,12 @@ from limbeck.core.records import (
     TaskFigures,
 )
 from limbeck.evaluation.passages import SATURATED
-from limbeck.report.names import metric_name
+from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
     FEWEST_QUERIES,
+    chance_of,
     has_enough_queries,
+    is_at_chance,
     is_reliable_agreement,
     is_saturated,
     reliable_speedup,
@@ -213,6 +215,11 @@ def _development_notes(evaluation: RunEvaluation) -> Iterator[str]:
             yield f"No scores on {scores.task}: {scores.unavailable}"
         elif scores.rows is not None:
             yield _scored_rows_note(scores, row_count=scores.rows)
+            if is_at_chance(scores, scores.metric):
+                yield (
+                    f"The teacher's {metric_of_rows(scores.metric, scores)} is not clearly above chance "
+                    f"({chance_of(scores, scores.metric):.3f}, without reading the rows), so no share of it is given."
+                )
         warning = one_answer_line(scores)
         if warning is not None:
             yield warning

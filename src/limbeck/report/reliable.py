@@ -5,9 +5,13 @@ not name their measures; their figures are shown as they were.
 """
 
 from limbeck.core import timing
-from limbeck.core.intervals import ends_of
+from limbeck.core.intervals import ends_of, of_correlation, of_share
 from limbeck.core.records import Agreement, BatchLatency, DevelopmentFigures, Retrieval
 from limbeck.evaluation.passages import SATURATED
+
+_SHARES = ("accuracy", "exact_match")
+"""Metrics that are a share of independent rows."""
+_CORRELATIONS = ("matthews", "pearson", "spearman")
 
 FEWEST_QUERIES = 200
 """Fewest queries of a retrieval, or sentences of an agreement, whose figure counts for more than a rough one."""
@@ -56,11 +60,40 @@ def has_share(scores: DevelopmentFigures, metric: str) -> bool:
     if teacher is None or interval is None:
         return False
     lowest, _ = interval
-    return teacher > chance_of(scores, metric) and teacher >= lowest
+    return not is_at_chance(scores, metric) and teacher >= lowest
+
+
+def is_at_chance(scores: DevelopmentFigures, metric: str) -> bool:
+    """Return whether the teacher's score on development rows is not above that of a model that does not read them."""
+    teacher = scores.teacher.get(metric)
+    return teacher is not None and _lowest_of_teacher(teacher, metric, scores) <= chance_of(scores, metric)
+
+
+def _lowest_of_teacher(teacher: float, metric: str, scores: DevelopmentFigures) -> float:
+    """Return the lower end of the interval of a teacher's score where it follows from the rows; else the score.
+
+    Args:
+        teacher: The teacher's score.
+        metric: The name of the metric.
+        scores: The scores of both models.
+    """
+    rows = int(scores.rows or 0)
+    interval = None
+    if metric in _SHARES and rows:
+        interval = of_share(teacher, rows)
+    elif metric in _CORRELATIONS:
+        interval = of_correlation(teacher, rows, ranked=metric == "spearman")
+    return teacher if interval is None else interval[0]
 
 
 def chance_of(scores: DevelopmentFigures, metric: str) -> float:
-    """Return the score of a model that gives every row the most frequent class; 0 where there are no classes."""
+    """Return the score of a model that does not read the rows.
+
+    Older records lack it: theirs is the accuracy of the most frequent class, or 0 where there are no classes.
+    """
+    chance = scores.chance.get(metric)
+    if chance is not None:
+        return chance
     rows_of_classes = [sum(row) for row in scores.confusion]
     row_count = sum(rows_of_classes)
     if metric != "accuracy" or not row_count:

@@ -163,7 +163,9 @@ def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
         ends = of_share(agreement, int(task.rows))
     over = counted(task.rows or 0, "row")
     label = agreement_label(task)
-    return Quality(f"{label[:1].lower()}{label[1:]}", agreement, teacher=1.0, is_agreement=True, interval=ends, over=over)
+    return Quality(
+        f"{label[:1].lower()}{label[1:]}", agreement, teacher=1.0, is_agreement=True, interval=ends, over=over
+    )
 
 
 @facts(RunFolder)

@@ -56,12 +56,40 @@ def is_meaningless(key: str, model: studies.Scores) -> bool:
 
 
 def share_kept(key: str, model: studies.Scores, teacher: studies.Scores | None) -> float | None:
-    """Return a model's share of its teacher's score, in percent; None if unknown, or if either score is meaningless."""
+    """Return a model's share of its teacher's score, in percent.
+
+    There is none where the share is unknown, where either score is meaningless, and where the teacher is not above
+    chance: such a teacher cannot do the task.
+    """
     if is_meaningless(key, model):
         return None
-    if teacher is not None and is_meaningless(key, teacher):
-        return None
+    if teacher is not None:
+        if is_meaningless(key, teacher) or _is_at_chance(key, teacher):
+            return None
     return model.retention.get(key)
+
+
+def _is_at_chance(key: str, teacher: studies.Scores) -> bool:
+    """Return whether a teacher's score is not above that of a model that does not read the rows.
+
+    Args:
+        key: The key of a column or of an average. An average is at chance if one of its scores is.
+        teacher: The scores of the teacher.
+    """
+    average = teacher.averages.by_name.get(key)
+    column_keys = [key] if average is None else average.of
+    for column_key in column_keys:
+        column = teacher.columns.get(column_key)
+        if column is None:
+            continue
+        # A single run has an interval over the rows. Several runs have none; their mean is compared as it is.
+        lowest = column.mean
+        ends = ends_of(column.interval)
+        if ends is not None:
+            lowest, _ = ends
+        if lowest <= (column.chance or 0.0):
+            return True
+    return False
 
 
 def only_answer_notes(summary: studies.Evaluation) -> list[str]:
@@ -204,11 +232,18 @@ def main_figure(summary: studies.Evaluation) -> tuple[str, str]:
     return "without_cola", title_by_key["without_cola"]
 
 
-def csv_rows(columns: Sequence[studies.Column], scores: studies.Scores) -> Iterator[dict[str, Any]]:
+def csv_rows(
+    columns: Sequence[studies.Column], scores: studies.Scores, teacher: studies.Scores | None
+) -> Iterator[dict[str, Any]]:
     """Yield a CSV row for each metric of each column, then for each average.
 
     A row of `f1` has `positive`, the class that it is of. The main metric of a column, and averages, have `retention`:
-    the share of the first model's score, in percent.
+    the share of the teacher's score, in percent, see `share_kept`.
+
+    Args:
+        columns: The columns of the tables.
+        scores: The scores of the model.
+        teacher: The scores of the model that shares are of; None without one.
     """
     for column in columns:
         column_figure = scores.columns.get(column.key)
@@ -219,13 +254,13 @@ def csv_rows(columns: Sequence[studies.Column], scores: studies.Scores) -> Itera
             if metric == "f1":
                 row["positive"] = column.positive
             if metric == column.metric:
-                row["retention"] = scores.retention.get(column.key)
+                row["retention"] = share_kept(column.key, scores, teacher)
                 if column_figure.interval is not None:
                     row["low"], row["high"] = column_figure.interval
             yield row
     for name, average in scores.averages.by_name.items():
         if average is not None:
-            yield {"key": name, **numbers(average), "retention": scores.retention.get(name)}
+            yield {"key": name, **numbers(average), "retention": share_kept(name, scores, teacher)}
 
 
 def numbers(figure: studies.Figure) -> dict[str, Any]:

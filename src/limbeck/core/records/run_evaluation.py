@@ -260,6 +260,7 @@ class DevelopmentFigures(Record):
         only_answer: The one answer that the student gives to all rows; None where it gives several.
         positive: The class that the metric `f1` is of, as in `core.studies.evaluation.Column`.
         intervals: 95 % intervals of the student's scores over the rows, by metric, where there is one.
+        chance: Scores of a model that does not read the rows, by metric, where they are above 0.
         teacher_name: The teacher.
         labels: Names of the classes, in the order of `confusion`.
         confusion: Rows of each class (a list each) by the class that the student gives them; empty without classes.
@@ -279,6 +280,7 @@ class DevelopmentFigures(Record):
     student: dict[str, Number | None] = Field(default_factory=dict)
     positive: str | None = None
     intervals: dict[str, list[Number]] = Field(default_factory=dict)
+    chance: dict[str, Number | None] = Field(default_factory=dict)
     only_answer: str | None = None
     teacher_name: str | None = None
     labels: list[str] = Field(default_factory=list)

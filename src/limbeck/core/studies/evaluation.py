@@ -35,12 +35,14 @@ class ColumnFigure(Figure):
     Attributes:
         interval: Its 95 % interval over `rows`, for a single run on one split.
         only_answer: The one answer that a run gives to all rows; None where all runs give several.
+        chance: The score of a model that does not read the rows; None where it is 0, and in older records.
     """
 
     metrics: dict[str, Figure] = Field(default_factory=dict)
     interval: list[Number] | None = None
     rows: int | None = None
     only_answer: str | None = None
+    chance: Number | None = None
 
     @property
     def is_meaningless(self) -> bool:
@@ -286,6 +288,7 @@ class EvaluationCell(Record):
         thresholds: Of the classes, chosen on the select split for all others.
         intervals: 95 % intervals of scores over the rows of their split, by split and metric.
         only_answer: By split, the one answer that all rows are given.
+        chance: Scores of a model that does not read the rows, by split and metric, where they are above 0.
         positive: The class that the metric `f1` is of, see `Column`.
     """
 
@@ -311,6 +314,7 @@ class EvaluationCell(Record):
     thresholds: list[float] | None = None
     intervals: dict[str, dict[str, list[Number]]] | None = None
     only_answer: dict[str, str] | None = None
+    chance: dict[str, dict[str, Number]] | None = None
     positive: str | None = None
     notes: list[str] = Field(default_factory=list)
     error: str | None = None

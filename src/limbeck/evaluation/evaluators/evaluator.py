@@ -67,6 +67,7 @@ class CellResult:
         intervals: 95 % intervals of scores over the rows of a split, by split and metric; None without any.
         only_answer: By split, the one answer that a model gives to all rows, a sign that it has learned nothing; None
             if its answers differ on all splits.
+        chance: Scores of a model that does not read the rows, by split and metric; None where they are 0.
     """
 
     scores: Scores
@@ -79,6 +80,7 @@ class CellResult:
     thresholds: list[float] | None = None
     intervals: dict[str, dict[str, list[float]]] | None = None
     only_answer: dict[str, str] | None = None
+    chance: dict[str, dict[str, float]] | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from limbeck.evaluation.evaluators.evaluator import CellResult
 from limbeck.evaluation.evaluators.prepared_task import PreparedTask
-from limbeck.kinds.scoring import intervals_of, only_answer, score
+from limbeck.kinds.scoring import chance_of, intervals_of, only_answer, score
 from limbeck.kinds.task import Predictions, Task
 
 
@@ -19,11 +19,13 @@ def score_splits(
         predictions: The predictions of the rows, by split.
 
     Returns:
-        A result with scores, intervals and the one answer that a model may give to all rows of a split.
+        A result with scores, intervals, scores at chance, and the one answer that a model may give to all rows of a
+        split.
     """
     scores = {}
     intervals = {}
     only_answers = {}
+    chance = {}
     for split, predicted in predictions.items():
         task = tasks[split]
         rows = prepared.rows[split]
@@ -31,7 +33,10 @@ def score_splits(
         interval_of_metric = intervals_of(scores[split], task, rows, predicted)
         if interval_of_metric:
             intervals[split] = interval_of_metric
+        chance_of_metric = chance_of(task, rows)
+        if chance_of_metric:
+            chance[split] = chance_of_metric
         answer = only_answer(task, predicted)
         if answer is not None:
             only_answers[split] = answer
-    return CellResult(scores, intervals=intervals or None, only_answer=only_answers or None)
+    return CellResult(scores, intervals=intervals or None, only_answer=only_answers or None, chance=chance or None)

@@ -169,7 +169,7 @@ def _mean_over_splits(cell: studies.EvaluationCell, splits: Sequence[str], metri
 
 
 def _certainty(choice: Choice, column: Column, metric: str) -> dict[str, Any]:
-    """Return further fields of a column's figure: the interval over rows, and the one answer of a run.
+    """Return further fields of a column's figure: the interval over rows, the score at chance, the one answer of a run.
 
     An interval over rows, in percent, is that of one run on one split. A run that gives all rows of a split the same
     answer has learned nothing, whatever its score.
@@ -182,6 +182,11 @@ def _certainty(choice: Choice, column: Column, metric: str) -> dict[str, Any]:
         if metric in interval_of_metric:
             certainty["interval"] = [_PERCENT * end for end in interval_of_metric[metric]]
             certainty["rows"] = cell.rows.get(split)
+    # All runs are scored on the same rows.
+    chance_of_splits = choice.cells[0].chance or {}
+    if all(metric in chance_of_splits.get(split, {}) for split in column.splits):
+        chances = [chance_of_splits[split][metric] for split in column.splits]
+        certainty["chance"] = _PERCENT * sum(chances) / len(chances)
     for cell in choice.cells:
         for split in column.splits:
             answer = (cell.only_answer or {}).get(split)

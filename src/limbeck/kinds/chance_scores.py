@@ -1,0 +1,99 @@
+"""Scores at chance: what a model reaches that does not read its rows.
+
+Such a model gives all rows the answer that scores best, or draws answers as often as the labels have them. A teacher
+whose score is not above chance cannot do the task, so that a share of its score tells nothing about a student.
+"""
+
+from collections.abc import Sequence
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limbeck.kinds.ranking_scores import CUTOFF, score_query
+
+
+def chance_of_classes(labels: NDArray[np.int64], classes: int, positive: int | None) -> dict[str, float]:
+    """Return the scores at chance of one class a row, by metric; that of Matthews' correlation is 0.
+
+    Args:
+        labels: The number of the class of each row, `[rows]`.
+        classes: The number of classes.
+        positive: The class that `f1` is of; None where there is none.
+    """
+    if len(labels) == 0:
+        return {}
+    shares = np.bincount(labels, minlength=classes) / len(labels)  # [classes]
+    present = shares[shares > 0]
+    largest = float(present.max())
+    # A constant answer has the F1 of its class, and 0 for all others. Drawn answers hit a class as often as it occurs,
+    # so that this is its F1.
+    constant_f1 = _f1_of_constant(largest)
+    chance = {
+        "accuracy": largest,
+        "micro_f1": largest,
+        "macro_f1": max(constant_f1, 1.0) / len(present),
+        "weighted_f1": max(largest * constant_f1, float((present**2).sum())),
+    }
+    if positive is not None:
+        chance["f1"] = _f1_of_constant(float(shares[positive]))
+    return chance
+
+
+def chance_of_flags(labels: NDArray[np.int64]) -> dict[str, float]:
+    """Return the scores at chance of any number of classes a row, by metric.
+
+    Args:
+        labels: 1 or 0 for each class, `[rows, classes]`.
+    """
+    shares = labels.mean(axis=0)  # [classes]
+    f1_of_classes = [_f1_of_constant(float(share)) for share in shares]
+    weights = shares / max(shares.sum(), 1e-12)
+
+    # The micro F1 of rows that all get the m most frequent classes, for the best m.
+    most_frequent_first = np.sort(shares)[::-1]
+    numbers_of_classes = np.arange(1, len(shares) + 1)
+    hits = np.cumsum(most_frequent_first)
+    micro_f1 = 2 * hits / (numbers_of_classes + shares.sum())
+
+    _, counts = np.unique(labels, axis=0, return_counts=True)
+    return {
+        "micro_f1": float(micro_f1.max()),
+        "macro_f1": float(np.mean(f1_of_classes)),
+        "weighted_f1": float((weights * f1_of_classes).sum()),
+        # All rows get the classes that most rows have.
+        "accuracy": float(counts.max() / len(labels)),
+        "mean_average_precision": float(shares.mean()),
+    }
+
+
+def chance_of_queries(labels_of_queries: Sequence[NDArray[np.float64]]) -> dict[str, float]:
+    """Return nDCG@10 and MRR@10 of documents in a random order, as means over queries.
+
+    Args:
+        labels_of_queries: For each query the relevance of its documents, `[documents]`.
+    """
+    gains = []
+    ranks = []
+    for labels in labels_of_queries:
+        # Documents with equal scores have the mean nDCG over all of their orders.
+        gains.append(score_query(np.zeros(len(labels)), labels).ndcg_at_10)
+        ranks.append(_reciprocal_rank(documents=len(labels), relevant=int((labels > 0).sum())))
+    return {"ndcg_at_10": float(np.mean(gains)), "mrr_at_10": float(np.mean(ranks))}
+
+
+def _reciprocal_rank(documents: int, relevant: int) -> float:
+    """Return the mean reciprocal rank of the first relevant document over all orders; ranks beyond 10 count 0."""
+    if relevant == 0:
+        return 0.0
+    mean = 0.0
+    for rank in range(1, min(CUTOFF, documents) + 1):
+        # The other relevant documents have ranks below this one.
+        orders = comb(documents - rank, relevant - 1)
+        mean += orders / comb(documents, relevant) / rank
+    return mean
+
+
+def _f1_of_constant(share: float) -> float:
+    """Return the F1 of a class that is given to all rows, of which a share has it."""
+    return 2 * share / (1 + share)
