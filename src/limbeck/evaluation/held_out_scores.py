@@ -107,9 +107,8 @@ def _scores_of_both(
         labels: The labels.
         rows: The groups and the classes of the predictions.
     """
-    scores = []
-    for score in kind.held_out_scores(student, labels, rows):
-        scores.append(records.MetricScores(metric=score.metric, student=score.value))
+    scores_of_student = kind.held_out_scores(student, labels, rows)
+    scores = [records.MetricScores(metric=score.metric, student=score.value) for score in scores_of_student]
     if teacher is not None:
         for score_of_both, score in zip(scores, kind.held_out_scores(teacher, labels, rows), strict=True):
             score_of_both.teacher = score.value

@@ -17,8 +17,8 @@ from limbeck.corpus.rows.class_numbers import MOST_AMBIGUOUS_CLASSES, is_missing
 from limbeck.corpus.rows.labelled_rows import Label, LabelledRow
 from limbeck.kinds import class_scores
 from limbeck.kinds.beside_teacher import ClassFigures, Disagreements, label_figures
-from limbeck.kinds.classification import resampled_interval, submitted_class
 from limbeck.kinds.chance_scores import chance_of_flags
+from limbeck.kinds.classification import resampled_interval, submitted_class
 from limbeck.kinds.kind import Kind, LabelTerm, Loss, Metric, Outputs
 from limbeck.kinds.losses import FlagWeightedLoss
 from limbeck.kinds.reading import RowSource

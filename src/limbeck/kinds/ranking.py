@@ -121,9 +121,8 @@ class Ranking(ValueKind):
         """Return the means over queries of nDCG@10 and MRR@10; they are undefined where a label is unknown."""
         if np.isnan(labels).any():
             return [HeldOutScore(name, None) for name in self.metrics]
-        scores_of_queries = []
-        for query in slices_of(rows.groups):
-            scores_of_queries.append(score_query(predicted[query].astype(np.float64), labels[query]))
+        model_scores = predicted.astype(np.float64)
+        scores_of_queries = [score_query(model_scores[query], labels[query]) for query in slices_of(rows.groups)]
         scores = []
         for name in self.metrics:
             values = [getattr(query_scores, name) for query_scores in scores_of_queries]

@@ -63,9 +63,8 @@ def share_kept(key: str, model: studies.Scores, teacher: studies.Scores | None) 
     """
     if is_meaningless(key, model):
         return None
-    if teacher is not None:
-        if is_meaningless(key, teacher) or _is_at_chance(key, teacher):
-            return None
+    if teacher is not None and (is_meaningless(key, teacher) or _is_at_chance(key, teacher)):
+        return None
     return model.retention.get(key)
 
 
