@@ -114,20 +114,19 @@ def examine(path: Path, *, members: set[str] | None = None, reading: bool = True
     states: dict[str, list[Any]] = {}
     has_read_a_file = False
     for name, facts in files.items():
-        file = path.parent / name
         try:
-            state = _state(file)
-            size, *_ = state
+            state = _state(path.parent / name)
             # The hash that this process remembers of the file in this state, or else that of another process.
             digest = _read.get(state, remembered.get((name, *state)))
+            size, *_ = state
+            has_its_size = size == facts["bytes"]
             # A file of another size has changed, so it need not be read.
-            must_read = digest is None and size == facts["bytes"]
-            if must_read and reading:
-                digest = _hash_and_note(file, state)
+            if digest is None and has_its_size and reading:
+                digest = _hash_and_note(path.parent / name, state)
                 has_read_a_file = True
         except OSError as error:
             return Examined(damage=f"{name!r:.80} cannot be read ({error.strerror})")
-        if digest is None or digest != facts[_SEAL]:
+        if digest != facts[_SEAL]:
             return Examined(damage=f"{name!r:.80} has changed since it was written")
         # `_read` lacks a file that may be changing just now. Its hash is not remembered.
         if state in _read:

@@ -152,26 +152,15 @@ def encode(
     head = SentenceHead(pooling) if isinstance(pooling, str) else pooling
     limit = _input_limit(encoder, tokenizer, max_length)
 
-    # Each text is read behind the prompt of its role. Some models do not pool the tokens of prompts: `prompt_tokens`
-    # has their number for each text, and the head decides whether it skips them.
-    if roles is None:
-        roles = [None] * len(texts)
-    prompts = [head.sentence.prompt(role) for role in roles]
-    prompted_texts = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
-    tokens_by_prompt = {prompt: _prompt_tokens(tokenizer, prompt, limit) for prompt in set(prompts)}
-    prompt_tokens = torch.tensor([tokens_by_prompt[prompt] for prompt in prompts], dtype=torch.long)
-    token_ids: list[list[int]] = []
-    if texts:
-        encoding = tokenizers.encode_texts(tokenizer, prompted_texts, truncation=True, max_length=limit)
-        token_ids = encoding["input_ids"]
+    prompted = _read_behind_prompts(tokenizer, head, texts, roles, limit)
 
     # A text without a token is not run, and keeps its row of zeros.
-    texts_with_tokens = [index for index, ids in enumerate(token_ids) if ids]
-    rows = [token_ids[index] for index in texts_with_tokens]
+    texts_with_tokens = [index for index, ids in enumerate(prompted.token_ids) if ids]
+    rows = [prompted.token_ids[index] for index in texts_with_tokens]
     hidden_width = getattr(getattr(encoder, "config", None), "hidden_size", 0)
     vectors = torch.zeros(len(texts), head.width(hidden_width))
-    # A head that normalizes has done it already.
-    scales = normalize and not head.sentence.normalize
+    # A head that normalizes its vectors has scaled them already.
+    must_scale = normalize and not head.sentence.normalize
     with evaluation_mode(encoder, dtype) as ready, torch.inference_mode():
         device = device_of(ready)
         head = head.to(device)
@@ -185,14 +174,47 @@ def encode(
             mask = batch.inputs["attention_mask"].bool()
             # The indices of the batch's texts among all texts.
             places = [texts_with_tokens[row] for row in batch.rows]
-            batch_vectors = head(hidden.float(), mask, prompt_tokens[places].to(mask.device))
+            prompt_tokens = prompted.prompt_tokens[places].to(mask.device)
+            batch_vectors = head(hidden.float(), mask, prompt_tokens)
             if vectors.shape[1] != batch_vectors.shape[1]:
                 # The configuration names no width, so that of the first batch is taken.
                 vectors = torch.zeros(len(texts), batch_vectors.shape[1])
-            if scales:
+            if must_scale:
                 batch_vectors = F.normalize(batch_vectors, dim=-1)
             vectors[places] = batch_vectors.cpu()
     return vectors
+
+
+class _PromptedTexts(NamedTuple):
+    """Texts behind their prompts, as a model reads them.
+
+    Args:
+        token_ids: The token ids of each text and its prompt.
+        prompt_tokens: The number of tokens of each text's prompt, `[texts]`. Some heads leave them out of the pooling.
+    """
+
+    token_ids: list[list[int]]
+    prompt_tokens: Tensor
+
+
+def _read_behind_prompts(
+    tokenizer: PreTrainedTokenizerBase,
+    head: SentenceHead,
+    texts: Sequence[str],
+    roles: Sequence[str | None] | None,
+    limit: int,
+) -> _PromptedTexts:
+    """Put the prompt of its role before each text, and cut both into at most `limit` tokens."""
+    if not texts:
+        return _PromptedTexts([], torch.zeros(0, dtype=torch.long))
+    if roles is None:
+        roles = [None] * len(texts)
+    prompts = [head.sentence.prompt(role) for role in roles]
+    prompted_texts = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
+    encoding = tokenizers.encode_texts(tokenizer, prompted_texts, truncation=True, max_length=limit)
+    counts = {prompt: _prompt_tokens(tokenizer, prompt, limit) for prompt in set(prompts)}
+    prompt_tokens = torch.tensor([counts[prompt] for prompt in prompts], dtype=torch.long)
+    return _PromptedTexts(encoding["input_ids"], prompt_tokens)
 
 
 def _input_limit(encoder: nn.Module, tokenizer: PreTrainedTokenizerBase, max_length: int) -> int:

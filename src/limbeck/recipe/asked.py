@@ -152,23 +152,25 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
             merged[name] = options[name]
             changed_paths.append(name)
 
-    # Options that change keys of one part: a plain value sets the part's main key, a mapping sets its own keys.
-    for name, (part, key) in _PLACES_OF_OPTIONS.items():
-        if name in options:
-            value = options[name]
-            keys = value if isinstance(value, Mapping) else {key: value}
-            merged[part] = _mapping(merged.get(part)) | dict(keys)
-            changed_paths += [f"{part}.{changed_key}" for changed_key in keys]
+    # Options that change keys of one part of the recipe.
+    for name, (part, main_key) in _PLACES_OF_OPTIONS.items():
+        if name not in options:
+            continue
+        value = options[name]
+        if not isinstance(value, Mapping):
+            value = {main_key: value}
+        merged[part] = _mapping(merged.get(part)) | dict(value)
+        changed_paths += [f"{part}.{key}" for key in value]
     if "label_column" in options:
         merged["corpus"] = _with_label_column(_mapping(merged.get("corpus")), options["label_column"])
         changed_paths.append("corpus.task.label_column")
-    if "evaluation" in options:
-        evaluation = options["evaluation"]
-        if isinstance(evaluation, Mapping):
-            merged["evaluation"] = _mapping(merged.get("evaluation")) | dict(evaluation)
-            changed_paths += [f"evaluation.{changed_key}" for changed_key in evaluation]
-        else:
-            merged["evaluation"] = evaluation  # The check of the recipe refuses it.
+    evaluation = options.get("evaluation")
+    if isinstance(evaluation, Mapping):
+        merged["evaluation"] = _mapping(merged.get("evaluation")) | dict(evaluation)
+        changed_paths += [f"evaluation.{key}" for key in evaluation]
+    elif "evaluation" in options:
+        # No other value is one; the check of the recipe refuses it.
+        merged["evaluation"] = evaluation
 
     # A method replaces all stages of the recipe. Reasons are given at the first stage only, also where they speak of
     # all stages.
