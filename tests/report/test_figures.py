@@ -12,42 +12,64 @@ from limbeck.core.studies import Search
 from limbeck.errors import OutputError, RecipeError
 from limbeck.inspection.results import read_result
 from limbeck.report import inspection_figures
-from limbeck.report.figures import MeasuredModel, lines_figure, quality_figures, show_number
+from limbeck.report.figures import (
+    MeasuredModel,
+    is_single_point,
+    lines_figure,
+    quality_against_latency,
+    quality_rows,
+    show_number,
+)
 from limbeck.report.inspection import write_inspection
 from limbeck.report.names import name_in_picture
 from limbeck.report.output_files import check_output
-from limbeck.report.pictures import drawn, svg_of
-from limbeck.report.plots import Lines, Series
+from limbeck.report.pictures import svg_of
+from limbeck.report.plots import Lines, Panels, Series
 from limbeck.report.search import VIEWS
 from tests.golden.committed import read
 
+QUICK, SLOW = MeasuredModel("fast", 0.5, (0.45, 0.55), 1.0), MeasuredModel("slow and worse", 0.4, None, 3.0)
+BEST = MeasuredModel("teacher", 0.9, None, 5.0)
+
 
 def test_the_front_is_what_no_other_beats():
-    teacher = MeasuredModel("teacher", 5.0, 0.9)
-    models = [MeasuredModel("fast", 1.0, 0.5), MeasuredModel("slow and worse", 3.0, 0.4), teacher]
-    [figure] = quality_figures(models, "accuracy", "batch 1")
-    assert figure.caption.endswith("better than any of: fast; teacher.")
-    assert [series.points for series in figure.drawing.series if series.label == "slow and worse"] == [[(3.0, 0.4)]]
-    [lowest] = quality_figures(models, "divergence, nats", "batch 1", lowest=True)
+    [figure] = quality_against_latency([QUICK, SLOW, BEST], "accuracy", "batch 1")
+    assert "better than any of: fast; teacher." in figure.caption and "Bars are 95 % intervals." in figure.caption
+    assert figure.drawing.front == [(1.0, 0.5), (5.0, 0.9)]
+    assert "slow and worse: 3, 0.4." in figure.description and "fast: 1, 0.5 (95 %: 0.45 to 0.55)" in figure.description
+    [lowest] = quality_against_latency([QUICK, SLOW, BEST], "divergence, nats", "batch 1", lowest=True)
     assert lowest.caption.startswith("The lower left corner is best")
-    assert lowest.caption.endswith("fast; slow and worse.")
-
-
-def test_every_model_is_in_the_legend_and_both_axes_begin_at_nothing():
-    models = [MeasuredModel("student", 40.0, 0.66), MeasuredModel("teacher", 80.0, 0.69)]
-    [figure] = quality_figures(models, "MRR", "batch 1")
-    with drawn(figure.drawing) as sheet:
-        [axes] = sheet.axes
-        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Pareto front", "student", "teacher"]
-        assert axes.get_ylim()[0] == 0 == axes.get_xlim()[0] and axes.get_ylim()[1] > 0.69
-    assert "student: 40, 0.66" in figure.description
+    assert "fast; slow and worse." in lowest.caption
 
 
 def test_without_seeds_there_is_no_front():
-    models = [MeasuredModel("student", 40.0, 0.66), MeasuredModel("teacher", 80.0, 0.69)]
-    [figure] = quality_figures(models, "MRR", "batch 1", front=False)
-    assert [series.label for series in figure.drawing.series] == ["student", "teacher"]
-    assert "better than" not in figure.caption
+    [figure] = quality_against_latency([QUICK, SLOW, BEST], "MRR", "batch 1", front=False)
+    assert figure.drawing.front == [] and "better than" not in figure.caption
+
+
+def test_two_latencies_are_no_plot():
+    beside = MeasuredModel("another method", 0.6, None, 1.0)
+    assert list(quality_against_latency([QUICK, beside, BEST], "MRR", "batch 1")) == []
+    unknown = MeasuredModel("not measured", 0.6)
+    assert list(quality_against_latency([QUICK, unknown, BEST], "MRR", "batch 1")) == []
+
+
+def test_every_model_has_a_row_with_its_interval():
+    [figure] = quality_rows([BEST, QUICK, SLOW, SLOW], "MRR", reference=0.9)
+    assert [(row.name, row.interval) for row in figure.drawing.rows][1] == ("fast", (0.45, 0.55))
+    assert figure.caption == "Bars are 95 % intervals. The dashed line is at 0.9, the figure of teacher."
+    assert list(quality_rows([BEST, QUICK, SLOW], "MRR")) == [], "a table of three is read at a glance"
+    [many] = quality_rows([SLOW] * 50, "MRR")
+    assert len(many.drawing.rows) == 40 and many.caption == "The first 40 of 50 rows."
+
+
+def test_a_plot_of_a_single_place_is_told_apart():
+    point, line = (
+        Lines([Series("a", [(5, 1.0), (5, 2.0)])], "step", "y"),
+        Lines([Series("a", [(1, 2), (2, 3)])], "x", "y"),
+    )
+    assert is_single_point(point) and not is_single_point(line)
+    assert is_single_point(Panels([("a", point)], 2)) and not is_single_point(Panels([("a", point), ("b", line)], 2))
 
 
 def test_numbers_are_written_with_separators():

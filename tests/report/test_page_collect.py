@@ -84,8 +84,8 @@ def test_records_with_anything_anywhere_never_stop_a_report(copied, rounds, monk
     """Every round spoils and draws a folder of every kind; equal figures are drawn once."""
     random, draw, drawn = Random(rounds), rendering.picture_address, {}
 
-    def draw_once(figure):
-        return drawn.get(repr(figure)) or drawn.setdefault(repr(figure), draw(figure))
+    def draw_once(figure, height):
+        return drawn.get(repr(figure)) or drawn.setdefault(repr(figure), draw(figure, height))
 
     monkeypatch.setattr(rendering, "picture_address", draw_once)
     rendering._template.cache_clear()

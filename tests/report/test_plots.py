@@ -2,6 +2,7 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 from xml.etree import ElementTree
 
 import matplotlib
@@ -18,8 +19,12 @@ from limbeck.report.plots import (
     SERIES,
     Heat,
     Lines,
+    NamedPoint,
+    NamedPoints,
     Panels,
     Series,
+    ValueRow,
+    ValueRows,
     label_text,
     spans_widely,
 )
@@ -48,12 +53,28 @@ PLOTS = {
         [Series("loss", DECAY, band=[(y - 0.005, y * 1.5) for _, y in DECAY]), Series("held out", DECAY[::9])],
         "step", "mean over the steps since the last log, without padding and so on", y_is_log=True,
     ),
-    "front": Lines(FRONT, "latency", "loss", x_from_zero=True, y_from_zero=True, limit=0.5),
+    "front": Lines(FRONT, "latency", "loss", limit=0.5),
+    "long labels": Lines([Series(f"a method with a long name on 4x384, map {n}", DECAY) for n in range(3)], "x", "y"),
+    "many steps": Lines([Series("a", [(0, 1.0), (12_000_000, 2.0)])], "step", "y", x_is_whole=True),
+    "many decades": Lines([Series("a", [(1, 1e-7), (2, 1.0)])], "step", "y", y_is_log=True),
+    "rows": ValueRows([ValueRow(f"hidden_states, uniform_last on {n}x384", 80 + n / 9, (79.5, 82)) for n in range(30)],
+                      "accuracy, percent", reference=86.4),
+    "two rows": ValueRows([ValueRow("teacher", 0.9), ValueRow("W" * 60, 0.8, (0.7, 0.85))], "MRR@10"),
+    "named points": NamedPoints(
+        [NamedPoint(f"student {n}x384", 20 + n * n / 7, 80 + n / 9, (79.8 + n / 9, 80.3 + n / 9)) for n in range(12)],
+        "latency, ms", "accuracy", front=[(20, 80), (20 + 121 / 7, 80 + 11 / 9)],
+    ),
+    "points in one place": NamedPoints([NamedPoint(f"model {n}", 20 + n % 3, 80) for n in range(24)], "x", "y"),
     "small heat": heat(1, 1),
+    "numbered heat": heat(4, 14),
+    "levels": Heat([[0.5] * 25] * 25, [str(n) for n in range(25)], [str(n) for n in range(25)], "r", "c", 0, 1, "CKA"),
     "heat": heat(13, 25, upwards=True),
     "large heat": heat(64, 64),
 }  # fmt: skip
 PLOTS["panels"] = Panels([("fitness", PLOTS["front"]), ("a map", heat(5, 5)), ("a line", PLOTS["band"])], 2)
+PLOTS["small panels"] = Panels(
+    [(f"a term of the loss with a long name, {n}", PLOTS["many steps"]) for n in range(4)], 2, 0.65
+)
 HOSTILE = "</svg></title><script>alert('x')</script>\u202e\x00$x_1$ {{ 7*7 }} &amp; 中文"
 every_plot = pytest.mark.parametrize("name", PLOTS)
 
@@ -81,6 +102,50 @@ def test_all_text_is_inside(name):
     for text, box in boxes.items():
         if text:
             assert room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1, text
+
+
+@every_plot
+def test_labels_do_not_touch(name):
+    with drawn(PLOTS[name]) as sheet:
+        sheet.draw_without_rendering()
+        texts = []
+        for axes in sheet.axes:
+            # Ticks beyond the limits of an axis have labels too, which are not drawn.
+            for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+                low, high = sorted(limits)
+                ticks = zip(axis.get_majorticklocs(), axis.get_ticklabels(), strict=True)
+                texts += [label for place, label in ticks if low <= place <= high]
+                texts.append(axis.label)
+            texts += axes.texts
+            if axes.get_legend() is not None:
+                texts += axes.get_legend().get_texts()
+        for part in [sheet, *sheet.subfigs]:
+            texts += part.texts + ([] if part._suptitle is None else [part._suptitle])
+        boxes = [
+            (text.get_text(), matplotlib.text.Text.get_window_extent(text)) for text in set(texts) if text.get_text()
+        ]
+    assert boxes
+    touching = [(a, b) for (a, box), (b, other) in combinations(boxes, 2) if box.overlaps(other)]
+    assert touching == []
+
+
+def test_names_stand_beside_their_points_and_are_all_there():
+    [axes] = axes_of("named points")
+    names = {text.get_text() for text in axes.texts if text.get_text()}
+    assert names == {point.name for point in PLOTS["named points"].points}
+    [axes] = axes_of("rows")
+    assert len({label.get_text() for label in axes.get_yticklabels()}) == 30
+
+
+def test_axes_are_fitted_to_the_values_and_their_intervals():
+    [axes] = axes_of("rows")
+    low, high = axes.get_xlim()
+    assert 75 < low < 79.5 and 86.4 < high < 90, "from the lowest interval to the reference"
+    bars = [line.get_xdata() for line in axes.get_lines() if len(line.get_xdata()) == 2]
+    assert sum(tuple(bar) == (79.5, 82) for bar in bars) == 30
+    [axes] = axes_of("named points")
+    low, high = axes.get_ylim()
+    assert 79 < low < 79.8 and 80.3 + 11 / 9 < high < 82.5
 
 
 @pytest.mark.parametrize("name", ["few points", "band", "front"])

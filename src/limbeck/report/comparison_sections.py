@@ -7,11 +7,11 @@ import yaml
 
 from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Notes, Table, counted, duration, interval, number
 from limbeck.core.paths import short_model_name
-from limbeck.core.studies import ComparedRow, ComparisonSummary, Costs, Figure, MainFigure, StudentBlock
+from limbeck.core.studies import ComparedRow, ComparisonSummary, Costs, MainFigure, StudentBlock
 from limbeck.report.comparison import methods_tables
 from limbeck.report.costs import conditions_of, cost_blocks
 from limbeck.report.curves import course_figures
-from limbeck.report.figures import measured, quality_figures
+from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.layers import layers_table
 from limbeck.report.methods_notes import has_one_seed, main_digits, methods_notes, one_seed_lines, range_words
 from limbeck.report.names import without_path
@@ -103,7 +103,7 @@ def _warnings(comparison: ComparisonFolder) -> Iterator[str]:
 
 @section(ComparisonFolder, "Results")
 def results(comparison: ComparisonFolder) -> Iterator[Block]:
-    """Show the tables, with published rows in tables of their own, then draw the main figure against latency."""
+    """Show the tables, with published rows in tables of their own, then draw the main figure of all rows."""
     record = comparison.record.summary
     for table in methods_tables(record):
         rows: list[tuple[AnyCell, ...]] = []
@@ -118,30 +118,50 @@ def results(comparison: ComparisonFolder) -> Iterator[Block]:
         if published:
             caption = "Published results for models of the same shape"
             yield Table(caption, table.headings, tuple(published), folded=True)
-    costs = comparison.record.costs
-    if record.main is not None and costs is not None and costs.timings:
-        yield from _quality_against_latency(record, record.main, costs)
+    if record.main is not None:
+        yield from _quality_figures(record, record.main, comparison.record.costs or Costs())
 
 
-def _quality_against_latency(record: ComparisonSummary, main: MainFigure, costs: Costs) -> Iterator[Block]:
-    """Draw the main figure of all rows against the latency of their students."""
-    # All rows of a student have its latency, which depends on the shape alone.
-    models = []
+def _quality_figures(record: ComparisonSummary, main: MainFigure, costs: Costs) -> Iterator[Block]:
+    """Draw the main figure of the teacher and of all rows, then the best row of each student against its latency."""
+    teacher = record.teacher
+    teacher_quality = None
+    rows = []
+    best_rows = []
+    if teacher.main is not None:
+        teacher_quality = teacher.main.mean
+        name = short_model_name(teacher.title)
+        model = MeasuredModel(name, teacher_quality, latency=costs.latency(teacher.name))
+        rows.append(model)
+        best_rows.append(model)
+
+    is_lowest = main.best == "lowest"
+    has_several_rows = False
     for block in record.blocks:
+        # All rows of a student have its latency, which depends on the shape alone.
+        latency = costs.latency(block.student)
+        rows_of_student = []
         for row in block.rows:
             name = row.label
             if len(record.blocks) > 1:
                 name += f" on {block.student}"
-            models += measured(name, costs.latency(block.student), _mean_of(row.main))
-    teacher = record.teacher
-    models += measured(short_model_name(teacher.title), costs.latency(teacher.name), _mean_of(teacher.main))
-    is_lowest = main.best == "lowest"
+            if row.main is not None:
+                rows_of_student.append(MeasuredModel(name, row.main.mean, row.over_seeds, latency))
+        if not rows_of_student:
+            continue
+        rows += rows_of_student
+        choose_best = min if is_lowest else max
+        best = choose_best(rows_of_student, key=lambda row: row.quality)
+        best_rows.append(replace(best, name=block.student))
+        has_several_rows = has_several_rows or len(rows_of_student) > 1
+
+    yield from quality_rows(rows, main.title, teacher_quality)
+    selection = "Each student is drawn with its best method." if has_several_rows else ""
     has_front = not has_one_seed(record)
-    yield from quality_figures(models, main.title, conditions_of(costs), lowest=is_lowest, front=has_front)
-
-
-def _mean_of(figure: Figure | None) -> float | None:
-    return None if figure is None else figure.mean
+    conditions = conditions_of(costs)
+    yield from quality_against_latency(
+        best_rows, main.title, conditions, lowest=is_lowest, front=has_front, selection=selection
+    )
 
 
 @section(ComparisonFolder, "Cost")

@@ -38,10 +38,12 @@ def cost_blocks(costs: studies.Costs | None) -> Iterator[Block]:
 
 
 def conditions_of(costs: studies.Costs) -> str:
-    """Return the label of latencies with the batch size, length and device of the first timing.
+    """Return the label of latencies with the batch size, length and device of the first timing; "" without timings.
 
     `studies.Costs.latency` gives the latencies of this batch size and length.
     """
+    if not costs.timings:
+        return ""
     timing = costs.timings[0]
     return f"latency, ms (batch {timing.batch}, {timing.length} tokens, {costs.machine['device']})"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from limbeck.core.blocks import Block, Figure, Notes, counted, slug
-from limbeck.report.figures import describe_lines
+from limbeck.report.figures import describe_lines, is_single_point
 from limbeck.report.logs import Curve, StageLog
 from limbeck.report.names import metric_name
 from limbeck.report.plots import SERIES, Lines, Panels, Series, spans_widely
@@ -36,19 +36,18 @@ def loss_blocks(stage: StageFolder, heading: str, positive: str | None = None) -
     if not log.curves:
         reason = "there is no log" if stage.is_finished else "nothing has been logged yet"
         yield Notes((f"{heading}: {reason}.",))
+    figures = []
     losses = _curves_of(log, {"training": "loss", "held-out text": "eval_loss"})
     if losses:
-        yield _curves_figure(f"{heading}: Loss", losses, _LOSS)
-    # A curve of a single point is the score at the end, which the table of teacher and student has.
-    scores = {}
-    for metric, curve in log.scores().items():
-        if len(curve) > 1:
-            scores[metric_name(metric, positive)] = curve
+        figures.append(_curves_figure(f"{heading}: Loss", losses, _LOSS))
+    scores = {metric_name(metric, positive): curve for metric, curve in log.scores().items()}
     if scores:
-        yield _curves_figure(f"{heading}: Scores on development rows", scores, _SCORE)
+        figures.append(_curves_figure(f"{heading}: Scores on development rows", scores, _SCORE))
     # A single term is the loss itself, which is drawn already.
     if len(log.terms()) > 1:
-        yield _terms_figure(log, f"{heading}: Terms of the loss")
+        figures.append(_terms_figure(log, f"{heading}: Terms of the loss"))
+    # Where everything was logged once, tables have the values: of the terms, and of teacher and student.
+    yield from (figure for figure in figures if not is_single_point(figure.drawing))
 
     if log.lines and not stage.is_finished and "step" in log.reached:
         yield Notes((f"{heading} is not finished: its curves go up to step {log.reached['step']:,.0f}.",))

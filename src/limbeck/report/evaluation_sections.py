@@ -21,7 +21,7 @@ from limbeck.report.evaluation_tables import (
     reading_notes,
     scores_table,
 )
-from limbeck.report.figures import measured, quality_figures
+from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.names import metric_of_cell
 from limbeck.report.provenance import facts_block, made_by
 from limbeck.report.scores import ONE_ANSWER, ONE_RUN, interval_of, is_meaningless, main_figure, name_of, share_kept
@@ -117,7 +117,7 @@ def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
 
 @section(EvaluationFolder, "Scores")
 def scores(evaluation: EvaluationFolder) -> Iterator[Block]:
-    """Show the main table, quality against latency, and published rows."""
+    """Show the main table, its main figure with intervals and against latency, and published rows."""
     record = evaluation.summary
     if not record.columns:
         if not record.is_empty:
@@ -131,24 +131,25 @@ def scores(evaluation: EvaluationFolder) -> Iterator[Block]:
         certainty = f"{ONE_RUN} differences may be due to chance"
     yield scores_table(record, f"Scores in percent; {certainty}")
     yield Notes(tuple(reading_notes(record)))
-    if record.costs is not None and record.costs.timings:
-        yield from _quality(record, record.costs)
+    yield from _quality(record, record.costs or studies.Costs())
     published = published_table(record)
     if published is not None:
         yield published
 
 
 def _quality(record: studies.Evaluation, costs: studies.Costs) -> Iterator[Block]:
-    """Draw the main figure against latency, for the models of which both are known."""
+    """Draw the main figure of each model that has it, also against latency."""
     key, title = main_figure(record)
     models = []
     for model in record.models:
         figure = model.figures.get(key)
-        quality = None if figure is None else figure.mean
-        models += measured(name_of(model), costs.latency(model.name), quality)
+        if figure is not None:
+            latency = costs.latency(model.name)
+            models.append(MeasuredModel(name_of(model), figure.mean, interval_of(key, model), latency))
     # With one run of each model, chance may decide which models are on the Pareto front, so it is not drawn.
     has_front = has_several_runs(record)
-    yield from quality_figures(models, f"{title}, percent", conditions_of(costs), front=has_front)
+    yield from quality_rows(models, f"{title}, percent")
+    yield from quality_against_latency(models, f"{title}, percent", conditions_of(costs), front=has_front)
 
 
 @section(EvaluationFolder, "Cost")

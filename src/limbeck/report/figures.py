@@ -10,14 +10,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from limbeck.core.blocks import NOTHING, AnyCell, Cell, Figure, Table, slug
-from limbeck.report.plots import Heat, Lines, Point, Series
+from limbeck.core.blocks import NOTHING, AnyCell, Cell, Drawing, Figure, Table, slug
+from limbeck.core.intervals import Interval
+from limbeck.report.plots import Heat, Lines, NamedPoint, NamedPoints, Panels, Point, Series, ValueRow, ValueRows
 from limbeck.search.pareto import pareto_front
 
 MOST_ROWS = 200
 """Most rows of the table below a figure."""
 _MOST_POINTS_IN_WORDS = 12
 """A series of more points is described by its ends and its lowest point."""
+_FEWEST_ROWS_OF_A_PLOT = 4
+"""Fewer values can be read in their table at a glance."""
+_MOST_ROWS_OF_A_PLOT = 40
+_FEWEST_LATENCIES = 3
+"""Fewest latencies of a plot against latency. With fewer, models lie above each other, and rows show them better."""
 
 
 def show_number(value: float | None) -> str:
@@ -114,59 +120,107 @@ def heat_figure(title: str, heat: Heat, words: str, caption: str = "") -> Figure
 
 @dataclass(frozen=True)
 class MeasuredModel:
-    """A model whose latency and quality are both known.
+    """A model whose quality is known.
 
     Args:
         name: Of the model.
-        latency: Milliseconds a pass, or a share of its teacher's.
         quality: Its figure.
+        interval: The 95 % interval of its quality; None where it is not known.
+        latency: Milliseconds a pass, or a share of its teacher's; None where it is not known.
     """
 
     name: str
-    latency: float
     quality: float
-
-    @property
-    def place(self) -> tuple[float, float]:
-        """Its point in a plot of quality against latency."""
-        return self.latency, self.quality
+    interval: Interval | None = None
+    latency: float | None = None
 
 
-def measured(name: str, latency: float | None, quality: float | None) -> list[MeasuredModel]:
-    """Return a list of the model if its latency and quality are both known, else an empty list."""
-    if latency is None or quality is None:
-        return []
-    return [MeasuredModel(name, latency, quality)]
-
-
-def quality_figures(
-    models: Sequence[MeasuredModel], quality: str, latency: str, *, lowest: bool = False, front: bool = True
-) -> Iterator[Figure]:
-    """Draw models by latency and quality, where there are several.
+def quality_rows(models: Sequence[MeasuredModel], quality: str, reference: float | None = None) -> Iterator[Figure]:
+    """Draw the quality of each model with its interval, in a row of its own; nothing for fewer than four models.
 
     Args:
-        models: The measured models; fewer than two give no figure.
-        quality: Label of the vertical axis, with the unit.
-        latency: Label of the horizontal axis, with the unit and the batch size.
+        models: From top to bottom.
+        quality: The quantity of their quality, with the unit.
+        reference: The quality of the model that the others are compared with; None for none.
+    """
+    if len(models) < _FEWEST_ROWS_OF_A_PLOT:
+        return
+    rows = [ValueRow(model.name, model.quality, model.interval) for model in models[:_MOST_ROWS_OF_A_PLOT]]
+    sentences = []
+    if any(row.interval is not None for row in rows):
+        sentences.append("Bars are 95 % intervals.")
+    if reference is not None:
+        sentences.append(f"The dashed line is at {show_number(reference)}, the figure of {models[0].name}.")
+    if len(models) > len(rows):
+        sentences.append(f"The first {len(rows)} of {len(models)} rows.")
+    values = [f"{row.name}: {show_number(row.value)}{_interval_words(row.interval)}." for row in rows]
+    description = " ".join([f"{quality}.", *values])
+    title = "Quality of models"
+    yield Figure(slug(title), title, " ".join(sentences), description, ValueRows(rows, quality, reference))
+
+
+def _interval_words(interval: Interval | None) -> str:
+    if interval is None:
+        return ""
+    low, high = interval
+    return f" (95 %: {show_number(low)} to {show_number(high)})"
+
+
+def quality_against_latency(
+    models: Sequence[MeasuredModel],
+    quality: str,
+    latency: str,
+    *,
+    lowest: bool = False,
+    front: bool = True,
+    selection: str = "",
+) -> Iterator[Figure]:
+    """Draw models by latency and quality; nothing where fewer than three latencies are known.
+
+    Args:
+        models: The models; those of unknown latency are left out.
+        quality: The quantity of their quality, with the unit.
+        latency: The quantity of their latency, with the unit and the batch size.
         lowest: Whether lower values of quality are better, as those of a loss.
         front: Draw the Pareto front. For models of one seed each it should be left out, since chance may decide it.
+        selection: A sentence on the choice of the models; empty where it is all of them.
     """
-    if len(models) < 2:
+    points = [
+        NamedPoint(model.name, model.latency, model.quality, model.interval)
+        for model in models
+        if model.latency is not None
+    ]
+    if len({point.x for point in points}) < _FEWEST_LATENCIES:
         return
     corner = "lower" if lowest else "upper"
-    caption = f"The {corner} left corner is best."
-    series = [Series(model.name, [model.place], "points", names=[model.name]) for model in models]
+    sentences = [f"The {corner} left corner is best."]
+    if selection:
+        sentences.append(selection)
+    front_points: list[Point] = []
     if front:
         # `pareto_front` minimises both numbers, so a quality of which more is better changes its sign. It returns the
         # indices of the models on the front, the fastest first.
         sign = 1 if lowest else -1
-        indices = pareto_front([(sign * model.quality, model.latency) for model in models])
-        names = [models[index].name for index in indices]
-        caption += f" No other model is both faster and better than any of: {'; '.join(names)}."
-        if len(indices) > 1:
-            # The front is the first series, which is drawn below the models.
-            points = [models[index].place for index in indices]
-            series.insert(0, Series("Pareto front", points, "steps", names=names))
-    # Axes begin at 0: on a cut axis, a student that keeps 98 % of the quality would lie at the bottom.
-    plot = Lines(series, latency, quality, x_from_zero=True, y_from_zero=True)
-    yield lines_figure("Quality against latency", plot, caption)
+        indices = pareto_front([(sign * point.y, point.x) for point in points])
+        names = [points[index].name for index in indices]
+        sentences.append(f"No other model is both faster and better than any of: {'; '.join(names)}.")
+        front_points = [(points[index].x, points[index].y) for index in indices]
+    if any(point.interval is not None for point in points):
+        sentences.append("Bars are 95 % intervals.")
+    words = [f"{quality} against {latency}."]
+    for point in points:
+        place = f"{show_number(point.x)}, {show_number(point.y)}"
+        words += [f"{point.name}: {place}{_interval_words(point.interval)}."]
+    plot = NamedPoints(points, latency, quality, front_points)
+    title = "Quality against latency"
+    yield Figure(slug(title), title, " ".join(sentences), " ".join(words), plot)
+
+
+def is_single_point(drawing: Drawing) -> bool:
+    """Return whether a drawing shows values at a single place alone, which a table shows better."""
+    match drawing:
+        case Lines(series=all_series):
+            return len({x for series in all_series for x, _ in series.points}) < 2
+        case Panels(panels=panels):
+            return all(is_single_point(panel) for _, panel in panels)
+    return False

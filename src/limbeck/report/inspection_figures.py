@@ -176,7 +176,6 @@ def phrases_figure(result: PhraseClustering) -> Figure:
         x="layer (0: embedding output)",
         y="normalised mutual information",
         x_is_whole=True,
-        y_from_zero=True,
     )
     spans = f"{sum(result.labels.values()):,} spans"
     caption = f"k-means with k = {result.clusters} over {spans}; the band is the deviation over seeds."

@@ -17,6 +17,7 @@ from limbeck.report import inspection_sections as inspection_sections
 from limbeck.report import run as run
 from limbeck.report import search_sections as search_sections
 from limbeck.report.curves import course_figures
+from limbeck.report.figures import is_single_point
 from limbeck.report.names import title_of
 from limbeck.report.runs_beside import run_blocks
 from limbeck.report.sections import facts_of, sections_of, summary_of
@@ -120,7 +121,11 @@ def _sections(subject: Subject) -> list[Section]:
     A run's folder may hold evaluations, searches and inspections. Their sections come before the run's recipe, with
     their names behind the titles.
     """
-    sections = sections_of(subject)
+    sections = []
+    for section in sections_of(subject):
+        shown = _without_single_points(section)
+        if shown.blocks:
+            sections.append(shown)
     if not isinstance(subject, RunFolder):
         return sections
     sections_inside: list[Section] = []
@@ -130,6 +135,17 @@ def _sections(subject: Subject) -> list[Section]:
     titles = [section.title for section in sections]
     place = titles.index("Recipe") if "Recipe" in titles else len(sections)
     return [*sections[:place], *sections_inside, *sections[place:]]
+
+
+def _without_single_points(section: Section) -> Section:
+    """Return a section whose figures of a single point are replaced by the tables of their numbers."""
+    blocks: list[Block] = []
+    for block in section.blocks:
+        if not isinstance(block, Figure) or not is_single_point(block.drawing):
+            blocks.append(block)
+        elif block.data is not None:
+            blocks.append(replace(block.data, caption=block.title))
+    return replace(section, blocks=tuple(blocks))
 
 
 def _number_figures(parts: Sequence[Part]) -> tuple[Part, ...]:

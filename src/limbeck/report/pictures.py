@@ -27,15 +27,18 @@ _HEADING_LINE_INCHES = 0.2
 
 
 @contextmanager
-def drawn(drawing: Drawing, title: str = "", caption: str = "") -> Iterator[Sheet]:
+def drawn(drawing: Drawing, title: str = "", caption: str = "", height: float | None = None) -> Iterator[Sheet]:
     """Draw a plot on a sheet, which must be saved within the context, under limbeck's settings of matplotlib.
 
     Args:
         drawing: The plot.
         title: Above the plot; empty for none.
         caption: Below the title; empty for none.
+        height: Height of the plot in inches; None for that of its size.
     """
-    width, height = drawing.size
+    width, own_height = drawing.size
+    if height is None:
+        height = own_height
     letters_per_line = int(width * _TITLE_LETTERS_AN_INCH)
     heading_lines = [
         *textwrap.wrap(printable(title), letters_per_line),
@@ -54,17 +57,29 @@ def drawn(drawing: Drawing, title: str = "", caption: str = "") -> Iterator[Shee
         yield sheet
 
 
-def svg_of(figure: Figure, *, transparent: bool = True) -> bytes:
-    """Return a figure as an SVG document; equal figures give equal bytes."""
+def svg_of(figure: Figure, *, height: float | None = None, transparent: bool = True) -> bytes:
+    """Return a figure as an SVG document; equal figures give equal bytes.
+
+    Args:
+        figure: The figure.
+        height: Its height in inches; None for that of its drawing.
+        transparent: Whether it has no background.
+    """
     file = io.BytesIO()
-    with drawn(figure.drawing) as sheet:
+    with drawn(figure.drawing, height=height) as sheet:
         sheet.savefig(file, format="svg", transparent=transparent, metadata={"Date": None})
     return file.getvalue()
 
 
-def picture_address(figure: Figure, *, transparent: bool = True) -> str:
-    """Return a figure as an address that holds all of it, for the `src` of an image."""
-    svg = svg_of(figure, transparent=transparent)
+def picture_address(figure: Figure, height: float | None = None, *, transparent: bool = True) -> str:
+    """Return a figure as an address that holds all of it, for the `src` of an image.
+
+    Args:
+        figure: The figure.
+        height: Its height in inches; None for that of its drawing.
+        transparent: Whether it has no background.
+    """
+    svg = svg_of(figure, height=height, transparent=transparent)
     return f"data:image/svg+xml;base64,{b64encode(svg).decode()}"
 
 

@@ -1,7 +1,8 @@
-"""The plots of reports: lines, heat maps, and panels of several plots.
+"""The plots of reports: lines, points with names, rows of values, heat maps, and panels of several plots.
 
 Each is a dataclass that declares the content of a plot; its method `draw` draws it with matplotlib. Text on a plot
-comes from records, which anybody may have written, so all of it goes through `label_text`.
+comes from records, which anybody may have written, so all of it goes through `label_text`. Axes are fitted to what
+they show, intervals included: they need not begin at 0.
 """
 
 import math
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 
 from limbeck.core.blocks import Drawing
 from limbeck.core.escaping import one_line
+from limbeck.core.intervals import Interval
+from limbeck.report.point_names import place_names
 
 Point: TypeAlias = tuple[float, float]
 Points: TypeAlias = Sequence[Point] | NDArray[np.float64]
@@ -37,16 +40,29 @@ _MOST_MARKED_POINTS = 30
 """Most points of a line that are marked; more markers would hide the line."""
 _MOST_VECTOR_POINTS = 1000
 """Most points of a line that is drawn as a vector; a longer line becomes pixels, so that the file stays small."""
-_MOST_NUMBERED_COLUMNS = 14
-"""Most columns of a heat map whose cells have their numbers in them."""
-_MOST_TICKS = 32
+_MOST_TICKS = 24
 """Most names along an axis of a heat map."""
 _LONGEST_TICK_LABEL = 16
-_LONGEST_LEVEL_LABEL = 3
-"""Longer labels below a heat map are turned by 90 degrees, so that they do not overlap."""
+_LONGEST_ROW_NAME = 34
+_LONGEST_POINT_NAME = 30
+_LETTER_INCHES = 0.085
+"""Width of a letter of a tick label, with some room; the widest ones are narrower."""
+_HEAT_INCHES = 4.0
+"""Width of the cells of a heat map, all columns together."""
+_NUMBER_LETTER_INCHES = 0.07
+"""Width of a letter of the number in a cell of a heat map."""
+_ROW_INCHES = 0.3
+"""Height of a row of a plot of rows."""
+_TITLE_LETTERS_AN_INCH = 9
+"""Letters of the title of a panel that fit into an inch of its width."""
 _LOG_FROM = 20.0
 """Ratio of the highest to the lowest value above which a scale is logarithmic; a linear one would hide low values."""
+_WIDE_LOG = 1000.0
+"""Ratio of the ends of a logarithmic axis above which only powers of ten are marked; more labels would touch."""
 _LEGEND_COLUMNS = 2
+_LONGEST_HALF_LABEL = 30
+"""Most letters of a label in a legend of two columns."""
+_MUTED = "#7c8591"
 _NUMBERS = StrMethodFormatter("{x:,.10g}")
 _HEAT = LinearSegmentedColormap.from_list("limbeck", ["#ffffff", "#0a3f7f"])
 _INK = "#16191d"
@@ -68,6 +84,14 @@ def _name_axes(axes: Axes, x: str, y: str) -> None:
     y_lines = textwrap.wrap(label_text(y, 2 * _LETTERS_BESIDE), _LETTERS_BESIDE)
     axes.set_xlabel("\n".join(x_lines))
     axes.set_ylabel("\n".join(y_lines))
+
+
+def _most_ticks(sheet: FigureBase) -> int:
+    """Number of ticks below a plot whose labels have room: up to ten letters each, as in `1,000,000`."""
+    box = sheet.get_window_extent()
+    root = sheet.get_figure(root=True)
+    assert root is not None
+    return max(2, int(box.width / root.dpi))
 
 
 def spans_widely(values: Sequence[float]) -> bool:
@@ -120,8 +144,6 @@ class Lines:
         x: The quantity of the horizontal axis, with its unit.
         y: The quantity of the vertical axis, with its unit.
         x_is_whole: The ticks of the horizontal axis are whole numbers.
-        x_from_zero: The horizontal axis begins at 0.
-        y_from_zero: The vertical axis begins at 0, unless a value is below it.
         y_is_log: The vertical axis is logarithmic.
         limit: A value of the horizontal axis, drawn as a line.
     """
@@ -130,21 +152,20 @@ class Lines:
     x: str
     y: str
     x_is_whole: bool = False
-    x_from_zero: bool = False
-    y_from_zero: bool = False
     y_is_log: bool = False
     limit: float | None = None
 
     @property
     def size(self) -> tuple[float, float]:
         """Width and height in inches; each row of the legend adds to the height."""
-        rows = math.ceil(len(self.series) / _LEGEND_COLUMNS)
+        rows = math.ceil(len(self.series) / self._legend_columns)
         return WIDTH, 3.0 + 0.2 * rows
 
     @property
-    def _is_negative(self) -> bool:
-        """Whether a value is below 0."""
-        return any(y < 0 for series in self.series for _, y in series.points)
+    def _legend_columns(self) -> int:
+        """One column where a label is so long that it would touch the label beside it."""
+        longest = max((len(label_text(series.label)) for series in self.series), default=0)
+        return 1 if longest > _LONGEST_HALF_LABEL else _LEGEND_COLUMNS
 
     def draw(self, sheet: FigureBase) -> None:
         """Draw all series, the limit, and a legend where there are several entries."""
@@ -155,23 +176,142 @@ class Lines:
             axes.axvline(self.limit, label="limit", color=_INK, linewidth=1, linestyle="--", marker="")
 
         _name_axes(axes, self.x, self.y)
-        if self.x_is_whole:
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if self.x_from_zero:
-            axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(_most_ticks(sheet), integer=self.x_is_whole))
         if self.y_is_log:
             axes.set_yscale("log")
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            lowest, highest = axes.get_ylim()
+            is_wide = highest > _WIDE_LOG * lowest
+            axes.yaxis.set_major_locator(LogLocator(subs=(1,) if is_wide else (1, 2, 5)))
             axes.yaxis.set_minor_locator(NullLocator())
-        elif self.y_from_zero and not self._is_negative:
-            axes.set_ylim(bottom=0)
         axes.xaxis.set_major_formatter(_NUMBERS)
         axes.yaxis.set_major_formatter(_NUMBERS)
 
         # Above the plot, a legend hides nothing.
         handles, labels = axes.get_legend_handles_labels()
         if len(handles) > 1:
-            axes.legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=_LEGEND_COLUMNS)
+            axes.legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=self._legend_columns)
+
+
+@dataclass(frozen=True)
+class NamedPoint:
+    """A point with its name.
+
+    Args:
+        name: The name.
+        x: Its place on the horizontal axis.
+        y: Its place on the vertical axis.
+        interval: The ends of the interval of `y`; None where it is not known.
+    """
+
+    name: str
+    x: float
+    y: float
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True)
+class NamedPoints:
+    """Points with their names beside them, each with the interval of its vertical place.
+
+    Args:
+        points: In any order.
+        x: The quantity of the horizontal axis, with its unit.
+        y: The quantity of the vertical axis, with its unit.
+        front: Points that are joined by a line of steps, from left to right; empty for none.
+    """
+
+    points: Sequence[NamedPoint]
+    x: str
+    y: str
+    front: Sequence[Point] = ()
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches."""
+        return WIDTH, 3.6
+
+    def draw(self, sheet: FigureBase) -> None:
+        """Draw the front, the intervals and the points, then the names where they touch nothing."""
+        axes = sheet.subplots()
+        if self.front:
+            xs, ys = zip(*_corners(self.front), strict=True)
+            axes.plot(xs, ys, color=_MUTED, marker="", linestyle="-", linewidth=1)
+        for point in self.points:
+            if point.interval is not None:
+                low, high = point.interval
+                axes.plot([point.x, point.x], [low, high], color="C0", marker="", linestyle="-", linewidth=1.5)
+            axes.plot([point.x], [point.y], color="C0", marker="o", linestyle="none")
+
+        _name_axes(axes, self.x, self.y)
+        axes.margins(x=0.15, y=0.18)
+        axes.xaxis.set_major_locator(MaxNLocator(_most_ticks(sheet)))
+        axes.xaxis.set_major_formatter(_NUMBERS)
+        axes.yaxis.set_major_formatter(_NUMBERS)
+        names = [label_text(point.name, _LONGEST_POINT_NAME) for point in self.points]
+        place_names(axes, names, [(point.x, point.y) for point in self.points])
+
+
+def _corners(points: Sequence[Point]) -> list[Point]:
+    """Return the corners of steps through points: each step is level up to the next point, then upright."""
+    corners = [points[0]]
+    for x, y in points[1:]:
+        _, last_y = corners[-1]
+        corners += [(x, last_y), (x, y)]
+    return corners
+
+
+@dataclass(frozen=True)
+class ValueRow:
+    """A value with its name, in a row of its own.
+
+    Args:
+        name: The name.
+        value: The value.
+        interval: The ends of its interval; None where it is not known.
+    """
+
+    name: str
+    value: float
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True)
+class ValueRows:
+    """Values with their intervals, each in a row that begins with its name: a forest plot.
+
+    Args:
+        rows: From top to bottom.
+        x: The quantity, with its unit.
+        reference: A value that the others are compared with, drawn as a line through all rows; None for none.
+    """
+
+    rows: Sequence[ValueRow]
+    x: str
+    reference: float | None = None
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches; each row adds to the height."""
+        return WIDTH, max(2.0, 0.8 + _ROW_INCHES * len(self.rows))
+
+    def draw(self, sheet: FigureBase) -> None:
+        """Draw the rows, each as a point on the bar of its interval."""
+        axes = sheet.subplots()
+        if self.reference is not None:
+            axes.axvline(self.reference, color=_MUTED, linewidth=1, linestyle="--", marker="")
+        for place, row in enumerate(self.rows):
+            if row.interval is not None:
+                axes.plot(row.interval, [place, place], color="C0", marker="", linestyle="-", linewidth=2)
+            axes.plot([row.value], [place], color="C0", marker="o", linestyle="none")
+
+        axes.set_yticks(range(len(self.rows)), [label_text(row.name, _LONGEST_ROW_NAME) for row in self.rows])
+        axes.set_ylim(len(self.rows) - 0.5, -0.5)
+        axes.margins(x=0.08)
+        axes.grid(axis="x")
+        _name_axes(axes, self.x, "")
+        # The names take up to half of the width.
+        axes.xaxis.set_major_locator(MaxNLocator(max(2, _most_ticks(sheet) // 2 + 1)))
+        axes.xaxis.set_major_formatter(_NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -202,9 +342,8 @@ class Heat:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches."""
-        share = len(self.row_names) / max(len(self.column_names), 1)
-        return WIDTH, min(6.0, max(2.4, 1.2 + 3.6 * share))
+        """Width and height in inches; each row adds to the height."""
+        return WIDTH, min(6.0, max(2.4, 1.2 + 0.35 * len(self.row_names)))
 
     def draw(self, sheet: FigureBase) -> None:
         """Draw cells, names and the scale of colours; cells that are large enough have their numbers in them."""
@@ -224,18 +363,22 @@ class Heat:
         column_step = math.ceil(len(self.column_names) / _MOST_TICKS)
         columns = range(0, len(self.column_names), column_step)
         labels = [label_text(self.column_names[column], _LONGEST_TICK_LABEL) for column in columns]
-        is_turned = max(map(len, labels)) > _LONGEST_LEVEL_LABEL
+        # Labels that would touch are turned by 90 degrees.
+        is_turned = max(map(len, labels)) * _LETTER_INCHES > _HEAT_INCHES / len(labels)
         axes.set_xticks(columns, labels, rotation="vertical" if is_turned else "horizontal")
         axes.grid(visible=False)
         _name_axes(axes, self.column_title, self.row_title)
 
-        if len(self.column_names) <= _MOST_NUMBERED_COLUMNS:
-            # Numbers are white on the darker half of the colours.
-            middle = (self.low + self.high) / 2
-            for (row, column), value in np.ndenumerate(matrix):
-                if math.isfinite(value):
-                    colour = "white" if value > middle else "black"
-                    axes.text(column, row, f"{value:.2g}", ha="center", va="center", fontsize=7, color=colour)
+        # Numbers that would touch their neighbours are left out.
+        text_by_cell = {cell: f"{value:.2g}" for cell, value in np.ndenumerate(matrix) if math.isfinite(value)}
+        longest = max(map(len, text_by_cell.values()), default=0)
+        if longest * _NUMBER_LETTER_INCHES > _HEAT_INCHES / len(self.column_names):
+            return
+        # Numbers are white on the darker half of the colours.
+        middle = (self.low + self.high) / 2
+        for (row, column), text in text_by_cell.items():
+            colour = "white" if matrix[row, column] > middle else "black"
+            axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
 
 
 @dataclass(frozen=True)
@@ -265,6 +408,8 @@ class Panels:
     def draw(self, sheet: FigureBase) -> None:
         """Draw each plot on its part of the figure; the last row may have empty parts."""
         parts = sheet.subfigures(self._rows, self.columns, squeeze=False)
+        # Titles of neighbours must not touch.
+        longest_title = int(self.scale * WIDTH * _TITLE_LETTERS_AN_INCH)
         for part, (title, drawing) in zip(parts.flat, self.panels, strict=False):
-            part.suptitle(label_text(title))
+            part.suptitle(label_text(title, longest_title))
             drawing.draw(part)

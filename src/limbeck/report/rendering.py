@@ -1,6 +1,7 @@
 """A report as HTML and as Markdown: blocks are rendered by one template and by `limbeck.core.markdown`."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -15,6 +16,7 @@ from limbeck.core.escaping import escape_markdown, printable
 from limbeck.core.markdown import escaped_blocks
 from limbeck.report.page import Page
 from limbeck.report.pictures import picture_address
+from limbeck.report.plots import WIDTH
 from limbeck.version import __version__
 
 MARKDOWN_MARK = "<!-- generator: limbeck "
@@ -50,7 +52,7 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     environment.filters["kind"] = lambda block: type(block).__name__
-    environment.filters["figure_groups"] = _figure_groups
+    environment.filters["groups"] = _groups
     environment.filters["with_code"] = _with_code
     environment.filters["counted"] = counted
     environment.filters["picture_address"] = picture_address
@@ -80,14 +82,38 @@ def _with_code(text: str) -> Markup:
     return html
 
 
-def _figure_groups(blocks: Sequence[Block]) -> Iterator[tuple[bool, list[Block]]]:
-    """Yield blocks in groups: figures that follow one another, which a page shows side by side, or other blocks.
+@dataclass(frozen=True)
+class _Group:
+    """Blocks that follow one another, laid out alike: figures side by side, wide figures, or other blocks.
 
-    Yields:
-        Whether a group holds figures, and its blocks.
+    Args:
+        layout: `figures`, `wide figures`, or empty for other blocks.
+        blocks: The blocks.
     """
-    for are_figures, group in groupby(blocks, key=lambda block: isinstance(block, Figure)):
-        yield are_figures, list(group)
+
+    layout: str
+    blocks: tuple[Block, ...]
+
+    @property
+    def height(self) -> float | None:
+        """The height of figures side by side in inches, that of the tallest; None for other blocks."""
+        if self.layout != "figures":
+            return None
+        return max(block.drawing.size[1] for block in self.blocks if isinstance(block, Figure))
+
+
+def _groups(blocks: Sequence[Block]) -> Iterator[_Group]:
+    """Yield blocks in groups that are laid out alike."""
+    for layout, group in groupby(blocks, key=_layout_of):
+        yield _Group(layout, tuple(group))
+
+
+def _layout_of(block: Block) -> str:
+    """Return the layout of a block, as `_Group` has it."""
+    if not isinstance(block, Figure):
+        return ""
+    width, _ = block.drawing.size
+    return "wide figures" if width > WIDTH else "figures"
 
 
 def render_markdown(page: Page, figures: str) -> str:

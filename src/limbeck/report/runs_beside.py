@@ -6,7 +6,7 @@ from typing import TypeAlias
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Table, duration, number
 from limbeck.core.paths import short_model_name
 from limbeck.core.records import RunEvaluation
-from limbeck.report.figures import MeasuredModel, quality_figures
+from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.names import without_path
 from limbeck.report.quality import labelled_rows
 from limbeck.report.reliable import reliable_speedup
@@ -92,7 +92,7 @@ def _facts_of(run: RunFolder) -> dict[str, str]:
 
 
 def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
-    """Draw runs by quality and latency, where all are judged by the same figure and have the same teacher.
+    """Draw the quality of runs, also against latency, where all are judged by one figure and have one teacher.
 
     The latency of a student is given as a share of the teacher's, since each run has timed the teacher beside its
     student: milliseconds of different runs cannot be compared.
@@ -107,8 +107,8 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
         labels.add(quality.label)
         teacher_quality_by_name[run.record.teacher.name_or_path] = quality.teacher
         speedup = reliable_speedup(run.record.evaluation.first_batch)
-        if speedup:
-            models.append(MeasuredModel(title, latency=1 / speedup, quality=quality.student))
+        latency = 1 / speedup if speedup else None
+        models.append(MeasuredModel(title, quality.student, quality.interval, latency))
     # Runs that are judged by different figures, or learned from different teachers, have no common axes.
     if len(labels) != 1 or len(teacher_quality_by_name) != 1:
         return
@@ -116,5 +116,6 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
     # The one teacher is a point of the figure too, with a latency of 1.
     [(name, teacher_quality)] = teacher_quality_by_name.items()
     if teacher_quality is not None:
-        models.append(MeasuredModel(short_model_name(name) or "teacher", latency=1.0, quality=teacher_quality))
-    yield from quality_figures(models, label, "latency relative to the teacher's", front=False)
+        models.insert(0, MeasuredModel(short_model_name(name) or "teacher", teacher_quality, latency=1.0))
+    yield from quality_rows(models, label, teacher_quality)
+    yield from quality_against_latency(models, label, "latency relative to the teacher's", front=False)

@@ -192,7 +192,6 @@ def shapes_figure(record: ArchitectureSearch, best: SearchedShape) -> Figure:
         [series for series in all_series if series.points],
         x="latency relative to the teacher's",
         y="loss (1: untrained)",
-        x_from_zero=True,
         limit=record.limits.latency_share,
     )
     return replace(lines_figure("Loss and latency of shapes", plot), name="loss_and_latency")
