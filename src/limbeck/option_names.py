@@ -7,7 +7,7 @@ OPTION = re.compile(r"(?P<command>\blimbeck [a-z][^;,`]*)|(?<![^\s(`])--(?P<opti
 SWITCHES = ("resume", "overwrite", "as_is", "read_pickled", "speed", "dry_run", "no_halving", "check")
 """Python's arguments that are true or false."""
 
-_ARGUMENTS = {"set": "overrides"}
+_ARGUMENTS = {"set": "overrides", "prompt": "prompts"}
 """Options whose argument in Python has another name."""
 _OF_THE_PROGRAM = ("plugin", "debug")
 """Options of `limbeck` itself, which no call of Python has."""

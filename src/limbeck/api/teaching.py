@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from limbeck.api.calls import python_call
+from limbeck.api.endpoint_asking import ask_endpoint, check_endpoint, refuse_endpoint_options
 from limbeck.api.named_recipes import named_recipe
 from limbeck.api.progress import progress_console
 from limbeck.api.requests.teach import TeachRequest
@@ -17,13 +20,15 @@ from limbeck.api.results import Shown
 from limbeck.core.blocks import Block, Facts, Notes
 from limbeck.core.files import check_writable
 from limbeck.core.ranks import connect, on_all_ranks, on_main_rank
-from limbeck.errors import RecipeError, suggestion
+from limbeck.errors import ModelError, RecipeError, suggestion
 from limbeck.recipe.facts import load_checked
 from limbeck.recipe.schema import Recipe
 from limbeck.targets.row_files import NUMBER_FORMATS
 
 _USUAL_METHOD = "aligned_embedding"
 """The method whose outputs are stored where neither a recipe nor a method is given: finished sentence vectors."""
+_BATCH_SIZE = 64
+"""Texts that a model reads at once, unless the request says otherwise."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,6 +87,7 @@ def carry_out_teaching(request: TeachRequest) -> TeachResult:
         >>> result.figures["texts"]
         12000
     """
+    refuse_endpoint_options(request)
     if request.check:
         return _check(request)
     if request.output is None:
@@ -92,6 +98,8 @@ def carry_out_teaching(request: TeachRequest) -> TeachResult:
     folder = Path(request.output).expanduser()
     check_writable(Path(request.output), folder)
     console = progress_console(request.console)
+    if request.endpoint is not None:
+        return _ask_endpoint(request, folder, console)
     connect()
     checked = on_main_rank(lambda: load_checked(_recipe_of(request, folder), request.overrides))
     from limbeck.recipe.plan import plan_checked
@@ -99,7 +107,11 @@ def carry_out_teaching(request: TeachRequest) -> TeachResult:
 
     plan = on_all_ranks(lambda: plan_checked(checked))
     taught = run_teacher(
-        plan, folder, number_format=request.number_format, batch_size=request.batch_size, console=console
+        plan,
+        folder,
+        number_format=request.number_format,
+        batch_size=request.batch_size or _BATCH_SIZE,
+        console=console,
     )
     figures: dict[str, str | int | float] = dict(_facts_of(folder))
     figures["texts"] = taught.rows
@@ -135,6 +147,23 @@ def _recipe_of(request: TeachRequest, folder: Path) -> Recipe | dict[str, Any]:
     return named_recipe(recipe, options, tokenizer=request.tokenizer, kept_in=folder)
 
 
+def _ask_endpoint(request: TeachRequest, folder: Path, console: Console) -> TeachResult:
+    """Store the vectors of an endpoint."""
+    filled = ask_endpoint(request, folder, console)
+    figures: dict[str, str | int | float] = dict(_facts_of(folder))
+    figures["texts"] = filled.rows
+    figures["texts sent now"] = filled.sent
+    if filled.cut:
+        figures["of these cut"] = filled.cut
+    if filled.sent:
+        figures["seconds"] = round(filled.seconds, 1)
+    if filled.tokens:
+        figures["tokens, as the endpoint counts"] = filled.tokens
+        if request.price is not None:
+            figures["cost"] = float(f"{filled.tokens * request.price / 1e6:.4g}")
+    return TeachResult(folder, figures)
+
+
 def _check(request: TeachRequest) -> TeachResult:
     """Tell what a store holds, and compare it with its hashes and its teacher."""
     place = request.recipe or request.output
@@ -146,24 +175,31 @@ def _check(request: TeachRequest) -> TeachResult:
     from limbeck.training.teach import check_store
 
     stored = read_facts(folder)
-    model = request.teacher if request.teacher is not None else stored.model
     notes = []
-    if model and request.teacher is None:
+    if stored.endpoint is not None and request.teacher is None:
+        found = check_store(folder)
         try:
-            check_not_pickled(model)
-        except Exception as error:
-            notes.append(f"Not compared with its teacher: {error}")
-            model = ""
-    found = check_store(folder, model or None)
+            found = replace(found, drift=check_endpoint(request, found.store, progress_console(request.console)))
+        except ModelError as error:
+            notes.append(f"Not compared with its endpoint: {error}")
+    else:
+        model = request.teacher if request.teacher is not None else stored.model
+        if model and request.teacher is None:
+            try:
+                check_not_pickled(model)
+            except Exception as error:
+                notes.append(f"Not compared with its teacher: {error}")
+                model = ""
+        found = check_store(folder, model or None)
     figures: dict[str, str | int | float] = dict(_facts_of(folder))
     figures["texts"] = len(found.store)
     figures["files"] = len(found.store.files)
     if found.merged:
         figures["files merged"] = found.merged
-    if found.cosine is not None and found.difference is not None:
-        figures["texts compared with the teacher"] = found.sampled
-        figures["least cosine"] = round(found.cosine, 6)
-        figures["largest difference"] = float(f"{found.difference:.2g}")
+    if found.drift is not None:
+        figures["texts compared with the teacher"] = found.drift.rows
+        figures["least cosine"] = round(found.drift.cosine, 6)
+        figures["largest difference"] = float(f"{found.drift.difference:.2g}")
     return TeachResult(folder, figures, tuple(notes))
 
 
@@ -176,6 +212,12 @@ def _facts_of(folder: Path) -> Iterator[tuple[str, str | int]]:
     yield "streams", ", ".join(f"{name} ({width})" for name, width in facts.streams.items())
     yield "numbers", facts.number_format
     yield "bytes per text", facts.row_bytes
+    if facts.endpoint is not None:
+        yield "endpoint", facts.endpoint.url
+        if facts.endpoint.cut_to:
+            yield "texts cut to", facts.endpoint.cut_to
+        if facts.endpoint.terms:
+            yield "terms", facts.endpoint.terms
 
 
 teach = python_call("teach", TeachRequest, carry_out_teaching)

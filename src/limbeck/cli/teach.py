@@ -9,11 +9,15 @@ from limbeck.cli.messages import Messages, print_result
     TeachRequest,
     "limbeck teach --teacher intfloat/e5-small-v2 --corpus texts/ --output stores/e5",
     "limbeck teach recipe.yaml --format float16 --output stores/e5",
+    "limbeck teach --endpoint http://localhost:8000/v1 --model e5 --corpus texts/ --output stores/e5",
     "limbeck teach stores/e5 --check",
-    options="recipe teacher corpus method output number_format length batch_size overrides check device",
+    options="recipe teacher corpus method output number_format length batch_size overrides check device endpoint model "
+    "key_variable concurrency requests_per_minute timeout limit tokenizer too_long prompts price terms",
 )
 def teach(request: TeachRequest, messages: Messages) -> None:
     """Run a teacher once over a text, and store what it says for students that then learn without it.
+
+    The teacher is a model, or a server that is asked for vectors (--endpoint).
 
     A recipe names the store by teacher: {stored: FOLDER}. The same call goes on where it was stopped.
     """

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 POOLINGS = ("mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 """Ways to make one vector of those of a text's tokens; several joined by `+` are concatenated in their order."""
+_DEFAULT_PROMPT = "default"
+"""Name of the prompt of texts without a role, where no file names it."""
 
 ModuleClass: TypeAlias = Literal["Dense", "LayerNorm", "Normalize"]
 
@@ -197,6 +199,16 @@ def finished_pooling(described: SentencePooling | None, pooling: str | None = No
     if pooling is None:
         return sentence
     return replace(sentence, pooling=pooling)
+
+
+def pooling_with_prompts(prompts: Mapping[str, str]) -> SentencePooling:
+    """Return how a model makes its vectors of which only the prompts are known; see `finished_pooling`.
+
+    Args:
+        prompts: The text before texts of each role; under `default` that of texts without a role.
+    """
+    default_prompt = _DEFAULT_PROMPT if _DEFAULT_PROMPT in prompts else None
+    return replace(finished_pooling(None), prompts=dict(prompts), default_prompt=default_prompt)
 
 
 def check_pooling(pooling: str) -> None:

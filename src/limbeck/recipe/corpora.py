@@ -20,6 +20,8 @@ from limbeck.corpus.settings import (
 from limbeck.errors import RecipeError
 from limbeck.models.sentences import SentencePooling
 from limbeck.recipe.labelled_rows import Classifier, described_development, named_rows, with_classes_of
+from limbeck.recipe.schema import Recipe
+from limbeck.recipe.stage_checks import check_text_unchanged
 
 
 def corpus_settings(
@@ -47,19 +49,49 @@ def corpus_settings(
     if merged.task is not None:
         return _labelled_settings(merged, merged.task, teacher, reads_scores=reads_scores)
 
-    # The prompt of each role; under "" that of sources without a role.
-    prompts = {}
-    if sentence is not None:
-        prompts[""] = sentence.prompt(None)
-        for role in get_args(Role):
-            prompts[role] = sentence.prompt(role)
-    settings = CorpusSettings.of(merged, prompts)
+    settings = CorpusSettings.of(merged, _prompts_of(sentence))
     if not settings.student_reads_prompts and not settings.source_prompts:
         raise RecipeError(
             f"corpus.student_prompts is none, but the files of '{teacher.title}' put no prompt before these texts: "
             "leave it out."
         )
     return settings
+
+
+def plain_text_settings(recipe: Recipe, sentence: SentencePooling, title: str) -> list[CorpusSettings]:
+    """Return the text of each stage of a recipe, for a teacher that is no model and reads each text as a whole.
+
+    Args:
+        recipe: The recipe. Its own teacher is not looked at.
+        sentence: The prompts that the teacher reads before texts.
+        title: The name of its outputs, for messages.
+
+    Raises:
+        LimbeckError: for labelled rows, text that changes while it is read, and text without an end.
+    """
+    all_settings = []
+    for index, stage in enumerate(recipe.stages):
+        corpus = stage.corpus or recipe.corpus
+        assert corpus is not None  # A recipe with stages has text, as its schema checks.
+        place = f"stages.{index}"
+        if corpus.task is not None:
+            raise RecipeError(
+                f"{place}: {title} are of text, but this corpus has labelled rows; leave out corpus.task."
+            )
+        settings = CorpusSettings.of(corpus.merged(stage.text), _prompts_of(sentence))
+        check_text_unchanged(stage, place, settings, title)
+        all_settings.append(settings)
+    return all_settings
+
+
+def _prompts_of(sentence: SentencePooling | None) -> dict[str, str]:
+    """Return the prompt of each role; under "" that of sources without a role. Without `sentence` there are none."""
+    prompts: dict[str, str] = {}
+    if sentence is not None:
+        prompts[""] = sentence.prompt(None)
+        for role in get_args(Role):
+            prompts[role] = sentence.prompt(role)
+    return prompts
 
 
 def _labelled_settings(

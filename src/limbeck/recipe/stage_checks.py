@@ -191,21 +191,18 @@ def check_text_level(terms: Sequence[Term], pairing: Pairing, place: str) -> Non
     )
 
 
-def check_text_unchanged(
-    stage: StageSpec, place: str, settings: CorpusSettings | LabelledSettings, teacher: TeacherInfo
-) -> None:
+def check_text_unchanged(stage: StageSpec, place: str, settings: CorpusSettings | LabelledSettings, title: str) -> None:
     """Refuse rows that are no texts as they were given, for a teacher that knows its outputs by their texts.
 
     Args:
         stage: The stage.
         place: Where it stands in the recipe.
         settings: The settings of its text.
-        teacher: Its teacher.
+        title: The name of its teacher's outputs.
 
     Raises:
         RecipeError: for text that is changed while it is read, joined into blocks, or has no end.
     """
-    title = teacher.facts.title
     for key in ("replace_tokens", "mask_tokens"):
         if getattr(stage.augment, key):
             raise RecipeError(

@@ -88,7 +88,7 @@ def plan_stage(
     settings = _with_copies(settings, corpus, stage_teacher, recipe.seed)
     if stage_teacher.facts.reads == "rows":
         check_text_level(terms, pairing, place)
-        check_text_unchanged(stage, place, settings, stage_teacher)
+        check_text_unchanged(stage, place, settings, stage_teacher.facts.title)
         settings = settings.model_copy(update={"text_keys": True})
     check_text_fits(stage, place, settings, stage_teacher, learner)
     vectors, teacher_vectors = stage_vectors(stage, terms, pairing, stage_teacher, assistant, place)

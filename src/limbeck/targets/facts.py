@@ -19,6 +19,25 @@ TEACHER_FOLDER = "teacher"
 """Folder inside a store with the teacher's configuration, tokenizer and modules, but without its weights."""
 STORE_FORMAT = 1
 """Raise it when stores of this version could not be read by earlier ones."""
+_LATER_FACTS = ("prompts", "endpoint")
+"""Facts that the first stores did not have."""
+
+
+@dataclass(frozen=True)
+class EndpointFacts:
+    """The server that a store's vectors came from.
+
+    Args:
+        url: Its base address, without any key.
+        model: The model's name there.
+        terms: Its terms of use, as the user wrote them: a name, a sentence or an address; empty where they did not.
+        cut_to: What its texts were cut to, such as `8,000 characters`; empty for whole texts.
+    """
+
+    url: str
+    model: str
+    terms: str = ""
+    cut_to: str = ""
 
 
 @dataclass(frozen=True)
@@ -36,6 +55,9 @@ class StoreFacts:
         hidden_width: The width of the hidden states that its vectors are pooled from; 0 where it is not known.
         labels: Names of a classifier's classes, in the order of its scores.
         figures: The teacher's size for tables, as a run's record has it; empty where it is not known.
+        prompts: The text before texts of each role, where no files of the teacher say so: `query`, `document`, and
+            `default` for texts without a role.
+        endpoint: The server that the outputs came from; None for any other teacher.
 
     Raises:
         ModelError: for an unknown number format, and for a store without streams.
@@ -49,6 +71,8 @@ class StoreFacts:
     hidden_width: int = 0
     labels: tuple[str, ...] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    endpoint: EndpointFacts | None = None
 
     def __post_init__(self) -> None:
         if self.number_format not in NUMBER_FORMATS:
@@ -75,7 +99,12 @@ def write_facts(folder: Path, facts: StoreFacts) -> None:
     for path in sorted((folder / TEACHER_FOLDER).rglob("*")):
         if path.is_file():
             files[str(path.relative_to(folder))] = file_facts(path)
-    values = {"format": STORE_FORMAT, "files": files, "facts": asdict(facts)}
+    stored = asdict(facts)
+    # Stores without them are those of earlier versions, which do not know these facts.
+    for name in _LATER_FACTS:
+        if not stored[name]:
+            del stored[name]
+    values = {"format": STORE_FORMAT, "files": files, "facts": stored}
     atomic_text(folder / STORE_FACTS, sealed_text(values))
 
 
@@ -103,4 +132,6 @@ def read_facts(folder: str | Path) -> StoreFacts:
     values = dict(examined.listing["facts"])
     # JSON has lists in place of tuples.
     values["labels"] = tuple(values["labels"])
+    if "endpoint" in values:
+        values["endpoint"] = EndpointFacts(**values["endpoint"])
     return StoreFacts(**values)

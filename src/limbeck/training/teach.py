@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.core import ranks
@@ -42,6 +41,7 @@ from limbeck.models.vector_check import check_vectors
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_checks import check_text_level, check_text_unchanged
 from limbeck.recipe.stage_plan import StagePlan
+from limbeck.targets.drift import Drift, measure_drift
 from limbeck.targets.facts import StoreFacts, read_facts
 from limbeck.targets.store import Store
 from limbeck.targets.stored_teaching import as_rows
@@ -216,7 +216,7 @@ def _stages_to_teach(plan: RunPlan) -> list[StagePlan]:
             continue
         place = f"stages.{index}"
         check_text_level(stage.terms, stage.pairing, place)
-        check_text_unchanged(stage.spec, place, stage.corpus, stage.teacher)
+        check_text_unchanged(stage.spec, place, stage.corpus, stage.teacher.facts.title)
         # Its rows get a column with the key of their text, by which the store has the outputs.
         stages.append(replace(stage, corpus=stage.corpus.model_copy(update={"text_keys": True})))
     if not stages:
@@ -327,17 +327,12 @@ class CheckedStore:
     Args:
         store: The store, with its files merged.
         merged: Files that were merged.
-        cosine: The least cosine between a stored row and what the live teacher says of the same text; None where the
-            teacher was not asked.
-        difference: The largest difference of a number between both, as a share of the largest number; None likewise.
-        sampled: Rows that were compared.
+        drift: How far some rows are from what the live teacher says of their texts; None where it was not asked.
     """
 
     store: Store
     merged: int
-    cosine: float | None = None
-    difference: float | None = None
-    sampled: int = 0
+    drift: Drift | None = None
 
 
 def check_store(folder: Path, model: str | None = None) -> CheckedStore:
@@ -362,15 +357,8 @@ def check_store(folder: Path, model: str | None = None) -> CheckedStore:
     stored = store.read(keys[is_stored])
     live = _ask(model, batch, store.facts)
 
-    # Of each stream, `[rows, width]`.
-    cosines = []
-    differences = []
-    for name, values in stored.items():
-        live_values = torch.from_numpy(live[name][is_stored])
-        stored_values = torch.from_numpy(values)
-        cosines.append(float(F.cosine_similarity(stored_values, live_values, dim=-1).min()))
-        differences.append(float((stored_values - live_values).abs().max() / live_values.abs().max()))
-    return CheckedStore(store, merged, min(cosines), max(differences), int(is_stored.sum()))
+    drift = measure_drift(stored, {name: values[is_stored] for name, values in live.items()})
+    return CheckedStore(store, merged, drift)
 
 
 def _ask(name: str, batch: Batch, facts: StoreFacts) -> dict[str, NDArray[np.float32]]:

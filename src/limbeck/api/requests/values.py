@@ -3,12 +3,12 @@
 Each reader takes the name of the option, which messages name, and the value that the user gave.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from limbeck.core.lists import parse_layers, parse_multiples, parse_names, parse_numbers
-from limbeck.errors import RecipeError
+from limbeck.errors import RecipeError, suggestion
 
 
 def as_list(value: Any) -> list[Any]:
@@ -67,6 +67,31 @@ def names(option: str, value: Any) -> Any:
     if value is None:
         return {}
     return parse_names(option, value) if isinstance(value, str) else value
+
+
+PROMPT_ROLES = ("query", "document", "default")
+"""Roles of texts that may have a prompt; `default` is that of texts without a role."""
+
+
+def prompts(option: str, value: Any) -> dict[str, str]:
+    """Read the prompts of roles, from a mapping or from texts such as `query=query: `.
+
+    Raises:
+        RecipeError: for a text without `=`, and for an unknown role.
+    """
+    if isinstance(value, Mapping):
+        by_role = {str(role): str(prompt) for role, prompt in value.items()}
+    else:
+        by_role = {}
+        for text in texts(option, value):
+            role, equals, prompt = text.partition("=")
+            if not equals:
+                raise RecipeError(f"{option} '{text[:80]}' is not ROLE=TEXT, such as query='query: '.")
+            by_role[role] = prompt
+    for role in by_role:
+        if role not in PROMPT_ROLES:
+            raise RecipeError(f"{option}: there is no role '{role[:80]}'.{suggestion(role, PROMPT_ROLES)}")
+    return by_role
 
 
 def changes(option: str, value: Any) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from limbeck.corpus.settings import CorpusSettings, SourceUse
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.stored.arrow_files import documents_of, read_batches
 from limbeck.corpus.text.documents import Document, next_batch
-from limbeck.corpus.text.pieces import UNITS, UNITS_OF_SENTENCES, Piece, split_pieces
+from limbeck.corpus.text.pieces import UNITS, UNITS_OF_SENTENCES, Piece, cut_document
 from limbeck.corpus.text.sentences import SENTENCE_RULES
 from limbeck.corpus.text.text_keys import TEXT_KEY, text_key
 from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
@@ -108,10 +108,7 @@ class BlockEncoding:
 
     def split(self, document: Document, source: int) -> list[Piece]:
         """Cut a document of a source into the pieces that blocks are made of."""
-        units = self._use(source).units
-        if units:
-            return split_pieces(document, units)
-        return [Piece(text, self.unit) for text in UNITS[self.unit](document.text)]
+        return cut_document(document, self.unit, self._use(source).units)
 
     def blocks(self, pieces: Sequence[Piece], packer: BlockPacker, source: int) -> Iterator[CutBlock]:
         """Pack further pieces of a source, and iterate over the blocks that are full now.

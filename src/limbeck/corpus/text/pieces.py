@@ -129,3 +129,16 @@ def split_pieces(document: Document, kinds: Collection[str]) -> list[Piece]:
         for text in UNITS[unit](document.text):
             unit_of_text.setdefault(text, unit)
     return [Piece(text, unit) for text, unit in unit_of_text.items()]
+
+
+def cut_document(document: Document, unit: str, units: Collection[str] = ()) -> list[Piece]:
+    """Cut a document into the pieces that a corpus reads: of one unit, or of several that its source names.
+
+    Args:
+        document: The document.
+        unit: Name of the unit of the corpus, from `UNITS`.
+        units: Names of the units of the source, which take its place; empty where it names none.
+    """
+    if units:
+        return split_pieces(document, units)
+    return [Piece(text, unit) for text in UNITS[unit](document.text)]

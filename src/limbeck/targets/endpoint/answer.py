@@ -1,0 +1,147 @@
+"""`read_answer`: what an endpoint answers to a batch of texts, as vectors in the order of the texts."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limbeck.errors import ModelError
+
+_NUMBER_BYTES = np.dtype("<f4").itemsize
+
+
+class Embeddings(NamedTuple):
+    """The answer to a batch.
+
+    Args:
+        vectors: The vector of each text, `[texts, width]`.
+        tokens: Tokens that the endpoint read, as it says; None where it does not say.
+    """
+
+    vectors: NDArray[np.float32]
+    tokens: int | None
+
+
+class UnfinishedAnswerError(Exception):
+    """The body of an answer ends before its end, as when a connection breaks."""
+
+
+def read_answer(body: bytes, texts: int) -> Embeddings:
+    """Read the body of an answer.
+
+    The API's form is `{"data": [{"index": 0, "embedding": [0.1, …]}, …], "usage": {"prompt_tokens": 9}}`. The vectors
+    may come in any order; `index` says which text each belongs to. One may also be text: base64 of little-endian
+    float32 numbers.
+
+    Args:
+        body: The body.
+        texts: The number of texts that were sent.
+
+    Raises:
+        UnfinishedAnswerError: for a body that is cut off.
+        ModelError: for an answer from which no vector of each text can be read; its subject is left out.
+    """
+    answer = _parse(body)
+    entries = answer.get("data")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ModelError("answers without a list of vectors (data), so it speaks another API than OpenAI's embeddings.")
+    if len(entries) != texts:
+        raise ModelError(f"answers with {len(entries)} vectors to {texts} texts.")
+
+    # The place of each text in the answer.
+    indices = [entry.get("index") for entry in entries]
+    are_numbers = all(type(index) is int for index in indices)
+    if not are_numbers or sorted(indices) != list(range(texts)):
+        raise ModelError(
+            f"does not say which vector belongs to which text: the indices of {texts} vectors should be 0 to "
+            f"{texts - 1}, each once, but they are {_shown(indices)}."
+        )
+    vectors: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * texts
+    for index, entry in zip(indices, entries, strict=True):
+        vectors[index] = _read_vector(entry.get("embedding"))
+
+    widths = sorted({len(vector) for vector in vectors})
+    if len(widths) > 1:
+        raise ModelError(f"answers with vectors of {' and '.join(map(str, widths))} numbers in one batch.")
+    return Embeddings(np.stack(vectors), _tokens_of(answer))
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    """Parse the JSON object of an answer."""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        # An object that cannot be parsed was cut off. Anything else, such as a page of HTML, is no answer of the API.
+        if not body or body.lstrip().startswith(b"{"):
+            raise UnfinishedAnswerError from None
+        answer = None
+    if not isinstance(answer, dict):
+        raise ModelError("answers with something else than a JSON object; is this the address of its API?")
+    return answer
+
+
+def _read_vector(value: Any) -> NDArray[np.float32]:
+    """Read one vector, from a list of numbers or from base64.
+
+    Raises:
+        ModelError: for anything else, and for a vector that no student can learn.
+    """
+    vector = _decode(value) if isinstance(value, str) else _from_list(value)
+    if not np.isfinite(vector).all():
+        raise ModelError("answers with a vector that has numbers which are not finite.")
+    if not vector.any():
+        raise ModelError("answers with a vector of zeros alone, which has no direction to learn.")
+    return vector
+
+
+def _from_list(value: Any) -> NDArray[np.float32]:
+    """Return a list of numbers as a vector."""
+    numbers = None
+    if isinstance(value, list) and value:
+        try:
+            numbers = np.asarray(value)
+        except ValueError:
+            # A list within the list.
+            numbers = None
+    # Numbers of any other type were text, truth values or nothing (null).
+    if numbers is None or numbers.ndim != 1 or numbers.dtype.kind not in "iuf":
+        raise ModelError("answers with a vector (embedding) that is no list of numbers.")
+    # A number too large for float32 becomes infinite, which is refused later.
+    with np.errstate(over="ignore"):
+        return numbers.astype(np.float32)
+
+
+def _decode(text: str) -> NDArray[np.float32]:
+    """Decode base64 of little-endian float32 numbers."""
+    try:
+        content = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        content = b""
+    if not content or len(content) % _NUMBER_BYTES:
+        raise ModelError("answers with a vector (embedding) that is text, but no base64 of float32 numbers.")
+    return np.frombuffer(content, dtype="<f4").astype(np.float32)
+
+
+def _tokens_of(answer: dict[str, Any]) -> int | None:
+    """Return how many tokens the endpoint says that it read."""
+    usage = answer.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    for name in ("prompt_tokens", "total_tokens"):
+        tokens = usage.get(name)
+        # Some servers write 0 where they do not count.
+        if type(tokens) is int and tokens > 0:
+            return tokens
+    return None
+
+
+def _shown(indices: list[Any]) -> str:
+    """Return indices in words, shortened where they are many."""
+    most = 8
+    shown = ", ".join(json.dumps(index, default=str)[:20] for index in indices[:most])
+    return f"{shown}, …" if len(indices) > most else shown

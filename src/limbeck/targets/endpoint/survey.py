@@ -1,0 +1,162 @@
+"""`Survey`: what is known of the texts for an endpoint before any is sent, and the lines that tell it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from limbeck.core.blocks import counted
+from limbeck.corpus.building.plain_texts import PlainText
+from limbeck.errors import CorpusError
+from limbeck.targets.endpoint.answer import Embeddings
+from limbeck.targets.endpoint.client import EmbeddingsClient
+from limbeck.targets.endpoint.options import EndpointOptions
+from limbeck.targets.store import Store
+
+_SAMPLE_SIZE = 64
+_TEXTS_AT_ONCE = 1000
+_CHARACTERS_OF_TOKEN = 4
+"""Characters of a token in English text, by which tokens are estimated before an endpoint has counted any."""
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is known of the texts before any is sent.
+
+    Args:
+        keys: The keys of all texts, sorted, each once.
+        is_stored: Which of these the store has, bool `[keys]`.
+        characters: Characters of the others, as they will be sent.
+        cut: How many of the others will be cut to the limit.
+        sample: Some of all texts, as they are sent.
+    """
+
+    keys: NDArray[np.int64]
+    is_stored: NDArray[np.bool_]
+    characters: int
+    cut: int
+    sample: list[PlainText]
+
+    @property
+    def unsent(self) -> int:
+        """Texts that the store lacks."""
+        return int((~self.is_stored).sum())
+
+
+def survey_texts(texts: Iterable[PlainText], store: Store | None, options: EndpointOptions) -> Survey:
+    """Count the texts that will be sent.
+
+    Args:
+        texts: The texts; one that comes again is counted once.
+        store: The store that an earlier call left; None where there is none.
+        options: How the endpoint is asked.
+
+    Raises:
+        CorpusError: for texts above the limit, where they are refused.
+    """
+    seen: set[int] = set()
+    stored_keys: list[int] = []
+    characters = 0
+    lengths_above: list[int] = []
+    # The texts with the lowest keys. Keys are hashes, so these are drawn at random, and the same in each call. A heap
+    # has its smallest member first, so the keys are in it with the other sign.
+    lowest: list[tuple[int, str]] = []
+    for batch in in_batches(texts, _TEXTS_AT_ONCE):
+        keys = np.array([text.key for text in batch], dtype=np.int64)
+        is_stored = np.zeros(len(keys), dtype=np.bool_) if store is None else store.has(keys)
+        for text, is_known in zip(batch, is_stored.tolist(), strict=True):
+            if text.key in seen:
+                continue
+            seen.add(text.key)
+            sent_text = options.sent_form(text.content)
+            heapq.heappush(lowest, (-text.key, sent_text))
+            if len(lowest) > _SAMPLE_SIZE:
+                heapq.heappop(lowest)
+            if is_known:
+                stored_keys.append(text.key)
+                continue
+            characters += len(sent_text)
+            if options.limit is not None:
+                length = options.limit.length(text.content)
+                if length > options.limit.most:
+                    lengths_above.append(length)
+
+    if lengths_above and options.cuts is None:
+        assert options.limit is not None
+        raise CorpusError(
+            f"{len(lengths_above):,} of {counted(len(seen), 'text')} have more than --limit {options.limit}, the "
+            f"longest has {max(lengths_above):,}, and none was sent; cut them with --too-long cut, or cut the corpus "
+            "into sentences or paragraphs with --set corpus.unit=sentence."
+        )
+    all_keys = np.array(sorted(seen), dtype=np.int64)
+    sample = [PlainText(-negative_key, content) for negative_key, content in lowest]
+    return Survey(all_keys, np.isin(all_keys, stored_keys), characters, len(lengths_above), sample)
+
+
+def in_batches(texts: Iterable[PlainText], size: int) -> Iterator[list[PlainText]]:
+    """Iterate over texts in lists of some size; the last may be shorter."""
+    iterator = iter(texts)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def announce(survey: Survey, client: EmbeddingsClient, options: EndpointOptions, console: Console) -> None:
+    """Print where how much text will go, before any leaves this machine."""
+    endpoint = client.endpoint
+    total = len(survey.keys)
+    if survey.unsent == 0:
+        _print(console, f"Endpoint: nothing is sent, since the vectors of all {counted(total, 'text')} are stored")
+        return
+    line = f"Endpoint: {describe_sending(client, survey.unsent, survey.characters)}, for vectors of {endpoint.model}"
+    if survey.unsent < total:
+        line += f"; {total - survey.unsent:,} more are stored already"
+    if survey.cut:
+        line += f"; {survey.cut:,} are cut to {options.limit}"
+    _print(console, line)
+    if options.price is not None:
+        tokens = survey.characters / _CHARACTERS_OF_TOKEN
+        _print(console, f"  cost: {_cost_of(tokens, options.price)}, if a token has {_CHARACTERS_OF_TOKEN} characters")
+
+
+def describe_sending(client: EmbeddingsClient, texts: int, characters: int) -> str:
+    """Say how much text goes where, with which key, and whether it is encrypted on its way."""
+    endpoint = client.endpoint
+    if endpoint.is_on_this_machine:
+        place = f"to {endpoint.host} on this machine"
+    elif endpoint.is_encrypted:
+        place = f"to {endpoint.host}"
+    else:
+        place = f"to {endpoint.host}, not encrypted (http)"
+    key = f"with the key in {endpoint.key_variable}" if client.has_key else "without a key"
+    return f"{counted(texts, 'text')} ({characters:,} characters in all) go {place}, {key}"
+
+
+def print_cost(console: Console, survey: Survey, texts: list[str], answer: Embeddings, price: float | None) -> None:
+    """Print what all texts will cost, by the tokens that the endpoint counted in the first of them.
+
+    Args:
+        console: The console.
+        survey: All texts.
+        texts: The first of them.
+        answer: The answer to these.
+        price: Price of a million tokens; None prints nothing.
+    """
+    if answer.tokens is None or price is None:
+        return
+    tokens = survey.characters * answer.tokens / sum(map(len, texts))
+    _print(console, f"  cost: {_cost_of(tokens, price)}, by the tokens of the first {counted(len(texts), 'text')}")
+
+
+def _cost_of(tokens: float, price: float) -> str:
+    return f"about {tokens / _MILLION * price:,.4g} for {tokens:,.0f} tokens at {price:g} a million"
+
+
+def _print(console: Console, line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
