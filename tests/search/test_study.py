@@ -11,7 +11,6 @@ from rich.console import Console
 from sqlalchemy.pool import NullPool
 
 from limbeck.errors import OutputError
-from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search import generation_rows, open_study, run_search
@@ -19,6 +18,7 @@ from limbeck.search import storage as storage_room
 from limbeck.search.identity import proxy_identity
 from limbeck.search.storage import open_storage
 from limbeck.training.corpora import build_corpora
+from limbeck.training.run_tokenizers import load_tokenizers
 from tests.support.comparisons import write_teacher
 from tests.support.corpora import write_text
 from tests.support.known_search import SPACE, evaluate, expected_generations, fitness, open_known, sampler
@@ -129,7 +129,7 @@ def test_the_identity_of_a_search_is_that_of_its_content_wherever_it_lies(tmp_pa
         recipe = recipe_of(place / "teacher", place / "text", shape, 32, {"name": "minilmv2"})
         recipe["corpus"] |= {"sources": [], "mix": {"by": f"{place}/text/{{part}}.txt", "exponent": 0.3}}
         plan = plan_run(load_recipe(recipe))
-        corpora = build_corpora(plan, load_tokenizer(place / "teacher"), Console(quiet=True))
+        corpora = build_corpora(plan, load_tokenizers(plan).of_stage, Console(quiet=True))
         result.append(proxy_identity(plan, corpora, 1.0))
         assert result[-1]["corpus"] != [corpora[0].path.name]
     assert result[0] == result[1]

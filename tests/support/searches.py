@@ -13,6 +13,7 @@ from limbeck.search import engine
 from limbeck.search.requests import ProxyRequest
 from limbeck.training.corpora import build_corpora
 from limbeck.training.proxy import Trained
+from limbeck.training.run_tokenizers import load_tokenizers
 
 STEPS = 30
 
@@ -40,7 +41,7 @@ def install_proxy(monkeypatch, candidate_of) -> ProxyCalls:
     class FakeProxy:
         def __init__(self, plan, *, share, console):
             self.tokenizer, self.console = load_tokenizer(plan.recipe.teacher.model), console
-            self.corpora = build_corpora(plan, self.tokenizer, console)
+            self.corpora = build_corpora(plan, load_tokenizers(plan).of_stage, console)
 
         def load_teacher(self):
             calls.teachers += 1

@@ -16,6 +16,7 @@ from limbeck.export import ExportRequest, export_model
 from limbeck.objectives import OBJECTIVES
 from limbeck.training.class_counts import weigh_classes
 from limbeck.training.corpora import build_corpora
+from limbeck.training.run_tokenizers import load_tokenizers
 from tests.support.models import make_teacher
 from tests.support.recipes import recipe_of
 
@@ -71,10 +72,8 @@ def test_balanced_weights_are_of_the_rows_to_train_on(single, tmp_path):
     path = rows(tmp_path, ["joy"] * 6 + ["anger"] * 3 + ["fear"])
     made = recipe(single, path, tmp_path / "run", "classification", class_weights="balanced")
     plan = limbeck.validate(made)
-    (choice,), (corpus,) = (
-        plan.stages,
-        build_corpora(plan, AutoTokenizer.from_pretrained(single), Console(quiet=True)),
-    )
+    (choice,) = plan.stages
+    (corpus,) = build_corpora(plan, load_tokenizers(plan).of_stage, Console(quiet=True))
     (soft, hard) = weigh_classes(choice, corpus).terms
     assert hard.options["class_weights"] == pytest.approx([10 / 18, 10 / 9, 10 / 3])
     assert "class_weights" not in soft.options
@@ -93,7 +92,7 @@ def test_words_are_weighed_by_their_tags(tmp_path):
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     made = recipe(teacher, tmp_path / "rows.jsonl", tmp_path / "run", "token_classification", class_weights="balanced")
     plan = limbeck.validate(made, ["corpus.task.tags_column=ner_tags"])
-    (corpus,) = build_corpora(plan, AutoTokenizer.from_pretrained(teacher), Console(quiet=True))
+    (corpus,) = build_corpora(plan, load_tokenizers(plan).of_stage, Console(quiet=True))
     (hard,) = (term for term in weigh_classes(plan.stages[0], corpus).terms if term.name == "hard_label")
     assert hard.options["class_weights"] == pytest.approx([2 / 3, 4 / 3, 4 / 3])
 
@@ -117,7 +116,7 @@ def test_uneven_classes_are_told_before_training(several, single, tmp_path, labe
     teacher = several if kind == "multi_label" else single
     plan = limbeck.validate(recipe(teacher, rows(tmp_path, labels), tmp_path / "run", kind))
     told = io.StringIO()
-    build_corpora(plan, AutoTokenizer.from_pretrained(teacher), Console(file=told, width=200))
+    build_corpora(plan, load_tokenizers(plan).of_stage, Console(file=told, width=200))
     assert line in told.getvalue()
 
 
@@ -128,7 +127,7 @@ def test_rows_that_are_all_alike_teach_scores_alone(single, tmp_path):
         limbeck.validate(recipe(single, path, tmp_path / "run", "classification"))
     plan = limbeck.validate(recipe(single, path, tmp_path / "run", "classification", {**METHOD, "soft_label_share": 1}))
     told = io.StringIO()
-    build_corpora(plan, AutoTokenizer.from_pretrained(single), Console(file=told, width=200))
+    build_corpora(plan, load_tokenizers(plan).of_stage, Console(file=told, width=200))
     assert "All 30 rows have the class 'joy'; only the teacher's scores are learned." in told.getvalue()
 
 

@@ -13,10 +13,10 @@ from tokenizers import Tokenizer
 import limbeck
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.models.loading import load_model
-from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.report.quality_notes import comparison_notes
 from limbeck.training.corpora import build_corpora
+from limbeck.training.run_tokenizers import load_tokenizers
 from limbeck.training.task_scores import measure_tasks
 from tests.support.mrpc_recipe import mrpc_recipe
 from tests.support.task_files import write_table
@@ -80,8 +80,8 @@ def test_progress_tells_of_the_rows_until_all_are_scored(whole, tmp_path):
     told = []
     plan = plan_run(load_recipe(whole | {"evaluation": {"tasks": ["mrpc"]}}))
     teacher = load_model(whole["teacher"]["model"], head="classification")
-    tokenizer, student = load_tokenizer(whole["teacher"]["model"]), Path(whole["output"], "student")
-    measure_tasks(plan, tokenizer, student, lambda *_, **__: teacher, lambda *said: told.append(said))
+    student = Path(whole["output"], "student")
+    measure_tasks(plan, load_tokenizers(plan), student, lambda *_, **__: teacher, lambda *said: told.append(said))
     assert [share for share, *_ in told] == [0.5, 1.0], "two models"
     assert told[0][1:] == ("rows of MRPC", (12, "rows"))
 
@@ -110,7 +110,7 @@ def test_a_task_without_development_rows_is_told(whole, tmp_path):
     place.mkdir()
     shutil.copy(Path(whole["corpus"]["data"], "MRPC", "train.tsv"), place)
     plan = plan_run(load_recipe(whole | {"corpus": whole["corpus"] | {"data": str(tmp_path)}}))
-    (corpus,) = build_corpora(plan, load_tokenizer(whole["teacher"]["model"]), Console(file=said, width=200))
+    (corpus,) = build_corpora(plan, load_tokenizers(plan).of_stage, Console(file=said, width=200))
     assert "MRPC has no development rows there, so some of its training rows are held out" in said.getvalue()
     assert 0 < len(corpus.held_out) < len(corpus.train)
 

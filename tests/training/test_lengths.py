@@ -149,7 +149,7 @@ def test_a_search_trains_the_lengths_of_the_run(two_lengths):
     weights, found = student_of(two_lengths), candidate.student.state_dict()
     assert_equal({name: found[name] for name in weights}, weights)
     views = proxy_of(plan, 0.5).corpora[0].views
-    whole = build_corpora(plan, proxy_of(plan).tokenizer, Console(file=io.StringIO()))[0].views
+    whole = build_corpora(plan, proxy_of(plan).tokenizers.of_stage, Console(file=io.StringIO()))[0].views
     assert [len(view.train) for view in views] == [round(len(view.train) / 2) for view in whole]
 
 

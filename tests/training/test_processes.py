@@ -26,7 +26,7 @@ from limbeck.search.requests import MappingRequest, ProxyRequest, task_measures
 from limbeck.training.cohort import StudentCohort
 from limbeck.training.corpora import build_corpora
 from limbeck.training.proxy import Proxy, follow_proxy
-from limbeck.training.run import load_tokenizer_of
+from limbeck.training.run_tokenizers import load_tokenizers
 from tests.support.methods import tiny_run, write_rows
 from tests.support.models import make_teacher
 from tests.support.together import distil, together
@@ -191,7 +191,7 @@ def odd_text(recipe):
     for count in range(48, 60):
         text = recipe["corpus"] | {"max_documents": count}
         plan = plan_run(load_recipe(recipe | {"corpus": text}))
-        (corpus,) = build_corpora(plan, load_tokenizer_of(plan), Console(file=io.StringIO()))
+        (corpus,) = build_corpora(plan, load_tokenizers(plan).of_stage, Console(file=io.StringIO()))
         if len(corpus.train) % 10 == 1:
             return text
     raise AssertionError("no number of documents makes such rows")

@@ -17,7 +17,7 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.training.corpora import build_corpora
 from limbeck.training.held_stage import HeldStage
-from limbeck.training.run import load_tokenizer_of
+from limbeck.training.run_tokenizers import load_tokenizers
 from limbeck.training.teaching.models import TeacherModels
 from tests.support.recipes import recipe_of
 
@@ -43,7 +43,7 @@ def recipe(bert_folder, text_folder, tmp_path):
     method = {"name": "sentence_embedding", "pooling": "mean", "hidden_weight": 0}
     recipe = recipe_of(bert_folder, text_folder, method, output=str(tmp_path / "run"))
     plan = plan_run(load_recipe(recipe))
-    (corpus,) = build_corpora(plan, load_tokenizer_of(plan), Console(quiet=True))
+    (corpus,) = build_corpora(plan, load_tokenizers(plan).of_stage, Console(quiet=True))
     generator = torch.Generator().manual_seed(0)
     vectors = {}
     for rows in (corpus.train, corpus.held_out):

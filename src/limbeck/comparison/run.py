@@ -15,7 +15,7 @@ from limbeck.comparison.plan import ComparisonPlan
 from limbeck.comparison.student_evaluation import check_tasks
 from limbeck.comparison.work import ComparisonWork, with_message
 from limbeck.core import folders, machine, records, studies
-from limbeck.corpus import Corpus
+from limbeck.corpus import Corpus, Tokenizers
 from limbeck.errors import Interrupted
 from limbeck.models.quiet import quiet
 from limbeck.models.tokenizers import load_tokenizer
@@ -61,7 +61,7 @@ def run_comparison(
     saved = folders.claim(folder, COMPARISON, fixed)
     with quiet():
         tokenizer = load_tokenizer(plan.teacher.model, revision=plan.teacher.revision)
-        corpus = build_corpora(checked.with_text, tokenizer, console)[0]
+        corpus = build_corpora(checked.with_text, lambda _: Tokenizers(tokenizer), console)[0]
     held_out.check_held_out(corpus, plan.evaluation.held_out)
 
     # New runs are compared with those that are in the folder already, so teacher and text have to be the same. `fixed`

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from limbeck.corpus.batches.mixing import RowMix
     from limbeck.corpus.building.build_labelled import build_labelled_corpus
     from limbeck.corpus.building.build_text import build_corpus
+    from limbeck.corpus.building.build_vocabulary import build_vocabulary
     from limbeck.corpus.building.corpora import Corpus, LabelledCorpus
     from limbeck.corpus.progress import Progress
     from limbeck.corpus.settings import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from limbeck.corpus.text.documents import Document
     from limbeck.corpus.text.pieces import UNITS
     from limbeck.corpus.text.sentences import split_paragraphs, split_sentences
+    from limbeck.corpus.tokens.reading import Tokenizers
     from limbeck.corpus.tokens.vocabulary import mask_id_of, word_ids
 
 __getattr__, __dir__ = import_when_used(
@@ -54,6 +56,7 @@ __getattr__, __dir__ = import_when_used(
         "batches.masking": "MaskedTokens ReplacedTokens",
         "building.build_text": "build_corpus",
         "building.build_labelled": "build_labelled_corpus",
+        "building.build_vocabulary": "build_vocabulary",
         "building.corpora": "Corpus LabelledCorpus",
         "text.documents": "Document",
         "text.pieces": "UNITS",
@@ -63,6 +66,7 @@ __getattr__, __dir__ = import_when_used(
         "settings": "Augmentation CorpusSettings LabelledSettings LengthSchedule MixSpec",
         "sources.named_sources": "open_source",
         "progress": "Progress",
+        "tokens.reading": "Tokenizers",
         "tokens.vocabulary": "mask_id_of word_ids",
         "streams.source_blocks": "Lane",
         "streams.streamed_corpus": "StreamedCorpus open_stream",
@@ -90,8 +94,10 @@ __all__ = [
     "RowMix",
     "SourceReport",
     "StreamedCorpus",
+    "Tokenizers",
     "build_corpus",
     "build_labelled_corpus",
+    "build_vocabulary",
     "mask_id_of",
     "open_source",
     "open_stream",

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from limbeck.core import records
 from limbeck.core.blocks import counted
-from limbeck.corpus.batches.batch import LABELS
+from limbeck.corpus.batches.batch import LABELS, Batch, read_batch
 from limbeck.errors import CorpusError
 from limbeck.kinds.kind import HeldOutRows, Kind
 from limbeck.kinds.registry import KINDS
@@ -50,22 +50,22 @@ def measure_task(
             f"{counted(len(rows), 'row')} held out: too few to score; give corpus.development, or a larger held_out."
         )
     kind = KINDS[task]
-    batches = []
+    batches: list[Batch] = []
     labels_of_batches = []
     groups_of_batches = []
     for start in range(0, len(rows), batch_size):
         end = min(start + batch_size, len(rows))
         rows_of_batch = [rows[index] for index in range(start, end)]
-        batch = collate(rows_of_batch)
-        # This removes the labels from the batch, in place: what remains are the inputs of the models. Words without
-        # labels have them too, as marks of the tokens that are scored.
-        if LABELS in batch:
-            labels_of_batches.append(kind.held_out_labels(batch))
-        groups_of_batches.append(kind.held_out_groups(rows_of_batch, batch, first=start))
-        batches.append(batch)
+        columns = collate(rows_of_batch)
+        # This removes the labels from the columns, in place. Words without labels have them too, as marks of the tokens
+        # that are scored.
+        if LABELS in columns:
+            labels_of_batches.append(kind.held_out_labels(columns))
+        groups_of_batches.append(kind.held_out_groups(rows_of_batch, columns, first=start))
+        batches.append(read_batch(columns))
     held_out = HeldOutRows(np.concatenate(groups_of_batches), _classes_of(student, kind))
 
-    student_answers = _predict(student, batches, kind)
+    student_answers = _predict(student, [batch.student for batch in batches], kind)
     gives_one_answer = len(student_answers.unique(dim=0)) == 1
     figures = records.TaskFigures(
         task=task,
@@ -76,7 +76,7 @@ def measure_task(
     )
     teacher_answers = None
     if teacher is not None:
-        teacher_answers = _predict(teacher, batches, kind).numpy()
+        teacher_answers = _predict(teacher, [batch.teacher for batch in batches], kind).numpy()
         agreement = kind.held_out_agreement(student_answers.numpy(), teacher_answers, held_out)
         figures.metric = agreement.metric
         figures.agreement = agreement.value

@@ -110,21 +110,21 @@ def measure_layer_cosines(
     """
     device = devices.choose_device("auto")
     teacher.to(device)
-    means, _ = layer_cosines(teacher, spread_batches(corpus, tokenizer, device))
+    collate = PadCollator(tokenizer.pad_token_id)
+    means, _ = layer_cosines(teacher, spread_batches(corpus, collate, device))
     return means
 
 
 def spread_batches(
-    corpus: Corpus | LabelledCorpus, tokenizer: PreTrainedTokenizerBase, device: torch.device
+    corpus: Corpus | LabelledCorpus, collate: PadCollator, device: torch.device
 ) -> Iterator[dict[str, Tensor]]:
     """Iterate over batches of up to 1,024 rows that are spread over a corpus.
 
     Args:
         corpus: Text to read.
-        tokenizer: For padding.
+        collate: Makes batches of its rows.
         device: Where the batches go.
     """
-    collate = PadCollator(tokenizer.pad_token_id)
     # Every nth row is read, so that the rows come from all parts of the corpus.
     step = max(1, len(corpus.train) // _MOST_ROWS)
     indices = range(0, len(corpus.train), step)[:_MOST_ROWS]

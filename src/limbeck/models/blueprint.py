@@ -64,6 +64,9 @@ _HOW = "write LAYERSxHIDDEN like '6x384' or '6x384h6', a preset, or the fields l
 _DEPTH = re.compile(r"\s*[0-9]{1,9}\s*")
 
 
+WHOLE = "all"
+"""The shape of a student that has all layers of the model that it starts from, with its widths and heads."""
+
 Width: TypeAlias = Annotated[int, Field(ge=1, le=MAX_WIDTH, strict=True)]
 
 
@@ -110,6 +113,11 @@ def depth_alone(source: object) -> int | None:
     return None
 
 
+def names_layers(source: int | str) -> bool:
+    """Whether a shape is nothing but a number of layers of the model that the student starts from, or all of them."""
+    return source == WHOLE or depth_alone(source) is not None
+
+
 def parse_blueprint(source: BlueprintSource, teacher: Shape | None = None) -> StudentBlueprint:
     """Read a student's shape.
 
@@ -117,8 +125,8 @@ def parse_blueprint(source: BlueprintSource, teacher: Shape | None = None) -> St
         source: `"6x384"` (layers x hidden) or `"6x384h6"` (with 6 heads), a preset's name (see `presets`), or a
             mapping with `layers` and `hidden` and any other field of `StudentBlueprint`. Unset heads are 12 where
             that divides hidden, else hidden / 64; an unset feed-forward width is 4 x hidden. A number alone is that
-            many of the teacher's layers, with its widths and heads.
-        teacher: The teacher's shape; only a number alone reads it.
+            many of the teacher's layers, with its widths and heads, and `"all"` is all of them.
+        teacher: The shape of the teacher, or of another model to start from; only a number alone and `"all"` read it.
 
     Raises:
         ModelError: for text that is neither, unknown or missing fields, sizes out of range, heads that do not
@@ -127,6 +135,8 @@ def parse_blueprint(source: BlueprintSource, teacher: Shape | None = None) -> St
     if isinstance(source, StudentBlueprint):
         return _check_heads(source)
     depth = depth_alone(source)
+    if source == WHOLE and teacher is not None:
+        depth = teacher.layers
     if depth is not None and teacher is not None:
         return _part_of(teacher, depth)
     if isinstance(source, Mapping):

@@ -107,6 +107,7 @@ def _labelled_settings(
     keys["labels"] = labels
     if corpus.length is not None:
         keys["length"] = corpus.length
+    keys["student_length"] = corpus.student_length
 
     if task.name is not None:
         rows, development = named_rows(corpus, task)

@@ -20,7 +20,7 @@ from limbeck.core.strict import Strict
 from limbeck.corpus.settings import CorpusSpec, TaskSpec
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.tasks.registry import TASKS, check_data, is_own_task
-from limbeck.models.blueprint import check_depth, depth_alone, parse_blueprint
+from limbeck.models.blueprint import WHOLE, check_depth, depth_alone, parse_blueprint
 from limbeck.models.family_table import families
 from limbeck.models.folder_files import read_json
 from limbeck.models.layer_selection import check_listed
@@ -103,9 +103,9 @@ def _check_parts(recipe: _Parts) -> None:
         with mistakes.of():
             _check_teacher(recipe.teacher)
     if recipe.student is not None:
-        teacher = None if recipe.teacher is None else recipe.teacher.model
+        source = None if recipe.teacher is None else recipe.teacher.model
         with mistakes.of():
-            check_student(recipe.student, teacher)
+            check_student(recipe.student, source)
 
     # A stage may have a corpus of its own. A run without stages compares its student with the teacher on the corpus.
     corpus_is_read = not recipe.stages or any(stage.corpus is None for stage in recipe.stages)
@@ -140,7 +140,9 @@ def _check_teacher(teacher: TeacherSpec) -> None:
     """Refuse a teacher whose files or stored outputs are not there."""
     if teacher.stored is not None:
         read_facts(teacher.stored)
-    check_not_pickled(teacher.model)
+    # Stored outputs may be of a teacher that had no files, such as a model behind an endpoint.
+    if teacher.has_files:
+        check_not_pickled(teacher.model)
 
 
 def _readable_parts(document: Mapping[str, Any]) -> _Parts:
@@ -228,32 +230,41 @@ def check_choice(teacher: str | Path, student: Any, corpus: Sequence[str | Path]
 
 
 def check_student(student: StudentSpec, teacher: str | None = None) -> None:
-    """Refuse a shape that cannot be read, layers that its teacher lacks, and a checkpoint that does not exist.
+    """Refuse a shape that cannot be read, layers that its source lacks, and models that do not exist.
 
     Args:
         student: The recipe's student.
-        teacher: The model that it starts from, where it is known.
+        teacher: The model that it starts from unless it names another one, where it is known.
 
     Raises:
         ModelError: for any of these.
     """
+    start = student.initialise
+    source = teacher
+    if start.from_ is not None:
+        check_not_pickled(start.from_)
+        source = start.from_
+    size = None if source is None else _size_of(source)
+
     # The depth is None for a shape that names more than the number of layers.
     shape = student.shape
+    depth = None
     if isinstance(shape, ShapeSpec):
         layers = parse_blueprint(shape.model_dump(exclude_none=True)).layers
-        depth = None
+    elif shape == WHOLE:
+        # It is known once the source is.
+        layers = 0 if size is None else size.layers
     else:
         depth = depth_alone(shape)
         layers = parse_blueprint(shape).layers if depth is None else depth
 
-    size = None if teacher is None else _size_of(teacher)
     if size is not None:
         if depth is not None:
             check_depth(depth, size.layers, size.hidden)
-        if isinstance(student.initialise.layers, list):
-            check_listed(student.initialise.layers, layers, size.layers)
-    if student.initialise.checkpoint is not None:
-        check_not_pickled(student.initialise.checkpoint)
+        if isinstance(start.layers, list):
+            check_listed(start.layers, layers, size.layers)
+    if start.checkpoint is not None:
+        check_not_pickled(start.checkpoint)
 
 
 class _Size(NamedTuple):

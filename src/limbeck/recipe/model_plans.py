@@ -1,22 +1,25 @@
 """A recipe's models, known from their configurations before any weight is loaded.
 
 A teacher is a model in a folder or on the Hub, the student of an earlier stage of the same run (which has no files
-before the run), or a *teaching*: code that is registered by name and teaches in place of a model.
+before the run), or a *teaching*: code that is registered by name and teaches in place of a model. Stored outputs may be
+of a teacher of which nothing else is known, such as a model behind an endpoint: it has no configuration and no
+tokenizer.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from transformers import PreTrainedConfig
+from transformers import BertConfig, PreTrainedConfig
 
-from limbeck.errors import ModelError, RecipeError
+from limbeck.errors import RecipeError
 from limbeck.evaluation.evaluators.head_match import names_of_classes, rename_classes
 from limbeck.methods.teaching import Teaching, make_teaching
-from limbeck.models.blueprint import StudentBlueprint, parse_blueprint
-from limbeck.models.families import Shape, shape_of
+from limbeck.models.blueprint import StudentBlueprint, names_layers, parse_blueprint
+from limbeck.models.families import Shape, segment_count, shape_of
 from limbeck.models.layer_selection import selected_layers
 from limbeck.models.loading import load_config
 from limbeck.models.sentence_reader import sentence_pooling
@@ -29,7 +32,9 @@ from limbeck.models.teaching_facts import TeachingFacts
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_same_vocabulary
 from limbeck.models.weight_files import check_not_pickled
+from limbeck.models.wordpieces import set_special_ids
 from limbeck.recipe.models import InitialiseSpec, ShapeSpec, StudentSpec, TeacherSpec
+from limbeck.recipe.tokenizer_plans import TokenizerPlan
 from limbeck.targets.facts import TEACHER_FOLDER
 from limbeck.targets.stored_teaching import StoredTeaching
 
@@ -40,19 +45,51 @@ class TeacherInfo:
 
     Args:
         spec: The recipe's keys.
-        config: Its configuration.
-        shape: Its shape.
+        known_config: Its configuration; None for stored outputs of a teacher without files.
+        tokenizer: Where its tokenizer comes from; None likewise.
         sentence: How it makes sentence vectors, where its files say so.
         stage: The name of the earlier stage whose student it is; None for a teacher with files.
         teaching: The teaching in place of the model; None where the model teaches.
     """
 
     spec: TeacherSpec
-    config: PreTrainedConfig
-    shape: Shape
+    known_config: PreTrainedConfig | None
+    tokenizer: TokenizerPlan | None
     sentence: SentencePooling | None = None
     stage: str | None = None
     teaching: Teaching | None = None
+
+    @property
+    def is_known_model(self) -> bool:
+        """Whether its configuration is known; of a teacher without files only its stored outputs are."""
+        return self.known_config is not None
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """Its configuration.
+
+        Raises:
+            RecipeError: for a teacher of which only its outputs are known.
+        """
+        if self.known_config is None:
+            raise RecipeError(
+                f"Only the outputs of '{self.title}' are known, not its model; name another teacher for what reads "
+                "its model."
+            )
+        return self.known_config
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Its shape; see `config` for the error of a teacher without one."""
+        return shape_of(self.config)
+
+    @property
+    def description(self) -> str:
+        """Its shape in words, or the widths of its outputs where no model is known."""
+        if self.known_config is not None:
+            return str(self.shape)
+        widths = [f"{name} of {width} numbers" for name, width in self.facts.widths.items()]
+        return ", ".join(widths)
 
     @property
     def title(self) -> str:
@@ -85,7 +122,9 @@ class TeacherInfo:
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of a classifier's classes, in the order of its outputs."""
-        return names_of_classes(self.config)
+        if self.known_config is None:
+            return self.facts.labels
+        return names_of_classes(self.known_config)
 
 
 @dataclass(frozen=True)
@@ -99,6 +138,7 @@ class StudentPlan:
         shape: The sizes that methods compare with the teacher's.
         source_layers: Layers of the source that its blocks are copied from, or None.
         source: The model that it starts from: the teacher, or another one that its start names.
+        tokenizer: Where its tokenizer comes from.
     """
 
     spec: StudentSpec
@@ -107,15 +147,18 @@ class StudentPlan:
     shape: Shape
     source_layers: list[int] | None
     source: TeacherInfo
+    tokenizer: TokenizerPlan
 
 
 def plan_teacher(spec: TeacherSpec) -> TeacherInfo:
-    """Read a teacher's configuration, and its files about sentence vectors.
+    """Read a teacher's configuration, and its files about sentence vectors, as far as it has any.
 
     Raises:
         ModelError: if there is no configuration, or its only weights are pickles.
         RecipeError: for a key of `teacher.classes` that names none of its classes.
     """
+    if not spec.has_files:
+        return TeacherInfo(spec, known_config=None, tokenizer=None, teaching=StoredTeaching(str(spec.stored)))
     check_not_pickled(spec.model)
     config = load_config(spec.model, spec.revision)
     if spec.classes:
@@ -128,24 +171,32 @@ def plan_teacher(spec: TeacherSpec) -> TeacherInfo:
         stored = StoredTeaching(spec.stored)
         if not spec.remembers:
             teaching = stored
-    return TeacherInfo(spec, config, shape_of(config), sentence=sentence, teaching=teaching)
+    # The family is looked up here, so that an unknown one is refused at once.
+    shape_of(config)
+    return TeacherInfo(spec, config, TokenizerPlan(spec.model, spec.revision), sentence=sentence, teaching=teaching)
 
 
 def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
-    """Derive a student from its teacher, and check its start.
+    """Derive a student from the model that it starts from, and check its start.
 
     Args:
         spec: The recipe's keys.
-        teacher: The teacher that it is initialised from.
+        teacher: Its teacher, from which it starts unless it names another model.
 
     Raises:
-        LimbeckError: for a shape, layers or a checkpoint that do not fit.
+        LimbeckError: for a shape, layers or a checkpoint that do not fit, and for a student that names neither a model
+            nor a vocabulary where its teacher has no files.
     """
+    if spec.vocabulary is not None:
+        spec = _with_own_vocabulary(spec)
     source = teacher
     if spec.initialise.from_ is not None:
-        source = _plan_source(spec.initialise.from_, teacher)
+        source = plan_teacher(TeacherSpec(model=spec.initialise.from_))
     elif not teacher.has_weights:
         spec = _without_source(spec, teacher)
+        if not teacher.is_known_model:
+            source = _blank_source(spec, teacher)
+    tokenizer = _plan_tokenizer(spec, source)
 
     shape_keys = spec.shape
     if isinstance(shape_keys, ShapeSpec):
@@ -158,35 +209,84 @@ def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
 
     # The start may have steps that change the vocabulary, so its size is that of the model they come to.
     settings = start_settings(spec.initialise)
-    vocabulary = source_shape(source.shape, settings).vocabulary
+    vocabulary = tokenizer.trained_words or source_shape(source.shape, settings).vocabulary
     config = student_config(blueprint, source.config, source_layers=source_layers, vocabulary=vocabulary)
+    if tokenizer.trained_words:
+        set_special_ids(config)
     shape = shape_of(config)
 
     # The student of an earlier stage has no tokenizer of its own yet to compare a checkpoint's with.
     checkpoint = spec.initialise.checkpoint
     if checkpoint is None:
         check_start(shape, source.shape, settings)
-    elif teacher.stage is None:
-        _check_checkpoint(checkpoint, teacher.spec.model, config)
-    return StudentPlan(spec, config, blueprint, shape, source_layers, source)
+    elif source.stage is None:
+        _check_checkpoint(checkpoint, source.spec.model, config)
+    return StudentPlan(spec, config, blueprint, shape, source_layers, source, tokenizer)
 
 
-def _plan_source(model: str, teacher: TeacherInfo) -> TeacherInfo:
-    """Plan the model that a student starts from in place of its teacher.
+def _with_own_vocabulary(spec: StudentSpec) -> StudentSpec:
+    """Return a student whose embeddings start at random, since no other model has its vocabulary.
 
     Raises:
-        LimbeckError: for a model that cannot be read, or has another vocabulary than the teacher.
+        RecipeError: for a student whose embeddings are to be those of another model.
     """
-    source = plan_teacher(TeacherSpec(model=model))
-    if teacher.stage is None:
-        try:
-            check_same_vocabulary(load_tokenizer(model), load_tokenizer(teacher.spec.model))
-        except ModelError:
-            raise RecipeError(
-                f"student.initialise.from '{model}' has a different vocabulary from the teacher's, which the student "
-                "reads; choose a model with the same tokenizer."
-            ) from None
-    return source
+    start = spec.initialise
+    own_rows = "student.vocabulary trains tokens of the student's own"
+    if start.embeddings not in ("auto", "random"):
+        raise RecipeError(
+            f"{own_rows}, so its embeddings cannot be {start.embeddings} (student.initialise.embeddings); leave one "
+            "of the two out."
+        )
+    if start.checkpoint is not None:
+        raise RecipeError(
+            f"{own_rows}, but student.initialise.checkpoint has the vocabulary that it was trained with; leave out "
+            "vocabulary, and name the earlier student as student.initialise.from to go on with its vocabulary."
+        )
+    if spec.untrained == "teacher":
+        raise RecipeError(f"{own_rows}, of which the teacher has no values (student.untrained); leave one of them out.")
+    return spec.model_copy(update={"initialise": start.model_copy(update={"embeddings": "random"})})
+
+
+def _blank_source(spec: StudentSpec, teacher: TeacherInfo) -> TeacherInfo:
+    """Return a BERT without weights in place of a teacher without files, for a student with a vocabulary of its own.
+
+    Raises:
+        RecipeError: for a student that would need a tokenizer or layers of its teacher.
+    """
+    way_out = (
+        "name a model that it starts from as student.initialise.from, or give student.shape and student.vocabulary, "
+        "such as {train: 16000}"
+    )
+    if spec.vocabulary is None:
+        raise RecipeError(f"The student has no tokenizer: of '{teacher.title}' only its outputs are known; {way_out}.")
+    if isinstance(spec.shape, int | str) and names_layers(spec.shape):
+        raise RecipeError(
+            f"student.shape {spec.shape} stands for layers of another model, but of '{teacher.title}' only its "
+            f"outputs are known; {way_out}."
+        )
+    return replace(teacher, known_config=BertConfig())
+
+
+def _plan_tokenizer(spec: StudentSpec, source: TeacherInfo) -> TokenizerPlan:
+    """Return where a student's tokenizer comes from: its own training, or the model that it starts from.
+
+    Raises:
+        RecipeError: for a decoder with a vocabulary of its own.
+    """
+    if spec.vocabulary is None:
+        # A teacher without files has been replaced by a model with a tokenizer, or the vocabulary is the student's own.
+        assert source.tokenizer is not None
+        return source.tokenizer
+    if source.shape.causal:
+        raise RecipeError(
+            f"student.vocabulary trains WordPieces for encoders, but the student is a {source.shape.model_type}; leave "
+            "it out, or start from an encoder (student.initialise.from)."
+        )
+    return TokenizerPlan(
+        trained_words=spec.vocabulary.train,
+        like=source.tokenizer,
+        has_segments=segment_count(source.config) > 1,
+    )
 
 
 def _without_source(spec: StudentSpec, teacher: TeacherInfo) -> StudentSpec:
@@ -221,8 +321,8 @@ def start_settings(spec: InitialiseSpec, *, seed: int = 0) -> StartSettings:
     return StartSettings(layers=spec.layers, embeddings=spec.embeddings, narrow_by=narrow_by, seed=seed, steps=steps)
 
 
-def _check_checkpoint(checkpoint: str, teacher: str, student: PreTrainedConfig) -> None:
-    """Refuse a start without the tensors of the student's shape, or with another vocabulary than the teacher's."""
+def _check_checkpoint(checkpoint: str, source: str, student: PreTrainedConfig) -> None:
+    """Refuse a start without the tensors of the student's shape, or with another vocabulary than the source's."""
     check_not_pickled(checkpoint)
     config = load_config(checkpoint)
     if not same_tensors(student, config):
@@ -230,4 +330,4 @@ def _check_checkpoint(checkpoint: str, teacher: str, student: PreTrainedConfig) 
             f"student.initialise.checkpoint '{checkpoint}' is a {shape_of(config)}, but student.shape asks for a "
             f"{shape_of(student)}; change one of them."
         )
-    check_same_vocabulary(load_tokenizer(checkpoint), load_tokenizer(teacher))
+    check_same_vocabulary(load_tokenizer(checkpoint), load_tokenizer(source))

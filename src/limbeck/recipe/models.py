@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandl
 
 from limbeck.core.fields import Count, Grown, Name, Place, Whole, Width
 from limbeck.core.strict import Strict
-from limbeck.models.blueprint import depth_alone
+from limbeck.models.blueprint import WHOLE, depth_alone
 from limbeck.targets.facts import TEACHER_FOLDER
 
 LayerStrategy = Literal["random", "first", "last", "uniform", "ends"]
@@ -77,6 +77,12 @@ class TeacherSpec(Grown):
     added = frozenset({"classes", "teaching", "stored", "missing", "cache"})
 
     model_config = ConfigDict(json_schema_extra=_without_needed_model)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether the teacher has a configuration and a tokenizer; one whose outputs are stored need not have any."""
+        is_store_alone = self.stored is not None and self.missing != "compute"
+        return not is_store_alone or Path(self.model).expanduser().is_dir()
 
     @property
     def remembers(self) -> bool:
@@ -164,8 +170,8 @@ class InitialiseSpec(Grown):
         None,
         alias="from",
         description=(
-            "Another model than the teacher, with the same vocabulary, whose layers and embeddings the student starts "
-            "from; default: the teacher."
+            "Another model than the teacher, whose layers and embeddings the student starts from and whose tokenizer "
+            "it has; default: the teacher."
         ),
     )
     added = frozenset({"narrow_by", "steps", "from"})
@@ -188,6 +194,13 @@ class ShapeSpec(Strict):
     """Width of factorised embeddings; default: hidden."""
 
 
+class VocabularySpec(Strict):
+    """The vocabulary of a student that does not read its source's tokens."""
+
+    train: int = Field(ge=200, le=1_000_000)
+    """Number of WordPieces that are trained on the text of the student's first stage, special tokens among them."""
+
+
 def shape_alone(value: Any) -> Any:
     """Return the keys of a student that is given by its shape alone; for validators."""
     has_fields_of_shape = isinstance(value, Mapping) and "layers" in value and "shape" not in value
@@ -204,14 +217,20 @@ def names_start(student: Mapping[str, Any]) -> bool:
     return "layers" in start or "checkpoint" in start
 
 
-class StudentSpec(Strict):
+def _without_needed_shape(schema: dict[str, Any]) -> None:
+    """Let editors take a student without a shape: a model that it starts from has one too."""
+    schema["required"] = [key for key in schema.get("required", ()) if key != "shape"]
+
+
+class StudentSpec(Grown):
     """The model that is made; in place of all this its shape may stand."""
 
     shape: Count | str | ShapeSpec = Field(
         description=(
             '"layers x hidden" such as "6x384", a preset, or every field by name. A number alone stands for that many '
             "of the teacher's layers, with its widths and heads; the student then starts from initialise.layers: ends, "
-            "unless another start is given."
+            "unless another start is given. Beside initialise.from it may be left out: the student then has the "
+            "layers of initialise.layers, or all layers of that model."
         ),
     )
     initialise: InitialiseSpec = Field(default_factory=InitialiseSpec)
@@ -226,20 +245,49 @@ class StudentSpec(Strict):
         ),
     )
 
+    vocabulary: VocabularySpec | None = Field(
+        None,
+        description=(
+            "A vocabulary of the student's own, {train: 16000}: WordPieces that are trained on its text. Teacher and "
+            "student then read the same text by different tokens, which methods on sentence vectors or scores allow. "
+            "Default: the tokenizer of the model that the student starts from."
+        ),
+    )
+    added = frozenset({"vocabulary"})
+
+    model_config = ConfigDict(json_schema_extra=_without_needed_shape)
+
     @model_validator(mode="wrap")
     @classmethod
     def _a_depth_starts_from_layers(cls, value: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
         keys = shape_alone(value)
         if not isinstance(keys, Mapping):
             return validate(keys)
-        depth = depth_alone(keys.get("shape"))
-        if depth is None:
+        shape = keys.get("shape")
+        if shape is None:
+            shape = _shape_of_start(keys)
+        depth = depth_alone(shape)
+        if depth is not None:
+            shape = depth
+        elif shape != WHOLE:
             return validate(keys)
         # A number of layers alone stands for layers of the teacher, unless the start says otherwise.
         start = keys.get("initialise", {})
         if isinstance(start, Mapping) and not names_start(keys):
             start = {**start, "layers": "ends"}
-        return validate({**keys, "shape": depth, "initialise": start})
+        return validate({**keys, "shape": shape, "initialise": start})
+
+
+def _shape_of_start(student: Mapping[str, Any]) -> int | str | None:
+    """Return the shape of a student that gives none: the layers that it copies from the model of `initialise.from`.
+
+    None where it names no such model: the shape is then missing.
+    """
+    start = student.get("initialise")
+    if not isinstance(start, Mapping) or not start.get("from"):
+        return None
+    layers = start.get("layers")
+    return len(layers) if isinstance(layers, list) else WHOLE
 
 
 Student: TypeAlias = Annotated[

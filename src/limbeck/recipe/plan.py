@@ -132,7 +132,7 @@ def _check_models_run(stage: StagePlan, student: StudentPlan) -> None:
     """
     # A teacher that is the student of an earlier stage has run as the learner of that stage.
     teacher_is_earlier_student = stage.teacher.stage is not None
-    if not teacher_is_earlier_student:
+    if stage.teacher.is_known_model and not teacher_is_earlier_student:
         check_runs(stage.teacher.title, stage.teacher.config, stage.teacher_head)
     learner = stage.student or student
     check_runs(f"the student {learner.shape}", learner.config, stage.student_head)
@@ -152,10 +152,10 @@ def _check_scored_tasks(plan: RunPlan, last_stage: StagePlan) -> None:
     saved_config = type(plan.student_config)(**plan.student_config.to_dict())
     saved_config.architectures = [model_class(saved_config, last_stage.student_head).__name__]
     # The run also scores a teacher with a head. The student of an earlier stage needs no check as a teacher, since the
-    # run itself makes its head.
+    # run itself makes its head, and neither does one of which only the outputs are known.
     teacher = last_stage.teacher
-    teacher_is_earlier_student = teacher.stage is not None
-    teacher_is_checked = last_stage.teacher_head is not None and not teacher_is_earlier_student
+    has_files = teacher.is_known_model and teacher.stage is None
+    teacher_is_checked = last_stage.teacher_head is not None and has_files
 
     for name in plan.recipe.evaluation.tasks or ():
         with at_place("evaluation.tasks"):

@@ -31,7 +31,10 @@ def summarise_plan(
         Lines by their titles. A line that several stages share appears once.
     """
     teacher_name = teacher.title if not teacher.has_weights else recipe.teacher.model
-    lines = {"teacher": f"{teacher_name} ({teacher.shape})", "student": str(student.shape)}
+    lines = {"teacher": f"{teacher_name} ({teacher.description})", "student": str(student.shape)}
+    vocabulary = _summarise_vocabulary(student, stages)
+    if vocabulary:
+        lines["vocabulary"] = vocabulary
     for number, stage in enumerate(stages, start=1):
         lines[f"stage {number}: {stage.spec.title}"] = _summarise_stage(stage)
         if stage.teaches_vectors:
@@ -54,6 +57,17 @@ def summarise_plan(
         for path, reason in recipe.reasons.items():
             lines[f"chosen {path}"] = reason
     return lines
+
+
+def _summarise_vocabulary(student: StudentPlan, stages: Sequence[StagePlan]) -> str:
+    """The vocabulary of a student that does not read its teacher's tokens; empty for any other."""
+    reads_apart = any(stage.teacher_tokenizer is not None for stage in stages)
+    trained_words = student.tokenizer.trained_words
+    if trained_words:
+        return f"{trained_words:,} WordPieces, trained on the text"
+    if not reads_apart:
+        return ""
+    return f"that of '{student.tokenizer.model}', which is not the teacher's: each reads the text by its own tokens"
 
 
 def _summarise_stage(stage: StagePlan) -> str:
@@ -86,7 +100,8 @@ def _summarise_classes(stage: StagePlan) -> str:
         notes.append(f"no row has the class {' or '.join(stage.absent)}")
     # Only a teacher with files may name its classes differently from the task. A teacher that is the student of an
     # earlier stage has the classes of that stage's rows.
-    reads_scores_of_model = stage.teacher_head is not None and stage.teacher.stage is None
+    has_files = stage.teacher.is_known_model and stage.teacher.stage is None
+    reads_scores_of_model = stage.teacher_head is not None and has_files
     if isinstance(stage.corpus, LabelledSettings) and reads_scores_of_model:
         rows = stage.corpus.rows
         if isinstance(rows, TaskRows):

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from limbeck.corpus.settings import CorpusSettings, CorpusSpec, LabelledSettings
-from limbeck.errors import CorpusError, RecipeError
+from limbeck.errors import CorpusError, LimbeckError, RecipeError
 from limbeck.methods.pairing import Pairing
+from limbeck.methods.registry import METHODS
 from limbeck.methods.term import Term
 from limbeck.models.families import segment_count
 from limbeck.models.streams import OF_SENTENCES, StreamKey
@@ -130,7 +131,11 @@ def check_text_fits(
     Raises:
         RecipeError: for pairs or lengths that one of the models does not take.
     """
-    models: dict[str, TeacherInfo | StudentPlan] = {"teacher": teacher, "student": student}
+    models: dict[str, TeacherInfo | StudentPlan] = {}
+    # Of a teacher without files it is not known what it reads, and its outputs are there already.
+    if teacher.is_known_model:
+        models["teacher"] = teacher
+    models["student"] = student
     corpus_place = f"{place}.corpus" if stage.corpus else "corpus"
     if isinstance(settings, CorpusSettings) and settings.pairs:
         pairs_place = f"{place}.text" if stage.text.pairs else corpus_place
@@ -149,11 +154,12 @@ def check_text_fits(
         if getattr(stage.text, key):
             length_place = f"{place}.text.{key}"
             break
+    lengths = {"teacher": settings.length, "student": settings.student_length or settings.length}
     for owner, model in models.items():
         positions = model.shape.positions
-        if positions is not None and settings.length > positions:
+        if positions is not None and lengths[owner] > positions:
             raise RecipeError(
-                f"{length_place} {settings.length} is longer than the {owner}'s {positions} positions; "
+                f"{length_place} {lengths[owner]} is longer than the {owner}'s {positions} positions; "
                 f"use {positions} or less."
             )
 
@@ -169,26 +175,134 @@ def check_text_level(terms: Sequence[Term], pairing: Pairing, place: str) -> Non
     Raises:
         RecipeError: for the first such term, with those that would work.
     """
-    has_scores_of_texts = pairing.has_labels and not pairing.of_tokens and pairing.label != "span"
-    stored_streams = (*OF_SENTENCES, "logits") if has_scores_of_texts else OF_SENTENCES
+    _check_of_texts(terms, pairing, place, streams=OF_SENTENCES, reason="only outputs of whole texts are stored")
+
+
+def check_terms_apart(terms: Sequence[Term], pairing: Pairing, place: str, teacher: TeacherInfo) -> None:
+    """Refuse terms that compare tokens, for a student that reads other tokens than its teacher.
+
+    Args:
+        terms: The terms of a stage.
+        pairing: Its models, and the task of its corpus.
+        place: Where the stage stands in the recipe.
+        teacher: Its teacher.
+
+    Raises:
+        RecipeError: for the first such term, with the methods that would work.
+    """
+    # The vector of the first token (`cls`) is of a whole text, whatever its tokens are.
+    streams = (*OF_SENTENCES, "cls")
+    _check_of_texts(
+        terms, pairing, place, streams, reason=f"the student reads other tokens than its teacher '{teacher.title}'"
+    )
+
+
+def _check_of_texts(
+    terms: Sequence[Term], pairing: Pairing, place: str, streams: Sequence[str], *, reason: str
+) -> None:
+    """Refuse terms on other streams of the teacher than those of whole texts.
+
+    Args:
+        terms: The terms of a stage.
+        pairing: Its models, and the task of its corpus.
+        place: Where the stage stands in the recipe.
+        streams: Names of streams of whole texts. Scores are such a stream too where rows are scored as a whole.
+        reason: Why other terms cannot be computed, for the message.
+    """
     text_level: list[str] = []
     token_level: dict[str, StreamKey] = {}
     for term in terms:
-        keys_of_tokens = [key for key in term.teacher if key.name not in stored_streams]
+        keys_of_tokens = _keys_of_tokens(term, pairing, streams)
         if keys_of_tokens:
             token_level[term.name] = keys_of_tokens[0]
-        else:
+        elif term.teacher:
             text_level.append(term.name)
     if not token_level:
         return
     term_name, key = next(iter(token_level.items()))
-    way_out = "choose a method on sentence vectors, such as aligned_embedding, or on the scores of texts"
     if text_level:
         way_out = f"give such terms the weight 0; these would work: {', '.join(text_level)}"
+    else:
+        methods = _methods_of_texts(pairing, streams)
+        way_out = f"choose a method on whole texts: {', '.join(methods)}"
+        if not methods:
+            way_out = "choose a method on sentence vectors or on the scores of texts, and a corpus for it"
     raise RecipeError(
-        f"{place}: the term '{term_name}' reads {key} of the teacher, which is of tokens or layers, but only outputs "
-        f"of whole texts are stored; {way_out}."
+        f"{place}: the term '{term_name}' reads {key} of the teacher, which is of tokens or layers, but {reason}; "
+        f"{way_out}."
     )
+
+
+def _keys_of_tokens(term: Term, pairing: Pairing, streams: Sequence[str]) -> list[StreamKey]:
+    """Return the streams of the teacher that a term reads and that are not of whole texts."""
+    has_scores_of_texts = pairing.has_labels and not pairing.of_tokens and pairing.label != "span"
+    keys = []
+    for key in term.teacher:
+        is_score_of_text = key.name == "logits" and has_scores_of_texts
+        if key.name not in streams and not is_score_of_text:
+            keys.append(key)
+    return keys
+
+
+def _methods_of_texts(pairing: Pairing, streams: Sequence[str]) -> list[str]:
+    """Return the methods whose terms are all on whole texts, with the options that they have by default."""
+    names = []
+    for name, method in METHODS.items():
+        if not method.takes(pairing.task):
+            continue
+        try:
+            terms = method.compose(method.options(), pairing)
+        except LimbeckError:
+            # The method does not suit these models.
+            continue
+        reads_teacher = any(term.teacher for term in terms)
+        if reads_teacher and not any(_keys_of_tokens(term, pairing, streams) for term in terms):
+            names.append(name)
+    return names
+
+
+def check_text_apart(stage: StageSpec, place: str, settings: CorpusSettings | LabelledSettings) -> None:
+    """Refuse changes of tokens, and blocks that are no texts, for a student that reads other tokens than its teacher.
+
+    Args:
+        stage: The stage.
+        place: Where it stands in the recipe.
+        settings: The settings of its text.
+
+    Raises:
+        RecipeError: for what the teacher would not read as the student does.
+    """
+    for key in ("replace_tokens", "mask_tokens"):
+        if getattr(stage.augment, key):
+            raise RecipeError(
+                f"{place}.augment.{key} changes the student's tokens, but its teacher reads others; leave it out."
+            )
+    if not isinstance(settings, CorpusSettings):
+        return
+    for key in ("join", "pairs", "streaming"):
+        if getattr(settings, key):
+            raise RecipeError(
+                f"{place}: {key} cuts text by the tokens of one model, but student and teacher read different tokens; "
+                f"leave {key} out."
+            )
+
+
+def check_student_length(settings: CorpusSettings | LabelledSettings, place: str, *, reads_apart: bool) -> None:
+    """Refuse a length of the student's own for a student that reads its teacher's tokens.
+
+    Args:
+        settings: The settings of a stage's text.
+        place: Where the stage stands in the recipe.
+        reads_apart: Whether the student reads other tokens than its teacher.
+
+    Raises:
+        RecipeError: for such a length.
+    """
+    if settings.student_length is not None and not reads_apart:
+        raise RecipeError(
+            f"{place}: student_length {settings.student_length} is for a student with another tokenizer than its "
+            "teacher's; leave it out, and give length."
+        )
 
 
 def check_text_unchanged(stage: StageSpec, place: str, settings: CorpusSettings | LabelledSettings, title: str) -> None:

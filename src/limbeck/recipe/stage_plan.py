@@ -25,6 +25,7 @@ from limbeck.objectives import OBJECTIVES
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
 from limbeck.recipe.stage_terms import compose_terms, kept_map_of, takes_class_weights
 from limbeck.recipe.stages import StageSpec
+from limbeck.recipe.tokenizer_plans import TokenizerPlan
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class StagePlan:
         pairing: The shapes of its two models and the task of its rows, for which the method was composed.
         teacher: The stage's teacher.
         student: The student of this stage alone; None where the stage trains the recipe's student.
+        tokenizer: The tokenizer of its student.
+        teacher_tokenizer: The tokenizer of its teacher, where it gives other tokens than the student's. None where both
+            read the same tokens, and where the teacher reads none: its outputs are known, or no term reads it.
         student_head: The head that its student needs: `masked_lm` or the name of a kind of task. None where the terms
             read only hidden states and vectors.
         teacher_head: The head that its teacher needs, likewise.
@@ -57,6 +61,8 @@ class StagePlan:
     pairing: Pairing
     teacher: TeacherInfo
     student: StudentPlan | None
+    tokenizer: TokenizerPlan
+    teacher_tokenizer: TokenizerPlan | None
     student_head: Head | None
     teacher_head: Head | None
     mask_tokens: float

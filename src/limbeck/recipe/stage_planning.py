@@ -12,13 +12,11 @@ from dataclasses import replace
 
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.settings import CorpusSettings, CorpusSpec, LabelledSettings
-from limbeck.errors import CorpusError, ModelError, RecipeError
+from limbeck.errors import CorpusError, RecipeError
 from limbeck.methods.pairing import TEXT, Pairing
 from limbeck.methods.term import Term
 from limbeck.models.cross_encoders import check_no_prompt
 from limbeck.models.heads import Head, check_family, check_has_head, head_of
-from limbeck.models.tokenizers import load_tokenizer
-from limbeck.models.vocabularies import check_same_vocabulary
 from limbeck.recipe.corpora import corpus_settings
 from limbeck.recipe.mistakes import at_place
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, plan_student, plan_teacher
@@ -27,6 +25,9 @@ from limbeck.recipe.schema import Recipe
 from limbeck.recipe.stage_checks import (
     check_stage_training,
     check_steps,
+    check_student_length,
+    check_terms_apart,
+    check_text_apart,
     check_text_fits,
     check_text_level,
     check_text_unchanged,
@@ -37,6 +38,7 @@ from limbeck.recipe.stage_terms import compose_terms, needed_head
 from limbeck.recipe.stage_vectors import reads_prompts, stage_vectors
 from limbeck.recipe.stages import StageSpec
 from limbeck.recipe.student_head import with_outputs
+from limbeck.recipe.tokenizer_plans import TokenizerPlan, read_alike
 
 
 def plan_stage(
@@ -66,7 +68,7 @@ def plan_stage(
 
     # The two models of the stage, and the terms between them.
     assistant = _assistant_of(stage, earlier)
-    stage_teacher = _plan_stage_teacher(stage, place, teacher, assistant)
+    stage_teacher = _plan_stage_teacher(stage, teacher, assistant)
     own_student = None
     if stage.student is not None:
         with at_place(f"{place}.student"):
@@ -89,7 +91,11 @@ def plan_stage(
     if stage_teacher.facts.reads == "rows":
         check_text_level(terms, pairing, place)
         check_text_unchanged(stage, place, settings, stage_teacher.facts.title)
-        settings = settings.model_copy(update={"text_keys": True})
+        settings = settings.model_copy(update={"text_keys": True, "whole_texts": stage_teacher.tokenizer is None})
+    teacher_tokenizer = _teacher_tokenizer(stage, place, terms, pairing, learner, stage_teacher)
+    check_student_length(settings, place, reads_apart=teacher_tokenizer is not None)
+    if teacher_tokenizer is not None:
+        check_text_apart(stage, place, settings)
     check_text_fits(stage, place, settings, stage_teacher, learner)
     vectors, teacher_vectors = stage_vectors(stage, terms, pairing, stage_teacher, assistant, place)
 
@@ -102,6 +108,8 @@ def plan_stage(
         pairing=pairing,
         teacher=stage_teacher,
         student=own_student,
+        tokenizer=learner.tokenizer,
+        teacher_tokenizer=teacher_tokenizer,
         student_head=student_head,
         teacher_head=teacher_head,
         mask_tokens=masked_share(stage, terms, pairing, place),
@@ -122,17 +130,16 @@ def _assistant_of(stage: StageSpec, earlier: Sequence[StagePlan]) -> StagePlan |
     return plan_of_title[stage.teacher.stage]
 
 
-def _plan_stage_teacher(stage: StageSpec, place: str, teacher: TeacherInfo, assistant: StagePlan | None) -> TeacherInfo:
+def _plan_stage_teacher(stage: StageSpec, teacher: TeacherInfo, assistant: StagePlan | None) -> TeacherInfo:
     """The stage's teacher: its own, an earlier stage's student, or the recipe's.
 
     Args:
         stage: The stage.
-        place: Where it stands in the recipe.
         teacher: The recipe's teacher.
         assistant: The earlier stage whose student teaches, or None.
 
     Raises:
-        LimbeckError: for a model that cannot be read, or has another vocabulary than the recipe's teacher.
+        LimbeckError: for a model that cannot be read.
     """
     if stage.teacher is None:
         return teacher
@@ -142,21 +149,41 @@ def _plan_stage_teacher(stage: StageSpec, place: str, teacher: TeacherInfo, assi
         sentence = assistant.vectors.without_prompts() if assistant.teaches_vectors else None
         return TeacherInfo(
             spec=stage.teacher,
-            config=assistant.student.config,
-            shape=assistant.student.shape,
+            known_config=assistant.student.config,
+            tokenizer=assistant.student.tokenizer,
             sentence=sentence,
             stage=stage.teacher.stage,
         )
 
-    stage_teacher = plan_teacher(stage.teacher)
-    try:
-        check_same_vocabulary(load_tokenizer(teacher.spec.model), load_tokenizer(stage.teacher.model))
-    except ModelError:
-        raise RecipeError(
-            f"{place}.teacher '{stage.teacher.model}' has a different vocabulary from the recipe's teacher "
-            f"'{teacher.spec.model}', but a student has only one; choose a teacher with the same tokenizer."
-        ) from None
-    return stage_teacher
+    return plan_teacher(stage.teacher)
+
+
+def _teacher_tokenizer(
+    stage: StageSpec,
+    place: str,
+    terms: Sequence[Term],
+    pairing: Pairing,
+    student: StudentPlan,
+    teacher: TeacherInfo,
+) -> TokenizerPlan | None:
+    """The tokenizer of a stage's teacher, where it reads other tokens than the student; None for any other teacher.
+
+    Args:
+        stage: The stage.
+        place: Where it stands in the recipe.
+        terms: Its terms.
+        pairing: Its models, and the task of its corpus.
+        student: Its student.
+        teacher: Its teacher.
+
+    Raises:
+        RecipeError: for terms that compare tokens of models that read different ones.
+    """
+    reads_teacher = any(term.teacher for term in terms)
+    if teacher.tokenizer is None or not reads_teacher or read_alike(student.tokenizer, teacher.tokenizer):
+        return None
+    check_terms_apart(terms, pairing, place, teacher=teacher)
+    return teacher.tokenizer
 
 
 def _check_teacher_head(head: Head, teacher: TeacherInfo, assistant: StagePlan | None) -> None:

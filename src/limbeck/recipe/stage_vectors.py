@@ -56,8 +56,8 @@ def stage_vectors(
     reads_pooled = "pooled" in streams
 
     # A teacher without files about its vectors is refused where the vectors depend on them, or on a pooling that only
-    # its files could name.
-    if teacher_vectors is None and assistant is None:
+    # its files could name. Vectors of a teacher of which only the outputs are known are made already.
+    if teacher_vectors is None and assistant is None and teacher.is_known_model:
         needs_files = reads_finished or (reads_pooled and pooling_option is None)
         if needs_files:
             check_pooling_named(teacher.spec.model)

@@ -15,7 +15,7 @@ from limbeck.core.kinds import are_made_up, kind_of
 from limbeck.errors import RecipeError
 from limbeck.models.cross_encoders import cross_encoder_settings
 from limbeck.models.heads import head_of
-from limbeck.recipe.model_plans import StudentPlan
+from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
 from limbeck.recipe.stage_plan import StagePlan
 
 _SHOWN_CHARACTERS = 80
@@ -52,9 +52,9 @@ def with_outputs(student: StudentPlan, stages: Sequence[StagePlan]) -> StudentPl
         config.label2id = {kind.output: 0}
 
     # The files of a cross-encoder name the activation behind its scores, and the student takes it over. A teacher that
-    # is the student of an earlier stage has no files.
+    # is the student of an earlier stage has no files, and neither has one of which only the outputs are known.
     teacher = decisive.teacher
-    if kind.has_value and teacher.stage is None:
+    if kind.has_value and teacher.is_known_model and teacher.stage is None:
         settings = cross_encoder_settings(teacher.spec.model, teacher.config, teacher.spec.revision)
         if settings:
             config.sentence_transformers = settings
@@ -78,16 +78,27 @@ def _decisive_stage(stages: Sequence[StagePlan]) -> StagePlan:
 
 def _set_classes(config: PreTrainedConfig, stage: StagePlan) -> None:
     """Write the classes of a stage into a student's configuration, in place."""
-    teacher_config = stage.teacher.config
-    if stage.teacher_head is not None:
+    teacher_config = stage.teacher.known_config
+    if stage.teacher_head is not None and teacher_config is not None:
         for name in ("id2label", "label2id", "problem_type"):
             setattr(config, name, getattr(teacher_config, name, None))
         return
     classes = stage.classes or ("LABEL_0", "LABEL_1")
+    if stage.teacher_head is not None:
+        classes = _classes_of_outputs(stage.teacher)
     config.id2label = dict(enumerate(classes))
     config.label2id = {name: number for number, name in config.id2label.items()}
-    has_same_head = head_of(teacher_config) == stage.student_head
-    config.problem_type = teacher_config.problem_type if has_same_head else None
+    config.problem_type = None
+    if teacher_config is not None and head_of(teacher_config) == stage.student_head:
+        config.problem_type = teacher_config.problem_type
+
+
+def _classes_of_outputs(teacher: TeacherInfo) -> tuple[str, ...]:
+    """Return the classes of a teacher of which only the scores are known; names are made up where it has none."""
+    if teacher.labels:
+        return teacher.labels
+    count = teacher.facts.widths["logits"]
+    return tuple(f"LABEL_{number}" for number in range(count))
 
 
 def _check_one_head(stages: Sequence[StagePlan]) -> None:

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from transformers import PreTrainedTokenizerBase
 
 from limbeck import corpus as texts
 from limbeck.core import records
 from limbeck.core.blocks import counted
 from limbeck.core.corpus_progress import CorpusProgress, StepListener
-from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus
+from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus, Tokenizers
 from limbeck.evaluation.tasks.corpus_rows import TaskRows
 from limbeck.kinds.registry import KINDS
 from limbeck.recipe.plan import RunPlan
@@ -24,18 +23,21 @@ from limbeck.training.warn import warn
 
 
 def build_corpora(
-    plan: RunPlan, tokenizer: PreTrainedTokenizerBase, console: Console, listener: StepListener | None = None
+    plan: RunPlan,
+    tokenizers_of: Callable[[StagePlan], Tokenizers],
+    console: Console,
+    listener: StepListener | None = None,
 ) -> list[AnyCorpus]:
     """Build or load from the cache the corpus of every stage, and print a summary of the first and of labelled ones.
 
     Args:
         plan: The recipe, checked.
-        tokenizer: The teacher's tokenizer.
+        tokenizers_of: Returns the tokenizers of the two models of a stage.
         console: Where progress goes.
         listener: Receives the progress too, see `CorpusProgress`.
     """
     with CorpusProgress(console, listener) as progress:
-        corpora = [build_corpus_of(stage, tokenizer, progress) for stage in plan.stages]
+        corpora = [build_corpus_of(stage, tokenizers_of(stage), progress) for stage in plan.stages]
 
     # Stages may share a corpus, which is summarised once.
     summarised: set[Path] = set()
@@ -167,12 +169,12 @@ def _extent(corpus: AnyCorpus) -> dict[str, Any]:
     return extent
 
 
-def build_corpus_of(stage: StagePlan, tokenizer: PreTrainedTokenizerBase, progress: CorpusProgress) -> AnyCorpus:
+def build_corpus_of(stage: StagePlan, tokenizers: Tokenizers, progress: CorpusProgress) -> AnyCorpus:
     """Build the corpus of a stage, or load it from the cache.
 
     Args:
         stage: The stage.
-        tokenizer: The teacher's tokenizer.
+        tokenizers: Those of its two models.
         progress: Shows the progress.
 
     Returns:
@@ -187,7 +189,10 @@ def build_corpus_of(stage: StagePlan, tokenizer: PreTrainedTokenizerBase, progre
         build = partial(texts.build_labelled_corpus, kind=KINDS[stage.corpus.task])
     elif stage.corpus.streaming:
         build = texts.open_stream
-    corpora = [build(settings, tokenizer, progress=progress) for settings in stage.corpora]
+    if tokenizers.teacher is not None:
+        # A stream has one tokenizer, as the recipe's check has made sure.
+        build = partial(build, teacher_tokenizer=tokenizers.teacher)
+    corpora = [build(settings, tokenizers.student, progress=progress) for settings in stage.corpora]
     corpus = corpora[-1]
     corpus.shorter = corpora[:-1]
     if stage.compares_documents:

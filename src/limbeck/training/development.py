@@ -29,14 +29,20 @@ LOG_PREFIX = "development_"
 
 
 def prepare_rows(
-    data: TaskData, corpus: LabelledSettings, tokenizer: PreTrainedTokenizerBase, *, most: int | None = None
+    data: TaskData,
+    corpus: LabelledSettings,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    length: int,
+    most: int | None = None,
 ) -> prepared_task.PreparedTask:
-    """Encode rows of a task, cut to the length that a stage trains on.
+    """Encode rows of a task, cut to the length that a model reads in a stage.
 
     Args:
         data: The rows.
         corpus: The settings of the stage's rows.
-        tokenizer: The run's tokenizer.
+        tokenizer: The tokenizer of the model.
+        length: Most tokens of a row.
         most: Rows drawn of every split; None takes all.
 
     Raises:
@@ -52,7 +58,7 @@ def prepare_rows(
         tokenizer,
         keys=keys,
         cache_dir=paths.default_cache_dir(),
-        length=corpus.length,
+        length=length,
         stride=stride,
         max_scored_rows=most,
         # Rows without labels are read only where the task has no labelled rows to score on.
@@ -69,7 +75,7 @@ class DevelopmentScores(TrainerCallback):
 
     Args:
         student: The student before it is tapped; copied.
-        tokenizer: The run's tokenizer.
+        tokenizer: The student's tokenizer.
         prepared: The rows, of one scored split.
         by_steps: Score every `eval_steps` steps too; else only at ends of epochs and at the last step.
 
@@ -136,7 +142,7 @@ def scores_by_step(
     Args:
         stage: The stage.
         student: Its student, not tapped yet.
-        tokenizer: The run's tokenizer.
+        tokenizer: The student's tokenizer.
 
     Returns:
         The callback. None for a stage without development rows, whose terms do not teach the student's head, whose
@@ -152,7 +158,8 @@ def scores_by_step(
     if is_sharded or strategy == "no":
         return None
     assert isinstance(stage.corpus, LabelledSettings)
-    prepared = prepare_rows(rows.load(), stage.corpus, tokenizer, most=MOST_ROWS_BY_STEP)
+    length = stage.corpus.student_length or stage.corpus.length
+    prepared = prepare_rows(rows.load(), stage.corpus, tokenizer, length=length, most=MOST_ROWS_BY_STEP)
     return DevelopmentScores(student, tokenizer, prepared, by_steps=strategy == "steps")
 
 

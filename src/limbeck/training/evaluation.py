@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.records import UntrainedStart
-from limbeck.corpus import Document, LabelledCorpus, PadCollator, build_corpus, open_stream
+from limbeck.corpus import Document, LabelledCorpus, build_corpus, open_stream
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import Amounts, Side, Start, compare_models, measure_task
 from limbeck.evaluation.stored_side import StoredSide
@@ -26,7 +26,7 @@ from limbeck.recipe.plan import RunPlan
 from limbeck.targets.facts import read_facts
 from limbeck.training.rows import AnyCorpus
 from limbeck.training.run import Run
-from limbeck.training.stage_rows import label_kind
+from limbeck.training.stage_rows import label_kind, pad_collator
 from limbeck.training.task_scores import last_stage_of_head, measure_tasks, measures_tasks
 
 
@@ -50,8 +50,8 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     share_of_comparison = 0.5 if measures_tasks(plan) else 1.0
     comparison = compare_models(
         teacher_side(run, teacher_vectors),
-        _side(run, student, student_vectors, run.student_folder),
-        held_out_texts(run.plan, run.corpora, run.tokenizer, run.console),
+        _side(run, student, run.tokenizers.student, student_vectors, run.student_folder),
+        held_out_texts(run.plan, run.corpora, run.tokenizers.student, run.console),
         amounts,
         start=start,
         asymmetric=bool(plan.vector_stages),
@@ -65,7 +65,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
 
     begin = time.perf_counter()
     report_tasks = part_of(report, share_of_comparison, 1.0)
-    development = measure_tasks(plan, run.tokenizer, run.student_folder, run.teachers.load, report_tasks)
+    development = measure_tasks(plan, run.tokenizers, run.student_folder, run.teachers.load, report_tasks)
     if not development:
         # Neither tasks nor development rows: the held-out part of the training rows stands in for them.
         return comparison.to_dict() | _score_held_out_rows(run) | _chosen_by_text(plan)
@@ -109,7 +109,7 @@ def _untrained_start(
     if describe_pooling(student_vectors) != describe_pooling(teacher_vectors):
         vectors = pooling_alone(student_vectors)
     summary = initialisation.summary or "Starts from a checkpoint."
-    return Start(_side(run, model.eval(), vectors, None), summary), ""
+    return Start(_side(run, model.eval(), run.tokenizers.student, vectors, None), summary), ""
 
 
 def teacher_side(run: Run, vectors: str | SentenceHead) -> Side:
@@ -117,17 +117,32 @@ def teacher_side(run: Run, vectors: str | SentenceHead) -> Side:
     teacher = run.plan.teacher_info
     if not teacher.has_weights:
         store = Path(str(teacher.spec.stored)).expanduser()
+        facts = read_facts(store)
         length = run.plan.recipe.evaluation.length
-        return StoredSide(None, run.tokenizer, vectors, max_length=length, store=store, facts=read_facts(store))
+        return StoredSide(None, run.tokenizers.teacher, vectors, max_length=length, store=store, facts=facts)
     model = run.teachers.load()
     folder = resolve_model(teacher.spec.model)
-    return _side(run, model, vectors, folder if is_local(folder) else None)
+    return _side(run, model, run.tokenizers.teacher, vectors, folder if is_local(folder) else None)
 
 
-def _side(run: Run, model: PreTrainedModel, vectors: str | SentenceHead, folder: Path | str | None) -> Side:
-    """Describe one of the two models for the comparison; `folder` is None for a model that is not on this machine."""
+def _side(
+    run: Run,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    vectors: str | SentenceHead,
+    folder: Path | str | None,
+) -> Side:
+    """Describe one of the two models for the comparison.
+
+    Args:
+        run: The run.
+        model: The model.
+        tokenizer: Its tokenizer.
+        vectors: How it makes sentence vectors.
+        folder: Its folder; None for a model that is not on this machine.
+    """
     length = run.plan.recipe.evaluation.length
-    return Side(model, run.tokenizer, vectors, max_length=length, folder=folder)
+    return Side(model, tokenizer, vectors, max_length=length, folder=folder)
 
 
 def amounts_of(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> Amounts:
@@ -214,7 +229,7 @@ def _score_held_out_rows(run: Run) -> dict[str, Any]:
     if stage.teacher_head is not None and stage.teacher.has_weights:
         teacher = run.teachers.load(stage.teacher, head=stage.teacher_head)
     student = load_model(str(run.student_folder), head=stage.student_head)
-    collate = PadCollator(run.tokenizer.pad_token_id, labels=label_kind(stage))
+    collate = pad_collator(run.tokenizers.of_stage(stage), label_kind(stage))
     try:
         scores = measure_task(
             teacher, student, corpus.held_out, collate, stage.pairing.task, labelled=stage.pairing.labelled

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.corpus_progress import CorpusProgress
+from limbeck.corpus import Tokenizers
 from limbeck.corpus.batches.batch import without_marks
 from limbeck.errors import RecipeError
 from limbeck.models.packing import send_batch
@@ -22,7 +23,7 @@ from limbeck.training.division import divide_loss
 from limbeck.training.freezing import freeze_unreached
 from limbeck.training.module import DistillationModule
 from limbeck.training.rows import AnyCorpus
-from limbeck.training.run import load_tokenizer_of
+from limbeck.training.run_tokenizers import load_tokenizers
 from limbeck.training.stage import prepare_student
 from limbeck.training.stage_rows import StageRows, stage_rows
 from limbeck.training.student_maker import StudentMaker
@@ -75,20 +76,26 @@ class HeldStage:
             self.plan = weigh_classes(stage_plan, self.corpus)
 
     @cached_property
+    def tokenizers(self) -> Tokenizers:
+        """The tokenizers of student and teacher."""
+        return load_tokenizers(self._run_plan).of_stage(self._checked_plan)
+
+    @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer of teacher and student."""
-        return load_tokenizer_of(self._run_plan)
+        """The tokenizer of the student, and of the teacher where both read the same tokens."""
+        tokenizer: PreTrainedTokenizerBase = self.tokenizers.student
+        return tokenizer
 
     @cached_property
     def corpus(self) -> AnyCorpus:
         """The text of the stage, built or from the cache."""
         with CorpusProgress(self._console) as progress:
-            return build_corpus_of(self._checked_plan, self.tokenizer, progress)
+            return build_corpus_of(self._checked_plan, self.tokenizers, progress)
 
     @cached_property
     def rows(self) -> StageRows:
         """The rows to train on and the held-out ones, with the collator that makes batches of them."""
-        return stage_rows(self.plan, self.corpus, self.tokenizer, self._seed)
+        return stage_rows(self.plan, self.corpus, self.tokenizers, self._seed)
 
     @cached_property
     def module(self) -> DistillationModule:

@@ -36,7 +36,7 @@ from limbeck.training.corpora import build_corpora
 from limbeck.training.freezing import freeze_unreached, untrained_names
 from limbeck.training.learned_maps import Learned
 from limbeck.training.rows import AnyCorpus
-from limbeck.training.run import load_tokenizer_of
+from limbeck.training.run_tokenizers import RunTokenizers, load_tokenizers
 from limbeck.training.stage import prepare_student
 from limbeck.training.stage_rows import stage_rows
 from limbeck.training.student_maker import StudentMaker
@@ -118,14 +118,19 @@ class Proxy:
         self._teachers = TeacherModels(plan.teacher_info)
         # Tells the processes in `follow_proxy` to make a proxy too.
         broadcast_task(None)
-        self.tokenizer: PreTrainedTokenizerBase = on_all_ranks(partial(load_tokenizer_of, plan))
+        self.tokenizers: RunTokenizers = on_all_ranks(partial(load_tokenizers, plan))
         on_main_rank(partial(check_vectors, plan.vector_teachers))
-        self.corpora = main_rank_first(lambda: build_corpora(plan, self.tokenizer, console))
-        on_main_rank(partial(check_texts_taught, plan, self.corpora, self.tokenizer))
+        self.corpora = main_rank_first(lambda: build_corpora(plan, self.tokenizers.of_stage, console))
+        on_main_rank(partial(check_texts_taught, plan, self.corpora, self.tokenizers))
         if share < 1:
             for corpus in self.corpora:
                 for view in corpus.views:
                     _reduce_to_share(view, share, plan.recipe.seed)
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer of the candidates and their teacher."""
+        return self.tokenizers.student
 
     def load_teacher(self, teacher: TeacherInfo | None = None, **options: Any) -> PreTrainedModel:
         """Load a whole teacher, by default the recipe's; options as of `load_model`."""
@@ -188,7 +193,8 @@ class Proxy:
         """Complete a stage by the measurements that it needs, for a layer mapping by contribution or class weights."""
         if stage.measures_layers:
             teacher = self.load_teacher(dtype=teacher_dtype(stage))
-            stage = stage.with_layer_cosines(measure_layer_cosines(teacher, self.corpora[index], self.tokenizer))
+            tokenizer = self.tokenizers.of_stage(stage).student
+            stage = stage.with_layer_cosines(measure_layer_cosines(teacher, self.corpora[index], tokenizer))
         return weigh_classes(stage, self.corpora[index])
 
     def _make_cohort(self, stages: Sequence[StagePlan], candidates: Sequence[_Candidate]) -> StudentCohort:
@@ -228,7 +234,7 @@ class Proxy:
         members = [cohort.member(i) for i in range(len(cohort.members))]
         progress = ProgressReporter(f"{len(members)} students", self.console)
         try:
-            rows = stage_rows(stage, self.corpora[index], self.tokenizer, seed)
+            rows = stage_rows(stage, self.corpora[index], self.tokenizers.of_stage(stage), seed)
             stage_records = []
             for member in members:
                 frozen = untrained_names(member.student)
@@ -378,6 +384,11 @@ def _check_stages(plan: RunPlan) -> None:
             raise _of_its_own(place, "student")
         if stage.spec.teacher is not None:
             raise _of_its_own(place, "teacher")
+        if stage.teacher_tokenizer is not None:
+            raise RecipeError(
+                f"{place}: the student reads other tokens than its teacher, but a search compares candidates with the "
+                "teacher token by token; start from a model with the teacher's tokenizer."
+            )
         if isinstance(stage.corpus, CorpusSettings) and stage.corpus.streaming:
             raise RecipeError(
                 f"{place} streams its text, but a search cannot take a share of a stream; leave out "

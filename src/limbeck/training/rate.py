@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState
+from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState
 
 from limbeck.core.devices import synchronise
 from limbeck.core.progress import Report
 from limbeck.core.ranks import broadcast
+from limbeck.corpus import Tokenizers
 from limbeck.methods.teaching import Teaching
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.training_arguments import build_arguments
@@ -47,7 +48,7 @@ def measure_steps(
     plan: StagePlan,
     student: PreTrainedModel,
     teaching: Teaching,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizers: Tokenizers,
     corpus: AnyCorpus,
     *,
     seed: int,
@@ -62,7 +63,7 @@ def measure_steps(
         plan: The stage, with `max_minutes`.
         student: Its student, not tapped; copied.
         teaching: Gives the teacher's streams; closed in the end.
-        tokenizer: The run's tokenizer.
+        tokenizers: Those of student and teacher.
         corpus: Its text or rows.
         seed: The seed of the stage.
         report: Receives progress.
@@ -72,7 +73,7 @@ def measure_steps(
     seconds = minutes * 60
     clock = _Clock(min(_SHARE * seconds, _MOST_SECONDS), report, f"measuring the rate of stage '{plan.spec.title}'")
     with _random_streams_kept(), tempfile.TemporaryDirectory() as folder:
-        _take_steps(plan, student, teaching, tokenizer, corpus, seed=seed, folder=Path(folder), clock=clock)
+        _take_steps(plan, student, teaching, tokenizers, corpus, seed=seed, folder=Path(folder), clock=clock)
     left = seconds - (time.monotonic() - started)
     steps = max(1, int(left / clock.seconds_per_step))
     # The main process decides for all.
@@ -124,7 +125,7 @@ def _take_steps(
     plan: StagePlan,
     student: PreTrainedModel,
     teaching: Teaching,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizers: Tokenizers,
     corpus: AnyCorpus,
     *,
     seed: int,
@@ -134,7 +135,7 @@ def _take_steps(
     """Train a copy of a student until the clock stops it."""
     learner = copy.deepcopy(student)
     prepare_student(learner, plan)
-    rows = stage_rows(plan, corpus, tokenizer, seed)
+    rows = stage_rows(plan, corpus, tokenizers, seed)
     student_head, _ = plan.sentence_heads()
     module = DistillationModule(learner, teaching, plan.terms, pooling=student_head)
     try:

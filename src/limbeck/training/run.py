@@ -14,24 +14,23 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from transformers import PreTrainedModel, TrainerCallback
 
 from limbeck.core import devices, memory, paths, progress_bars, ranks, records
 from limbeck.core.files import atomic_text
 from limbeck.core.progress import Tick
 from limbeck.core.progress_bars import ProgressBar
 from limbeck.corpus import StreamedCorpus
+from limbeck.corpus.batches.batch import Inputs, read_batch
 from limbeck.errors import OutputError
 from limbeck.inspection.layer_cosines import measure_layer_cosines, spread_batches
 from limbeck.methods.registry import METHODS
 from limbeck.models.card_facts import teacher_facts
 from limbeck.models.heads import Head
 from limbeck.models.sentences import SentencePooling
-from limbeck.models.tokenizers import load_tokenizer, pads_against_positions
-from limbeck.models.vocabularies import check_fits_model
-from limbeck.models.weight_files import fetch_weights
+from limbeck.models.tokenizers import pads_against_positions
 from limbeck.recipe.chosen_models import untrained_plan
-from limbeck.recipe.model_plans import StudentPlan
+from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.training_fields import DEFAULTS
@@ -50,28 +49,16 @@ from limbeck.training.record import RunRecord
 from limbeck.training.resuming import TeacherHashes, check_same_teachers, check_same_text
 from limbeck.training.rows import AnyCorpus
 from limbeck.training.run_checkpoints import has_state
+from limbeck.training.run_tokenizers import RunTokenizers, load_tokenizers
 from limbeck.training.seals import sync_tree
 from limbeck.training.stage import StageTraining
+from limbeck.training.stage_rows import pad_collator
 from limbeck.training.student_folder import save_student
 from limbeck.training.student_maker import ReadBatches, StudentMaker
 from limbeck.training.teaching.models import TeacherModels, teacher_dtype
 from limbeck.training.teaching.taught_texts import check_texts_taught
 from limbeck.training.vector_checks import compare_once
 from limbeck.training.warn import warn
-
-
-def load_tokenizer_of(plan: RunPlan) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of a plan's teacher, and download the teacher's weights.
-
-    This comes before the text is read, which may take long: a tokenizer that does not fit the teacher, or a teacher
-    that cannot be fetched, fails at once.
-    """
-    spec = plan.recipe.teacher
-    tokenizer = load_tokenizer(spec.model, revision=spec.revision)
-    check_fits_model(tokenizer, plan.teacher.vocabulary)
-    if plan.teacher_info.has_weights:
-        fetch_weights(spec.model, spec.revision)
-    return tokenizer
 
 
 class Run:
@@ -86,7 +73,7 @@ class Run:
         ends_early: Train nothing: the student is that of the newest checkpoint, and later stages are skipped.
 
     Attributes:
-        tokenizer: The tokenizer of teacher and student.
+        tokenizers: The tokenizers of teachers and students.
         teachers: Loads the models that teach.
         corpora: The text of each stage, once it is built.
         student_folder: The folder that the student is saved in.
@@ -113,7 +100,7 @@ class Run:
         self.teachers = TeacherModels(plan.teacher_info, self._student_of)
         self.heartbeat = Heartbeat(folder if ranks.is_main() else None)
         self.corpora: list[AnyCorpus] = []
-        self.tokenizer: PreTrainedTokenizerBase = ranks.on_all_ranks(partial(load_tokenizer_of, plan))
+        self.tokenizers: RunTokenizers = ranks.on_all_ranks(partial(load_tokenizers, plan))
         self._warn = partial(warn, console)
         # The finished stages, settled.
         self._trained: list[StagePlan] = []
@@ -138,10 +125,10 @@ class Run:
         # A resumed run writes its recipe only after its teachers and text were found to be those that it began with.
         self.heartbeat.begin("corpus")
         with self.record.timed("corpus"):
-            build = partial(build_corpora, plan, self.tokenizer, self.console, self._beat_corpus)
+            build = partial(build_corpora, plan, self.tokenizers.of_stage, self.console, self._beat_corpus)
             self.corpora = ranks.main_rank_first(build)
         ranks.on_all_ranks(self._check_text)
-        ranks.on_main_rank(partial(check_texts_taught, plan, self.corpora, self.tokenizer))
+        ranks.on_main_rank(partial(check_texts_taught, plan, self.corpora, self.tokenizers))
         ranks.on_main_rank(partial(keep_recipe, self.folder, plan.recipe))
 
         self.heartbeat.begin("models")
@@ -239,10 +226,11 @@ class Run:
         spec = plan.recipe.teacher
         teacher = {
             "name_or_path": plan.teacher_info.title,
-            "shape": str(plan.teacher),
-            **teacher_facts(spec.model, spec.name),
+            "shape": plan.teacher_info.description,
             "weights": hashes.recipe,
         }
+        if plan.teacher_info.is_known_model:
+            teacher |= teacher_facts(spec.model, spec.name)
         self.record.set(
             "running",
             teacher=records.Teacher.read(teacher),
@@ -272,7 +260,7 @@ class Run:
             source=source,
             load_teacher=partial(self.teachers.load, source),
             seed=self.plan.recipe.seed,
-            read_batches=self._reader_of_text(stages[0]) if stages else None,
+            read_batches=self._reader_of_text(stages[0], source) if stages else None,
         )
 
     def make_untrained(self) -> tuple[PreTrainedModel, records.Initialisation]:
@@ -280,12 +268,25 @@ class Run:
         maker = self._maker(untrained_plan(self.plan.student_plan), None, self.plan.own_stages)
         return maker.make()
 
-    def _reader_of_text(self, stage: StagePlan) -> ReadBatches | None:
-        """Return a reader of a stage's text, for a start of its student that looks at some; None for a stream."""
+    def _reader_of_text(self, stage: StagePlan, source: TeacherInfo) -> ReadBatches | None:
+        """Return a reader of a stage's text by the tokens of a model, for a start of its student that looks at some.
+
+        None for a stream, and for a model whose tokens the text does not have.
+        """
         corpus = self.corpora[self._index_of(stage.spec.title)]
         if isinstance(corpus, StreamedCorpus):
             return None
-        return partial(spread_batches, corpus, self.tokenizer, torch.device("cpu"))
+        if source.tokenizer not in (stage.tokenizer, stage.teacher_tokenizer):
+            return None
+        reads_as_student = source.tokenizer == stage.tokenizer
+        collate = pad_collator(self.tokenizers.of_stage(stage))
+
+        def read_inputs() -> Iterator[Inputs]:
+            for columns in spread_batches(corpus, collate, torch.device("cpu")):
+                batch = read_batch(columns)
+                yield batch.student if reads_as_student else batch.teacher
+
+        return read_inputs
 
     def _run_stage(self, index: int, stage: StagePlan, student: PreTrainedModel) -> records.Stage:
         """Run a stage, or restore a finished one.
@@ -344,7 +345,7 @@ class Run:
                 stage,
                 student,
                 ranks.on_all_ranks(partial(self.teachers.open, stage, stage.terms)),
-                self.tokenizer,
+                self.tokenizers.of_stage(stage),
                 self.corpora[index],
                 folder=self._stage_folder(stage.spec.title),
                 seed=self.plan.recipe.seed + index,
@@ -373,7 +374,8 @@ class Run:
             file = folder / paths.LAYER_COSINES
             if not file.is_file():
                 teacher = self.teachers.load(stage.teacher, dtype=teacher_dtype(stage))
-                cosines = measure_layer_cosines(teacher, self.corpora[index], self.tokenizer)
+                tokenizer = self.tokenizers.of_stage(stage).student
+                cosines = measure_layer_cosines(teacher, self.corpora[index], tokenizer)
                 folder.mkdir(parents=True, exist_ok=True)
                 atomic_text(file, json.dumps(cosines))
             return tuple(json.loads(file.read_text(encoding="utf-8")))
@@ -400,7 +402,7 @@ class Run:
                     stage,
                     student,
                     ranks.on_all_ranks(partial(self.teachers.open, stage, stage.terms)),
-                    self.tokenizer,
+                    self.tokenizers.of_stage(stage),
                     self.corpora[index],
                     seed=self.plan.recipe.seed + index,
                     report=bar,
@@ -426,6 +428,7 @@ class Run:
             The student as it was saved.
         """
         whole, untrained = maker.finish(student, trained)
+        tokenizer = self.tokenizers.load(maker.plan.tokenizer)
         is_student_of_recipe = maker.plan is self.plan.student_plan
 
         def write() -> None:
@@ -443,11 +446,11 @@ class Run:
                     learned = learned_in(self._stage_folder(aligned.spec.title), aligned)
                 if sentence is not None:
                     widths = self.plan.trained_widths
-            if pads_against_positions(self.tokenizer, whole.config):
+            if pads_against_positions(tokenizer, whole.config):
                 self._warn(
                     "  the teacher's tokenizer pads on the left, which moves positions; the student's on the right"
                 )
-            save_student(folder, whole, self.tokenizer, maker.plan, sentence=sentence, learned=learned, widths=widths)
+            save_student(folder, whole, tokenizer, maker.plan, sentence=sentence, learned=learned, widths=widths)
             sync_tree(folder)
 
         ranks.on_main_rank(write)
@@ -512,7 +515,7 @@ def _describe_stage(record: records.Stage, stage: StagePlan) -> None:
         record.teacher = teacher.title
     # A teacher that is the student of an earlier stage has no further facts.
     is_student_of_run = teacher.stage is not None
-    if stage.spec.teacher is not None and not is_student_of_run:
+    if stage.spec.teacher is not None and teacher.is_known_model and not is_student_of_run:
         record.teacher_facts = records.Teacher.read(teacher_facts(teacher.spec.model, teacher.spec.name))
 
     citation = METHODS[record.method].citation

@@ -9,14 +9,14 @@ from typing import Any
 
 from rich.console import Console
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, TrainingArguments
+from transformers import PreTrainedModel, TrainerCallback, TrainingArguments
 from transformers.training_args import ParallelMode
 
 from limbeck.core.files import atomic_file, atomic_text, sync
 from limbeck.core.paths import LOG
 from limbeck.core.ranks import main_rank_first, on_main_rank, raised_on_all_ranks
 from limbeck.core.records import BestStep, Stage, save
-from limbeck.corpus import GroupedRows
+from limbeck.corpus import GroupedRows, Tokenizers
 from limbeck.errors import Interrupted, OutputError, RecipeError
 from limbeck.methods.teaching import Teaching
 from limbeck.models.families import base_model, family_of
@@ -62,7 +62,7 @@ class StageTraining:
         plan: The plan of the stage.
         student: Trained in place; its taps are off again after the training.
         teaching: Gives the teacher's streams.
-        tokenizer: For the padding token and side.
+        tokenizers: Those of student and teacher.
         corpus: Blocks to train on and held-out ones.
         folder: The stage's folder, for its checkpoints and results.
         seed: Seed of its data order and dropout.
@@ -82,7 +82,7 @@ class StageTraining:
         plan: StagePlan,
         student: PreTrainedModel,
         teaching: Teaching,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizers: Tokenizers,
         corpus: AnyCorpus,
         *,
         folder: Path,
@@ -102,13 +102,13 @@ class StageTraining:
         self.warn = partial(warn, console)
         self.interrupt = InterruptSaver()
 
-        rows = stage_rows(plan, corpus, tokenizer, seed)
+        rows = stage_rows(plan, corpus, tokenizers, seed)
         arguments = build_arguments(plan.spec.training, output=str(folder), seed=seed, evaluates=len(rows.held_out) > 0)
         _check_arguments(plan, arguments)
         prepare_student(student, plan)
         self.frozen = untrained_names(student)
         # Scores by step copy the student, so it must not have taps yet.
-        scores = main_rank_first(partial(scores_by_step, plan, student, tokenizer))
+        scores = main_rank_first(partial(scores_by_step, plan, student, tokenizers.student))
 
         metrics = scores.metrics if scores is not None else ()
         prepare_best_step(plan, arguments, metrics, evaluates=len(rows.held_out) > 0)

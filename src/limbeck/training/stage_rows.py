@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.kinds import LabelKind, kind_of
-from limbeck.corpus import LabelledSettings, RowMix
+from limbeck.corpus import LabelledSettings, RowMix, Tokenizers
 from limbeck.corpus.batches.collating import PadCollator
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.rows import AnyCorpus, RowsByLength, held_out_rows, training_rows
@@ -55,13 +54,13 @@ def label_kind(stage: StagePlan) -> LabelKind:
     return stage.pairing.label
 
 
-def stage_rows(stage: StagePlan, corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, seed: int) -> StageRows:
+def stage_rows(stage: StagePlan, corpus: AnyCorpus, tokenizers: Tokenizers, seed: int) -> StageRows:
     """Make the rows of a stage.
 
     Args:
         stage: The stage.
         corpus: Blocks or rows to train on and held-out ones.
-        tokenizer: For the padding token and side.
+        tokenizers: Those of its two models, for their padding.
         seed: Decides the rows' replaced and masked tokens.
     """
     # Rankings compare the documents of a query, so these are read together.
@@ -74,7 +73,7 @@ def stage_rows(stage: StagePlan, corpus: AnyCorpus, tokenizer: PreTrainedTokeniz
     for view in corpus.views:
         rows = training_rows(
             view,
-            tokenizer,
+            tokenizers.student,
             replace_tokens=stage.spec.augment.replace_tokens,
             mask_tokens=stage.mask_tokens,
             seed=seed,
@@ -91,7 +90,26 @@ def stage_rows(stage: StagePlan, corpus: AnyCorpus, tokenizer: PreTrainedTokeniz
         mix = None
     return StageRows(
         train=train,
-        held_out=held_out_rows(corpus, tokenizer, mask_tokens=stage.mask_tokens, seed=seed, documents=documents),
-        collator=PadCollator(tokenizer.pad_token_id, labels=label_kind(stage)),
+        held_out=held_out_rows(
+            corpus, tokenizers.student, mask_tokens=stage.mask_tokens, seed=seed, documents=documents
+        ),
+        collator=pad_collator(tokenizers, label_kind(stage)),
         mix=mix,
     )
+
+
+def pad_collator(tokenizers: Tokenizers, labels: LabelKind = "none") -> PadCollator:
+    """Return what makes batches of rows, with the inputs of student and teacher.
+
+    Args:
+        tokenizers: Those of the two models.
+        labels: Kind of the labels.
+
+    Raises:
+        CorpusError: for a tokenizer without a padding token.
+    """
+    teacher_pad_token_id = None
+    if tokenizers.teacher is not None:
+        # A collator of the teacher's rows alone refuses a tokenizer that cannot pad.
+        teacher_pad_token_id = PadCollator(tokenizers.teacher.pad_token_id).pad_token_id
+    return PadCollator(tokenizers.student.pad_token_id, labels=labels, teacher_pad_token_id=teacher_pad_token_id)

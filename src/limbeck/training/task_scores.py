@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core import progress, records
 from limbeck.core.devices import choose_device
-from limbeck.corpus import LabelledSettings
+from limbeck.corpus import LabelledSettings, Tokenizers
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.development_scores import compare_outputs
 from limbeck.evaluation.evaluators import head_match, head_outputs, prepared_task
@@ -25,6 +25,7 @@ from limbeck.kinds.task import TaskData
 from limbeck.recipe.plan import SCORE_LATER, RunPlan
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.development import prepare_rows, teaches_head
+from limbeck.training.run_tokenizers import RunTokenizers
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class _ScoredTask:
 
 def measure_tasks(
     plan: RunPlan,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizers: RunTokenizers,
     student: Path,
     load_teacher: Callable[..., PreTrainedModel],
     report: progress.Report = progress.no_progress,
@@ -46,7 +47,7 @@ def measure_tasks(
 
     Args:
         plan: The run's plan.
-        tokenizer: The tokenizer of both models.
+        tokenizers: Its tokenizers.
         student: Folder of the saved student.
         load_teacher: Loads the teacher of a stage, see `TeacherModels.load`.
         report: Receives the progress.
@@ -63,7 +64,9 @@ def measure_tasks(
     for number, task in enumerate(tasks):
         report_task = progress.part_of(report, number / len(tasks), (number + 1) / len(tasks))
         try:
-            figures_of_task = _score_on_task(task.load(), stage, tokenizer, student, load_teacher, report_task)
+            figures_of_task = _score_on_task(
+                task.load(), stage, tokenizers.of_stage(stage), student, load_teacher, report_task
+            )
         except LimbeckError as error:
             figures_of_task = [records.DevelopmentFigures(task=task.name, unavailable=str(error))]
         all_figures += [_with_names(figures, plan, stage) for figures in figures_of_task]
@@ -119,7 +122,7 @@ def _tasks_to_score(plan: RunPlan, stage: StagePlan) -> list[_ScoredTask]:
 def _score_on_task(
     data: TaskData,
     stage: StagePlan,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizers: Tokenizers,
     student: Path,
     load_teacher: Callable[..., PreTrainedModel],
     report: progress.Report,
@@ -131,20 +134,22 @@ def _score_on_task(
     Args:
         data: The task's rows.
         stage: The stage that taught the student's head.
-        tokenizer: The tokenizer of both models.
+        tokenizers: Those of the two models.
         student: Folder of the saved student.
         load_teacher: Loads the teacher.
         report: Receives the progress.
     """
     assert isinstance(stage.corpus, LabelledSettings)
-    prepared = prepare_rows(data, stage.corpus, tokenizer)
+    tokenizer = tokenizers.student
+    student_length = stage.corpus.student_length or stage.corpus.length
+    prepared = prepare_rows(data, stage.corpus, tokenizer, length=student_length)
     # The stage reads the head of its teacher if the teacher has one for this task. Stored outputs have no weights.
     has_teacher = stage.teacher_head is not None and stage.teacher.has_weights
     student_share = 0.5 if has_teacher else 1.0
 
     student_outputs = _outputs_by_split(
         "the student",
-        head_outputs.load_head(str(student), data.task, tokenizer, stage.corpus.length),
+        head_outputs.load_head(str(student), data.task, tokenizer, student_length),
         prepared,
         tokenizer,
         renamed_classes={},
@@ -152,11 +157,14 @@ def _score_on_task(
     )
     teacher_outputs: dict[str, Outputs] = {}
     if has_teacher:
+        rows_of_teacher = prepared
+        if tokenizers.teacher is not None:
+            rows_of_teacher = prepare_rows(data, stage.corpus, tokenizers.teacher, length=stage.corpus.length)
         teacher_outputs = _outputs_by_split(
             stage.teacher.title,
             load_teacher(stage.teacher, head=stage.teacher_head).to(choose_device("auto")),
-            prepared,
-            tokenizer,
+            rows_of_teacher,
+            tokenizers.teacher or tokenizer,
             renamed_classes=stage.teacher.spec.classes or {},
             report=progress.part_of(report, student_share, 1.0),
         )

@@ -21,6 +21,7 @@ from limbeck.core.devices import choose_device
 from limbeck.core.files import atomic_file
 from limbeck.core.progress import Count, no_progress
 from limbeck.core.progress_bars import ProgressBar
+from limbeck.corpus import Tokenizers
 from limbeck.corpus.batches.batch import Batch, read_batch
 from limbeck.corpus.batches.collating import PadCollator
 from limbeck.corpus.text.text_keys import TEXT_KEY
@@ -49,7 +50,7 @@ from limbeck.targets.writer import StoreWriter, merge_files, open_store
 from limbeck.training.corpora import build_corpora
 from limbeck.training.evaluation import amounts_of, held_out_texts
 from limbeck.training.rows import AnyCorpus
-from limbeck.training.run import load_tokenizer_of
+from limbeck.training.run_tokenizers import load_tokenizers
 from limbeck.training.teaching.models import TeacherModels
 from limbeck.training.teaching.stored_outputs import copy_teacher_files, facts_of_store
 from limbeck.training.teaching.taught_texts import splits_of
@@ -132,9 +133,11 @@ def teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, c
     """
     stages = _stages_to_teach(plan)
     plan = replace(plan, stages=stages)
-    tokenizer = ranks.on_all_ranks(partial(load_tokenizer_of, plan))
+    tokenizer = ranks.on_all_ranks(lambda: load_tokenizers(plan).teacher)
     ranks.on_main_rank(partial(check_vectors, plan.vector_teachers))
-    corpora = ranks.main_rank_first(partial(build_corpora, plan, tokenizer, console))
+    # The text is read by the teacher alone.
+    teacher_alone = Tokenizers(tokenizer)
+    corpora = ranks.main_rank_first(partial(build_corpora, plan, lambda _: teacher_alone, console))
     # All stages read the same streams, so the teaching of the first serves all of them. It may drop parts of its model
     # that these streams do not need; the whole model is for sizes and for the comparison at the end.
     with quiet():

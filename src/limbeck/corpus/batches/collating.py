@@ -14,7 +14,7 @@ from limbeck.corpus.batches.collated_labels import LABEL_COLLATORS
 from limbeck.corpus.batches.padding import PaddedLayout, lay_out
 from limbeck.corpus.text.text_keys import TEXT_KEY
 from limbeck.corpus.tokens.encoded_rows import OF_TEACHER, TOKEN_TYPES
-from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS
+from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS, TEACHER_PROMPT
 from limbeck.errors import CorpusError, suggestion
 
 _SIDES = ("right", "left")
@@ -39,10 +39,11 @@ class PadCollator:
     | `"span"` | first and last token of an answer | int64 `[B, 2]`, counted in the padded row; -100 stays |
 
     Args:
-        pad_token_id: Id of the padding.
+        pad_token_id: Id of the padding; of the student where the teacher has another tokenizer.
         side: Where the padding goes, `"right"` or `"left"`.
         multiple_of: Round L up to a multiple of this; 8 suits GPUs.
         labels: Kind of the rows' labels.
+        teacher_pad_token_id: Id of the teacher's padding, where it has another tokenizer; None where both share one.
 
     Raises:
         CorpusError: if `side` or `labels` is unknown, there is no padding id, or `multiple_of` is not positive.
@@ -52,6 +53,7 @@ class PadCollator:
     side: str = "right"
     multiple_of: int = 1
     labels: LabelKind = "none"
+    teacher_pad_token_id: int | None = None
 
     def __post_init__(self) -> None:
         if self.side not in _SIDES:
@@ -87,19 +89,20 @@ class PadCollator:
             rows_by_group = [len(feature["documents"]) for feature in features]
             group_of_row = np.repeat(np.arange(len(features)), rows_by_group)
 
-        layout = self._add_inputs(batch, rows, ids_column="input_ids", prefix="")
-        if TOKEN_TYPES in rows[0]:
-            token_types = _column(rows, TOKEN_TYPES)
-            batch[TOKEN_TYPES] = layout.fill(token_types, _TOKEN_TYPE_OF_PADDING)
+        layout = self._add_inputs(batch, rows, prefix="", pad_token_id=self.pad_token_id)
         collate_labels = LABEL_COLLATORS[self.labels]
         if collate_labels is not None:
             batch[LABELS] = collate_labels(self._labels_of(rows), layout)
 
-        # Where the teacher reads other tokens than the student, it alone reads the prompts.
+        # Where the teacher reads other tokens of the same tokenizer, it alone reads the prompts.
         reader_of_prompts = ""
         if TEACHER_IDS in rows[0]:
-            self._add_inputs(batch, rows, ids_column=TEACHER_IDS, prefix=OF_TEACHER)
+            pad_token_id = self.pad_token_id if self.teacher_pad_token_id is None else self.teacher_pad_token_id
+            self._add_inputs(batch, rows, prefix=OF_TEACHER, pad_token_id=pad_token_id)
             reader_of_prompts = OF_TEACHER
+        if TEACHER_PROMPT in rows[0]:
+            batch[f"{OF_TEACHER}{SKIPPED}"] = np.array([row[TEACHER_PROMPT] for row in rows], dtype=np.int64)
+            reader_of_prompts = ""
         if PROMPT in rows[0]:
             batch[f"{reader_of_prompts}{SKIPPED}"] = np.array([row[PROMPT] for row in rows], dtype=np.int64)
         if TEXT_KEY in rows[0]:
@@ -109,24 +112,32 @@ class PadCollator:
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
     def _add_inputs(
-        self, batch: dict[str, NDArray[Any]], rows: Sequence[Mapping[str, Any]], *, ids_column: str, prefix: str
+        self,
+        batch: dict[str, NDArray[Any]],
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        prefix: str,
+        pad_token_id: int | None,
     ) -> PaddedLayout:
-        """Add the ids and the attention mask of student or teacher to a batch, which is changed in place.
+        """Add the ids, the attention mask and the segments of student or teacher to a batch, which is changed in place.
 
         Args:
             batch: The batch.
             rows: The rows of the batch.
-            ids_column: Column of the ids in the rows.
-            prefix: Prefix of the names in the batch: `OF_TEACHER` for the teacher, empty for the student.
+            prefix: Prefix of the names in rows and batch: `OF_TEACHER` for the teacher, empty for the student.
+            pad_token_id: Id of the padding of this side.
 
         Returns:
             The places of the tokens in the padded batch.
         """
-        ids = _column(rows, ids_column)
+        ids = _column(rows, f"{prefix}input_ids")
         layout = lay_out(ids, self.side, self.multiple_of)
-        assert self.pad_token_id is not None
-        batch[f"{prefix}input_ids"] = layout.fill(ids, self.pad_token_id)
+        assert pad_token_id is not None
+        batch[f"{prefix}input_ids"] = layout.fill(ids, pad_token_id)
         batch[f"{prefix}attention_mask"] = layout.is_filled.astype(np.int64)
+        if f"{prefix}{TOKEN_TYPES}" in rows[0]:
+            token_types = _column(rows, f"{prefix}{TOKEN_TYPES}")
+            batch[f"{prefix}{TOKEN_TYPES}"] = layout.fill(token_types, _TOKEN_TYPE_OF_PADDING)
         return layout
 
     def _labels_of(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 A document is cut into *pieces* of a *unit* (paragraphs, sentences, titles and so on), and pieces are packed into
 *blocks*, the token rows of a corpus of text. A source may have a *prompt*, a text in front of every piece. Where the
-teacher reads the prompt and the student does not, or their tokens differ, each piece has two *readings*.
+teacher reads the prompt and the student does not, or their tokenizers differ, each piece has two *readings*.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from limbeck.corpus.building.text_parts import texts_of_blocks
 from limbeck.corpus.building.token_columns import BLOCK_COLUMNS, SEGMENTS, SPLITS, SplitBatch
 from limbeck.corpus.settings import CorpusSettings, SourceUse
 from limbeck.corpus.source_report import SourceReport
@@ -27,7 +28,7 @@ from limbeck.corpus.text.sentences import SENTENCE_RULES
 from limbeck.corpus.text.text_keys import TEXT_KEY, text_key
 from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.corpus.tokens.packing import BlockPacker, PackingCounts, segments_of
-from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS, Reading
+from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS, TEACHER_PROMPT, Reading
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 
 UNIT = "unit"
@@ -47,10 +48,12 @@ class CutBlock(NamedTuple):
     Args:
         ids: Its token ids, as the student reads them, special tokens included.
         columns: Values of further columns of its row: a number or an array each.
+        is_cut: Whether the student reads only the beginning of the block's text.
     """
 
     ids: NDArray[np.int32]
     columns: Mapping[str, Any]
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,9 @@ class BlockEncoding:
         uses: The prompt and the units of each source; empty where no source has any.
         sources: Stored file → index of its source in `uses`; may be empty where `uses` is.
         has_keys: Whether blocks have the key of their text, see `text_key`.
+        student_length: Most tokens of a block as the student reads it, where its tokenizer is another than the
+            teacher's; 0 where both have the same tokenizer.
+        whole_texts: Whether each piece is one block, which has its beginning, and the key of the whole piece.
     """
 
     readings: tuple[Reading, ...]
@@ -75,6 +81,8 @@ class BlockEncoding:
     uses: tuple[SourceUse, ...] = ()
     sources: Mapping[Path, int] = field(default_factory=dict)
     has_keys: bool = False
+    student_length: int = 0
+    whole_texts: bool = False
 
     @property
     def encoder(self) -> TokenEncoder:
@@ -93,6 +101,8 @@ class BlockEncoding:
             columns.append(pa.field(PROMPT, pa.int32()))
         if self._reads_apart:
             columns.append(pa.field(TEACHER_IDS, pa.list_(pa.int32())))
+        if self._has_two_tokenizers and self._has_prompts:
+            columns.append(pa.field(TEACHER_PROMPT, pa.int32()))
         if self.has_keys:
             columns.append(pa.field(TEXT_KEY, pa.int64()))
         return pa.schema(columns)
@@ -122,7 +132,7 @@ class BlockEncoding:
         """
         if self._makes_pairs:
             return self._blocks_of_pairs(pieces, packer)
-        if self._has_units or self._has_prompts or self.has_keys:
+        if self._has_units or self._has_prompts or self.has_keys or self._reads_apart:
             return self._described_blocks(pieces, packer, source)
         return self._plain_blocks(pieces, packer)
 
@@ -132,13 +142,15 @@ class BlockEncoding:
         Args:
             path: The Arrow file of documents.
             counts: Receives the counts of each split, once all batches were given.
-            report: Part of the protocol `Encoding`; documents have nothing to report.
+            report: Receives texts of which the student reads only the beginning.
         """
         source = self.sources.get(path, 0)
         packers = {split: self.packer(source) for split in SPLITS}
         # Blocks of a split wait here until they have enough tokens for a record batch.
         waiting = {split: _WaitingBlocks(self.schema) for split in SPLITS}
         for split, block in self._blocks_of_file(path, source, packers):
+            if block.is_cut:
+                report.note("text of which the student reads only the beginning", path.name)
             waiting[split].add(block)
             if waiting[split].tokens >= _BATCH_TOKENS:
                 yield SplitBatch(split, waiting[split].take())
@@ -191,32 +203,81 @@ class BlockEncoding:
         teacher_ids_of_pieces = self._teacher_reading.encode(texts, prompt)
         # Student and teacher read pieces without a prompt alike, so those are tokenised once.
         student_ids_of_pieces = teacher_ids_of_pieces
-        if self._reads_apart and prompt:
+        if self._has_two_tokenizers or (self._reads_apart and prompt):
             student_ids_of_pieces = self._student_reading.encode(texts, prompt, teacher_ids_of_pieces)
 
         columns: dict[str, Any] = {}
         if self._has_prompts:
-            columns[PROMPT] = _tokens_left_out(packer) if prompt else 0
+            columns |= self._prompt_columns(prompt, packer)
         for piece, teacher_ids, student_ids in zip(pieces, teacher_ids_of_pieces, student_ids_of_pieces, strict=True):
             if self._has_units:
                 columns[UNIT] = _NUMBER_OF_UNIT[piece.kind]
-            for block in self._blocks_of_piece(teacher_ids, student_ids, packer):
+            if self._has_two_tokenizers:
+                blocks = self._blocks_by_two_tokenizers(piece.text, prompt, teacher_ids, student_ids, packer)
+            elif self._reads_apart:
+                blocks = _blocks_read_apart(teacher_ids, student_ids, packer)
+            else:
+                blocks = self._blocks_read_alike(teacher_ids, packer)
+            for block in blocks:
                 if self.has_keys:
                     # A text that fits has a key without tokens, so that any tokenizer finds it.
-                    is_whole = packer.holds(teacher_ids)
+                    is_whole = self.whole_texts or packer.holds(teacher_ids)
                     read_ids = None if is_whole else block.columns.get(TEACHER_IDS, block.ids)
                     columns[TEXT_KEY] = text_key(piece.text, prompt=prompt, cut_to=read_ids)
-                yield CutBlock(block.ids, {**columns, **block.columns})
+                yield CutBlock(block.ids, {**columns, **block.columns}, block.is_cut)
 
-    def _blocks_of_piece(
-        self, teacher_ids: NDArray[np.int32], student_ids: NDArray[np.int32], packer: BlockPacker
+    def _blocks_read_alike(self, ids: NDArray[np.int32], packer: BlockPacker) -> Iterator[CutBlock]:
+        """Iterate over the blocks of a piece that both sides read alike; of a whole text there is one."""
+        is_cut = False
+        if self.whole_texts:
+            is_cut = not packer.holds(ids)
+            ids = packer.beginning(ids)
+        for block in packer.pack([ids]):
+            yield CutBlock(block, {}, is_cut)
+
+    def _blocks_by_two_tokenizers(
+        self,
+        text: str,
+        prompt: str,
+        teacher_ids: NDArray[np.int32],
+        student_ids: NDArray[np.int32],
+        packer: BlockPacker,
     ) -> Iterator[CutBlock]:
-        """Iterate over the blocks of one piece, with the teacher's ids where it reads others than the student."""
-        if self._reads_apart:
-            yield from _blocks_read_apart(teacher_ids, student_ids, packer)
-            return
-        for ids in packer.pack([teacher_ids]):
-            yield CutBlock(ids, {})
+        """Iterate over the blocks of a piece that is cut by the teacher's tokens.
+
+        The student reads the text of each block by its own tokenizer, as far as it fits into its length.
+
+        Args:
+            text: The piece.
+            prompt: The text in front of it.
+            teacher_ids: Ids of prompt and piece, as the teacher reads them.
+            student_ids: Ids of the piece, as the student reads it, with the prompt if it reads that.
+            packer: Cuts the teacher's blocks.
+        """
+        student_ids_of_blocks = [student_ids]
+        if not packer.holds(teacher_ids):
+            parts = texts_of_blocks(text, prompt, self.encoder, packer)
+            student_ids_of_blocks = self._student_reading.encode(parts, prompt)
+        student = self._student_reading.encoder
+        room = self.student_length - len(student.prefix) - len(student.suffix)
+        # A last block of a few tokens is dropped by the packer.
+        for teacher_block, ids in zip(packer.pack([teacher_ids]), student_ids_of_blocks, strict=False):
+            block = np.asarray([*student.prefix, *ids[:room], *student.suffix], dtype=np.int32)
+            yield CutBlock(block, {TEACHER_IDS: teacher_block}, is_cut=len(ids) > room)
+
+    def _prompt_columns(self, prompt: str, packer: BlockPacker) -> dict[str, int]:
+        """Return how many tokens of each block belong to the prompt of its source; with two tokenizers of each side."""
+        tokens_of_teacher = 0
+        tokens_of_student = 0
+        if prompt:
+            tokens_of_teacher = _tokens_left_out(self.encoder, packer.prompt)
+        if not self._has_two_tokenizers:
+            return {PROMPT: tokens_of_teacher}
+        if prompt and self._student_reading.reads_prompts:
+            student = self._student_reading.encoder
+            (student_prompt,) = student.encode([prompt])
+            tokens_of_student = _tokens_left_out(student, student_prompt)
+        return {PROMPT: tokens_of_student, TEACHER_PROMPT: tokens_of_teacher}
 
     def _use(self, source: int) -> SourceUse:
         """The prompt and the units of a source; neither where no source has any."""
@@ -236,8 +297,13 @@ class BlockEncoding:
 
     @property
     def _reads_apart(self) -> bool:
-        """Whether student and teacher read different tokens where a source has a prompt."""
+        """Whether student and teacher read different tokens, at least where a source has a prompt."""
         return len(self.readings) > 1
+
+    @property
+    def _has_two_tokenizers(self) -> bool:
+        """Whether student and teacher read different tokens of the same text everywhere."""
+        return self.student_length > 0
 
     @cached_property
     def _has_units(self) -> bool:
@@ -248,13 +314,19 @@ class BlockEncoding:
         return any(use.prompt for use in self.uses)
 
 
-def block_encoding(settings: CorpusSettings, tokenizer: Any) -> BlockEncoding:
+def block_encoding(settings: CorpusSettings, tokenizer: Any, teacher_tokenizer: Any = None) -> BlockEncoding:
     """Return how documents become blocks under these settings.
 
+    Args:
+        settings: The settings.
+        tokenizer: The student's tokenizer.
+        teacher_tokenizer: The teacher's, by which blocks are cut; None where it is the student's.
+
     Raises:
-        CorpusError: if text cannot be packed so with this tokenizer.
+        CorpusError: if text cannot be packed so with these tokenizers.
     """
-    encoder = TokenEncoder(tokenizer)
+    student_encoder = TokenEncoder(tokenizer)
+    encoder = student_encoder if teacher_tokenizer is None else TokenEncoder(teacher_tokenizer)
     packing: dict[str, Any] = {
         "length": settings.length,
         "prefix": encoder.prefix,
@@ -268,9 +340,21 @@ def block_encoding(settings: CorpusSettings, tokenizer: Any) -> BlockEncoding:
         packing["pairs"] = True
     uses = settings.uses if settings.has_pieces else ()
     readings = [Reading(encoder)]
-    if not settings.student_reads_prompts and any(use.prompt for use in uses):
+    student_length = 0
+    if teacher_tokenizer is not None:
+        readings = [Reading(student_encoder, reads_prompts=settings.student_reads_prompts), Reading(encoder)]
+        student_length = settings.student_length or settings.length
+    elif not settings.student_reads_prompts and any(use.prompt for use in uses):
         readings = [Reading(encoder, reads_prompts=False), Reading(encoder)]
-    encoding = BlockEncoding(tuple(readings), settings.unit, packing, uses=uses, has_keys=settings.text_keys)
+    encoding = BlockEncoding(
+        tuple(readings),
+        settings.unit,
+        packing,
+        uses=uses,
+        has_keys=settings.text_keys,
+        student_length=student_length,
+        whole_texts=settings.whole_texts,
+    )
 
     # Making the packer of a source is the check that its prompt leaves room for text. Without `uses` all sources have
     # the same packer.
@@ -287,6 +371,11 @@ def block_identity(settings: CorpusSettings, encoding: BlockEncoding) -> list[An
         identity.append(settings.cutting)
     if settings.text_keys:
         identity.append(TEXT_KEY)
+    if encoding.whole_texts:
+        identity.append("whole texts")
+    if encoding.student_length:
+        student, _ = encoding.readings
+        identity.append([student.encoder.fingerprint(), encoding.student_length, student.reads_prompts])
     units: set[str] = {settings.unit}
     for use in settings.uses:
         units.update(use.units)
@@ -351,12 +440,16 @@ def _blocks_read_apart(
         yield CutBlock(student_block, {TEACHER_IDS: teacher_block})
 
 
-def _tokens_left_out(packer: BlockPacker) -> int:
+def _tokens_left_out(encoder: TokenEncoder, prompt: Sequence[int] | NDArray[np.int32]) -> int:
     """Count the tokens at the beginning of a block with a prompt that are left out of the pooled embedding.
 
     By convention this is the length of the prompt, encoded alone with its special tokens, minus the last special token.
+
+    Args:
+        encoder: The tokenizer of the side that reads the block.
+        prompt: The ids of the prompt.
     """
-    return len(packer.prefix) + len(packer.prompt) + max(len(packer.suffix) - 1, 0)
+    return len(encoder.prefix) + len(prompt) + max(len(encoder.suffix) - 1, 0)
 
 
 def _column(values: list[Any], column_type: pa.DataType) -> pa.Array:

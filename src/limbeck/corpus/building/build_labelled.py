@@ -36,6 +36,7 @@ def build_labelled_corpus(
     tokenizer: Any,
     kind: RowKind,
     *,
+    teacher_tokenizer: Any = None,
     cache_dir: str | Path | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -49,6 +50,8 @@ def build_labelled_corpus(
         settings: The sources, and how to make tokens of their rows.
         tokenizer: A `transformers` tokenizer, a fast one for question answering and tagged words; it is not changed.
         kind: The kind of the task, `limbeck.kinds.KINDS[settings.task]`.
+        teacher_tokenizer: The tokenizer of the teacher, where it gives other tokens than the student's: the rows then
+            have the ids of both.
         cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
         workers: Processes; the default is one per CPU core.
         progress: Called with the name of the step, the amount done, the total or `None`, and what is counted.
@@ -59,16 +62,13 @@ def build_labelled_corpus(
         ModelError: if a model that augments cannot be loaded.
     """
     cache = cache_root(cache_dir)
-    encoding = row_encoding(settings, tokenizer, kind)  # Refuses a tokenizer that does not suit before rows are read.
+    # Refuses a tokenizer that does not suit before rows are read.
+    encoding = row_encoding(settings, tokenizer, kind, teacher_tokenizer)
     rows, stored = store_rows(settings, kind, cache, progress=progress)
     development = _store_development(settings, kind, cache, progress)
-    tokenizer_fingerprint = TokenEncoder(tokenizer).fingerprint()
-    tokenizer_identity = [
-        tokenizer_fingerprint,
-        list(tokenizer.model_input_names),
-        tokenizer.padding_side,
-        tokenizer.truncation_side,
-    ]
+    tokenizer_identity = _tokenizer_identity(tokenizer)
+    if teacher_tokenizer is not None:
+        tokenizer_identity += _tokenizer_identity(teacher_tokenizer)
     cut_identity = _cut_identity(settings, kind, development)
     folder = cache / "labelled" / fingerprint([LABELLED_FORMAT, rows.name, tokenizer_identity, cut_identity])
 
@@ -96,7 +96,7 @@ def build_labelled_corpus(
             "format": LABELLED_FORMAT,
             "task": settings.task,
             "settings": settings.content(),
-            "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": tokenizer_fingerprint},
+            "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": tokenizer_identity[0]},
             "documents": stored["rows"],
             **copies.in_manifest,
             "held_out_documents": len(held_out_rows),
@@ -111,6 +111,16 @@ def build_labelled_corpus(
 
     build_once(folder, build, goes_on=True, waiting=waiting_notice(progress, WAITING))
     return LabelledCorpus(folder)
+
+
+def _tokenizer_identity(tokenizer: Any) -> list[Any]:
+    """Return plain values that change with the tokens of a tokenizer; the first is its fingerprint."""
+    return [
+        TokenEncoder(tokenizer).fingerprint(),
+        list(tokenizer.model_input_names),
+        tokenizer.padding_side,
+        tokenizer.truncation_side,
+    ]
 
 
 @dataclass(frozen=True)
@@ -204,6 +214,10 @@ def _cut_identity(settings: LabelledSettings, kind: RowKind, development: _Devel
         identity.append(stored_copies.identity(settings.augment))
     if settings.text_keys:
         identity.append(TEXT_KEY)
+    if settings.whole_texts:
+        identity.append("whole texts")
+    if settings.student_length is not None:
+        identity.append(["student_length", settings.student_length])
     return identity
 
 

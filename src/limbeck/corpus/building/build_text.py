@@ -29,6 +29,7 @@ def build_corpus(
     settings: CorpusSettings,
     tokenizer: Any,
     *,
+    teacher_tokenizer: Any = None,
     cache_dir: str | Path | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -42,6 +43,8 @@ def build_corpus(
     Args:
         settings: The sources, and how their text is cut into blocks.
         tokenizer: A `transformers` tokenizer; it is not changed.
+        teacher_tokenizer: That of the teacher, where it gives other tokens than the student's: the text is cut by its
+            tokens, and the rows have the ids of both.
         cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
         workers: Processes; the default is one per CPU core.
         progress: Called with the name of the step, the amount done, the total or `None`, and what is counted.
@@ -50,7 +53,8 @@ def build_corpus(
         CorpusError: if a source is missing, unreadable or empty, or nothing is left after packing.
     """
     cache = cache_root(cache_dir)
-    encoding = block_encoding(settings, tokenizer)  # Refuses what cannot be packed before any text is read.
+    # Refuses what cannot be packed before any text is read.
+    encoding = block_encoding(settings, tokenizer, teacher_tokenizer)
     documents, stored = store_documents(settings, cache, workers=workers, progress=progress)
     folder = cache / "blocks" / fingerprint([BLOCK_FORMAT, documents.name, *block_identity(settings, encoding)])
 

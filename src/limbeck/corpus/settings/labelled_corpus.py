@@ -68,8 +68,12 @@ class LabelledSettings(Checked, TaskSpec):
     development: SkipValidation[LabelledRows | None] = None
     """Has rows that are held out in place of a share: none of them is trained on, even where it is among the rows to
     train on too."""
+    student_length: Length | None = None
+    """Most tokens in a row as a student with another tokenizer than its teacher's reads it; None for `length`."""
     text_keys: bool = False
     """Whether each row has the key of its texts, by which what a teacher said of them is found."""
+    whole_texts: bool = False
+    """Whether the key of a row is that of its whole texts, even where they are cut."""
     augment: Augmentation | None = None
     """Copies that the rows to train on have beside them, with other words; none by default."""
 
@@ -152,15 +156,18 @@ class LabelledSettings(Checked, TaskSpec):
         """
         later = {"quotes", "label_lists"}
         left_out = {"name", "kind", "columns", "class_weights", "rows", "development", "augment", "labelled"}
-        left_out |= {"metric", "positive", "text_keys"} | later
+        left_out |= {"metric", "positive", "student_length", "text_keys", "whole_texts"} | later
         content = {"task": self.kind, **self.model_dump(mode="json", exclude=left_out)}
         content |= self.model_dump(mode="json", include=later, exclude_none=True)
         if not self.labelled:
             content["labelled"] = False
         if self.augment is not None:
             content["augment"] = asdict(self.augment)
-        if self.text_keys:
-            content["text_keys"] = True
+        if self.student_length is not None:
+            content["student_length"] = self.student_length
+        for key in ("text_keys", "whole_texts"):
+            if getattr(self, key):
+                content[key] = True
         if self.columns:
             content["header"] = self.columns
         if self.rows is not None:

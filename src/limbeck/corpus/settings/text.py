@@ -46,7 +46,14 @@ class TextSpec(Grown):
             "does; default: teacher."
         ),
     )
-    added = frozenset({"pairs", "units", "student_prompts"})
+    student_length: Length | None = Field(
+        None,
+        description=(
+            "For a student with another tokenizer than its teacher's: its longest row in its own tokens, while length "
+            "counts the teacher's; default: length."
+        ),
+    )
+    added = frozenset({"pairs", "units", "student_prompts", "student_length"})
 
     @model_validator(mode="after")
     def _unit_or_units(self) -> TextSpec:

@@ -41,6 +41,8 @@ class CorpusSettings(Checked, CorpusSpec):
 
     text_keys: bool = False
     """Whether each row has the key of its text, by which what a teacher said of it is found."""
+    whole_texts: bool = False
+    """Whether each piece of text is one row: the student reads its beginning, and its key is that of the whole text."""
 
     _parts: dict[str, str] = PrivateAttr(default_factory=dict)
     """The sources that `mix.by` finds, by the value of its placeholder. Found once: files may come meanwhile."""
@@ -191,4 +193,8 @@ class CorpusSettings(Checked, CorpusSpec):
             content["cutting"] = self.cutting
         if self.text_keys:
             content["text_keys"] = True
+        if self.whole_texts:
+            content["whole_texts"] = True
+        if self.student_length is not None:
+            content["student_length"] = self.student_length
         return content

@@ -126,13 +126,25 @@ class BlockPacker:
         room_for_text = self._room - len(self._prompt_ids)
         for unit in arrays_with_tokens:
             yield from self._block(unit[: self._room])
-            for start in range(self._room, len(unit), room_for_text):
+            for start in self.begins(len(unit))[1:]:
                 rest = unit[start : start + room_for_text]
                 yield from self._block(np.concatenate([self._prompt_ids, rest]))
+
+    def begins(self, tokens: int) -> list[int]:
+        """Return where the blocks of a unit begin that is not joined with others.
+
+        Args:
+            tokens: Number of its tokens, the prompt included.
+        """
+        return [0, *range(self._room, tokens, self._room - len(self._prompt_ids))]
 
     def holds(self, unit: Sequence[int] | NDArray[np.int32]) -> bool:
         """Whether a unit, its prompt included, fits into one block."""
         return len(unit) <= self._room
+
+    def beginning(self, unit: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return as much of a unit, its prompt included, as fits into one block."""
+        return unit[: self._room]
 
     def _pack_stream(self, units: Iterable[NDArray[np.int32]]) -> Iterator[NDArray[np.int32]]:
         """Put units at the end of the stream, and iterate over its full blocks; the rest waits for further units."""

@@ -1,7 +1,8 @@
-"""`Reading`: how one side, student or teacher, turns a text into token ids."""
+"""`Reading`: how one side, student or teacher, turns a text into token ids; and the tokenizers of both sides."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,21 @@ PROMPT = "prompt"
 """Column of a corpus with prompts: number of tokens at the beginning of a row that belong to the prompt, or 0."""
 TEACHER_IDS = f"{OF_TEACHER}input_ids"
 """Column of a corpus with two readings: the teacher's ids, where `input_ids` are the student's."""
+TEACHER_PROMPT = f"{OF_TEACHER}{PROMPT}"
+"""Column of a corpus with two tokenizers and prompts: the tokens of the teacher's prompt; `prompt` is the student's."""
+
+
+class Tokenizers(NamedTuple):
+    """The tokenizers of the two sides of a text.
+
+    Args:
+        student: The `transformers` tokenizer of the student.
+        teacher: That of the teacher, where it gives other tokens; None where the teacher reads the student's tokens, or
+            none.
+    """
+
+    student: Any
+    teacher: Any | None = None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from limbeck.errors import CorpusError
 
 # Characters of a text that are tokenised at once. A tokenizer needs some hundred bytes of memory for each of them.
 _LONGEST_PART = 200_000
+_SHOWN_CHARACTERS = 60
 PROBES = ("a", "the", "0", ".", "一")
 """Short texts. Every tokenizer that works has a token for one of them."""
 
@@ -85,6 +86,19 @@ class TokenEncoder:
         borders = starts[first_sentences].tolist()
         return [ids[start:end] for start, end in pairwise(borders)]
 
+    def begins(self, text: str) -> NDArray[np.int64]:
+        """Return where each token of a text begins, as an index of its characters, int64 `[tokens]`.
+
+        Raises:
+            CorpusError: for a tokenizer in Python, which does not tell it.
+        """
+        begins: list[int] = []
+        begin_of_part = 0
+        for part in cut_text(text, _LONGEST_PART):
+            begins += [begin_of_part + begin for begin in self._tokenizer.begins(part)]
+            begin_of_part += len(part)
+        return np.array(begins, np.int64)
+
     def fingerprint(self) -> str:
         """Return a hash of everything that decides the ids."""
         special = json.dumps([self.prefix, self.suffix, self.separator])
@@ -129,6 +143,12 @@ class _FastTokenizer:
         encodings = self._backend.encode_batch_fast(texts, add_special_tokens=special_tokens)
         return [encoding.ids for encoding in encodings]
 
+    def begins(self, text: str) -> list[int]:
+        """Return the index of the first character of each token."""
+        self._backend.encode_special_tokens = True
+        encoding = self._backend.encode(text, add_special_tokens=False)
+        return [begin for begin, _ in encoding.offsets]
+
     def content(self) -> str:
         """Return a text of everything that decides the ids."""
         return str(self._backend.to_str())
@@ -153,6 +173,14 @@ class _SlowTokenizer:
         encoded = self._tokenizer(texts, add_special_tokens=special_tokens, verbose=False)
         ids_of_texts: list[list[int]] = encoded["input_ids"]
         return ids_of_texts
+
+    def begins(self, text: str) -> list[int]:
+        """Refuse, since these tokenizers do not know where their tokens stand."""
+        raise CorpusError(
+            f"A text is longer than length, and the teacher's tokenizer ({type(self._tokenizer).__name__}) does not "
+            "tell where its tokens stand, so that the student cannot read the same part; give a larger length, or "
+            f"save the tokenizer as a fast one (tokenizer.json). The text: {text[:_SHOWN_CHARACTERS]!r}"
+        )
 
     def content(self) -> str:
         """Return a text of everything that decides the ids."""

@@ -4,24 +4,24 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.blocks import counted
 from limbeck.corpus.text.text_keys import TEXT_KEY
 from limbeck.errors import CorpusError
 from limbeck.recipe.plan import RunPlan
 from limbeck.training.rows import AnyCorpus
+from limbeck.training.run_tokenizers import RunTokenizers
 
 _SHOWN_CHARACTERS = 60
 
 
-def check_texts_taught(plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizer: PreTrainedTokenizerBase) -> None:
+def check_texts_taught(plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizers: RunTokenizers) -> None:
     """Refuse to train on texts that a stage's teaching lacks.
 
     Args:
         plan: The plan of the run.
         corpora: The text of each stage.
-        tokenizer: Its tokenizer, to show a text that lacks.
+        tokenizers: Its tokenizers, to show a text that lacks.
 
     Raises:
         CorpusError: with the number of texts that lack, and one of them.
@@ -43,6 +43,7 @@ def check_texts_taught(plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizer: P
             # The message shows the first text that lacks.
             if not example and is_missing.any():
                 first_missing = rows[int(np.flatnonzero(is_missing)[0])]
+                tokenizer = tokenizers.load(stage.tokenizer)
                 example = tokenizer.decode(first_missing["input_ids"], skip_special_tokens=True)[:_SHOWN_CHARACTERS]
         if missing:
             raise CorpusError(

@@ -1,0 +1,102 @@
+"""`build_vocabulary`: a WordPiece tokenizer that is trained on the text of a corpus, kept in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from limbeck.core.cache import build_once
+from limbeck.core.hashing import fingerprint
+from limbeck.corpus.building.cache_root import cache_root
+from limbeck.corpus.building.splitting import HELD_OUT, held_out_threshold, hold_out, rows_with_roles
+from limbeck.corpus.progress import Progress, waiting_notice
+from limbeck.corpus.rows.row_kind import RowKind
+from limbeck.corpus.settings import CorpusSettings, LabelledSettings
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.stored.arrow_files import document_files, documents_of, lowest_keys, read_batches, row_files
+from limbeck.corpus.stored.stored_documents import store_documents
+from limbeck.corpus.stored.stored_rows import store_rows
+from limbeck.errors import CorpusError
+
+VOCABULARY_FORMAT = 1
+"""Raise it when the same text would give another tokenizer: older caches are then built anew."""
+
+
+def build_vocabulary(
+    settings: CorpusSettings | LabelledSettings,
+    words: int,
+    *,
+    kind: RowKind | None = None,
+    lowercase: bool = True,
+    has_segments: bool = True,
+    cache_dir: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Train a tokenizer on the text of a corpus that is not held out, and return its folder in the cache.
+
+    Args:
+        settings: The sources; how their text is cut does not matter.
+        words: Number of tokens, special ones among them.
+        kind: The kind of the task of labelled rows; None for text without labels.
+        lowercase: Lower the case of all text, as BERT's uncased tokenizers do.
+        has_segments: Whether the model tells the two texts of a pair apart.
+        cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
+        progress: Called with the name of the step, the amount done, the total or `None`, and what is counted.
+
+    Raises:
+        CorpusError: if a source is missing or unreadable, or is a stream.
+        ModelError: for a text that does not give so many tokens.
+    """
+    cache = cache_root(cache_dir)
+    if isinstance(settings, LabelledSettings):
+        assert kind is not None
+        stored, _ = store_rows(settings, kind, cache, progress=progress)
+        read_texts = partial(_texts_of_rows, stored, settings, kind)
+        split: list[Any] = [settings.held_out]
+    else:
+        if settings.streaming:
+            raise CorpusError(
+                "student.vocabulary is trained on the whole text, but a stream has no end; leave out corpus.streaming, "
+                "or start from a model with a tokenizer (student.initialise.from)."
+            )
+        stored, _ = store_documents(settings, cache, progress=progress)
+        read_texts = partial(_texts_of_documents, stored, settings)
+        split = [settings.held_out, settings.held_out_documents]
+    options = {"words": words, "lowercase": lowercase, "segments": has_segments}
+    folder = cache / "vocabularies" / fingerprint([VOCABULARY_FORMAT, stored.name, split, options])
+
+    def build(aside: Path) -> dict[str, Any]:
+        from limbeck.models.wordpieces import train_wordpieces  # It imports transformers, which takes seconds.
+
+        tokenizer = train_wordpieces(read_texts, words, lowercase=lowercase, has_segments=has_segments)
+        tokenizer.save_pretrained(str(aside))
+        return {"format": VOCABULARY_FORMAT, **options}
+
+    build_once(folder, build, waiting=waiting_notice(progress, "waiting for another process that trains a vocabulary"))
+    return folder
+
+
+def _texts_of_documents(stored: Path, settings: CorpusSettings) -> Iterator[str]:
+    """Iterate over the documents that are not held out."""
+    lowest = lowest_keys(stored, settings.held_out_documents + 1)
+    held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
+    for path in document_files(stored):
+        for records in read_batches(path):
+            keys = records.column("key").to_pylist()
+            for document, key in zip(documents_of(records), keys, strict=True):
+                if key >= held_below:
+                    yield document.text
+
+
+def _texts_of_rows(stored: Path, settings: LabelledSettings, kind: RowKind) -> Iterator[str]:
+    """Iterate over the texts of the labelled rows that are not held out."""
+    files = row_files(stored)
+    share = 0.0 if settings.development is not None else settings.held_out
+    for stored_row in rows_with_roles(hold_out(files, share, SourceReport())):
+        if stored_row.role == HELD_OUT:
+            continue
+        yield kind.plain_text(stored_row.row.text)
+        if stored_row.row.pair is not None:
+            yield stored_row.row.pair

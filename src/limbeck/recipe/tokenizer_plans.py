@@ -1,0 +1,51 @@
+"""`TokenizerPlan`: where the tokenizer of a teacher or a student comes from, known before any text is read.
+
+A tokenizer is read from the files of a model, or trained on the text of a run. Two models *read alike* if their
+tokenizers give the same tokens for the same text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from limbeck.errors import ModelError
+from limbeck.models.tokenizers import load_tokenizer
+from limbeck.models.vocabularies import check_same_vocabulary
+
+
+@dataclass(frozen=True)
+class TokenizerPlan:
+    """Where a tokenizer comes from.
+
+    Args:
+        model: The model whose files have it; empty for one that is trained.
+        revision: Branch, tag or commit of a Hub model.
+        trained_words: Number of WordPieces to train on the text; 0 for a tokenizer that is read.
+        like: For a trained one, the tokenizer whose case it follows; None lowers the case, as BERT's usual one does.
+        has_segments: For a trained one, whether its model tells the two texts of a pair apart.
+    """
+
+    model: str = ""
+    revision: str | None = None
+    trained_words: int = 0
+    like: TokenizerPlan | None = None
+    has_segments: bool = False
+
+
+def read_alike(student: TokenizerPlan, teacher: TokenizerPlan) -> bool:
+    """Whether two tokenizers give the same tokens; both are loaded where their places differ.
+
+    Raises:
+        ModelError: for a tokenizer that cannot be read.
+    """
+    if student == teacher:
+        return True
+    if student.trained_words or teacher.trained_words:
+        return False
+    student_tokenizer = load_tokenizer(student.model, revision=student.revision)
+    teacher_tokenizer = load_tokenizer(teacher.model, revision=teacher.revision)
+    try:
+        check_same_vocabulary(student_tokenizer, teacher_tokenizer)
+    except ModelError:
+        return False
+    return True
