@@ -73,10 +73,11 @@ class TeachingFacts:
 
     @property
     def width(self) -> int:
-        """Width of hidden states; without a model that of the pooled vectors, 0 where there are none."""
-        if self.shape is None:
-            return self.hidden_width or self.widths.get("pooled", 0)
-        return self.shape.hidden
+        """Width of hidden states; without a model that of the pooled or finished vectors, 0 where there are none."""
+        if self.shape is not None:
+            return self.shape.hidden
+        # Where only finished vectors are known, nothing is known to be between the pooling and them.
+        return self.hidden_width or self.widths.get("pooled", 0) or self.widths.get("vector", 0)
 
     def check_gives(self, key: StreamKey, term: str) -> None:
         """Refuse a stream that the teacher does not give.

@@ -58,12 +58,14 @@ def hash_of_teacher(teacher: TeacherInfo, before: str | None) -> str:
 
     Args:
         teacher: The teacher. Where another teaching, such as vectors in a file, takes the place of its model, the
-            identity of the teaching is part of the hash.
+            identity of the teaching is part of the hash; it is the whole of it where no model is known.
         before: The hash with which the run was begun, whose form is kept so that both can be compared; None chooses
             the present form.
     """
-    weights = fingerprint_beside(before, teacher.spec.model, teacher.spec.revision)
     identity = teacher.facts.identity
+    if not teacher.is_known_model:
+        return identity
+    weights = fingerprint_beside(before, teacher.spec.model, teacher.spec.revision)
     return f"{weights} {identity}" if identity else weights
 
 

@@ -18,6 +18,7 @@ from limbeck.corpus.building.tokenising import WAITING, Amount, TokenRows, token
 from limbeck.corpus.digests import digest_of
 from limbeck.corpus.progress import Progress, waiting_notice
 from limbeck.corpus.settings import CorpusSettings
+from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.stored.arrow_files import document_files, lowest_keys, read_documents, write_documents
 from limbeck.corpus.stored.stored_documents import store_documents
 
@@ -86,6 +87,8 @@ def build_corpus(
             amount=Amount(stored["characters"], "characters"),
         )
         held_out = write_documents(read_documents(documents, held_below), aside)
+        report = SourceReport.from_dict(stored["report"])
+        report.merge(blocks.report)
         return {
             "format": BLOCK_FORMAT,
             "settings": settings.content(),
@@ -93,7 +96,7 @@ def build_corpus(
             "documents": stored["documents"],
             "characters": stored["characters"],
             "sources": stored["sources"],
-            "report": stored["report"],
+            "report": report.to_dict(),
             "held_out_documents": held_out.items,
             **_by_source(blocks, sources_in_order, len(settings.places)),
             "splits": blocks.splits,
