@@ -300,3 +300,19 @@ def test_more_words_than_the_text_has_are_refused(trained):
     trained["student"]["vocabulary"]["train"] = 50_000
     with pytest.raises(ModelError, match=r"the text gives only [\d,]+ WordPieces; give \d+ or less"):
         limbeck.distill(trained)
+
+
+def test_prompts_of_stored_outputs_are_part_of_the_keys(tmp_path, bert):
+    path = tmp_path / "texts.txt"
+    path.write_text("the text of the model\n\nwe are on it")
+    folder = tmp_path / "store"
+    open_store(folder, StoreFacts("an endpoint", "1", {"vector": 12}, prompts={"default": "ask: "}))
+    keys = [text_key(text, prompt="ask: ") for text in ("the text of the model", "we are on it")]
+    with StoreWriter(folder) as writer:
+        writer.add(np.array(keys), {"vector": np.ones((2, 12), np.float32)})
+    recipe = recipe_of("none", path, ALIGNED, held_out=0)
+    recipe["teacher"] = {"stored": str(folder)}
+    stage = HeldStage(plan_run(load_recipe(from_model(recipe, bert))))
+    assert set(stage.corpus.train["text_key"]) == set(keys)
+    student = stage.tokenizer.batch_decode(stage.corpus.train["input_ids"], skip_special_tokens=True)
+    assert sorted(student) == ["ask : the text of the model", "ask : we are on it"]

@@ -128,7 +128,7 @@ def _record(
         teacher=studies.ComparedTeacher(
             name=plan.teacher.model,
             title=checked.with_text.teacher_info.title,
-            shape=str(checked.with_text.teacher),
+            shape=checked.with_text.teacher_info.description,
             held_out=None,
         ),
         impossible=list(checked.impossible),

@@ -23,7 +23,7 @@ from limbeck.models.families import Shape, segment_count, shape_of
 from limbeck.models.layer_selection import selected_layers
 from limbeck.models.loading import load_config
 from limbeck.models.sentence_reader import sentence_pooling
-from limbeck.models.sentences import SentencePooling
+from limbeck.models.sentences import SentencePooling, pooling_with_prompts
 from limbeck.models.start import check_start, source_shape
 from limbeck.models.start_checkpoint import same_tensors
 from limbeck.models.start_step import StartSettings
@@ -158,7 +158,7 @@ def plan_teacher(spec: TeacherSpec) -> TeacherInfo:
         RecipeError: for a key of `teacher.classes` that names none of its classes.
     """
     if not spec.has_files:
-        return TeacherInfo(spec, known_config=None, tokenizer=None, teaching=StoredTeaching(str(spec.stored)))
+        return _plan_outputs_alone(spec)
     check_not_pickled(spec.model)
     config = load_config(spec.model, spec.revision)
     if spec.classes:
@@ -174,6 +174,13 @@ def plan_teacher(spec: TeacherSpec) -> TeacherInfo:
     # The family is looked up here, so that an unknown one is refused at once.
     shape_of(config)
     return TeacherInfo(spec, config, TokenizerPlan(spec.model, spec.revision), sentence=sentence, teaching=teaching)
+
+
+def _plan_outputs_alone(spec: TeacherSpec) -> TeacherInfo:
+    """Plan a teacher of which nothing is known but its stored outputs, and perhaps the prompts before its texts."""
+    stored = StoredTeaching(str(spec.stored))
+    sentence = pooling_with_prompts(stored.prompts) if stored.prompts else None
+    return TeacherInfo(spec, known_config=None, tokenizer=None, sentence=sentence, teaching=stored)
 
 
 def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:

@@ -83,7 +83,7 @@ def plan_checked(recipe: Recipe) -> RunPlan:
     student = with_outputs(student, head_stages)
     for stage in stages:
         _check_models_run(stage, student)
-    if teacher.sentence is not None:
+    if teacher.sentence is not None and teacher.is_known_model:
         teacher.sentence.check_fits(recipe.teacher.model, teacher.shape.hidden)
 
     plan = RunPlan(recipe, teacher, student, stages)

@@ -61,7 +61,7 @@ def stage_vectors(
         needs_files = reads_finished or (reads_pooled and pooling_option is None)
         if needs_files:
             check_pooling_named(teacher.spec.model)
-    if teacher_vectors is not None and (reads_finished or reads_pooled):
+    if teacher_vectors is not None and teacher.is_known_model and (reads_finished or reads_pooled):
         teacher_vectors.check_whole(teacher.spec.model, teacher.shape.hidden)
 
     # The terms read finished vectors: the student has the same modules behind its pooling as the teacher, or a learned

@@ -49,8 +49,10 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
 
 def _teacher_identity(plan: RunPlan) -> str:
     """The hash of a teacher's files; where another teaching takes the place of the model, with its identity."""
-    files = model_fingerprint(plan.recipe.teacher.model)
     taught = plan.teacher_info.facts.identity
+    if not plan.teacher_info.is_known_model:
+        return taught
+    files = model_fingerprint(plan.recipe.teacher.model)
     return f"{files} {taught}" if taught else files
 
 

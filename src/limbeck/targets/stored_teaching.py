@@ -32,6 +32,9 @@ class StoredTeaching(Teaching):
     Args:
         folder: The folder of the store.
 
+    Attributes:
+        prompts: The text before texts of each role, see `StoreFacts`.
+
     Raises:
         ModelError: for a folder that is no store, is damaged, or of a newer version.
     """
@@ -39,6 +42,7 @@ class StoredTeaching(Teaching):
     def __init__(self, folder: str) -> None:
         self.folder = folder
         stored = read_facts(folder)
+        self.prompts = stored.prompts
         self.facts = TeachingFacts(
             f"the stored outputs of {stored.teacher}",
             widths=stored.streams,
