@@ -314,5 +314,5 @@ def test_prompts_of_stored_outputs_are_part_of_the_keys(tmp_path, bert):
     recipe["teacher"] = {"stored": str(folder)}
     stage = HeldStage(plan_run(load_recipe(from_model(recipe, bert))))
     assert set(stage.corpus.train["text_key"]) == set(keys)
-    student = stage.tokenizer.batch_decode(stage.corpus.train["input_ids"], skip_special_tokens=True)
+    student = stage.tokenizer.batch_decode(stage.corpus.train["input_ids"][:], skip_special_tokens=True)
     assert sorted(student) == ["ask : the text of the model", "ask : we are on it"]
