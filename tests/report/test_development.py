@@ -10,6 +10,7 @@ from limbeck.core.blocks import Figure, Notes, Table
 from limbeck.core.console_blocks import console
 from limbeck.core.escaping import TerminalConsole
 from limbeck.report.rendering import render_html, render_markdown
+from limbeck.report.sections import Highlight
 from tests.support.page_document import Document
 
 HOSTILE = "</td><script>alert('x')</script>| [a](javascript:b) \x1b[31m\u202e`{{ 7*7 }}`"
@@ -66,25 +67,29 @@ def test_rows_of_a_file_have_its_name_and_nothing_is_skipped_that_is_scored(copi
     text = render_markdown(page, "figures").replace("\\", "")
     assert "1 development row shares at least half of its three-word sequences with a training row, e.g. 'He" in text
     assert "Skipped text" not in text
-    assert "accuracy on dev.tsv 0.800" in text and "| Accuracy on dev.tsv |" in text
+    assert "**0.800** accuracy on dev.tsv" in text and "| Accuracy on dev.tsv |" in text
     assert "Scored on the 10 rows of dev.tsv, without fine-tuning" in text
     assert "The student predicts 'no' for every development row, so its scores are meaningless." in text
 
 
 def test_a_run_is_judged_by_its_development_score(report_of):
     [part] = report_of(MRPC | {"rows": 20, "intervals": {"accuracy": [0.49, 0.94]}}).parts
-    assert "accuracy on mrpc, validation 0.800 (88.9% of the teacher's)" in part.subtitle
-    student, quality, speed = part.facts
-    assert student == "A 2x4 student of teacher, taught by minilmv2, hidden_states."
-    figure = "accuracy on mrpc, validation 0.800 (95 %: 0.490 to 0.940, over 20 rows), 88.9% of the teacher's"
-    assert quality == f"Quality: {figure}." and speed.startswith("Speed: ")
+    assert part.facts == ("A 2x4 student of teacher, taught by minilmv2, hidden_states.",)
+    assert part.highlights[:2] == (
+        Highlight("0.800", "accuracy on mrpc, validation", "95 %: 0.490 to 0.940, over 20 rows"),
+        Highlight("88.9%", "of the teacher's quality", "the teacher has 0.900"),
+    )
+    labels = [highlight.label for highlight in part.highlights[2:]]
+    assert labels == ["smaller", "as fast as the teacher", "of training"]
+    assert "accuracy" not in part.subtitle, "a figure is not said twice"
 
 
 def test_one_answer_to_all_rows_is_a_warning_and_keeps_no_share(report_of):
     page = report_of(MRPC | {"confusion": [[4, 0], [6, 0]]})
     line = "The student predicts 'no' for every row of mrpc, validation, so its scores are meaningless."
-    facts = " ".join(page.parts[0].facts)
-    assert line in page.warnings() and "of the teacher's" not in facts and "95 %" not in facts
+    quality, size = page.parts[0].highlights[:2]
+    assert line in page.warnings() and quality.detail == "meaningless, since all rows get one answer"
+    assert size.label == "smaller", "there is no share of the teacher's quality"
 
 
 def test_types_of_entities_have_both_scores_of_f1(report_of):

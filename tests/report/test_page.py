@@ -2,6 +2,7 @@
 
 import json
 import re
+from base64 import b64decode
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -9,11 +10,12 @@ import pytest
 from PIL import Image
 
 import limbeck.report
-from limbeck.core.blocks import Code, Notes, Paragraph, Section, Table
+from limbeck.core.blocks import Code, Figure, Notes, Paragraph, Section, Table
 from limbeck.core.escaping import escape_markdown
 from limbeck.errors import OutputError, RecipeError
 from limbeck.report.collect import collect
 from limbeck.report.page import Page, Part, build_page
+from limbeck.report.plots import Lines, Panels, Series, ValueRow, ValueRows
 from limbeck.report.rendering import read_themes, render_html, render_markdown
 from limbeck.report.writing import write_report
 from tests.golden.committed import FOLDERS
@@ -117,8 +119,58 @@ def test_both_themes_phones_and_print_are_in_the_style(rendered):
         assert all(f"--{role}:{colour};" in style for role, colour in theme.items())
     edges = style.partition(".scroll{")[2].partition("}")[0]
     assert edges.count("no-repeat local") == edges.count("no-repeat scroll") == 2, "a table that scrolls shows it"
-    narrow = style.partition("@media (max-width:30rem){")[2]
-    assert "th,td{padding:" in narrow and style.index("@media (max-width:30rem)") > style.index("\nth,td{")
+    narrow = style.partition("@media screen and (max-width:30rem){")[2]
+    assert "th,td{padding:" in narrow and style.index("@media screen and (max-width:30rem)") > style.index("\nth,td{")
+
+
+def test_figures_that_stand_side_by_side_are_equally_high():
+    low = Lines([Series("a", [(1, 2), (2, 3)])], "x", "y")
+    high = ValueRows([ValueRow(f"row {n}", n) for n in range(20)], "score")
+    wide = Panels([("a", low), ("b", low)], 2)
+    figures = [Figure(f"f{n}", "t", "", "1", drawing) for n, drawing in enumerate((low, high, wide, low))]
+    html = render_html(Page("t", (Part("t", "s", (Section("s", tuple(figures)),)),)))
+    heights = []
+    for address, _ in Document(html).all("img"):
+        svg = b64decode(address["src"].partition("base64,")[2]).decode()
+        heights.append(float(re.search(r'height="([\d.]+)pt"', svg)[1]) / 72)
+    assert heights[0] == heights[1] == pytest.approx(high.size[1]) and high.size[1] > low.size[1]
+    assert heights[2:] == [pytest.approx(wide.size[1]), pytest.approx(low.size[1])], "rows of their own"
+
+
+def test_a_plot_of_a_single_point_is_its_table(copied, change, page_of):
+    def keep_one_generation(record):
+        record["generations"] = record["generations"][:1]
+
+    page = page_of(copied("search-mapping", edit=keep_one_generation))
+    assert list(page.figures()) == []
+    tables = [block for block in page.parts[0].sections[1].blocks if isinstance(block, Table)]
+    assert tables[0].caption == "Evolution of fitness" and tables[0].headings[0] == "generation"
+    run = copied(name="run")
+    for log in (run / "stages").glob("*/log.jsonl"):
+        log.write_text('{"step": 3, "loss": 2.0, "loss_a": 1.0, "loss_b": 1.0}\n{"step": 3, "eval_loss": 2.5}\n')
+    assert list(page_of(run).figures()) == []
+
+
+def test_several_folders_open_with_a_table_of_links_and_are_folded(rendered):
+    document = Document(rendered(*KINDS))
+    first, *_ = document.all("table")
+    links = [attributes["href"] for attributes, _ in document.all("a", within="table")]
+    assert links == [f"#part-{number}" for number in range(2, len(KINDS) + 2)]
+    assert "Folders in this report" in first[1] and "Transformer parameters" in first[1]
+    parts = [attributes for attributes, _ in document.all("details") if attributes.get("class") == "part"]
+    assert len(parts) == len(KINDS) and not any("open" in attributes for attributes in parts)
+    # A link opens what is folded only if it leads into it, and not to its heading.
+    for place, (_, attributes, _) in enumerate(document.elements):
+        if attributes.get("class") == "inside":
+            above = [document.elements[parent][0] for parent in document.parents[place]]
+            assert above[-1] == "details" and "summary" not in above and attributes["id"].startswith("part-")
+
+
+def test_a_single_folder_is_not_folded_and_begins_with_its_highlights(rendered):
+    document = Document(rendered("search-teacher-layer"))
+    assert not [a for a, _ in document.all("details") if a.get("class") == "part"]
+    [(_, cards)] = [(a, text) for a, text in document.all("dl") if a.get("class") == "cards"]
+    assert "best teacher layer" in cards
 
 
 def test_a_page_is_no_larger_than_its_folders_ask_for(rendered):

@@ -151,8 +151,8 @@ def test_a_search_that_was_stopped_shows_what_it_found(unfinished, kind):
     assert "finished" in facts["Trials"] and tried_before == (kind == "architecture")
     assert ("diverged" in facts["Trials"]) == any(row.get("state") == "diverged" for row in record.get("shapes", []))
     assert facts["Last update"].endswith(" before this page was made")
-    assert page.parts[0].subtitle.startswith(f"{kind.capitalize()} search; interrupted; ")
-    assert page.parts[0].subtitle.endswith(", so far")
+    assert page.parts[0].subtitle == f"{kind.capitalize()} search; interrupted"
+    assert page.parts[0].highlights and all(figure.label.endswith(" so far") for figure in page.parts[0].highlights)
     identity = page.parts[0].sections[0].blocks[2]
     assert isinstance(identity, Code) and yaml.safe_load(identity.text) == record["identity"]
 

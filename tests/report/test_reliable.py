@@ -75,10 +75,12 @@ def test_saturated_and_small_retrievals_stay_out(values, reason):
 
 def test_a_verdict_names_the_start_and_no_rough_figure(copied, page_of):
     [part] = page_of(copied(edit={"evaluation": evaluation()})).parts
-    assert "held-out passage retrieval MRR@10 0.600 (75.0% of the teacher's)" in part.subtitle
-    assert any("an untrained start has 0.400" in fact for fact in part.facts)
+    quality, share = part.highlights[:2]
+    assert (quality.value, quality.label) == ("0.600", "held-out passage retrieval MRR@10")
+    assert "an untrained start has 0.400" in quality.detail and share.value == "75.0%"
     [rough] = page_of(copied(name="rough", edit={"evaluation": evaluation(pool=30, sentences=30)})).parts
-    assert "MRR" not in rough.subtitle and "agreement" not in rough.subtitle
+    figures = [rough.subtitle, *(highlight.label for highlight in rough.highlights)]
+    assert not any("MRR" in figure or "agreement" in figure for figure in figures)
     assert any("quality cannot be judged" in fact for fact in rough.facts)
 
 

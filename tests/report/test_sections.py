@@ -6,7 +6,19 @@ import pytest
 
 from limbeck.core.blocks import Notes, Paragraph
 from limbeck.errors import PluginError
-from limbeck.report.sections import Summary, facts, facts_of, section, sections_of, summary, summary_of
+from limbeck.report.sections import (
+    MOST_HIGHLIGHTS,
+    Highlight,
+    Summary,
+    facts,
+    facts_of,
+    highlights,
+    highlights_of,
+    section,
+    sections_of,
+    summary,
+    summary_of,
+)
 from limbeck.report.subjects import Subject
 
 
@@ -63,6 +75,19 @@ def test_facts_go_as_far_as_the_record_allows(folder):
         raise TypeError
 
     assert list(facts_of(folder)) == ["One fact."]
+
+
+def test_highlights_go_as_far_as_the_record_allows_and_stand_in_one_row(folder):
+    assert highlights_of(folder) == []
+
+    @highlights(type(folder))
+    def own_highlights(folder):
+        yield from (Highlight(str(number), "tries") for number in range(3))
+        raise ValueError
+
+    assert [highlight.value for highlight in highlights_of(folder)] == ["0", "1", "2"]
+    highlights(type(folder))(lambda folder: [Highlight(str(number), "tries") for number in range(12)])
+    assert len(highlights_of(folder)) == MOST_HIGHLIGHTS
 
 
 def test_a_kind_of_folder_is_described_in_short(folder):

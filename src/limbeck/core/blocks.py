@@ -27,13 +27,20 @@ class Cell:
         value: The value, unrounded; None where there is none.
         form: The format by which it is shown, for `str.format`, such as `{:.1f} %`.
         mark: Its style on a console, as rich has it; `bold` and `italic` also hold in Markdown files.
+        detail: What stands behind the value in brackets, and on a page below it in small print; empty for nothing.
     """
 
     value: str | float | None
     form: str = "{}"
     mark: str = ""
+    detail: str = ""
 
     def __str__(self) -> str:
+        return f"{self.main} ({self.detail})" if self.detail else self.main
+
+    @property
+    def main(self) -> str:
+        """The value as it is written, without its detail."""
         return NOTHING if self.value is None else self.form.format(self.value)
 
 
@@ -188,6 +195,7 @@ class Table:
         published: Indices of rows of figures that papers printed.
         left_out: Number of rows that are not shown.
         folded: Whether it is closed until a reader opens it.
+        links: The anchor on the page that the name of each row leads to; empty for no links.
         layout: Its form on a console.
     """
 
@@ -200,6 +208,7 @@ class Table:
     published: tuple[int, ...] = ()
     left_out: int = 0
     folded: bool = False
+    links: tuple[str, ...] = ()
     layout: Layout = Layout()
 
     def heading(self, index: int) -> str:

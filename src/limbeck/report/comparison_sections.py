@@ -7,7 +7,7 @@ import yaml
 
 from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Notes, Table, counted, duration, interval, number
 from limbeck.core.paths import short_model_name
-from limbeck.core.studies import ComparedRow, ComparisonSummary, Costs, MainFigure, StudentBlock
+from limbeck.core.studies import ComparisonSummary, Costs, MainFigure, StudentBlock
 from limbeck.report.comparison import methods_tables
 from limbeck.report.costs import conditions_of, cost_blocks
 from limbeck.report.curves import course_figures
@@ -17,7 +17,7 @@ from limbeck.report.methods_notes import has_one_seed, main_digits, methods_note
 from limbeck.report.names import without_path
 from limbeck.report.provenance import comparison_provenance
 from limbeck.report.quality import format_count
-from limbeck.report.sections import Summary, facts, section, summary
+from limbeck.report.sections import MOST_HIGHLIGHTS, Highlight, Summary, facts, highlights, section, summary
 from limbeck.report.statuses import run_statuses
 from limbeck.report.subjects import ComparisonFolder, RunFolder
 from limbeck.report.warning_notes import first_warnings
@@ -30,37 +30,56 @@ def comparison_summary(comparison: ComparisonFolder) -> Summary:
     return Summary("comparison", record.status or "–", counted(len(record.cells), "run"))
 
 
-@facts(ComparisonFolder)
-def comparison_facts(comparison: ComparisonFolder) -> Iterator[str]:
-    """Yield for each student the rows of rank 1, or the range of its figures if one seed leaves all rows unranked."""
+@highlights(ComparisonFolder)
+def comparison_highlights(comparison: ComparisonFolder) -> Iterator[Highlight]:
+    """Yield the main figure of the teacher, then of each student that of its best row."""
     record = comparison.record.summary
     main = record.main
     if main is None:
         return
+    digits = main_digits(main)
+    if record.teacher.main is not None:
+        value = f"{record.teacher.main.mean:.{digits}f}"
+        yield Highlight(value, f"{main.title} of the teacher", short_model_name(record.teacher.title))
     for block in record.blocks:
-        yield from _facts_of_student(block, main)
-    if has_one_seed(record):
-        yield from one_seed_lines(record, main)
+        highlight = _highlight_of_student(block, main)
+        if highlight is not None:
+            yield highlight
 
 
-def _facts_of_student(block: StudentBlock, main: MainFigure) -> Iterator[str]:
+def _highlight_of_student(block: StudentBlock, main: MainFigure) -> Highlight | None:
+    """Return the figure of the best row of a student, or the range of all rows if one seed leaves them unranked."""
     digits = main_digits(main)
     values = [row.main.mean for row in block.rows if row.main is not None]
-    best_rows = [row for row in block.rows if row.place == 1]
-    for row in best_rows:
-        yield f"On {block.student}, rank 1 of {len(values)} by {main.title}: {_row_words(row, digits)}."
-    # With one seed no row has a rank, since differences may be due to chance: only the range is given.
-    if values and not best_rows:
-        spread = range_words(values, digits)
-        yield f"On {block.student}, {main.title} of {counted(len(values), 'combination')}: {spread}."
+    if not values:
+        return None
+    best_rows = [row for row in block.rows if row.place == 1 and row.main is not None]
+    if not best_rows:
+        combinations = counted(len(values), "combination")
+        return Highlight(range_words(values, digits), f"{main.title} of {block.student}", f"{combinations}, not ranked")
+
+    # Rows of rank 1 cannot be told apart: the first stands for all of them, which are named.
+    first = best_rows[0]
+    assert first.main is not None
+    names = "; ".join(row.label for row in best_rows)
+    detail = f"rank 1 of {len(values)}: {names}"
+    if first.over_seeds is not None:
+        detail = f"95 %: {interval(first.over_seeds, digits)}, over {counted(first.finished, 'seed')}; {detail}"
+    return Highlight(f"{first.main.mean:.{digits}f}", f"{main.title} of {block.student}", detail)
 
 
-def _row_words(row: ComparedRow, digits: int) -> str:
-    """Return a row with its main figure and the figure's interval over seeds."""
-    value = "" if row.main is None else f"{row.main.mean:.{digits}f}"
-    if row.over_seeds is None:
-        return f"{row.label} {value}"
-    return f"{row.label} {value} (95 %: {interval(row.over_seeds, digits)}, over {row.finished} seeds)"
+@facts(ComparisonFolder)
+def comparison_facts(comparison: ComparisonFolder) -> Iterator[str]:
+    """Yield the caution of a single seed, and the number of students that have no highlight."""
+    record = comparison.record.summary
+    if record.main is None:
+        return
+    if has_one_seed(record):
+        yield from one_seed_lines(record, record.main)
+    teachers = 0 if record.teacher.main is None else 1
+    left_out = teachers + len(record.blocks) - MOST_HIGHLIGHTS
+    if left_out > 0:
+        yield f"{counted(left_out, 'more student')} in the tables."
 
 
 @section(ComparisonFolder, "Overview")
@@ -103,8 +122,10 @@ def _warnings(comparison: ComparisonFolder) -> Iterator[str]:
 
 @section(ComparisonFolder, "Results")
 def results(comparison: ComparisonFolder) -> Iterator[Block]:
-    """Show the tables, with published rows in tables of their own, then draw the main figure of all rows."""
+    """Draw the main figure of all rows, then show the tables, with published rows in tables of their own."""
     record = comparison.record.summary
+    if record.main is not None:
+        yield from _quality_figures(record, record.main, comparison.record.costs or Costs())
     for table in methods_tables(record):
         rows: list[tuple[AnyCell, ...]] = []
         published = []
@@ -118,8 +139,6 @@ def results(comparison: ComparisonFolder) -> Iterator[Block]:
         if published:
             caption = "Published results for models of the same shape"
             yield Table(caption, table.headings, tuple(published), folded=True)
-    if record.main is not None:
-        yield from _quality_figures(record, record.main, comparison.record.costs or Costs())
 
 
 def _quality_figures(record: ComparisonSummary, main: MainFigure, costs: Costs) -> Iterator[Block]:

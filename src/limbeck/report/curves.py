@@ -102,7 +102,7 @@ def course_figures(runs: Sequence[tuple[str, RunFolder]]) -> Iterator[Figure]:
 
 
 def _beside(title: str, log_by_label: Mapping[str, StageLog], name: str, y: str) -> Iterator[Figure]:
-    """Draw the same curve of several runs; nothing for one run, or where all curves are single points.
+    """Draw the same curve of several runs; nothing for one run, or where all points are at one step.
 
     Args:
         title: Title of the figure.
@@ -111,8 +111,7 @@ def _beside(title: str, log_by_label: Mapping[str, StageLog], name: str, y: str)
         y: Label of the vertical axis.
     """
     curves = {label: log.curves[name] for label, log in log_by_label.items() if name in log.curves}
-    has_course = any(len(curve) > 1 for curve in curves.values())
-    if len(curves) < 2 or not has_course:
+    if len(curves) < 2:
         return
     # The runs are split over several figures, since no more than `SERIES` curves can be told apart in one.
     labels = list(curves)
@@ -122,7 +121,9 @@ def _beside(title: str, log_by_label: Mapping[str, StageLog], name: str, y: str)
         if len(groups) > 1:
             title_of_group = f"{title} ({number} of {len(groups)})"
         curves_of_group = {label: curves[label] for label in group}
-        yield _curves_figure(title_of_group, curves_of_group, y, _COMPARE)
+        figure = _curves_figure(title_of_group, curves_of_group, y, _COMPARE)
+        if not is_single_point(figure.drawing):
+            yield figure
 
 
 def _curves_figure(title: str, curves: CurvesByLabel, y: str, caption: str = "") -> Figure:

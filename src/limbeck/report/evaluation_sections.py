@@ -24,14 +24,12 @@ from limbeck.report.evaluation_tables import (
 from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.names import metric_of_cell
 from limbeck.report.provenance import facts_block, made_by
-from limbeck.report.scores import ONE_ANSWER, ONE_RUN, interval_of, is_meaningless, main_figure, name_of, share_kept
-from limbeck.report.sections import Summary, facts, section, summary
+from limbeck.report.scores import ONE_RUN, interval_of, is_meaningless, main_figure, name_of, share_kept
+from limbeck.report.sections import MOST_HIGHLIGHTS, Highlight, Summary, facts, highlights, section, summary
 from limbeck.report.subjects import EvaluationFolder
 from limbeck.report.warning_notes import first_warnings
 
 _MOST_CELLS = 100
-_MOST_FACTS = 4
-"""Models in the facts of an evaluation: the first, which others are compared with, and three more."""
 
 
 @summary(EvaluationFolder)
@@ -41,49 +39,56 @@ def evaluation_summary(evaluation: EvaluationFolder) -> Summary:
     return Summary("evaluation", status, counted(len(evaluation.cells), "cell"))
 
 
-@facts(EvaluationFolder)
-def evaluation_facts(evaluation: EvaluationFolder) -> Iterator[str]:
-    """Yield the main figure, its values with their shares of the first model's, and cautions."""
+@highlights(EvaluationFolder)
+def evaluation_highlights(evaluation: EvaluationFolder) -> Iterator[Highlight]:
+    """Yield the main figure of each model, with its interval and its share of the first model's."""
     record = evaluation.summary
     if not record.models or not record.columns:
         return
     key, title = main_figure(record)
-    yield f"Main figure: {title}, in percent."
-    scored_models = [model for model in record.models if model.figures.get(key) is not None]
-    for model in scored_models[:_MOST_FACTS]:
-        yield f"{name_of(model)}: {_describe_score(record, model, key)}."
-    left_out = len(scored_models) - _MOST_FACTS
-    if left_out > 0:
-        yield f"{counted(left_out, 'more model')} in the table."
-
-    failed = sum(cell.status != FINISHED for cell in evaluation.cells)
-    if failed:
-        yield f"{counted(failed, 'cell')} failed."
-    if len(record.models) > 1 and not has_several_runs(record) and not is_untrained(record):
-        yield f"{ONE_RUN.capitalize()} the order of models may be due to chance."
+    for model in record.models:
+        figure = model.figures.get(key)
+        if figure is not None:
+            detail = "; ".join(_details_of_score(record, model, key))
+            yield Highlight(f"{figure.mean:.1f}", f"{title} of {name_of(model)}", detail)
 
 
-def _describe_score(record: studies.Evaluation, model: studies.EvaluatedModel, key: str) -> str:
-    """Return the score of a model in words, with its interval and its share of the first model's score.
+def _details_of_score(record: studies.Evaluation, model: studies.EvaluatedModel, key: str) -> Iterator[str]:
+    """Yield the interval of a model's score, and its share of the first model's score.
 
     Args:
         record: The summary of the evaluation.
         model: The model, which has this score.
         key: The key of a column or an average.
     """
-    figure = model.figures[key]
-    assert figure is not None
     if is_meaningless(key, model):
-        return f"{figure.mean:.1f}{ONE_ANSWER}, since it gives all rows one answer"
-    words = f"{figure.mean:.1f}"
+        yield "meaningless, since it gives all rows one answer"
+        return
     ends = interval_of(key, model)
     if ends is not None:
-        words += f" (95 %: {interval(ends)})"
+        yield f"95 %: {interval(ends)}"
     first = record.models[0]
     share = share_kept(key, model, first)
     if model is not first and share is not None:
-        words += f", {share:.1f} % of {name_of(first)}"
-    return words
+        yield f"{share:.1f} % of {name_of(first)}"
+
+
+@facts(EvaluationFolder)
+def evaluation_facts(evaluation: EvaluationFolder) -> Iterator[str]:
+    """Yield the unit of the highlights, the number of models that have none, and cautions."""
+    record = evaluation.summary
+    if not record.models or not record.columns:
+        return
+    key, _ = main_figure(record)
+    yield "Scores are in percent."
+    left_out = sum(model.figures.get(key) is not None for model in record.models) - MOST_HIGHLIGHTS
+    if left_out > 0:
+        yield f"{counted(left_out, 'more model')} in the table."
+    failed = sum(cell.status != FINISHED for cell in evaluation.cells)
+    if failed:
+        yield f"{counted(failed, 'cell')} failed."
+    if len(record.models) > 1 and not has_several_runs(record) and not is_untrained(record):
+        yield f"{ONE_RUN.capitalize()} the order of models may be due to chance."
 
 
 @section(EvaluationFolder, "Overview")

@@ -19,8 +19,8 @@ from limbeck.report import search_sections as search_sections
 from limbeck.report.curves import course_figures
 from limbeck.report.figures import is_single_point
 from limbeck.report.names import title_of
-from limbeck.report.runs_beside import run_blocks
-from limbeck.report.sections import facts_of, sections_of, summary_of
+from limbeck.report.runs_beside import MAIN_HEADINGS, main_cells, run_blocks
+from limbeck.report.sections import Highlight, facts_of, highlights_of, sections_of, summary_of
 from limbeck.report.subjects import RunFolder, Subject
 
 
@@ -32,13 +32,15 @@ class Part:
         title: Its name.
         subtitle: Its subject, in a line.
         sections: In order.
-        facts: What came out, a plain sentence each.
+        facts: What a reader must know beside the highlights, a plain sentence each.
+        highlights: Figures that are set large, in one row.
     """
 
     title: str
     subtitle: str
     sections: tuple[Section, ...]
     facts: tuple[str, ...] = ()
+    highlights: tuple[Highlight, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,15 +106,19 @@ def _titles(subjects: Sequence[Subject]) -> list[str]:
 
 
 def _part(title: str, subject: Subject) -> Part:
-    """Lay out the part of a folder; its subtitle has the form `Run: BERT to 6x384; finished; accuracy 0.91`."""
+    """Lay out the part of a folder; its subtitle has the form `Run: BERT to 6x384; finished`.
+
+    Without highlights, the subtitle has the result too.
+    """
     summary = summary_of(subject)
+    highlights = tuple(highlights_of(subject))
     subtitle = summary.kind.capitalize()
     if summary.subject:
         subtitle += f": {summary.subject}"
     subtitle += f"; {summary.status}"
-    if summary.result:
+    if summary.result and not highlights:
         subtitle += f"; {summary.result}"
-    return Part(title, subtitle, tuple(_sections(subject)), tuple(facts_of(subject)))
+    return Part(title, subtitle, tuple(_sections(subject)), tuple(facts_of(subject)), highlights)
 
 
 def _sections(subject: Subject) -> list[Section]:
@@ -173,7 +179,7 @@ def _number_figures(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def side_by_side(subjects: Sequence[tuple[str, Subject]]) -> list[Section]:
-    """Compare folders, each with its title: all of them in a line each, runs by their figures and their courses."""
+    """Compare folders, each with its title: all of them in a row each, runs by their figures and their courses."""
     sections = build_sections(subjects, {"Side by side": _folders_table})
     runs = [(title, subject) for title, subject in subjects if isinstance(subject, RunFolder)]
     if len(runs) > 1:
@@ -182,10 +188,24 @@ def side_by_side(subjects: Sequence[tuple[str, Subject]]) -> list[Section]:
 
 
 def _folders_table(subjects: Sequence[tuple[str, Subject]]) -> Iterator[Block]:
-    """Yield a table with a row for each folder."""
+    """Yield a table with a row for each folder, whose name leads to its part of the page."""
+    has_runs = any(isinstance(subject, RunFolder) for _, subject in subjects)
     rows: list[tuple[AnyCell, ...]] = []
     for title, subject in subjects:
         summary = summary_of(subject)
-        rows.append((title, summary.kind, summary.status, summary.result or NOTHING, str(subject.folder)))
-    headings = ("", "Kind", "Status", "Result", "Folder")
-    yield Table("Folders in this report", headings, tuple(rows), words=(1, 2, 3, 4))
+        cells: list[AnyCell] = [title, summary.kind, summary.status, summary.result or NOTHING]
+        if isinstance(subject, RunFolder):
+            cells += main_cells(subject)
+        elif has_runs:
+            cells += [NOTHING] * len(MAIN_HEADINGS)
+        rows.append((*cells, str(subject.folder)))
+    run_headings = MAIN_HEADINGS if has_runs else ()
+    headings = ("", "Kind", "Status", "Result", *run_headings, "Folder")
+    words = (1, 2, 3, len(headings) - 1)
+    links = tuple(part_anchor(number) for number in range(2, len(rows) + 2))
+    yield Table("Folders in this report", headings, tuple(rows), words=words, links=links)
+
+
+def part_anchor(number: int) -> str:
+    """Return the anchor of a part of a page, by its number from 1; the first part of several compares the others."""
+    return f"part-{number}"

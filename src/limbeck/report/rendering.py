@@ -11,12 +11,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from limbeck.core import yaml
-from limbeck.core.blocks import Block, Cell, Figure, counted
+from limbeck.core.blocks import AnyCell, Block, Cell, Figure, counted
 from limbeck.core.escaping import escape_markdown, printable
 from limbeck.core.markdown import escaped_blocks
 from limbeck.report.page import Page
 from limbeck.report.pictures import picture_address
 from limbeck.report.plots import WIDTH
+from limbeck.report.sections import Highlight
 from limbeck.version import __version__
 
 MARKDOWN_MARK = "<!-- generator: limbeck "
@@ -53,6 +54,7 @@ def _template() -> Template:
     )
     environment.filters["kind"] = lambda block: type(block).__name__
     environment.filters["groups"] = _groups
+    environment.filters["cell_parts"] = _cell_parts
     environment.filters["with_code"] = _with_code
     environment.filters["counted"] = counted
     environment.filters["picture_address"] = picture_address
@@ -66,6 +68,13 @@ def _printable(value: Any) -> Any:
     """
     is_plain_text = type(value) in (str, Cell)
     return printable(str(value)) if is_plain_text else value
+
+
+def _cell_parts(cell: AnyCell) -> tuple[str, str]:
+    """Return the value of a cell as it is written, and its detail; empty for none."""
+    if isinstance(cell, Cell):
+        return cell.main, cell.detail
+    return cell, ""
 
 
 def _with_code(text: str) -> Markup:
@@ -130,6 +139,8 @@ def render_markdown(page: Page, figures: str) -> str:
         if has_parts:
             texts.append(f"## {escape_markdown(part.title)}")
         texts.append(escape_markdown(part.subtitle))
+        if part.highlights:
+            texts.append("\n".join(_highlight_line(highlight) for highlight in part.highlights))
         if part.facts:
             texts.append("\n".join(f"- {escape_markdown(fact)}" for fact in part.facts))
         for section in part.sections:
@@ -137,3 +148,11 @@ def render_markdown(page: Page, figures: str) -> str:
             texts.append(f"{level} {escape_markdown(section.title)}")
             texts += escaped_blocks(section.blocks, figures)
     return "\n\n".join(texts) + "\n"
+
+
+def _highlight_line(highlight: Highlight) -> str:
+    """Return a highlight as a line of a list in Markdown."""
+    line = f"- **{escape_markdown(highlight.value)}** {escape_markdown(highlight.label)}"
+    if highlight.detail:
+        line += f": {escape_markdown(highlight.detail)}"
+    return line

@@ -1,4 +1,4 @@
-"""The figure that a run is judged by, and the facts that head its page.
+"""The figure that a run is judged by, and the highlights and facts that head its page.
 
 A run may have several measurements of its student's quality. The one that is nearest to the student's use stands for
 the run in tables of runs.
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from limbeck.core import records
-from limbeck.core.blocks import counted, interval
+from limbeck.core.blocks import counted, duration, interval
 from limbeck.core.intervals import Interval, ends_of, of_share
 from limbeck.core.paths import short_model_name
 from limbeck.report.names import metric_of_rows
-from limbeck.report.quality import agreement_label
+from limbeck.report.quality import agreement_label, format_count
 from limbeck.report.reliable import has_share, is_reliable_agreement, is_reliable_retrieval, reliable_speedup
 from limbeck.report.scored_rows import only_answer, rows_title
-from limbeck.report.sections import facts
+from limbeck.report.sections import Highlight, facts, highlights
 from limbeck.report.subjects import RunFolder
 
 
@@ -30,6 +30,7 @@ class Quality:
         is_agreement: Whether the figure is the student's agreement with the teacher. It has no share of the teacher's
             value.
         has_share: Whether the figure is fit to be given as a share of the teacher's.
+        caution: Why the figure says little; empty where nothing speaks against it.
         interval: 95 % interval of the student's value, if it is known.
         start: The value of an untrained student of the same shape, if it is known.
         over: The sample of the interval in words, such as "872 rows".
@@ -43,6 +44,7 @@ class Quality:
     over: str = ""
     start: float | None = None
     has_share: bool = True
+    caution: str = ""
 
     @property
     def share(self) -> float | None:
@@ -139,7 +141,7 @@ def _development_quality(scores: records.DevelopmentFigures, value: float) -> Qu
     label = f"{metric_of_rows(scores.metric, scores)} on {rows_title(scores)}"
     # The score of a student with one answer to all rows is meaningless, so it is not compared with the teacher's.
     if only_answer(scores) is not None:
-        return Quality(label, value)
+        return Quality(label, value, caution="meaningless, since all rows get one answer")
     return Quality(
         label,
         value,
@@ -168,50 +170,70 @@ def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
     )
 
 
+@highlights(RunFolder)
+def run_highlights(run: RunFolder) -> Iterator[Highlight]:
+    """Yield the quality of the student, its share of the teacher's, size and speed, and the time of its training."""
+    quality = quality_of(run)
+    if quality is not None:
+        yield _quality_highlight(quality)
+    if quality is not None and quality.share is not None and quality.teacher is not None:
+        yield Highlight(f"{quality.share:.1%}", "of the teacher's quality", f"the teacher has {quality.teacher:.3f}")
+
+    evaluation = run.record.evaluation or records.RunEvaluation()
+    teacher_size = evaluation.teacher.parameters.transformer
+    student_size = evaluation.student.parameters.transformer
+    if teacher_size and student_size and student_size < teacher_size:
+        detail = f"{format_count(student_size)} Transformer parameters of {format_count(teacher_size)}"
+        yield Highlight(f"{teacher_size / student_size:.1f}x", "smaller", detail)
+    batch = evaluation.first_batch
+    speedup = reliable_speedup(batch)
+    if speedup:
+        yield Highlight(f"{speedup:.1f}x", "as fast as the teacher", f"at batch size {batch.batch_size}")
+
+    seconds = sum(stage.seconds or 0 for stage in run.stages)
+    tokens = sum(stage.tokens or 0 for stage in run.stages)
+    if seconds >= 1:
+        is_finished = run.status.status == "finished"
+        label = "of training" if is_finished else "of training so far"
+        read = f"{format_count(tokens)} tokens read by the student" if tokens else ""
+        yield Highlight(duration(seconds), label, read)
+
+
+def _quality_highlight(quality: Quality) -> Highlight:
+    """Return the figure of a run with its interval, beside that of an untrained start."""
+    details = [quality.caution] if quality.caution else []
+    if quality.interval is not None:
+        details.append(f"95 %: {interval(quality.interval, 3)}, over {quality.over}")
+    if quality.start is not None:
+        details.append(f"an untrained start has {quality.start:.3f}")
+    return Highlight(f"{quality.student:.3f}", quality.label, "; ".join(details))
+
+
 @facts(RunFolder)
 def run_facts(run: RunFolder) -> Iterator[str]:
-    """Yield sentences on the making of the student, its quality and its speed."""
-    quality = quality_of(run)
+    """Yield sentences on the making of the student, and on its quality where there is no figure of it."""
     teacher = short_model_name(run.record.teacher.name_or_path)
     # The record has the shape as text, such as `bert 6x384, 12 heads, FFN 1536`: the size stands before the comma.
     type_and_size, _, _ = run.record.student.shape.partition(",")
     _, _, shape = type_and_size.rpartition(" ")
     # The record of a run that failed early may lack either.
-    is_described = bool(shape and teacher)
-    if is_described:
-        methods = ", ".join(dict.fromkeys(stage.method for stage in run.stages))
-        training_phrase = f"taught by {methods}" if methods else "as initialised, without training"
-        yield f"A {shape} student of {teacher}, {training_phrase}."
+    if not shape or not teacher:
+        return
+    methods = ", ".join(dict.fromkeys(stage.method for stage in run.stages))
+    training_phrase = f"taught by {methods}" if methods else "as initialised, without training"
+    yield f"A {shape} student of {teacher}, {training_phrase}."
 
-    if quality is not None:
-        yield _quality_sentence(quality)
-    elif is_described and run.status.status == "running":
+    if quality_of(run) is not None:
+        return
+    if run.status.status == "running":
         yield "Its quality is measured at the end."
-    elif is_described and _has_rough_figures(run):
+    elif _has_rough_figures(run):
         yield "Its quality cannot be judged yet: too little text was held out, or it is too easy for the teacher."
-    elif is_described:
+    else:
         yield "Its quality was not measured."
-
-    evaluation = run.record.evaluation or records.RunEvaluation()
-    batch = evaluation.first_batch
-    speedup = reliable_speedup(batch)
-    if speedup:
-        yield f"Speed: {speedup:.1f} times as fast at batch size {batch.batch_size}."
 
 
 def _has_rough_figures(run: RunFolder) -> bool:
     """Return whether sentence vectors were measured, if only by figures that are not reliable."""
     evaluation = run.record.evaluation or records.RunEvaluation()
     return evaluation.student.retrieval is not None or evaluation.agreement is not None
-
-
-def _quality_sentence(quality: Quality) -> str:
-    """Return the figure of a run, its interval and its share of the teacher's in a sentence."""
-    line = f"Quality: {quality}"
-    if quality.interval is not None:
-        line += f" (95 %: {interval(quality.interval, 3)}, over {quality.over})"
-    if quality.share is not None:
-        line += f", {quality.share:.1%} of the teacher's"
-    if quality.start is not None:
-        line += f"; an untrained start has {quality.start:.3f}"
-    return f"{line}."

@@ -1,6 +1,7 @@
-"""Several runs beside each other: a table with a column for each run, and a figure of quality against latency."""
+"""Several runs beside each other: tables with a row for each run, and figures of their quality."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Table, duration, number
@@ -8,29 +9,39 @@ from limbeck.core.paths import short_model_name
 from limbeck.core.records import RunEvaluation
 from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.names import without_path
-from limbeck.report.quality import labelled_rows
+from limbeck.report.quality import format_count, labelled_rows
 from limbeck.report.reliable import reliable_speedup
 from limbeck.report.run_quality import quality_of
 from limbeck.report.subjects import RunFolder
 
+MAIN_HEADINGS = ("Transformer parameters", "As fast as its teacher", "Training")
+"""Headings of the facts of a run in a table of folders of any kind."""
+_SIZE_UNITS = ("count", "megabytes")
+"""Units of the figures of size; figures in milliseconds are of speed, and all others are of quality."""
 TitledRuns: TypeAlias = Sequence[tuple[str, RunFolder]]
 """Runs, each after its title on the page."""
 
 
+def main_cells(run: RunFolder) -> list[AnyCell]:
+    """Return the cells of a run below `MAIN_HEADINGS`: its size, speed and time of training."""
+    evaluation = run.record.evaluation or RunEvaluation()
+    parameters = evaluation.student.parameters.transformer
+    speedup = reliable_speedup(evaluation.first_batch)
+    seconds = sum(stage.seconds or 0 for stage in run.stages)
+    return [
+        Cell(None if parameters is None else format_count(parameters)),
+        Cell(speedup, "{:.1f}x"),
+        Cell(duration(seconds) if seconds else None),
+    ]
+
+
 def run_blocks(runs: TitledRuns) -> Iterator[Block]:
-    """Compare runs by their facts and figures, and draw their quality against their latency."""
-    facts_by_run = {title: _facts_of(run) for title, run in runs}
-    # A run may lack a fact that others have, such as a metric of its task. The labels are those of any run, in the
-    # order in which they first come; a dictionary keeps that order.
-    labels: dict[str, None] = {}
-    for facts in facts_by_run.values():
-        for label in facts:
-            labels[label] = None
-    rows: list[tuple[AnyCell, ...]] = []
-    for label in labels:
-        cells = [facts.get(label, NOTHING) for facts in facts_by_run.values()]
-        rows.append((label, *cells))
-    yield Table("Runs, one per column", ("", *facts_by_run), tuple(rows))
+    """Compare runs by their facts and figures, a run a row, and draw their quality."""
+    yield from _quality_figures(runs)
+    training = _facts_table("Training of the runs", [(title, _training_facts(run)) for title, run in runs])
+    yield replace(training, words=(1, 2, 3))
+    yield _facts_table("Size and speed, each beside its teacher's", [(title, _size_facts(run)) for title, run in runs])
+    yield _facts_table("Quality of the students", [(title, _quality_facts(run)) for title, run in runs])
     if len(_measures_of(runs)) > 1:
         yield Notes(
             (
@@ -38,7 +49,21 @@ def run_blocks(runs: TitledRuns) -> Iterator[Block]:
                 "'Retrieval' and 'Agreement' cannot be compared with 'Passage retrieval' and 'Agreement, far to near'.",
             )
         )
-    yield from _quality_figures(runs)
+
+
+def _facts_table(caption: str, titled_facts: Sequence[tuple[str, Mapping[str, AnyCell]]]) -> Table:
+    """Lay out facts of runs, a run a row and a fact a column."""
+    # A run may lack a fact that others have, such as a metric of its task. The columns are the facts of any run, in the
+    # order in which they first come; a dictionary keeps that order.
+    names: dict[str, None] = {}
+    for _, facts in titled_facts:
+        for name in facts:
+            names[name] = None
+    rows: list[tuple[AnyCell, ...]] = []
+    for title, facts in titled_facts:
+        cells = [facts.get(name, NOTHING) for name in names]
+        rows.append((title, *cells))
+    return Table(caption, ("", *names), tuple(rows))
 
 
 def _measures_of(runs: TitledRuns) -> set[str | None]:
@@ -53,12 +78,11 @@ def _measures_of(runs: TitledRuns) -> set[str | None]:
     return names
 
 
-def _facts_of(run: RunFolder) -> dict[str, str]:
-    """Return the facts by which a run is compared with others.
+def _training_facts(run: RunFolder) -> dict[str, AnyCell]:
+    """Return models and methods, which are words, then the course of the training.
 
     Method, speed and loss have a value for each stage, in the order of the stages.
     """
-    record = run.record
     methods = []
     rates = []
     losses = []
@@ -68,26 +92,41 @@ def _facts_of(run: RunFolder) -> dict[str, str]:
         rates.append(str(number(stage.record.tokens_per_second)))
         losses.append(str(Cell(stage.record.held_out.get("loss"), "{:.4g}")))
         tokens += stage.record.tokens or 0
-    seconds = record.timings.get("total")
-    facts = {
-        "Status": run.status.status,
-        "Teacher": without_path(record.teacher.name_or_path),
-        "Student": record.student.shape,
+    seconds = run.record.timings.get("total")
+    return {
+        "Teacher": without_path(run.record.teacher.name_or_path),
+        "Student": run.record.student.shape,
         "Methods": ", ".join(methods),
-        "Tokens": str(number(tokens or None)),
+        "Tokens": number(tokens or None),
         "Tokens/s": ", ".join(rates),
         "Time": NOTHING if seconds is None else duration(seconds),
         "Held-out loss": ", ".join(losses),
     }
-    for label, row in labelled_rows(record.evaluation or RunEvaluation()):
+
+
+def _size_facts(run: RunFolder) -> dict[str, AnyCell]:
+    """Return the sizes and latencies of the student, each compared with its teacher's."""
+    facts: dict[str, AnyCell] = {}
+    for label, row in labelled_rows(run.record.evaluation or RunEvaluation()):
         _, _, student, change = row.cells()
         if row.unit == "milliseconds":
             # Latencies of several runs were measured at different times, when the machine may have been more or less
             # busy. The speedup over the teacher, which was measured beside the student, can be compared.
-            label_of_speedup = label.replace(", ms", "")
-            facts[label_of_speedup] = NOTHING if row.speedup is None else f"{change} than its teacher"
-        else:
-            facts[label] = f"{student} ({change})" if change else student
+            facts[label.replace(", ms", "")] = change
+        elif row.unit in _SIZE_UNITS:
+            facts[label] = Cell(student, detail=change)
+    return facts
+
+
+def _quality_facts(run: RunFolder) -> dict[str, AnyCell]:
+    """Return the main figures of the student's quality, each with its interval and its share of the teacher's."""
+    facts: dict[str, AnyCell] = {}
+    for label, row in labelled_rows(run.record.evaluation or RunEvaluation()):
+        is_of_quality = row.unit != "milliseconds" and row.unit not in _SIZE_UNITS
+        # The table of each run has the parts of these figures too, such as that of an untrained start.
+        if is_of_quality and not row.is_part:
+            _, _, student, change = row.cells()
+            facts[label] = Cell(student, detail=change)
     return facts
 
 

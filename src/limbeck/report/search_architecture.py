@@ -14,6 +14,7 @@ from limbeck.core.studies import ArchitectureSearch, SearchedShape
 from limbeck.report.figures import lines_figure
 from limbeck.report.plots import Lines, Point, Series
 from limbeck.report.search_view import SearchView
+from limbeck.report.sections import Highlight
 
 _MOST_SHAPES = 50
 """Most shapes in the table; the file `shapes.csv` has all."""
@@ -55,6 +56,23 @@ class ArchitectureView(SearchView[ArchitectureSearch]):
             return ""
         rewards.sort(reverse=True)
         return f"{rewards[1]:.4f}"
+
+    def highlights(self, record: ArchitectureSearch) -> Iterator[Highlight]:
+        """Yield reward, loss and latency of the best shape, the next best reward, and the number of shapes."""
+        best = record.best
+        if best is None or best.reward is None:
+            return
+        yield Highlight(f"{best.reward:.4f}", "best reward", _describe_shape(best))
+        if best.loss is not None:
+            untrained = "1" if _is_relative(record) else f"{record.loss.untrained:.4f}"
+            yield Highlight(f"{best.loss:.4f}", "its loss", f"an untrained student has {untrained}")
+        if best.latency_share is not None:
+            yield Highlight(f"{best.latency_share:.3f}", "its latency", "as a share of the teacher's")
+        second_score = self.second_score(record)
+        if second_score:
+            yield Highlight(second_score, "next best reward")
+        total = "" if record.space.shapes is None else f"of {record.space.shapes:,} possible ones"
+        yield Highlight(f"{len(_trained_shapes(record)):,}", "shapes trained to the end", total)
 
     def blocks(self, record: ArchitectureSearch) -> Iterator[Figure | Table | Notes]:
         """Draw loss against latency, then list the shapes."""
@@ -99,10 +117,15 @@ def _trained_shapes(record: ArchitectureSearch) -> list[SearchedShape]:
     return [shape for shape in record.shapes if shape.state == "trained"]
 
 
+def _is_relative(record: ArchitectureSearch) -> bool:
+    """Return whether losses are divided by that of an untrained student."""
+    return record.loss.kind != "hidden_states"
+
+
 def _loss_note(record: ArchitectureSearch) -> str:
     untrained = f"{record.loss.untrained:.4f}"
     scale = f"divided by that of an untrained student ({untrained})"
-    if record.loss.kind == "hidden_states":
+    if not _is_relative(record):
         scale = f"as printed, so not divided by that of an untrained student ({untrained})"
     return (
         f"Loss is {_LOSSES[record.loss.kind or '']}, on held-out text, {scale}; reward is (1 - loss) x (share of "
@@ -188,10 +211,11 @@ def shapes_figure(record: ArchitectureSearch, best: SearchedShape) -> Figure:
         _shape_series("shape", behind, "points"),
     ]
 
+    quantity = "loss (1: untrained)" if _is_relative(record) else "loss"
     plot = Lines(
         [series for series in all_series if series.points],
         x="latency relative to the teacher's",
-        y="loss (1: untrained)",
+        y=quantity,
         limit=record.limits.latency_share,
     )
     return replace(lines_figure("Loss and latency of shapes", plot), name="loss_and_latency")

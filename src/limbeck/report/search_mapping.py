@@ -14,6 +14,7 @@ from limbeck.core.studies import MappingSearch
 from limbeck.report.figures import lines_figure
 from limbeck.report.plots import Lines, Point, Series
 from limbeck.report.search_view import SearchView
+from limbeck.report.sections import Highlight
 from limbeck.search.mapping_space import show_mapping
 
 _MOST_MAPPINGS = 10
@@ -49,6 +50,17 @@ class MappingView(SearchView[MappingSearch]):
         if len(record.candidates) < 2:
             return ""
         return f"{record.candidates[1].fitness:.2f}"
+
+    def highlights(self, record: MappingSearch) -> Iterator[Highlight]:
+        """Yield the best fitness and the next one, and the number of mappings."""
+        if record.best is None:
+            return
+        yield Highlight(f"{record.best.fitness:.2f}", "best fitness", f"mapping {show_mapping(record.best.mapping)}")
+        second_score = self.second_score(record)
+        if second_score:
+            yield Highlight(second_score, "next best fitness", f"mapping {show_mapping(record.candidates[1].mapping)}")
+        total = "" if record.space.size is None else f"of {record.space.size:,} possible ones"
+        yield Highlight(f"{len(record.candidates):,}", "mappings with a fitness", total)
 
     def blocks(self, record: MappingSearch) -> Iterator[Figure | Table | Notes]:
         """Draw the fitness by generation, then list generations and mappings."""

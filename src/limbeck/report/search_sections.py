@@ -1,6 +1,7 @@
 """Sections of a search: of an unfinished one its progress, and the results of its study so far."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import yaml
 
@@ -8,7 +9,8 @@ from limbeck.core.blocks import DAMAGED, Block, Code, Facts, Notes, Paragraph, d
 from limbeck.report.names import without_path
 from limbeck.report.provenance import identity_block, search_provenance
 from limbeck.report.search import VIEWS
-from limbeck.report.sections import Summary, facts, section, summary
+from limbeck.report.search_view import ONE_SEED
+from limbeck.report.sections import Highlight, Summary, facts, highlights, section, summary
 from limbeck.report.subjects import SearchFolder
 
 _CONTINUED = "the same command continues it"
@@ -45,14 +47,24 @@ def search_summary(search: SearchFolder) -> Summary:
     return Summary(f"{search.record.kind or ''} search".strip(), search.status, _best_of(search))
 
 
+@highlights(SearchFolder)
+def search_highlights(search: SearchFolder) -> Iterator[Highlight]:
+    """Yield the figures of the best candidate; of an unfinished search those so far."""
+    view = VIEWS.get(str(search.record.kind))
+    if view is None:
+        return
+    for highlight in view.highlights(search.content):
+        if search.record.is_finished:
+            yield highlight
+        else:
+            yield replace(highlight, label=f"{highlight.label} so far")
+
+
 @facts(SearchFolder)
 def search_facts(search: SearchFolder) -> Iterator[str]:
-    """Yield the result of a finished search; the summary has that of an unfinished one so far."""
-    view = VIEWS.get(str(search.record.kind))
-    if view is not None and search.record.is_finished:
-        line = view.result_line(search.record)
-        if line:
-            yield line
+    """Yield the caution on the scores of candidates, where one has a score."""
+    if _best_of(search):
+        yield ONE_SEED
 
 
 @section(SearchFolder, "Overview")

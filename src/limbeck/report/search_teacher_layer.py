@@ -12,6 +12,7 @@ from limbeck.core.studies import TeacherLayerSearch
 from limbeck.report.figures import lines_figure
 from limbeck.report.plots import Lines, Point, Series
 from limbeck.report.search_view import SearchView
+from limbeck.report.sections import Highlight
 
 
 class TeacherLayerView(SearchView[TeacherLayerSearch]):
@@ -34,6 +35,18 @@ class TeacherLayerView(SearchView[TeacherLayerSearch]):
             if not is_best and layer.scores and layer.scores[-1].score is not None:
                 return f"{layer.scores[-1].score:.2f}"
         return ""
+
+    def highlights(self, record: TeacherLayerSearch) -> Iterator[Highlight]:
+        """Yield the best layer with its score, the next best score, and the number of layers."""
+        if record.best is None:
+            return
+        last_score = record.best.scores[-1]
+        yield Highlight(str(record.best.layer), "best teacher layer")
+        yield Highlight(f"{last_score.score:.2f}", "its score", f"after {last_score.step:,} steps")
+        second_score = self.second_score(record)
+        if second_score:
+            yield Highlight(second_score, "next best score")
+        yield Highlight(str(len(record.layers)), "teacher layers tried")
 
     def blocks(self, record: TeacherLayerSearch) -> Iterator[Figure | Table | Notes]:
         """Draw the scores by layer, then list the layers."""

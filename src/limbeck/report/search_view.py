@@ -10,8 +10,11 @@ from typing import ClassVar, Generic, TypeVar
 
 from limbeck.core.blocks import Figure, Notes, Table
 from limbeck.core.studies import Search
+from limbeck.report.sections import Highlight
 
 S = TypeVar("S", bound=Search)
+ONE_SEED = "Each was trained once, with one seed: differences may be due to chance."
+"""The caution on the scores of candidates."""
 
 
 class SearchView(ABC, Generic[S]):
@@ -33,6 +36,10 @@ class SearchView(ABC, Generic[S]):
     def second_score(self, record: S) -> str:
         """Return the score of the second-best candidate in text; empty where there is none."""
 
+    @abstractmethod
+    def highlights(self, record: S) -> Iterator[Highlight]:
+        """Yield the figures of the best candidate, and the number of candidates."""
+
     def result_line(self, record: S) -> str:
         """Return the best candidate and the score of the next one in sentences; empty without a score."""
         best = self.best(record)
@@ -42,7 +49,7 @@ class SearchView(ABC, Generic[S]):
         second_score = self.second_score(record)
         if second_score:
             line += f" The next best has {second_score}."
-        return f"{line} Each was trained once, with one seed: differences may be due to chance."
+        return f"{line} {ONE_SEED}"
 
     @abstractmethod
     def blocks(self, record: S) -> Iterator[Figure | Table | Notes]:

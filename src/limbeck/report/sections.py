@@ -1,7 +1,7 @@
 """The sections of a page, registered by the kind of folder that they are about.
 
-A new section is a function with the decorator `section`, in the file of its kind of folder. `summary` and `facts`
-register a kind of folder in short.
+A new section is a function with the decorator `section`, in the file of its kind of folder. `summary`, `highlights`
+and `facts` register a kind of folder in short.
 
 Example:
     @section(RunFolder, "Memory", after="Training")
@@ -11,6 +11,7 @@ Example:
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 from limbeck.core.blocks import DAMAGED, Block, Section, build_sections
@@ -18,9 +19,13 @@ from limbeck.errors import PluginError
 from limbeck.report.subjects import Subject
 
 S = TypeVar("S", bound=Subject)
-# What is registered for each kind of folder: its sections by their titles, its summary, and its facts.
+T = TypeVar("T")
+MOST_HIGHLIGHTS = 5
+"""Most highlights of a folder: so many stand in one row."""
+# What is registered for each kind of folder: its sections by their titles, its summary, its highlights and its facts.
 _SECTIONS: dict[type[Subject], dict[str, "_Registered"]] = {}
 _SUMMARIES: dict[type[Subject], Callable[[Any], "Summary"]] = {}
+_HIGHLIGHTS: dict[type[Subject], Callable[[Any], Iterable["Highlight"]]] = {}
 _FACTS: dict[type[Subject], Callable[[Any], Iterable[str]]] = {}
 
 
@@ -47,6 +52,21 @@ class Summary:
     status: str
     result: str = ""
     subject: str = ""
+
+
+@dataclass(frozen=True)
+class Highlight:
+    """A figure that is set large at the top of a page.
+
+    Args:
+        value: The figure, with its unit: `0.434`, `2.00x`.
+        label: The quantity, in a few words.
+        detail: How certain the figure is, or what it is compared with; empty for nothing.
+    """
+
+    value: str
+    label: str
+    detail: str = ""
 
 
 def section(
@@ -78,8 +98,20 @@ def summary(of: type[S]) -> Callable[[Callable[[S], Summary]], Callable[[S], Sum
     return register
 
 
+def highlights(
+    of: type[S],
+) -> Callable[[Callable[[S], Iterable[Highlight]]], Callable[[S], Iterable[Highlight]]]:
+    """Register the function that yields the figures at the top of a page, the most important first."""
+
+    def register(describe: Callable[[S], Iterable[Highlight]]) -> Callable[[S], Iterable[Highlight]]:
+        _HIGHLIGHTS[of] = describe
+        return describe
+
+    return register
+
+
 def facts(of: type[S]) -> Callable[[Callable[[S], Iterable[str]]], Callable[[S], Iterable[str]]]:
-    """Register the function that yields what came out, a plain sentence each: how good, how certain, how fast."""
+    """Register the function that yields what a reader must know beside the highlights, a plain sentence each."""
 
     def register(describe: Callable[[S], Iterable[str]]) -> Callable[[S], Iterable[str]]:
         _FACTS[of] = describe
@@ -123,9 +155,19 @@ def summary_of(subject: Subject) -> Summary:
     return _SUMMARIES[type(subject)](subject)
 
 
+def highlights_of(subject: Subject) -> list[Highlight]:
+    """Return the highlights of a folder, as far as its record allows."""
+    return list(islice(_undamaged(_HIGHLIGHTS, subject), MOST_HIGHLIGHTS))
+
+
 def facts_of(subject: Subject) -> Iterator[str]:
-    """Yield the facts that head the page of a folder, as far as its record allows; another section names the damage."""
-    describe = _FACTS.get(type(subject))
+    """Yield the facts that head the page of a folder, as far as its record allows."""
+    return _undamaged(_FACTS, subject)
+
+
+def _undamaged(registered: Mapping[type[Subject], Callable[[Any], Iterable[T]]], subject: Subject) -> Iterator[T]:
+    """Yield what is registered for a folder, up to the first damage; a section of the page names the damage."""
+    describe = registered.get(type(subject))
     if describe is None:
         return
     try:
