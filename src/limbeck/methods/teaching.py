@@ -41,6 +41,10 @@ class Teaching(ABC):
     facts: TeachingFacts
     from_hidden: bool = False
     """Whether `read` may give hidden vectors and the output layer in place of large scores over a vocabulary."""
+    summary: str = ""
+    """What it holds, in a line that is printed before a run trains; empty where there is nothing to tell."""
+    remedy: str = "let a model teach, which reads any text"
+    """What a user can do about texts that it says nothing of, for messages."""
 
     @abstractmethod
     def read(self, batch: Batch, scored: Tensor | None = None) -> Streams:

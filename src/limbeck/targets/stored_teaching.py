@@ -39,6 +39,11 @@ class StoredTeaching(Teaching):
         ModelError: for a folder that is no store, is damaged, or of a newer version.
     """
 
+    remedy = (
+        "run `limbeck teach` on this corpus with the same length and prompts, or let the teacher compute them: "
+        "teacher.model and teacher.missing: compute"
+    )
+
     def __init__(self, folder: str) -> None:
         self.folder = folder
         stored = read_facts(folder)

@@ -48,8 +48,7 @@ def check_texts_taught(plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizers: 
         if missing:
             raise CorpusError(
                 f"Stage '{stage.spec.title}': {missing:,} of {counted(total, 'text')} are not in "
-                f"{teaching.facts.title}, such as {example!r}; run `limbeck teach` on this corpus with the same length "
-                "and prompts, or let the teacher compute them: teacher.model and teacher.missing: compute."
+                f"{teaching.facts.title}, such as {example!r}; {teaching.remedy}."
             )
 
 

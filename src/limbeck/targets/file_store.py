@@ -1,0 +1,270 @@
+"""`store_of_file`: a file of texts and targets, read and checked once into a store in limbeck's cache.
+
+Students learn from that store as from one that `limbeck teach` made. A text is found by its key, which is that of the
+text as corpora clean it: a corpus with the same texts, from this file or another, has the same keys.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limbeck.core.blocks import counted
+from limbeck.core.cache import build_once
+from limbeck.core.paths import default_cache_dir
+from limbeck.corpus.messages import safe_name
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.sources.source_kinds import RowSource
+from limbeck.corpus.stored.seen_keys import AddKeys, seen_keys
+from limbeck.corpus.stored.source_content import name_of_build
+from limbeck.corpus.text.documents import clean_text
+from limbeck.corpus.text.text_keys import text_key
+from limbeck.errors import CorpusError
+from limbeck.targets.facts import StoreFacts, write_facts
+from limbeck.targets.store import Store
+from limbeck.targets.target_file import TargetFile, TargetRow, read_target_rows, source_of
+from limbeck.targets.target_values import read_target
+from limbeck.targets.writer import StoreWriter, open_store
+
+FILE_STORE_FORMAT = 1
+"""Raise it when the same file would give another store: older ones are then built anew."""
+_FOLDER = "targets"
+"""Folder of the cache with a store for each file of targets."""
+_ROWS_AT_ONCE = 1024
+_BYTES_OF_REPEATED = 64_000_000
+"""Targets of repeated texts that wait in memory to be compared with those of the first."""
+_DIGEST_BYTES = 16
+_AGREES = 1e-3
+"""Targets of one text agree if they differ by at most this share of the largest number: services that compute vectors
+do not repeat the last digits."""
+
+
+@dataclass(frozen=True)
+class StoreOfFile:
+    """The store that a file became.
+
+    Args:
+        folder: Its folder.
+        summary: What the file holds and what was left out, in a line.
+    """
+
+    folder: Path
+    summary: str
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A text with its target.
+
+    Args:
+        where: The place of the row, for messages.
+        key: The key of the text or pair.
+        values: The target, `[width]`.
+    """
+
+    where: str
+    key: int
+    values: NDArray[np.float32]
+
+
+@dataclass
+class _Counts:
+    """Figures of a file while it is read.
+
+    Args:
+        texts: Different texts.
+        repeated: Rows whose text was there before, with the same target.
+        least_length: Length of the shortest vector.
+        most_length: Length of the longest vector.
+        report: Rows that were left out.
+    """
+
+    texts: int = 0
+    repeated: int = 0
+    least_length: float = math.inf
+    most_length: float = 0.0
+    report: SourceReport = field(default_factory=SourceReport)
+
+    def add(self, values: NDArray[np.float32], is_new: NDArray[np.bool_]) -> None:
+        """Add the targets of some rows, `[rows, width]`, which are new or repeat an earlier text."""
+        new_rows = int(is_new.sum())
+        self.texts += new_rows
+        self.repeated += len(is_new) - new_rows
+        lengths = np.linalg.norm(values, axis=1)
+        self.least_length = min(self.least_length, float(lengths.min()))
+        self.most_length = max(self.most_length, float(lengths.max()))
+
+
+def store_of_file(file: TargetFile) -> StoreOfFile:
+    """Return the store of a file, which is read and checked unless its content is in the cache already.
+
+    Raises:
+        CorpusError: for a file that cannot be read, and the first row that no student could learn.
+    """
+    source = source_of(file)
+    meaning = [file.text, file.pair, file.column, file.form, list(file.classes)]
+    identity = [FILE_STORE_FORMAT, source.fingerprint(), meaning]
+    cache = default_cache_dir()
+    folder = cache / _FOLDER / name_of_build(cache, identity, [source])
+
+    def build(aside: Path) -> dict[str, Any]:
+        maker = _StoreMaker(file, source, aside)
+        return {"format": FILE_STORE_FORMAT, "summary": maker.make()}
+
+    manifest = build_once(folder, build)
+    return StoreOfFile(folder, manifest["summary"])
+
+
+class _StoreMaker:
+    """Makes the store of a file.
+
+    Args:
+        file: The file.
+        source: Its rows.
+        folder: The folder of the store, empty.
+    """
+
+    def __init__(self, file: TargetFile, source: RowSource, folder: Path) -> None:
+        self._file = file
+        self._source = source
+        self._folder = folder
+        self._counts = _Counts()
+        # Targets of texts that were there before, until they are compared with the stored ones, and their bytes.
+        self._repeated: list[_Target] = []
+        self._bytes_of_repeated = 0
+
+    def make(self) -> str:
+        """Write the store, and return what it holds in a line.
+
+        Raises:
+            CorpusError: for the first row that no student could learn, and a file without any.
+        """
+        targets = self._targets()
+        first = next(targets, None)
+        if first is None:
+            raise CorpusError(f"'{safe_name(self._file.place)}' has no text with a target.")
+        width = len(first.values)
+        facts = StoreFacts(
+            teacher=Path(self._file.place).name,
+            weights="",
+            streams={self._file.stream: width},
+            labels=self._file.classes,
+        )
+        open_store(self._folder, facts)
+        with seen_keys(self._folder / "seen.sqlite") as add_keys, StoreWriter(self._folder) as writer:
+            content = self._write(chain([first], targets), width, add_keys, writer)
+        self._check_repeated()
+        # What identifies the teacher is the content of its targets, wherever they lie.
+        write_facts(self._folder, replace(facts, weights=content))
+        return self._summary(width)
+
+    def _targets(self) -> Iterator[_Target]:
+        """Iterate over the rows with a text, each with the key of its text and its checked target."""
+        report = self._counts.report
+        for row in read_target_rows(self._file, self._source, report):
+            text = _text_of(row.text, row, report)
+            pair = None
+            if self._file.pair is not None:
+                pair = _text_of(row.pair, row, report)
+            is_whole = text is not None and (self._file.pair is None or pair is not None)
+            if text is not None and is_whole:
+                yield _Target(row.where, text_key(text, pair=pair), read_target(row, self._file))
+
+    def _write(self, targets: Iterator[_Target], width: int, add_keys: AddKeys, writer: StoreWriter) -> str:
+        """Write the targets, each text once, and return a hash of all of them.
+
+        Args:
+            targets: The targets.
+            width: The width of the first.
+            add_keys: Adds keys of texts to those that were there before.
+            writer: Writes the store.
+        """
+        digest = blake2b(digest_size=_DIGEST_BYTES)
+        while batch := list(islice(targets, _ROWS_AT_ONCE)):
+            _check_widths(batch, width)
+            values = np.stack([target.values for target in batch])
+            keys = np.array([target.key for target in batch], dtype=np.int64)
+            is_new = np.array(add_keys(keys.view(np.uint64).tolist()))
+            writer.add(keys[is_new], {self._file.stream: values[is_new]})
+            digest.update(keys[is_new].tobytes())
+            digest.update(values[is_new].tobytes())
+            self._counts.add(values, is_new)
+
+            for index in np.flatnonzero(~is_new):
+                self._repeated.append(batch[index])
+                self._bytes_of_repeated += batch[index].values.nbytes
+            if self._bytes_of_repeated >= _BYTES_OF_REPEATED:
+                self._check_repeated()
+        return digest.hexdigest()
+
+    def _check_repeated(self) -> None:
+        """Refuse a text that has another target than where it was first.
+
+        Raises:
+            CorpusError: with both places.
+        """
+        if not self._repeated:
+            return
+        values = np.stack([target.values for target in self._repeated])
+        keys = np.array([target.key for target in self._repeated], dtype=np.int64)
+        first_values = Store(self._folder).read(keys)[self._file.stream]
+        largest = np.maximum(np.abs(values).max(axis=1), np.abs(first_values).max(axis=1))
+        differs = np.abs(values - first_values).max(axis=1) > _AGREES * largest
+        if differs.any():
+            target = self._repeated[int(np.flatnonzero(differs)[0])]
+            raise CorpusError(
+                f"{safe_name(self._first_place(target.key))} and {safe_name(target.where)} have the same text, but "
+                "different targets; leave one of them out."
+            )
+        self._repeated = []
+        self._bytes_of_repeated = 0
+
+    def _first_place(self, key: int) -> str:
+        """Return the place of the first row of a text; the file is read again for it."""
+        for target in self._targets():
+            if target.key == key:
+                return target.where
+        raise AssertionError("the text was read before")
+
+    def _summary(self, width: int) -> str:
+        """Return what the file holds and what was left out, in a line."""
+        counts = self._counts
+        of_texts = counted(counts.texts, "text" if self._file.pair is None else "pair")
+        parts = [f"{self._file.stream} ({counted(width, 'number')}) of {of_texts}"]
+        if self._file.form == "vector":
+            parts.append(f"vectors of length {counts.least_length:.3g} to {counts.most_length:.3g}")
+        if counts.repeated:
+            parts.append(f"{counted(counts.repeated, 'row')} with a text and target of an earlier row")
+        parts += counts.report.lines()
+        return "; ".join(parts)
+
+
+def _text_of(value: Any, row: TargetRow, report: SourceReport) -> str | None:
+    """Return a text as corpora clean it; None where it is empty, since corpora leave such rows out too."""
+    if value is not None and not isinstance(value, str):
+        raise CorpusError(
+            f"{safe_name(row.where)} has {safe_name(repr(value))} in a column of texts; name another column in teacher."
+        )
+    cleaned = clean_text(value or "")
+    if cleaned:
+        return cleaned
+    report.note("row without a text, left out", row.where)
+    return None
+
+
+def _check_widths(targets: Sequence[_Target], width: int) -> None:
+    """Refuse a target of another width than the first of the file."""
+    for target in targets:
+        if len(target.values) != width:
+            raise CorpusError(
+                f"{safe_name(target.where)} has a vector of {len(target.values)} numbers, but the first row has one of "
+                f"{width}; give the vectors of one model."
+            )

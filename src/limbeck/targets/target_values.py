@@ -1,0 +1,197 @@
+"""The value of a row as the numbers of a stream: read by its form, and refused where a student could not learn it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limbeck.corpus.messages import safe_name
+from limbeck.corpus.rows.class_numbers import is_missing
+from limbeck.errors import CorpusError
+from limbeck.targets.target_file import Form, TargetFile, TargetRow
+
+LEAST_PROBABILITY = 1e-6
+"""A probability of 0 counts as this: its logarithm would not be finite."""
+_ROUNDING = 0.02
+"""Probabilities of a row that were rounded may have a sum that differs so much from 1."""
+_SHOWN_CHARACTERS = 60
+_LISTED_CLASSES = 8
+
+
+def read_target(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+    """Return what a teacher said of a text as the numbers of a stream, `[width]`.
+
+    Probabilities p become the logits log p, whose softmax is p again. A class becomes the probability 1.
+
+    Args:
+        row: The row.
+        file: Its file, which says what the value is.
+
+    Raises:
+        CorpusError: for a value that is missing, of another form, not finite, or a vector of zeros.
+    """
+    # A list is neither missing nor comparable.
+    if not isinstance(row.value, list | np.ndarray) and is_missing(row.value):
+        raise CorpusError(
+            f"{safe_name(row.where)} has a text, but nothing in '{_column(file)}'; give it, or leave the row out."
+        )
+    return _READERS[file.form](row, file)
+
+
+def _read_vector(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+    values = _numbers(row, file)
+    if not values.any():
+        raise CorpusError(
+            f"{safe_name(row.where)} has a vector of zeros in '{_column(file)}', which has no direction; leave the row "
+            "out."
+        )
+    return values
+
+
+def _read_probabilities(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+    values = _numbers_of_classes(row, file)
+    is_share = bool((values >= 0).all() and (values <= 1).all())
+    if not is_share or abs(float(values.sum()) - 1) > _ROUNDING:
+        raise CorpusError(
+            f"{safe_name(row.where)} has {_shown(values)} in '{_column(file)}', which are no probabilities, whose sum "
+            "is 1; set teacher.scores.form to logits if they are logits."
+        )
+    return _logits_of(values)
+
+
+def _read_logits(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+    return _numbers_of_classes(row, file)
+
+
+def _read_label(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+    probabilities = np.zeros(len(file.classes), dtype=np.float32)
+    probabilities[_number_of_class(row, file)] = 1
+    return _logits_of(probabilities)
+
+
+def _read_score(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+    values = _numbers(row, file)
+    if len(values) != 1:
+        raise CorpusError(
+            f"{safe_name(row.where)} has {len(values)} numbers in '{_column(file)}', but a score is one; give scores "
+            "with the classes, or vector."
+        )
+    return values
+
+
+_READERS: dict[Form, Callable[[TargetRow, TargetFile], NDArray[np.float32]]] = {
+    "vector": _read_vector,
+    "probabilities": _read_probabilities,
+    "logits": _read_logits,
+    "labels": _read_label,
+    "score": _read_score,
+}
+
+
+def _numbers_of_classes(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+    """Return a number for each class: of a list in the order of the classes, or of a mapping by their names."""
+    value = _parsed(row.value)
+    if isinstance(value, Mapping):
+        if set(value) != set(file.classes):
+            raise CorpusError(
+                f"{safe_name(row.where)} has the classes {_listed(value)} in '{_column(file)}', but "
+                f"teacher.scores.classes are {_listed(file.classes)}."
+            )
+        row = row._replace(value=[value[name] for name in file.classes])
+    values = _numbers(row, file)
+    if len(values) != len(file.classes):
+        raise CorpusError(
+            f"{safe_name(row.where)} has {len(values)} numbers in '{_column(file)}', but teacher.scores.classes are "
+            f"{len(file.classes)}: {_listed(file.classes)}."
+        )
+    return values
+
+
+def _numbers(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+    """Return the numbers of a list, or a number alone as one of them.
+
+    Raises:
+        CorpusError: for anything else, and numbers that are not finite.
+    """
+    try:
+        # A number that float32 cannot hold becomes infinite, which is refused below.
+        with np.errstate(over="ignore"):
+            values = np.atleast_1d(np.asarray(_parsed(row.value), dtype=np.float32))
+    except (TypeError, ValueError):
+        raise _no_numbers(row, file) from None
+    if values.ndim != 1 or not len(values):
+        raise _no_numbers(row, file)
+    if not np.isfinite(values).all():
+        raise CorpusError(
+            f"{safe_name(row.where)} has a number in '{_column(file)}' that is not finite; mend it, or leave the row "
+            "out."
+        )
+    return values
+
+
+def _no_numbers(row: TargetRow, file: TargetFile) -> CorpusError:
+    """Return the error for a value that has no numbers."""
+    return CorpusError(
+        f"{safe_name(row.where)} has {_shown(row.value)} in '{_column(file)}', which is no list of numbers."
+    )
+
+
+def _parsed(value: Any) -> Any:
+    """Return the list or mapping that a text spells as JSON, as tables hold them; any other value as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _number_of_class(row: TargetRow, file: TargetFile) -> int:
+    """Return the number of the class that a row names: by its name, or by its number where the classes are words."""
+    value = row.value
+    is_number = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    # A file may name the numbers of its own classes, whose order need not be that of the recipe.
+    if is_number and 0 <= value < len(row.class_names):
+        value = row.class_names[int(value)]
+        is_number = False
+    name = str(value).strip()
+    if name in file.classes:
+        return file.classes.index(name)
+    # Of classes such as "1" to "5" the number 0 is none of them, and not the first.
+    are_words = not any(name.isdecimal() for name in file.classes)
+    if is_number and are_words and 0 <= value < len(file.classes):
+        return int(value)
+    raise CorpusError(
+        f"{safe_name(row.where)} has the class {_shown(row.value)} in '{_column(file)}', but "
+        f"teacher.scores.classes are {_listed(file.classes)}."
+    )
+
+
+def _logits_of(probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the logarithms of probabilities."""
+    return np.log(np.maximum(probabilities, np.float32(LEAST_PROBABILITY)))
+
+
+def _column(file: TargetFile) -> str:
+    """Return the name of the column of the targets, as messages show it; of an array that of its file."""
+    return safe_name(file.place if file.column is None else file.column)
+
+
+def _shown(value: Any) -> str:
+    """Return the beginning of a value, as messages show it."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    text = repr(value)
+    return safe_name(text[:_SHOWN_CHARACTERS])
+
+
+def _listed(names: Collection[Any]) -> str:
+    """Return the first names of some classes, as messages list them."""
+    listed = [safe_name(name) for name in list(names)[:_LISTED_CLASSES]]
+    if len(names) > _LISTED_CLASSES:
+        listed.append("…")
+    return ", ".join(listed)
