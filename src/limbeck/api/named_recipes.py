@@ -119,7 +119,7 @@ def _with_names(options: Mapping[str, Any], objects: Objects, tokenizer: Any) ->
     """Return options with names in the places of objects."""
     names = dict(options)
     if "teacher" in names:
-        names["teacher"] = objects.teacher(names["teacher"], tokenizer)
+        names["teacher"] = objects.teacher(names["teacher"], tokenizer, names.get("corpus"))
     if "student" in names:
         names["student"] = objects.student(names["student"], tokenizer=tokenizer)
     if "corpus" in names:

@@ -90,17 +90,28 @@ class Objects:
         members = [values] if is_model_with_tokenizer else as_list(values)
         return [self.model(member, place) for member in members]
 
-    def teacher(self, value: Any, tokenizer: Any = None) -> dict[str, Any]:
-        """Return a recipe's teacher as a mapping; see `model`."""
-        named = self._teacher(value, "teacher", tokenizer)
+    def teacher(self, value: Any, tokenizer: Any = None, corpus: Any = None) -> dict[str, Any]:
+        """Return a recipe's teacher as a mapping; see `model`, and `table_of_targets` for what a teacher said.
+
+        Args:
+            value: The teacher.
+            tokenizer: The tokenizer of a model object.
+            corpus: The corpus that is given beside it; an array of vectors has a row for each of its texts.
+        """
+        named = self._teacher(value, "teacher", tokenizer, corpus)
         return {"model": named} if isinstance(named, str) else dict(named)
 
-    def _teacher(self, value: Any, place: str, tokenizer: Any = None) -> Any:
+    def _teacher(self, value: Any, place: str, tokenizer: Any = None, corpus: Any = None) -> Any:
         """Return a recipe's teacher; one that is an object is named in model cards by its folder, without the path."""
         if value is None:
             return None
         if isinstance(value, str | Path):
             return str(value)
+        from limbeck.api.target_objects import table_of_targets
+
+        targets = table_of_targets(value, _texts_of(corpus), place)
+        if targets is not None:
+            return {"targets": self._files.keep_table(targets.tables, f"{place}.targets"), **targets.keys}
         teacher = dict(value) if isinstance(value, Mapping) else {"model": value}
         if isinstance(teacher.get("model"), str | Path | None):
             return teacher
@@ -176,9 +187,9 @@ class Objects:
     def sources(self, value: Any, place: str = "corpus.sources") -> list[Any]:
         """Return the sources that a value names, or the files in which its texts or rows are saved.
 
-        The cases, in their order: a name; a mapping that describes a source; a data set; a table of pandas; a list of
-        pairs of texts, which become rows with the columns `sentence1` and `sentence2`; a list of sources; texts or
-        rows, in a list or any other iterable.
+        The cases, in their order: a name; a mapping that describes a source; a data set; a table of pandas or Arrow; a
+        list of pairs of texts, which become rows with the columns `sentence1` and `sentence2`; a list of sources; texts
+        or rows, in a list or any other iterable.
         """
         if isinstance(value, str | Path):
             return [str(value)]
@@ -196,6 +207,8 @@ class Objects:
             from pyarrow import Table
 
             return [self._files.keep_table([Table.from_pandas(value, preserve_index=False)], place)]
+        if is_of(value, "pyarrow", "Table"):
+            return [self._files.keep_table([value], place)]
         if isinstance(value, Sequence) and _are_pairs(value):
             rows = ({"sentence1": first, "sentence2": second} for first, second in value)
             return [self._files.keep_lines(rows, place)]
@@ -223,7 +236,7 @@ class Objects:
         for key, value in data.items():
             path = f"{place}{key}"
             if key == "teacher":
-                document[key] = self._teacher(value, path)
+                document[key] = self._teacher(value, path, corpus=data.get("corpus"))
             elif key == "student":
                 document[key] = self.student(value, path)
             elif key == "students" and isinstance(value, list | tuple):
@@ -237,6 +250,19 @@ class Objects:
     def _stage(self, stage: Any, place: str) -> Any:
         """Return a stage with names; what is no mapping is left to the check of the recipe."""
         return self.document(stage, place) if isinstance(stage, Mapping) else stage
+
+
+def _texts_of(corpus: Any) -> list[str] | None:
+    """Return the texts that a corpus is given by as objects; None where it is given by the names of its sources."""
+    if isinstance(corpus, Mapping):
+        corpus = corpus.get("sources")
+    # A column of pandas or `datasets` is no `Sequence`.
+    if isinstance(corpus, str | Path | Mapping) or not hasattr(corpus, "__getitem__"):
+        return None
+    texts = list(corpus)
+    if all(isinstance(text, str) for text in texts) and _are_contents(texts):
+        return texts
+    return None
 
 
 def _names_model(text: str) -> bool:

@@ -81,6 +81,21 @@ class Side:
             report=report,
         )
 
+    def choose_sentences(
+        self, texts: Sequence[Text], pairs: int, *, seed: int
+    ) -> list[similarity_strata.HeldOutSentence]:
+        """Choose the sentences of held-out texts whose similarities are compared.
+
+        Args:
+            texts: The texts.
+            pairs: Number of pairs that are wanted.
+            seed: Seed of the choice.
+
+        Raises:
+            CorpusError: for too few sentences.
+        """
+        return similarity_strata.choose_sentences([text_of(text) for text in texts], pairs, seed=seed)
+
     def figures(self) -> records.ModelFigures:
         """Return the sizes of the model."""
         assert self.model is not None
@@ -265,7 +280,7 @@ def _measure_agreement(
         report: Receives the progress.
     """
     seed = evaluation.settings.seed or 0
-    sentences = similarity_strata.choose_sentences([text_of(text) for text in texts], count, seed=seed)
+    sentences = sides.teacher.choose_sentences(texts, count, seed=seed)
     teacher_vectors = encode_sentences(sides.teacher, sentences, progress.part_of(report, *_TEACHER_AGREEMENT))
     student_vectors = encode_sentences(sides.student, sentences, progress.part_of(report, *_STUDENT_AGREEMENT))
     chosen = similarity_strata.stratify_pairs(sentences, teacher_vectors, count, seed=seed)

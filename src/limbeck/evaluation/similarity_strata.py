@@ -71,10 +71,39 @@ def choose_sentences(documents: Sequence[str], pairs: int, *, seed: int = 0) -> 
             for place, text in enumerate(texts, start=begin):
                 chosen.append(HeldOutSentence(text, document, place))
     chosen = chosen[:count]
+    _check_enough_pairs(chosen, pairs, len(documents))
+    return chosen
+
+
+def choose_texts(documents: Sequence[str], pairs: int, *, seed: int = 0) -> list[HeldOutSentence]:
+    """Choose whole texts, each in the place of a sentence, for a teacher that knows the vectors of whole texts alone.
+
+    Args:
+        documents: Plain texts.
+        pairs: Number of pairs that are wanted; there are at most as many texts.
+        seed: Decides the choice.
+
+    Raises:
+        CorpusError: as `choose_sentences`.
+    """
+    order = list(range(len(documents)))
+    random.Random(seed).shuffle(order)
+    chosen = [HeldOutSentence(documents[index], index, 0) for index in order[: min(pairs, MOST_SENTENCES)]]
+    _check_enough_pairs(chosen, pairs, len(documents))
+    return chosen
+
+
+def _check_enough_pairs(chosen: Sequence[HeldOutSentence], pairs: int, documents: int) -> None:
+    """Refuse too few sentences.
+
+    Args:
+        chosen: The sentences.
+        pairs: Number of pairs that are wanted.
+        documents: Number of texts that they are from.
+    """
     possible_pairs = len(chosen) * (len(chosen) - 1) // 2
     needed = min(FEWEST_PAIRS, pairs)
-    check_enough(possible_pairs, needed=needed, noun="sentence pair", documents=len(documents))
-    return chosen
+    check_enough(possible_pairs, needed=needed, noun="sentence pair", documents=documents)
 
 
 @dataclass(frozen=True)

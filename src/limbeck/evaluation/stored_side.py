@@ -2,6 +2,7 @@
 
 The vectors are of the texts that `compare_models` would choose. They lie in a store of their own inside the teacher's
 store (`COMPARED`), since they are read as the evaluation reads them: each text by itself, with the prompt of its role.
+A store that was made of a file has the vectors of whole texts alone, which are compared then.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +26,7 @@ from limbeck.evaluation.compare import Amounts, Side, Text, encode_sentences, gr
 from limbeck.evaluation.passages import build_passage_pairs
 from limbeck.evaluation.retrieval import ROLES
 from limbeck.evaluation.sentence_pairs import text_of
-from limbeck.evaluation.similarity_strata import choose_sentences
+from limbeck.evaluation.similarity_strata import HeldOutSentence, choose_sentences, choose_texts
 from limbeck.models.sentence_heads import SentenceHead
 from limbeck.targets.facts import StoreFacts
 from limbeck.targets.store import Store
@@ -63,22 +65,40 @@ class StoredSide(Side):
         self, texts: Sequence[tuple[str, str]], report: progress.Report, roles: tuple[str, str] | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the stored vectors of the first and of the second of each pair; see `Side.encode`."""
-        folder = self.store / COMPARED
-        if not folder.is_dir():
-            raise ModelError(f"The store '{self.store}' has no vectors of compared texts.")
-        store = Store(folder)
-        if store.facts.model != _reading(self.max_length):
+        store = self._compared
+        if store.facts.model != _reading(self.max_length) and self._has_compared:
             raise ModelError(
                 f"The stored vectors of compared texts are of {store.facts.model}, not of {_reading(self.max_length)}."
             )
         first, second = _keys_of(_Pairs(texts, roles), self.vectors)
         missing = int((~store.has(np.concatenate([first, second]))).sum())
-        if missing:
+        if missing and self._has_compared:
             raise ModelError(
                 f"{missing} of {2 * len(texts)} compared texts are not among those whose vectors are stored; run "
                 "`limbeck teach` with the recipe of this run."
             )
+        if missing:
+            raise ModelError("Only the vectors of whole texts are known, not those of their sentences and passages.")
         return torch.from_numpy(store.read(first)[_VECTOR]), torch.from_numpy(store.read(second)[_VECTOR])
+
+    def choose_sentences(self, texts: Sequence[Text], pairs: int, *, seed: int) -> list[HeldOutSentence]:
+        """Choose sentences, or whole texts where only the vectors of these are stored; see `Side.choose_sentences`."""
+        if self._has_compared:
+            return super().choose_sentences(texts, pairs, seed=seed)
+        return choose_texts([text_of(text) for text in texts], pairs, seed=seed)
+
+    @property
+    def _has_compared(self) -> bool:
+        """Whether the vectors of compared texts are stored by themselves; a store that is made of a file has none."""
+        return (self.store / COMPARED).is_dir()
+
+    @cached_property
+    def _compared(self) -> Store:
+        """The store with the vectors of compared texts."""
+        store = Store(self.store / COMPARED if self._has_compared else self.store)
+        if _VECTOR not in store.facts.streams:
+            raise ModelError(f"The store '{self.store}' has no vectors of compared texts.")
+        return store
 
     def figures(self) -> records.ModelFigures:
         """Return the sizes of the teacher, as they were stored."""

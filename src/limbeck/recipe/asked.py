@@ -118,7 +118,12 @@ def check_chosen_by(options: Mapping[str, Any], *more: str) -> None:
     Raises:
         RecipeError: naming those that are missing.
     """
-    missing = [f"--{name}" for name in (*CHOSEN_BY, *more) if name not in options]
+    missing = []
+    for name in (*CHOSEN_BY, *more):
+        # A teacher that is no name may be a file or table of texts and targets, whose texts are the corpus.
+        may_follow = name == "corpus" and not isinstance(options.get("teacher", ""), str | Path)
+        if name not in options and not may_follow:
+            missing.append(f"--{name}")
     if missing:
         raise RecipeError(
             f"Without a recipe, these options are needed too: {', '.join(missing)}; "
@@ -204,6 +209,7 @@ def choose_by_options(
     Raises:
         LimbeckError: for models or text that cannot be read, and for a student that does not fit its teacher.
     """
+    options = _with_texts_of_targets(options)
     if "method" in options:
         return _with_start(merge_options({}, options))
 
@@ -239,6 +245,24 @@ def choose_by_options(
         teacher, student, sources, columns=columns, output=further_options.get("output"), resume=resume
     )
     return merge_options(chosen, further_options)
+
+
+def _with_texts_of_targets(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what follows from a teacher that is a file of texts and targets: its texts as the corpus, and a method.
+
+    Raises:
+        RecipeError: for another teacher, if no corpus is given.
+    """
+    from limbeck.recipe.teacher_targets import corpus_of_targets, method_of_targets, target_file_of
+
+    completed = dict(options)
+    file = target_file_of(options["teacher"])
+    if file is not None:
+        completed.setdefault("method", method_of_targets(file))
+        completed.setdefault("corpus", corpus_of_targets(file, completed["method"]))
+    if "corpus" not in completed:
+        raise RecipeError("Without a recipe, this option is needed too: --corpus; or give a recipe.")
+    return completed
 
 
 def _named_columns(options: Mapping[str, Any], overrides: str | Sequence[str]) -> dict[str, Any]:

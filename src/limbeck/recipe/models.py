@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandl
 from limbeck.core.fields import Count, Grown, Name, Place, Whole, Width
 from limbeck.core.strict import Strict
 from limbeck.models.blueprint import WHOLE, depth_alone
+from limbeck.recipe.teacher_targets import TARGET_KEYS, TargetKeys, names_targets
 from limbeck.targets.facts import TEACHER_FOLDER
 
 LayerStrategy = Literal["random", "first", "last", "uniform", "ends"]
@@ -21,7 +22,7 @@ def _without_needed_model(schema: dict[str, Any]) -> None:
     schema["required"] = [key for key in schema.get("required", ()) if key != "model"]
 
 
-class TeacherSpec(Grown):
+class TeacherSpec(TargetKeys):
     """The pretrained model that is distilled."""
 
     model: Place
@@ -74,7 +75,7 @@ class TeacherSpec(Grown):
             "later epoch or another run; for methods on sentence vectors and scores. Default: false."
         ),
     )
-    added = frozenset({"classes", "teaching", "stored", "missing", "cache"})
+    added = frozenset({"classes", "teaching", "stored", "missing", "cache", *TARGET_KEYS})
 
     model_config = ConfigDict(json_schema_extra=_without_needed_model)
 
@@ -105,6 +106,31 @@ class TeacherSpec(Grown):
         if not model or Path(str(model)).name == TEACHER_FOLDER:
             return {**value, "model": str(Path(value["stored"]) / TEACHER_FOLDER)}
         raise ValueError("model is not loaded beside stored outputs: leave it out, or set missing: compute")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _file_stands_for_the_model(cls, value: Any) -> Any:
+        is_file = isinstance(value, Mapping) and isinstance(value.get("targets"), str)
+        if not is_file:
+            return value
+        # Every teacher has the name of a model, so the recipe of a run names its file as the model too. The file may be
+        # replaced by another one.
+        model = value.get("model")
+        if not model or model == value["targets"] or names_targets(str(model)):
+            return {**value, "model": value["targets"]}
+        raise ValueError(
+            "model is not loaded beside a file of targets: leave it out, or name it as student.initialise.from to "
+            "start from it"
+        )
+
+    @model_validator(mode="after")
+    def _file_takes_the_place_of_the_model(self) -> Self:
+        if self.targets is None:
+            return self
+        for key in ("stored", "teaching", "missing", "cache", "classes", "revision"):
+            if getattr(self, key):
+                raise ValueError(f"{key} is for a model, but the file of targets takes its place: leave {key} out")
+        return self
 
     @model_validator(mode="after")
     def _store_has_one_meaning(self) -> Self:

@@ -6,6 +6,9 @@ from.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import Field, model_validator
 
 from limbeck.core.fields import Grown, Name, Place
@@ -13,6 +16,7 @@ from limbeck.recipe.corpus import Corpus
 from limbeck.recipe.evaluation import EvaluationSpec
 from limbeck.recipe.models import Student, Teacher
 from limbeck.recipe.stages import Stage
+from limbeck.recipe.teacher_targets import corpus_of_targets, target_file_of
 
 NOT_COMPUTED = {"name", "output", "evaluation", "reasons"}
 """Keys of a recipe that change nothing that is computed."""
@@ -39,6 +43,20 @@ class Recipe(Grown):
     reasons: dict[str, str] | None = None
     """Reasons for the values of a chosen recipe, by the paths of the keys (stages.0.method); for readers only."""
     added = frozenset({"reasons"})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _texts_of_the_teacher(cls, value: Any) -> Any:
+        """Complete the corpus of a teacher that is a file of texts and targets."""
+        if not isinstance(value, Mapping):
+            return value
+        file = target_file_of(value.get("teacher"))
+        stages = value.get("stages")
+        if file is None or not isinstance(stages, list) or not stages:
+            return value
+        first_stage = stages[0]
+        method = first_stage.get("method") if isinstance(first_stage, Mapping) else None
+        return {**value, "corpus": corpus_of_targets(file, method, value.get("corpus"))}
 
     @model_validator(mode="after")
     def _stages_fit_together(self) -> Recipe:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Annotated, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from limbeck.core.fields import Grown, Name, Place
 from limbeck.core.strict import Strict
+from limbeck.corpus.files.file_readers import names_file
+from limbeck.corpus.sources.hub_datasets import HUB_PREFIX
+from limbeck.recipe.corpus import sources_alone
 from limbeck.targets.target_file import ARRAY, TargetFile, is_array
 
 _USUAL_TEXT_COLUMN = "text"
+_RERANKER = "reranker"
+"""The method that learns the scores of the documents of a query."""
 _COLUMNS = ("text", "pair", "vector", "scores", "score")
-"""Keys that describe the columns of a file."""
+TARGET_KEYS = ("targets", *_COLUMNS)
+"""The keys of a file of targets, and of its columns."""
 
 
 class ScoresSpec(Strict):
@@ -21,7 +28,7 @@ class ScoresSpec(Strict):
 
     column: Name | None = None
     """The column of the scores; not given for an array, whose rows are the scores."""
-    classes: Annotated[list[Name], Field(min_length=2)]
+    classes: list[Name]
     """Names of the classes, in the order of the scores."""
     form: Literal["probabilities", "logits", "labels"] = Field(
         "probabilities",
@@ -33,6 +40,8 @@ class ScoresSpec(Strict):
 
     @model_validator(mode="after")
     def _classes_differ(self) -> Self:
+        if len(self.classes) < 2:
+            raise ValueError(f"classes are {self.classes}, but scores are of two classes or more: name all")
         if len(set(self.classes)) < len(self.classes):
             raise ValueError(f"two classes have the same name in {self.classes}")
         return self
@@ -76,9 +85,9 @@ class TargetKeys(Grown):
         if is_array(self.targets):
             self._check_array()
         elif len(kinds) != 1:
-            named = " and ".join(kinds) or "none"
+            given_kinds = " and ".join(kinds) or "none"
             raise ValueError(
-                f"targets has one of vector, scores and score, which name its column, but {named} is given"
+                f"targets needs one of vector, scores and score, which name its column; given: {given_kinds}"
             )
         elif self.scores is not None and self.scores.column is None:
             raise ValueError("scores has no column: name the column of the scores")
@@ -110,3 +119,72 @@ class TargetKeys(Grown):
         if self.score is not None:
             return TargetFile(self.targets, text, self.score, "score", self.pair)
         return TargetFile(self.targets, text, self.vector, "vector")
+
+
+def names_targets(place: str) -> bool:
+    """Whether a name is by its form that of a file of targets, and not that of a model."""
+    return is_array(place) or place.startswith(HUB_PREFIX) or names_file(place)
+
+
+def target_file_of(teacher: Any) -> TargetFile | None:
+    """Return the file of targets that a teacher's keys name; None for another teacher, and for keys with mistakes."""
+    if not isinstance(teacher, Mapping) or "targets" not in teacher:
+        return None
+    keys = {key: value for key, value in teacher.items() if key in TARGET_KEYS}
+    try:
+        return TargetKeys.model_validate(keys).target_file
+    except ValidationError:
+        # The check of the whole recipe reports the mistakes.
+        return None
+
+
+def method_of_targets(file: TargetFile) -> str:
+    """Return the usual method for what a file has: for vectors, scores of texts, or scores of pairs."""
+    if file.form == "vector":
+        return "aligned_embedding"
+    if file.form == "score" and file.pair is not None:
+        return _RERANKER
+    return "output_distribution"
+
+
+def corpus_of_targets(file: TargetFile, method: Any, corpus: Any = None) -> Any:
+    """Return the corpus of a recipe whose teacher is a file of targets, as far as it follows from the file.
+
+    Args:
+        file: The file.
+        method: The first stage's method, by its name or with its options.
+        corpus: The corpus that is given; None takes the texts of the file. Scores need rows of a kind of task, which
+            single texts without columns are too.
+    """
+    name = method.get("name") if isinstance(method, Mapping) else method
+    task = _task_of(file, name)
+    if corpus is not None:
+        given = sources_alone(corpus)
+        lacks_task = isinstance(given, Mapping) and given.get("task") is None
+        if task is None or file.pair is not None or not lacks_task:
+            return corpus
+        return {**given, "task": task}
+
+    own_texts: dict[str, Any] = {"sources": [file.text if file.is_array else file.place]}
+    if task is not None:
+        own_texts["task"] = task
+    # The texts of an array are the lines of a file, without columns.
+    if not file.is_array and name != _RERANKER:
+        own_texts["text_column"] = file.text
+    if file.is_array and task is None:
+        own_texts["separator"] = "line"
+    return own_texts
+
+
+def _task_of(file: TargetFile, method: Any) -> dict[str, Any] | None:
+    """Return the task of a corpus on which scores of a file are taught; None for vectors."""
+    if file.form == "vector":
+        return None
+    if method == _RERANKER and file.pair is not None:
+        return {"kind": "ranking", "query_column": file.text, "document_columns": [file.pair]}
+    task: dict[str, Any] = {"kind": "classification", "labelled": False}
+    if file.form == "score":
+        task["kind"] = "regression"
+    if file.pair is not None:
+        task["pair_column"] = file.pair
+    return task
