@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,11 +64,7 @@ class StoredSide(Side):
         self, texts: Sequence[tuple[str, str]], report: progress.Report, roles: tuple[str, str] | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the stored vectors of the first and of the second of each pair; see `Side.encode`."""
-        store = self._compared
-        if store.facts.model != _reading(self.max_length) and self._has_compared:
-            raise ModelError(
-                f"The stored vectors of compared texts are of {store.facts.model}, not of {_reading(self.max_length)}."
-            )
+        store = self._open_compared()
         first, second = _keys_of(_Pairs(texts, roles), self.vectors)
         missing = int((~store.has(np.concatenate([first, second]))).sum())
         if missing and self._has_compared:
@@ -92,12 +87,18 @@ class StoredSide(Side):
         """Whether the vectors of compared texts are stored by themselves; a store that is made of a file has none."""
         return (self.store / COMPARED).is_dir()
 
-    @cached_property
-    def _compared(self) -> Store:
-        """The store with the vectors of compared texts."""
-        store = Store(self.store / COMPARED if self._has_compared else self.store)
-        if _VECTOR not in store.facts.streams:
-            raise ModelError(f"The store '{self.store}' has no vectors of compared texts.")
+    def _open_compared(self) -> Store:
+        """Open the store that has the vectors of compared texts."""
+        if not self._has_compared:
+            whole_texts = Store(self.store)
+            if _VECTOR not in whole_texts.facts.streams:
+                raise ModelError(f"The store '{self.store}' has no vectors of compared texts.")
+            return whole_texts
+        store = Store(self.store / COMPARED)
+        if store.facts.model != _reading(self.max_length):
+            raise ModelError(
+                f"The stored vectors of compared texts are of {store.facts.model}, not of {_reading(self.max_length)}."
+            )
         return store
 
     def figures(self) -> records.ModelFigures:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from limbeck.core.kinds import KIND_NAMES
 from limbeck.core.strict import Strict
 from limbeck.corpus.settings import CorpusSpec, TaskSpec
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, RecipeError
 from limbeck.evaluation.tasks.registry import TASKS, check_data, is_own_task
 from limbeck.models.blueprint import WHOLE, check_depth, depth_alone, parse_blueprint
 from limbeck.models.family_table import families
@@ -32,7 +32,9 @@ from limbeck.recipe.load import check_document, document_of
 from limbeck.recipe.mistakes import Mistakes
 from limbeck.recipe.models import ShapeSpec, StageTeacherSpec, StudentSpec, TeacherSpec, model_alone, shape_alone
 from limbeck.recipe.schema import Recipe
+from limbeck.recipe.teacher_targets import names_targets
 from limbeck.targets.facts import read_facts
+from limbeck.targets.target_file import check_target_file
 
 _NO_PATHS = ("installed-docs", "installed-text")
 """Names of sources that come with the package, and so are no paths."""
@@ -138,11 +140,24 @@ def _check_stage(stage: _Parts, place: str, mistakes: Mistakes) -> None:
 
 def _check_teacher(teacher: TeacherSpec) -> None:
     """Refuse a teacher whose files or stored outputs are not there."""
+    if teacher.target_file is not None:
+        check_target_file(teacher.target_file)
+        return
     if teacher.stored is not None:
         read_facts(teacher.stored)
     # Stored outputs may be of a teacher that had no files, such as a model behind an endpoint.
     if teacher.has_files:
-        check_not_pickled(teacher.model)
+        _check_is_model(teacher.model)
+
+
+def _check_is_model(name: str) -> None:
+    """Refuse a model whose only weights are pickles, and a file of texts in the place of a model."""
+    if names_targets(name) and Path(name).expanduser().is_file():
+        raise RecipeError(
+            f"'{name}' is no model; if it holds texts and what a model said of them, name it as teacher.targets in a "
+            "recipe, with its columns."
+        )
+    check_not_pickled(name)
 
 
 def _readable_parts(document: Mapping[str, Any]) -> _Parts:
@@ -213,7 +228,7 @@ def check_choice(teacher: str | Path, student: Any, corpus: Sequence[str | Path]
     Raises:
         LimbeckError: one line for the first mistake.
     """
-    check_not_pickled(str(teacher))
+    _check_is_model(str(teacher))
     # A number alone is a depth, which is checked against the teacher's if this can be read without torch.
     depth = depth_alone(student)
     if depth is None:

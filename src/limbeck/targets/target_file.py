@@ -91,7 +91,10 @@ def check_target_file(file: TargetFile) -> None:
         CorpusError: naming the file.
     """
     if not file.is_array:
-        check_source(file.place)
+        try:
+            check_source(file.place)
+        except CorpusError as error:
+            raise CorpusError(f"teacher.targets: {error}") from None
         return
     for place in (file.place, file.text):
         if not expand_home(place).is_file():
