@@ -79,8 +79,12 @@ def reranker(options: RerankerOptions, pairing: Pairing) -> list[Term]:
         options=options_of_loss,
         rows="sample",
     )
+    terms = [score]
+    # Only terms on layers need a mapping. A teacher that is a file of scores has no layers to map.
+    if not options.hidden_weight and not options.relation_weight:
+        return weighted_terms(terms, method="reranker")
     mapping = resolve_mapping(options.mapping, pairing)
-    terms = [score, *hidden_terms(pairing, mapping, weight=options.hidden_weight)]
+    terms += hidden_terms(pairing, mapping, weight=options.hidden_weight)
     if options.relation_weight > 0:
         teacher = pairing.teacher_shape
         heads = relation_heads_for((student, teacher), ["value"], teacher=teacher)

@@ -34,9 +34,12 @@ from limbeck.models.vocabularies import check_same_vocabulary
 from limbeck.models.weight_files import check_not_pickled
 from limbeck.models.wordpieces import set_special_ids
 from limbeck.recipe.models import InitialiseSpec, ShapeSpec, StudentSpec, TeacherSpec
+from limbeck.recipe.teacher_targets import TARGET_KEYS
 from limbeck.recipe.tokenizer_plans import TokenizerPlan
 from limbeck.targets.facts import TEACHER_FOLDER
+from limbeck.targets.file_teaching import FileTeaching
 from limbeck.targets.stored_teaching import StoredTeaching
+from limbeck.targets.target_file import TargetFile
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,9 @@ def plan_teacher(spec: TeacherSpec) -> TeacherInfo:
         ModelError: if there is no configuration, or its only weights are pickles.
         RecipeError: for a key of `teacher.classes` that names none of its classes.
     """
+    file = spec.target_file
+    if file is not None:
+        return _plan_file(spec, file)
     if not spec.has_files:
         return _plan_outputs_alone(spec)
     check_not_pickled(spec.model)
@@ -181,6 +187,14 @@ def _plan_outputs_alone(spec: TeacherSpec) -> TeacherInfo:
     stored = StoredTeaching(str(spec.stored))
     sentence = pooling_with_prompts(stored.prompts) if stored.prompts else None
     return TeacherInfo(spec, known_config=None, tokenizer=None, sentence=sentence, teaching=stored)
+
+
+def _plan_file(spec: TeacherSpec, file: TargetFile) -> TeacherInfo:
+    """Read a file of targets; from here on the teacher is the store that the file became."""
+    teaching = FileTeaching(file)
+    keys = dict.fromkeys(TARGET_KEYS)
+    keys |= {"stored": teaching.folder, "model": str(Path(teaching.folder) / TEACHER_FOLDER)}
+    return TeacherInfo(spec.model_copy(update=keys), known_config=None, tokenizer=None, teaching=teaching)
 
 
 def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:

@@ -82,6 +82,8 @@ class TeacherSpec(TargetKeys):
     @property
     def has_files(self) -> bool:
         """Whether the teacher has a configuration and a tokenizer; one whose outputs are stored need not have any."""
+        if self.targets is not None:
+            return False
         is_store_alone = self.stored is not None and self.missing != "compute"
         return not is_store_alone or Path(self.model).expanduser().is_dir()
 

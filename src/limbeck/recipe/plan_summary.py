@@ -32,6 +32,8 @@ def summarise_plan(
     """
     teacher_name = teacher.title if not teacher.has_weights else recipe.teacher.model
     lines = {"teacher": f"{teacher_name} ({teacher.description})", "student": str(student.shape)}
+    if teacher.teaching is not None and teacher.teaching.summary:
+        lines["targets"] = teacher.teaching.summary
     vocabulary = _summarise_vocabulary(student, stages)
     if vocabulary:
         lines["vocabulary"] = vocabulary
@@ -118,6 +120,11 @@ def _summarise_vectors(stage: StagePlan) -> str:
     if stage.vectors.normalize:
         student += " + Normalize"
         teacher += " + Normalize"
+    if not stage.teacher.is_known_model:
+        teacher = "are those that are stored"
+        if stage.vectors.normalize:
+            teacher += ", scaled to length one"
+        return f"the student's by {student}; the teacher's {teacher}"
     if stage.pairing.sentence is None:
         teacher += ", since none of its files says how"
     return f"the student's by {student}; the teacher's by {teacher}"

@@ -56,7 +56,7 @@ from limbeck.training.stage_rows import pad_collator
 from limbeck.training.student_folder import save_student
 from limbeck.training.student_maker import ReadBatches, StudentMaker
 from limbeck.training.teaching.models import TeacherModels, teacher_dtype
-from limbeck.training.teaching.taught_texts import check_texts_taught
+from limbeck.training.teaching.taught_texts import check_texts_taught, print_teachings
 from limbeck.training.vector_checks import compare_once
 from limbeck.training.warn import warn
 
@@ -119,6 +119,7 @@ class Run:
         with self.activity("reading the teacher's weights"):
             hashes = self._check_teachers()
         self._warn_of_idle_devices()
+        ranks.on_main_rank(partial(print_teachings, plan, self.console))
         with self.activity("comparing the teacher's sentence vectors with those of sentence-transformers"):
             ranks.on_main_rank(partial(compare_once, plan.vector_teachers, self.record, self.console))
 

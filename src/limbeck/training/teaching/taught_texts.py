@@ -1,9 +1,10 @@
-"""Checks before a run trains: a teaching that knows texts by their keys has something to say of every text."""
+"""Before a run trains: what its teachings hold, and the check that those which know texts by their keys know all."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from limbeck.core.blocks import counted
 from limbeck.corpus.text.text_keys import TEXT_KEY
@@ -13,6 +14,18 @@ from limbeck.training.rows import AnyCorpus
 from limbeck.training.run_tokenizers import RunTokenizers
 
 _SHOWN_CHARACTERS = 60
+
+
+def print_teachings(plan: RunPlan, console: Console) -> None:
+    """Print what the teachings of a run hold, a line each, where they tell."""
+    lines = []
+    for stage in plan.stages:
+        teaching = stage.teacher.teaching
+        if teaching is not None and teaching.summary:
+            lines.append(f"Teacher: {teaching.facts.title}, {teaching.summary}")
+    # Stages may share a teaching.
+    for line in dict.fromkeys(lines):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def check_texts_taught(plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizers: RunTokenizers) -> None:
