@@ -181,7 +181,8 @@ def with_known_places(data, world):
     if not isinstance(data, dict):
         return data
     known = {key: with_known_places(value, world) for key, value in data.items()}
-    if "model" in known and not (world / known["model"]).is_dir():
+    # A file of texts and vectors stands in the place of a model.
+    if "model" in known and "targets" not in known and not (world / known["model"]).is_dir():
         known["model"] = SMALL["base"]["teacher"]["model"]
     if "sources" in known:
         known["sources"] = [_known_source(source, world) for source in known["sources"]]

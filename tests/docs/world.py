@@ -13,6 +13,9 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 import yaml
 from safetensors.torch import save_file
@@ -71,6 +74,9 @@ def _write_texts(folder: Path) -> None:
             own = text.replace("The ", f"The {name} ")  # A corpus keeps no document twice.
             (folder / name / f"{number}.txt").write_text(own, encoding="utf-8")
     _write_rows(folder)
+    vectors = np.random.default_rng(0).standard_normal((40, 8))
+    rows = [{"text": text, "embedding": vector} for text, vector in zip(documents(40), vectors.tolist(), strict=True)]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "vectors.parquet")
 
 
 def _write_rows(folder: Path) -> None:
