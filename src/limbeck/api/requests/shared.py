@@ -36,7 +36,8 @@ def teacher_option() -> Any:
         "Folder, Hub name or package:NAME of the teacher.",
         default=None,
         python="A folder, `package:NAME` or a Hub name; or a model of transformers, alone or with its tokenizer as "
-        "(model, tokenizer), a pipeline, a `SentenceTransformer` or a `CrossEncoder`; or a recipe's teacher.",
+        "(model, tokenizer), a pipeline, a `SentenceTransformer` or a `CrossEncoder`; or what a model said: an array "
+        "with a row for each text of `corpus`, or a dict of texts and vectors; or a recipe's teacher.",
         cls=str,
         metavar="MODEL",
         panel=DISTILLED,
