@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.core import progress, records
-from limbeck.errors import LimbeckError, ModelError
+from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, costs, passages, retrieval, similarity_strata
 from limbeck.evaluation.latency import measure_latency
 from limbeck.evaluation.sentence_pairs import text_of
@@ -95,6 +95,15 @@ class Side:
             CorpusError: for too few sentences.
         """
         return similarity_strata.choose_sentences([text_of(text) for text in texts], pairs, seed=seed)
+
+    def timed_model(self) -> nn.Module:
+        """Return the model whose latency is measured.
+
+        Raises:
+            ModelError: where there is none, with the reason.
+        """
+        assert self.model is not None
+        return self.model
 
     def figures(self) -> records.ModelFigures:
         """Return the sizes of the model."""
@@ -199,11 +208,9 @@ def compare_models(
             _measure_retrieval(evaluation, cuts, sides, pairs, widths, report, asymmetric=asymmetric)
     if amounts.latency_seconds > 0:
         with _measuring(evaluation, "latency"):
-            if teacher.model is None or student.model is None:
-                raise ModelError("The teacher's outputs are stored, so it was not loaded to be timed.")
             evaluation.latency = measure_latency(
-                teacher.model,
-                student.model,
+                teacher.timed_model(),
+                student.timed_model(),
                 batch_sizes=amounts.latency_batch_sizes,
                 length=amounts.latency_length,
                 seconds=amounts.latency_seconds,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from limbeck.core import progress, records
 from limbeck.corpus.text.text_keys import text_key
@@ -100,6 +100,10 @@ class StoredSide(Side):
                 f"The stored vectors of compared texts are of {store.facts.model}, not of {_reading(self.max_length)}."
             )
         return store
+
+    def timed_model(self) -> nn.Module:
+        """Refuse to time a teacher that is not there."""
+        raise ModelError("The teacher's outputs are stored, so it was not loaded to be timed.")
 
     def figures(self) -> records.ModelFigures:
         """Return the sizes of the teacher, as they were stored."""

@@ -116,18 +116,23 @@ def measure_layer_cosines(
 
 
 def spread_batches(
-    corpus: Corpus | LabelledCorpus, collate: PadCollator, device: torch.device
+    corpus: Corpus | LabelledCorpus,
+    collate: PadCollator,
+    device: torch.device,
+    *,
+    most_rows: int = _MOST_ROWS,
 ) -> Iterator[dict[str, Tensor]]:
-    """Iterate over batches of up to 1,024 rows that are spread over a corpus.
+    """Iterate over batches of rows that are spread over a corpus.
 
     Args:
         corpus: Text to read.
         collate: Makes batches of its rows.
         device: Where the batches go.
+        most_rows: Most rows of all batches.
     """
     # Every nth row is read, so that the rows come from all parts of the corpus.
-    step = max(1, len(corpus.train) // _MOST_ROWS)
-    indices = range(0, len(corpus.train), step)[:_MOST_ROWS]
+    step = max(1, len(corpus.train) // most_rows)
+    indices = range(0, len(corpus.train), step)[:most_rows]
     for start in range(0, len(indices), _BATCH):
         batch = collate([corpus.train[index] for index in indices[start : start + _BATCH]])
         yield {name: tensor.to(device) for name, tensor in batch.items()}

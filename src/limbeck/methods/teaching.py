@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,8 @@ from limbeck.models.streams import Streams
 from limbeck.models.teaching_facts import TeachingFacts
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
     from numpy.typing import NDArray
     from torch import Tensor
@@ -62,6 +64,16 @@ class Teaching(ABC):
             keys: The key of each text, see `limbeck.corpus.text.text_keys`.
         """
         return np.zeros(len(keys), dtype=np.bool_)
+
+    def prepare(  # noqa: B027 - most need nothing of the text
+        self, folder: Path | None, read_text: Callable[[], Iterable[Mapping[str, Tensor]]]
+    ) -> None:
+        """Learn from the text what it needs, before a stage trains; every process of a run calls this.
+
+        Args:
+            folder: The run's folder, for what is to be the same when the run is resumed; None without a run.
+            read_text: Reads the columns of some batches, spread over the text of the stage.
+        """
 
     def move(self, device: torch.device | str, *, pack: bool = True) -> None:  # noqa: B027 - many have nothing to move
         """Place the teaching on the device of the batches.

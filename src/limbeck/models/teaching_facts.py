@@ -31,6 +31,7 @@ class TeachingFacts:
         identity: A text that changes with what is taught, by which a resumed run sees that it is the same. It is empty
             for a model, whose weights are compared.
         reads: Whether it needs the tokens of a batch, or the rows (texts) as a whole.
+        way_out: For a teacher that is no model, what to do where its layers are read; for messages.
     """
 
     title: str
@@ -40,6 +41,7 @@ class TeachingFacts:
     labels: tuple[str, ...] = ()
     identity: str = ""
     reads: Literal["tokens", "rows"] = "tokens"
+    way_out: str = "choose a method on sentence vectors or scores, or a teacher that is a model"
 
     @property
     def model_shape(self) -> Shape:
@@ -49,10 +51,7 @@ class TeachingFacts:
             RecipeError: if there is no model.
         """
         if self.shape is None:
-            raise RecipeError(
-                f"this method reads the layers of a model, but '{self.title}' has none; choose a method on sentence "
-                "vectors or scores, or a teacher that is a model."
-            )
+            raise RecipeError(f"this method reads the layers of a model, but '{self.title}' has none; {self.way_out}.")
         return self.shape
 
     def __getattr__(self, name: str) -> Any:
@@ -94,6 +93,8 @@ class TeachingFacts:
             return
         if key.name in self.widths and key.layer == self.output_layer:
             return
+        if not self.widths:
+            raise RecipeError(f"The term '{term}' reads {key} of the teacher, which '{self.title}' cannot give.")
         raise RecipeError(
             f"The term '{term}' reads {key} of the teacher, but '{self.title}' gives {' and '.join(self.widths)} "
             "alone; choose a method on these, or a teacher that is a model."

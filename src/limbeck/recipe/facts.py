@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -54,6 +54,14 @@ class _Parts:
     corpus: CorpusSpec | None
     evaluation: EvaluationSpec | None = None
     stages: list[_Parts] = field(default_factory=list)
+    members: tuple[TeacherSpec, ...] = ()
+
+    @property
+    def teachers(self) -> tuple[TeacherSpec, ...]:
+        """All teachers: the several ones, or else the one."""
+        if self.members or self.teacher is None:
+            return self.members
+        return (self.teacher,)
 
 
 def load_checked(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str | Sequence[str] = ()) -> Recipe:
@@ -94,16 +102,19 @@ def check_facts(recipe: Recipe) -> None:
 
 def _parts_of(recipe: Recipe) -> _Parts:
     stages = [_Parts(stage.teacher, stage.student, stage.corpus) for stage in recipe.stages]
-    return _Parts(recipe.teacher, recipe.student, recipe.corpus, recipe.evaluation, stages)
+    parts = _Parts(recipe.teacher, recipe.student, recipe.corpus, recipe.evaluation, stages)
+    if recipe.teachers is None:
+        return parts
+    return replace(parts, members=tuple(recipe.teachers.values()))
 
 
 def _check_parts(recipe: _Parts) -> None:
     """Check the facts of all parts, and raise their mistakes as one error."""
     # A block `with mistakes.of(place)` keeps its error for the end, so that the other checks are made too.
     mistakes = Mistakes()
-    if recipe.teacher is not None:
+    for spec in recipe.teachers:
         with mistakes.of():
-            _check_teacher(recipe.teacher)
+            _check_teacher(spec)
     if recipe.student is not None:
         source = None if recipe.teacher is None else recipe.teacher.model
         with mistakes.of():

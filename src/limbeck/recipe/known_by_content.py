@@ -19,14 +19,24 @@ def without_places(part: Mapping[str, Any]) -> dict[str, Any]:
         part: The part as a document has it, with every default.
     """
     document = dict(part)
-    teacher = document.get("teacher")
-    if isinstance(teacher, Mapping) and teacher.get("model"):
-        document["teacher"] = {**teacher, "model": "a model"}
-        if teacher.get("stored"):
-            document["teacher"]["stored"] = "a store"
+    if "teacher" in document:
+        document["teacher"] = _teacher_without_places(document["teacher"])
+    if isinstance(document.get("teachers"), Mapping):
+        teachers = document["teachers"]
+        document["teachers"] = {name: _teacher_without_places(teacher) for name, teacher in teachers.items()}
     corpus = document.get("corpus")
     if isinstance(corpus, Mapping):
         document["corpus"] = _corpus_without_places(corpus)
+    return document
+
+
+def _teacher_without_places(teacher: Any) -> Any:
+    """Return a teacher with fixed words in place of its folders; what is no teacher with a model stays as it is."""
+    if not isinstance(teacher, Mapping) or not teacher.get("model"):
+        return teacher
+    document = {**teacher, "model": "a model"}
+    if teacher.get("stored"):
+        document["stored"] = "a store"
     return document
 
 

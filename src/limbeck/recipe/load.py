@@ -131,6 +131,8 @@ def expand_shorthands(data: Mapping[str, Any]) -> dict[str, Any]:
     for part in parts:
         if "teacher" in part:
             part["teacher"] = model_alone(part["teacher"])
+        if isinstance(part.get("teachers"), dict):
+            part["teachers"] = {name: model_alone(teacher) for name, teacher in part["teachers"].items()}
         if "corpus" in part:
             part["corpus"] = sources_alone(part["corpus"])
     return document

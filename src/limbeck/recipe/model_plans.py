@@ -53,6 +53,8 @@ class TeacherInfo:
         sentence: How it makes sentence vectors, where its files say so.
         stage: The name of the earlier stage whose student it is; None for a teacher with files.
         teaching: The teaching in place of the model; None where the model teaches.
+        combination: How several teachers give the outputs of one; None for one. The other fields are then those of the
+            first, from which the student starts.
     """
 
     spec: TeacherSpec
@@ -61,6 +63,7 @@ class TeacherInfo:
     sentence: SentencePooling | None = None
     stage: str | None = None
     teaching: Teaching | None = None
+    combination: TeacherCombination | None = None
 
     @property
     def is_known_model(self) -> bool:
@@ -97,6 +100,8 @@ class TeacherInfo:
     @property
     def title(self) -> str:
         """Its name in messages and records."""
+        if self.combination is not None:
+            return " and ".join(self.combination.names)
         if self.stage is not None:
             return f"the student of stage '{self.stage}'"
         if self.spec.name is None and self.teaching is not None and self.spec.stored is not None:
@@ -106,6 +111,8 @@ class TeacherInfo:
     @property
     def facts(self) -> TeachingFacts:
         """What is known of the teaching before anything is loaded."""
+        if self.combination is not None:
+            return self.combination.facts(self.title)
         if self.teaching is not None:
             return self.teaching.facts
         # Stored answers of a model are found by the texts of rows.
@@ -115,7 +122,19 @@ class TeacherInfo:
     @property
     def is_read(self) -> bool:
         """Whether the model itself is run, so that all of its layers can be read."""
-        return self.teaching is None
+        return self.teaching is None and self.combination is None
+
+    @property
+    def is_one_model(self) -> bool:
+        """Whether it is a single model that can be loaded, to be scored beside its student."""
+        return self.has_weights and self.combination is None
+
+    @property
+    def members(self) -> tuple[TeacherInfo, ...]:
+        """The teachers that it consists of: several, or itself alone."""
+        if self.combination is None:
+            return (self,)
+        return tuple(member.teacher for member in self.combination.members)
 
     @property
     def has_weights(self) -> bool:
@@ -128,6 +147,92 @@ class TeacherInfo:
         if self.known_config is None:
             return self.facts.labels
         return names_of_classes(self.known_config)
+
+
+@dataclass(frozen=True)
+class TeacherMember:
+    """One of several teachers.
+
+    Args:
+        name: Its name in the recipe.
+        weight: How much it counts beside the others.
+        teacher: What is known of it.
+        classes: For each class of the first teacher, the index of the class of the same name among its own; empty where
+            the teachers have no common classes.
+    """
+
+    name: str
+    weight: float
+    teacher: TeacherInfo
+    classes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class TeacherCombination:
+    """How several teachers give the outputs of one.
+
+    Args:
+        members: The teachers, in the order of the recipe.
+        vectors: How their sentence vectors become one; see `limbeck.models.vector_combination`.
+        width: Width of the combined vectors; None where a teacher makes no sentence vectors.
+        scores: What the mean of their scores is of; None chooses by the kind of the task.
+        labels: Names of the classes in the order of the combined scores.
+        layers_from: The name of the teacher whose layers a stage reads; None where it reads none.
+    """
+
+    members: tuple[TeacherMember, ...]
+    vectors: Literal["concatenated", "averaged"]
+    width: int | None
+    scores: Literal["probabilities", "logits"] | None
+    labels: tuple[str, ...]
+    layers_from: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the teachers."""
+        return [member.name for member in self.members]
+
+    @property
+    def weights(self) -> list[float]:
+        """Their weights."""
+        return [member.weight for member in self.members]
+
+    @property
+    def of_layers(self) -> TeacherMember | None:
+        """The teacher whose layers are read."""
+        for member in self.members:
+            if member.name == self.layers_from:
+                return member
+        return None
+
+    def facts(self, title: str) -> TeachingFacts:
+        """What is known of the combined outputs before anything is loaded.
+
+        Args:
+            title: The title of the teachers together.
+        """
+        widths: dict[str, int] = {}
+        # A combination has finished vectors alone, which also stand for pooled ones.
+        if self.width is not None:
+            widths |= {"vector": self.width, "pooled": self.width}
+        if all(member.classes for member in self.members):
+            widths["logits"] = len(self.members[0].classes)
+        shape = None if self.of_layers is None else self.of_layers.teacher.shape
+        all_facts = [member.teacher.facts for member in self.members]
+        reads: Literal["tokens", "rows"] = "tokens"
+        if any(facts.reads == "rows" for facts in all_facts):
+            reads = "rows"
+        return TeachingFacts(
+            title,
+            shape,
+            widths=widths,
+            hidden_width=self.width or 0,
+            labels=self.labels,
+            identity=" ".join(facts.identity for facts in all_facts if facts.identity),
+            reads=reads,
+            way_out="name the teacher whose layers it reads as layers_from of the stage, or choose a method on "
+            "sentence vectors or on scores of texts",
+        )
 
 
 @dataclass(frozen=True)

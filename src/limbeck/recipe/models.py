@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
-from limbeck.core.fields import Count, Grown, Name, Place, Whole, Width
+from limbeck.core.fields import MOST, Count, Grown, Name, Place, Whole, Width
 from limbeck.core.strict import Strict
 from limbeck.models.blueprint import WHOLE, depth_alone
 from limbeck.recipe.teacher_targets import TARGET_KEYS, TargetKeys, names_targets
@@ -151,12 +151,50 @@ class TeacherSpec(TargetKeys):
         return self
 
 
+class MemberSpec(TeacherSpec):
+    """One of several teachers."""
+
+    weight: float = Field(1.0, gt=0, le=MOST)
+    """How much it counts beside the others; the weights are divided by their sum."""
+
+
+class CombineSpec(Strict):
+    """How several teachers say one thing of a text."""
+
+    vectors: Literal["concatenated", "averaged"] = Field(
+        "concatenated",
+        description=(
+            "Sentence vectors: concatenated and projected onto the principal directions of the text, or averaged after "
+            "all were turned into the space of the first teacher."
+        ),
+    )
+    width: Width | None = Field(
+        None, description="Width of the projected vectors; default: that of the first teacher's vectors."
+    )
+    scores: Literal["probabilities", "logits"] | None = Field(
+        None,
+        description=(
+            "Scores of texts or pairs: the mean of the probabilities of their classes, or of the scores themselves. "
+            "Default: probabilities for classification, where they sum to 1, else logits."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _width_is_of_a_projection(self) -> Self:
+        if self.width is not None and self.vectors == "averaged":
+            raise ValueError("averaged vectors are as wide as the first teacher's: leave width out")
+        return self
+
+
 def model_alone(value: Any) -> Any:
     """Return the keys of a teacher that is given by its name alone; for validators."""
     if isinstance(value, str):
         return {"model": value}
     return value
 
+
+Member: TypeAlias = Annotated[MemberSpec, BeforeValidator(model_alone, json_schema_input_type=MemberSpec | str)]
+"""One of several teachers, or only its name."""
 
 Teacher: TypeAlias = Annotated[TeacherSpec, BeforeValidator(model_alone, json_schema_input_type=TeacherSpec | str)]
 """A teacher, or only its name."""

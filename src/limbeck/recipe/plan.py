@@ -21,9 +21,10 @@ from limbeck.models.trial_run import check_runs
 from limbeck.recipe.facts import check_facts
 from limbeck.recipe.labelled_rows import check_rows
 from limbeck.recipe.mistakes import at_place
-from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, plan_student, plan_teacher
+from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, plan_student
 from limbeck.recipe.run_plan import RunPlan
 from limbeck.recipe.schema import Recipe
+from limbeck.recipe.several_teachers import check_all_read, plan_recipe_teacher
 from limbeck.recipe.stage_classes import with_class_names, with_class_weights
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.stage_planning import plan_stage
@@ -64,9 +65,10 @@ def plan_checked(recipe: Recipe) -> RunPlan:
     Raises:
         LimbeckError: one line for the first contradiction.
     """
-    teacher = plan_teacher(recipe.teacher)
+    teacher = plan_recipe_teacher(recipe)
     student = plan_student(recipe.student, teacher)
     stages = _plan_stages(recipe, teacher, student)
+    check_all_read(stages, teacher)
 
     # A stage with a student of its own says nothing about the head of the recipe's student.
     stages_of_student = [stage for stage in stages if stage.student is None]
@@ -132,8 +134,10 @@ def _check_models_run(stage: StagePlan, student: StudentPlan) -> None:
     """
     # A teacher that is the student of an earlier stage has run as the learner of that stage.
     teacher_is_earlier_student = stage.teacher.stage is not None
-    if stage.teacher.is_known_model and not teacher_is_earlier_student:
-        check_runs(stage.teacher.title, stage.teacher.config, stage.teacher_head)
+    if not teacher_is_earlier_student:
+        for member in stage.teacher.members:
+            if member.is_known_model:
+                check_runs(member.title, member.config, stage.teacher_head)
     learner = stage.student or student
     check_runs(f"the student {learner.shape}", learner.config, stage.student_head)
 

@@ -30,10 +30,12 @@ def summarise_plan(
     Returns:
         Lines by their titles. A line that several stages share appears once.
     """
-    teacher_name = teacher.title if not teacher.has_weights else recipe.teacher.model
-    lines = {"teacher": f"{teacher_name} ({teacher.description})", "student": str(student.shape)}
-    if teacher.teaching is not None and teacher.teaching.summary:
-        lines["targets"] = teacher.teaching.summary
+    lines = _summarise_teachers(recipe, teacher)
+    lines["student"] = str(student.shape)
+    for member in teacher.members:
+        if member.teaching is not None and member.teaching.summary:
+            name = "targets" if teacher.combination is None else f"targets of {member.title}"
+            lines[name] = member.teaching.summary
     vocabulary = _summarise_vocabulary(student, stages)
     if vocabulary:
         lines["vocabulary"] = vocabulary
@@ -61,6 +63,21 @@ def summarise_plan(
     return lines
 
 
+def _summarise_teachers(recipe: Recipe, teacher: TeacherInfo) -> dict[str, str]:
+    """The teacher, or several with their shares and how they are combined."""
+    combination = teacher.combination
+    if combination is None:
+        name = teacher.title if not teacher.has_weights else recipe.teacher.model
+        return {"teacher": f"{name} ({teacher.description})"}
+    lines = {}
+    for member in combination.members:
+        share = member.weight / sum(combination.weights)
+        lines[f"teacher {member.name}"] = f"{member.teacher.title} ({member.teacher.description}), {share:.0%}"
+    if combination.width is not None:
+        lines["combined vectors"] = f"{combination.vectors}, {combination.width} numbers"
+    return lines
+
+
 def _summarise_vocabulary(student: StudentPlan, stages: Sequence[StagePlan]) -> str:
     """The vocabulary of a student that does not read its teacher's tokens; empty for any other."""
     reads_apart = any(stage.teacher_tokenizer is not None for stage in stages)
@@ -79,6 +96,8 @@ def _summarise_stage(stage: StagePlan) -> str:
         summary += f"makes {stage.student.shape}: "
     if stage.spec.teacher is not None:
         summary += f"taught by {stage.teacher.title}: "
+    if stage.spec.layers_from is not None:
+        summary += f"layers of {stage.spec.layers_from}: "
     summary += ", ".join(_summarise_term(term) for term in stage.terms)
     if stage.spec.text.schedule is not None:
         summary += f"; {stage.spec.text.schedule}"

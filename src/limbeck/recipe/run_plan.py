@@ -142,8 +142,11 @@ class RunPlan:
         teachers = {}
         for stage in self.stages:
             is_earlier_student = stage.teacher.stage is not None
-            if not is_earlier_student and stage.teacher.has_weights and stage.teacher_streams & _VECTOR_STREAMS:
-                teachers[stage.teacher.title] = stage.teacher.spec
+            if is_earlier_student or not stage.teacher_streams & _VECTOR_STREAMS:
+                continue
+            for member in stage.teacher.members:
+                if member.has_weights:
+                    teachers[member.title] = member.spec
         return teachers
 
     @property

@@ -9,17 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from limbeck.core.fields import Grown, Name, Place
 from limbeck.recipe.corpus import Corpus
 from limbeck.recipe.evaluation import EvaluationSpec
-from limbeck.recipe.models import Student, Teacher
+from limbeck.recipe.models import CombineSpec, Member, Student, Teacher, model_alone
 from limbeck.recipe.stages import Stage
 from limbeck.recipe.teacher_targets import corpus_of_targets, target_file_of
 
 NOT_COMPUTED = {"name", "output", "evaluation", "reasons"}
 """Keys of a recipe that change nothing that is computed."""
+
+
+def _without_needed_teacher(schema: dict[str, Any]) -> None:
+    """Let editors take a recipe without `teacher`: `teachers` names one too."""
+    schema["required"] = [key for key in schema.get("required", ()) if key != "teacher"]
 
 
 class Recipe(Grown):
@@ -33,6 +38,15 @@ class Recipe(Grown):
     """Folder of the run, new or empty."""
     teacher: Teacher
     """The pretrained model that is distilled, or only its name."""
+    teachers: dict[Name, Member] | None = Field(
+        None,
+        description=(
+            "Several teachers in place of one, by names of yours: models, or only their names, with a weight each. The "
+            "first is also where the student starts, and the student has its tokenizer."
+        ),
+    )
+    combine: CombineSpec | None = None
+    """How several teachers say one thing of a text; default: concatenated vectors, mean probabilities."""
     student: Student
     """The model that is made, or only its shape."""
     corpus: Corpus | None = None
@@ -42,7 +56,49 @@ class Recipe(Grown):
     evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec)
     reasons: dict[str, str] | None = None
     """Reasons for the values of a chosen recipe, by the paths of the keys (stages.0.method); for readers only."""
-    added = frozenset({"reasons"})
+    added = frozenset({"reasons", "teachers", "combine"})
+
+    model_config = ConfigDict(json_schema_extra=_without_needed_teacher)
+
+    def derived_keys(self) -> frozenset[str]:
+        """The teacher, where it is the first of several."""
+        if self.teachers is None:
+            return frozenset()
+        return frozenset({"teacher"})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_of_several(cls, value: Any) -> Any:
+        """Make the first of several teachers the recipe's, from which the student starts."""
+        has_several = isinstance(value, Mapping) and value.get("teachers") is not None
+        if not has_several:
+            return value
+        if value.get("teacher") is not None:
+            raise ValueError("give either teacher or teachers: the first of teachers is where the student starts")
+        teachers = value["teachers"]
+        if not isinstance(teachers, Mapping) or len(teachers) < 2:
+            raise ValueError("teachers needs two or more, each by a name of yours: {a: {model: A}, b: {model: B}}")
+        first = model_alone(next(iter(teachers.values())))
+        if isinstance(first, Mapping):
+            first = {key: part for key, part in first.items() if key != "weight"}
+        return {**value, "teacher": first}
+
+    @model_validator(mode="after")
+    def _several_are_named(self) -> Recipe:
+        names = [] if self.teachers is None else list(self.teachers)
+        if self.combine is not None and not names:
+            raise ValueError("combine is for several teachers: give teachers, or leave it out")
+        for index, stage in enumerate(self.stages):
+            if stage.layers_from is None:
+                continue
+            place = f"stages.{index}.layers_from '{stage.layers_from}'"
+            if not names:
+                raise ValueError(f"{place} names one of several teachers: give teachers, or leave it out")
+            if stage.teacher is not None:
+                raise ValueError(f"{place} names one of several teachers, but this stage has its own: leave one out")
+            if stage.layers_from not in names:
+                raise ValueError(f"{place} is none of the teachers {', '.join(names)}")
+        return self
 
     @model_validator(mode="before")
     @classmethod

@@ -22,6 +22,7 @@ from limbeck.recipe.mistakes import at_place
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, plan_student, plan_teacher
 from limbeck.recipe.row_copies import augmentation
 from limbeck.recipe.schema import Recipe
+from limbeck.recipe.several_teachers import check_combined, check_combined_text, with_layers_of
 from limbeck.recipe.stage_checks import (
     check_stage_training,
     check_steps,
@@ -76,22 +77,27 @@ def plan_stage(
     learner = own_student or student
     pairing = Pairing(learner.shape, stage_teacher.facts, task, sentence=stage_teacher.sentence, labelled=labelled)
     terms = compose_terms(stage, pairing, place)
+    check_combined(terms, pairing, stage_teacher, place)
     student_head = needed_head(terms, pairing, "student")
     teacher_head = needed_head(terms, pairing, "teacher")
     with at_place(place):
         check_family(learner.config, student_head)
-        if teacher_head is not None and stage_teacher.teaching is None:
-            _check_teacher_head(teacher_head, stage_teacher, assistant)
+        for member in stage_teacher.members:
+            if teacher_head is not None and member.teaching is None:
+                _check_teacher_head(teacher_head, member, assistant)
 
     # Its training and its text.
     check_stage_training(stage, place, recipe.seed, terms, evaluates=corpus.held_out != 0)
     check_steps(stage, place, corpus)
     settings = _plan_text(stage, place, corpus, terms, stage_teacher, reads_scores=teacher_head is not None)
     settings = _with_copies(settings, corpus, stage_teacher, recipe.seed)
+    check_combined_text(settings, stage_teacher, place)
     if stage_teacher.facts.reads == "rows":
-        check_text_level(terms, pairing, place)
+        if stage_teacher.combination is None:
+            check_text_level(terms, pairing, place)
         check_text_unchanged(stage, place, settings, stage_teacher.facts.title)
-        settings = settings.model_copy(update={"text_keys": True, "whole_texts": stage_teacher.tokenizer is None})
+        has_outputs_alone = any(member.tokenizer is None for member in stage_teacher.members)
+        settings = settings.model_copy(update={"text_keys": True, "whole_texts": has_outputs_alone})
     teacher_tokenizer = _teacher_tokenizer(stage, place, terms, pairing, learner, stage_teacher)
     check_student_length(settings, place, reads_apart=teacher_tokenizer is not None)
     if teacher_tokenizer is not None:
@@ -142,7 +148,7 @@ def _plan_stage_teacher(stage: StageSpec, teacher: TeacherInfo, assistant: Stage
         LimbeckError: for a model that cannot be read.
     """
     if stage.teacher is None:
-        return teacher
+        return with_layers_of(teacher, stage.layers_from)
     if assistant is not None:
         assert assistant.student is not None
         # This student's folder will not name any prompts, so its texts get none.

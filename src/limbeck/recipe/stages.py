@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
-from limbeck.core.fields import MOST
+from limbeck.core.fields import MOST, Grown, Name
 from limbeck.core.mistakes import explain
 from limbeck.core.strict import Strict
 from limbeck.corpus.settings import AugmentSpec, StageTextSpec
@@ -42,7 +42,7 @@ class GuardSpec(Strict):
     )
 
 
-class StageSpec(Strict):
+class StageSpec(Grown):
     """One stage: a method and how long to train with it."""
 
     name: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
@@ -51,6 +51,14 @@ class StageSpec(Strict):
     """The method's name, with its options beside it."""
     teacher: StageTeacherSpec | None = None
     """The stage's teacher; default: the recipe's."""
+    layers_from: Name | None = Field(
+        None,
+        description=(
+            "Of several teachers, the name of the one whose layers and tokens the stage's terms read; all together "
+            "give the sentence vectors and the scores of texts."
+        ),
+    )
+    added = frozenset({"layers_from"})
     student: Student | None = Field(
         None,
         description=(

@@ -52,16 +52,30 @@ def overview(run: RunFolder) -> Iterator[Block]:
     corpus = run.record.corpus or records.CorpusText()
     facts = {
         "Teacher": _join(without_path(teacher.name_or_path), teacher.shape),
+        "Teachers": "; ".join(describe_teacher(member) for member in run.record.teachers),
         "Student": _join(student.shape, parameters),
         "Initialisation": student.start.rstrip("."),
         "Text": _text(corpus),
         "Changed text": list_notes(changed_text(corpus.report)),
         "How text was read": list_notes(taken_text(corpus.report)),
     }
+    if run.record.teachers:
+        facts["Teacher"] = ""
     yield Facts(tuple((name, value) for name, value in facts.items() if value))
     if run.status.status != "finished":
         yield run_status(run.status)
     yield Notes(tuple(warnings_of(run)), warning=True)
+
+
+def describe_teacher(teacher: records.RunTeacher) -> str:
+    """Return one of several teachers, its share, and what it taught, in one line."""
+    line = f"{teacher.name}: {without_path(teacher.title)}"
+    if teacher.weight is not None:
+        line += f", {teacher.weight:.0%}"
+    taught = [f"{' and '.join(streams)} of {stage}" for stage, streams in teacher.taught.items()]
+    if taught:
+        line += f" ({', '.join(taught)})"
+    return line
 
 
 def _text(text: records.CorpusText) -> str:

@@ -18,16 +18,21 @@ from limbeck.core.records import UntrainedStart
 from limbeck.corpus import Document, LabelledCorpus, build_corpus, open_stream
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import Amounts, Side, Start, compare_models, measure_task
+from limbeck.evaluation.combined_side import CombinedSide
 from limbeck.evaluation.stored_side import StoredSide
 from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.models.sentence_heads import SentenceHead, describe_pooling, pooling_alone
+from limbeck.models.sentences import finished_pooling
+from limbeck.models.vector_combination import VectorCombination
+from limbeck.recipe.model_plans import TeacherInfo
 from limbeck.recipe.plan import RunPlan
 from limbeck.targets.facts import read_facts
 from limbeck.training.rows import AnyCorpus
 from limbeck.training.run import Run
 from limbeck.training.stage_rows import label_kind, pad_collator
 from limbeck.training.task_scores import last_stage_of_head, measure_tasks, measures_tasks
+from limbeck.training.teaching.combined import COMBINATION
 
 
 def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
@@ -113,16 +118,45 @@ def _untrained_start(
 
 
 def teacher_side(run: Run, vectors: str | SentenceHead) -> Side:
-    """Describe the teacher for the comparison; it is loaded unless its outputs are stored."""
+    """Describe the teacher for the comparison, or several as one; it is loaded unless its outputs are stored."""
     teacher = run.plan.teacher_info
+    if teacher.combination is not None:
+        return _combined_side(run, teacher.members, vectors)
+    return _side_of_teacher(run, teacher, vectors)
+
+
+def _combined_side(run: Run, members: Sequence[TeacherInfo], vectors: str | SentenceHead) -> Side:
+    """Describe several teachers, by the combination of vectors that the run has kept.
+
+    Args:
+        run: The run.
+        members: The teachers.
+        vectors: How the combined vectors are made.
+    """
+    sides = [_side_of_teacher(run, member, SentenceHead(finished_pooling(member.sentence))) for member in members]
+    file = run.folder / COMBINATION
+    combination = VectorCombination.load(file) if file.is_file() else None
+    length = run.plan.recipe.evaluation.length
+    return CombinedSide(
+        None, run.tokenizers.student, vectors, max_length=length, members=sides, combination=combination
+    )
+
+
+def _side_of_teacher(run: Run, teacher: TeacherInfo, vectors: str | SentenceHead) -> Side:
+    """Describe one teacher; it is loaded unless its outputs are stored."""
     if not teacher.has_weights:
         store = Path(str(teacher.spec.stored)).expanduser()
         facts = read_facts(store)
         length = run.plan.recipe.evaluation.length
-        return StoredSide(None, run.tokenizers.teacher, vectors, max_length=length, store=store, facts=facts)
-    model = run.teachers.load()
+        tokenizer = run.tokenizers.student
+        if teacher.tokenizer is not None:
+            tokenizer = run.tokenizers.load(teacher.tokenizer)
+        return StoredSide(None, tokenizer, vectors, max_length=length, store=store, facts=facts)
+    model = run.teachers.load(teacher)
     folder = resolve_model(teacher.spec.model)
-    return _side(run, model, run.tokenizers.teacher, vectors, folder if is_local(folder) else None)
+    assert teacher.tokenizer is not None  # A model with weights has files.
+    tokenizer = run.tokenizers.load(teacher.tokenizer)
+    return _side(run, model, tokenizer, vectors, folder if is_local(folder) else None)
 
 
 def _side(
@@ -226,7 +260,7 @@ def _score_held_out_rows(run: Run) -> dict[str, Any]:
         return {}
     corpus = run.corpora[run.plan.stages.index(stage)]
     teacher: PreTrainedModel | None = None
-    if stage.teacher_head is not None and stage.teacher.has_weights:
+    if stage.teacher_head is not None and stage.teacher.is_one_model:
         teacher = run.teachers.load(stage.teacher, head=stage.teacher_head)
     student = load_model(str(run.student_folder), head=stage.student_head)
     collate = pad_collator(run.tokenizers.of_stage(stage), label_kind(stage))

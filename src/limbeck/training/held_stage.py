@@ -28,6 +28,7 @@ from limbeck.training.stage import prepare_student
 from limbeck.training.stage_rows import StageRows, stage_rows
 from limbeck.training.student_maker import StudentMaker
 from limbeck.training.teaching.models import TeacherModels
+from limbeck.training.teaching.taught_texts import sample_text
 from limbeck.training.trainer import DistillationTrainer
 from limbeck.training.units import count_units
 
@@ -105,6 +106,7 @@ class HeldStage:
         prepare_student(student, self.plan)
         student_head, _ = self.plan.sentence_heads()
         teaching = teachers.open(self.plan, self.plan.terms)
+        teaching.prepare(None, partial(sample_text, self.corpus, self.tokenizers))
         module = DistillationModule(student, teaching, self.plan.terms, pooling=student_head)
         freeze_unreached(module, self.rows.probe())
         return module

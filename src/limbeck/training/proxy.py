@@ -378,6 +378,10 @@ def _check_stages(plan: RunPlan) -> None:
     """Refuse a recipe whose candidates cannot be trained side by side."""
     if not plan.stages:
         raise RecipeError("The recipe has no stages, so candidates would learn nothing; give it one.")
+    if plan.teacher_info.combination is not None:
+        raise RecipeError(
+            "A search trains candidates by one teacher, but the recipe has several; give one of them as teacher."
+        )
     for stage in plan.stages:
         place = f"Stage '{stage.spec.title}'"
         if stage.student is not None:

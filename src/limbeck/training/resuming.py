@@ -62,6 +62,9 @@ def hash_of_teacher(teacher: TeacherInfo, before: str | None) -> str:
         before: The hash with which the run was begun, whose form is kept so that both can be compared; None chooses
             the present form.
     """
+    if teacher.combination is not None:
+        # Records of several teachers have one form alone.
+        return " ".join(hash_of_teacher(member, None) for member in teacher.members)
     identity = teacher.facts.identity
     if not teacher.is_known_model:
         return identity

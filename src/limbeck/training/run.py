@@ -25,6 +25,7 @@ from limbeck.corpus.batches.batch import Inputs, read_batch
 from limbeck.errors import OutputError
 from limbeck.inspection.layer_cosines import measure_layer_cosines, spread_batches
 from limbeck.methods.registry import METHODS
+from limbeck.methods.teaching import Teaching
 from limbeck.models.card_facts import teacher_facts
 from limbeck.models.heads import Head
 from limbeck.models.sentences import SentencePooling
@@ -55,8 +56,9 @@ from limbeck.training.stage import StageTraining
 from limbeck.training.stage_rows import pad_collator
 from limbeck.training.student_folder import save_student
 from limbeck.training.student_maker import ReadBatches, StudentMaker
+from limbeck.training.teacher_records import describe_teachers
 from limbeck.training.teaching.models import TeacherModels, teacher_dtype
-from limbeck.training.teaching.taught_texts import check_texts_taught, print_teachings
+from limbeck.training.teaching.taught_texts import check_texts_taught, print_teachings, sample_text
 from limbeck.training.vector_checks import compare_once
 from limbeck.training.warn import warn
 
@@ -225,9 +227,10 @@ class Run:
         """Write teacher, student and text into the record."""
         plan = self.plan
         spec = plan.recipe.teacher
+        # Of several teachers this is the first, from which the student starts.
         teacher = {
-            "name_or_path": plan.teacher_info.title,
-            "shape": plan.teacher_info.description,
+            "name_or_path": plan.teacher_info.members[0].title,
+            "shape": plan.teacher_info.members[0].description,
             "weights": hashes.recipe,
         }
         if plan.teacher_info.is_known_model:
@@ -235,6 +238,7 @@ class Run:
         self.record.set(
             "running",
             teacher=records.Teacher.read(teacher),
+            teachers=describe_teachers(plan),
             stage_teachers=dict(hashes.by_stage),
             student=records.Student(
                 shape=str(plan.student),
@@ -345,7 +349,7 @@ class Run:
             training = StageTraining(
                 stage,
                 student,
-                ranks.on_all_ranks(partial(self.teachers.open, stage, stage.terms)),
+                self._open_teaching(stage, index),
                 self.tokenizers.of_stage(stage),
                 self.corpora[index],
                 folder=self._stage_folder(stage.spec.title),
@@ -363,6 +367,12 @@ class Run:
                 earlier=[learned_in(self._stage_folder(before.spec.title), before) for before in of_same_models],
             )
         return training.run()
+
+    def _open_teaching(self, stage: StagePlan, index: int) -> Teaching:
+        """Open the teaching of a stage, and let it learn what it needs of the text."""
+        teaching = ranks.on_all_ranks(partial(self.teachers.open, stage, stage.terms))
+        teaching.prepare(self.folder, partial(sample_text, self.corpora[index], self.tokenizers.of_stage(stage)))
+        return teaching
 
     def _measure_layers(self, stage: StagePlan, index: int, folder: Path) -> StagePlan:
         """Return a stage whose layer mapping follows from a measurement of the teacher's layers.
@@ -402,7 +412,7 @@ class Run:
                 measured = measure_steps(
                     stage,
                     student,
-                    ranks.on_all_ranks(partial(self.teachers.open, stage, stage.terms)),
+                    self._open_teaching(stage, index),
                     self.tokenizers.of_stage(stage),
                     self.corpora[index],
                     seed=self.plan.recipe.seed + index,

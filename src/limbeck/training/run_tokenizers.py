@@ -97,7 +97,7 @@ def load_tokenizers(plan: RunPlan) -> RunTokenizers:
     check_fits_model(tokenizers.student, plan.student.vocabulary)
     for stage in plan.stages:
         tokenizers.of_stage(stage)
-    teacher = plan.recipe.teacher
-    if plan.teacher_info.has_weights:
-        fetch_weights(teacher.model, teacher.revision)
+    for teacher in plan.teacher_info.members:
+        if teacher.has_weights:
+            fetch_weights(teacher.spec.model, teacher.spec.revision)
     return tokenizers

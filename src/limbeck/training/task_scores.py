@@ -144,7 +144,7 @@ def _score_on_task(
     student_length = stage.corpus.student_length or stage.corpus.length
     prepared = prepare_rows(data, stage.corpus, tokenizer, length=student_length)
     # The stage reads the head of its teacher if the teacher has one for this task. Stored outputs have no weights.
-    has_teacher = stage.teacher_head is not None and stage.teacher.has_weights
+    has_teacher = stage.teacher_head is not None and stage.teacher.is_one_model
     student_share = 0.5 if has_teacher else 1.0
 
     student_outputs = _outputs_by_split(

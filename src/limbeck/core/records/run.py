@@ -50,6 +50,24 @@ class Teacher(Record):
     card: CardFields | None = None
 
 
+class RunTeacher(Record):
+    """One of several teachers of a run.
+
+    Attributes:
+        name: Its name in the recipe.
+        title: Its model, or the stored outputs.
+        weight: How much it counted beside the others, as a share.
+        weights: Hash as in `Teacher`.
+        taught: What it taught: the streams that terms read of it, by the title of the stage.
+    """
+
+    name: str = ""
+    title: str = ""
+    weight: Number | None = None
+    weights: str | None = None
+    taught: dict[str, list[str]] = Field(default_factory=dict)
+
+
 class Initialisation(Record):
     """The start of a student: a sentence on it, and what it took over from the teacher.
 
@@ -465,6 +483,7 @@ class Run(Made, CardFields):
         problem: The reason why it failed or stopped.
         timings: Seconds of each part, and of all together in `total`.
         license: Licence of the student, where somebody wrote it into the record; so for the language.
+        teachers: The teachers, where there were several; `teacher` is then the first.
         stage_teachers: Hash of the teacher of each stage that has a separate one, see `Teacher.weights`.
         teacher_vectors: Teacher whose sentence vectors are taught, to the largest difference of these from those that
             sentence-transformers computes; None where that library does not load the model. Empty where it is not
@@ -485,6 +504,7 @@ class Run(Made, CardFields):
     peak_memory_bytes: int | None = None
     peak_device_memory_bytes: int | None = None
     teacher: Teacher = Field(default_factory=Teacher)
+    teachers: list[RunTeacher] = Field(default_factory=list)
     stage_teachers: dict[str, str] = Field(default_factory=dict)
     teacher_vectors: dict[str, Number | None] = Field(default_factory=dict)
     student: Student = Field(default_factory=Student)

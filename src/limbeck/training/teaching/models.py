@@ -10,9 +10,11 @@ from limbeck.core.devices import bf16_is_fast
 from limbeck.methods.teaching import Teaching
 from limbeck.methods.term import Term
 from limbeck.models.loading import load_model, model_without_weights
-from limbeck.recipe.model_plans import TeacherInfo
+from limbeck.recipe.model_plans import TeacherCombination, TeacherInfo
 from limbeck.recipe.models import TeacherSpec
+from limbeck.recipe.several_teachers import combined_keys, mean_of_scores, members_read, stage_of_member
 from limbeck.recipe.stage_plan import StagePlan
+from limbeck.training.teaching.combined import CombinedMember, CombinedTeaching
 from limbeck.training.teaching.live import LiveTeaching
 from limbeck.training.teaching.stored_outputs import remembering
 
@@ -66,6 +68,8 @@ class TeacherModels:
             terms: The terms of all students that it serves.
         """
         teacher = stage.teacher
+        if teacher.combination is not None:
+            return self._open_several(stage, teacher.combination)
         # A teaching that stands in place of the model, such as stored outputs, was made when the recipe was planned.
         if teacher.teaching is not None:
             return teacher.teaching
@@ -75,6 +79,24 @@ class TeacherModels:
         if teacher.spec.remembers:
             return remembering(live, stage)
         return live
+
+    def _open_several(self, stage: StagePlan, combination: TeacherCombination) -> Teaching:
+        """Open the teachings of several teachers as one; those that the stage does not read stay closed."""
+        names_read = {name for name, _ in members_read(stage)}
+        members = []
+        for member in combination.members:
+            if member.name in names_read:
+                member_stage = stage_of_member(stage, member)
+                teaching = self.open(member_stage, member_stage.terms)
+                members.append(CombinedMember(teaching, member.weight, member.classes))
+        combined_names = {key.name for key in combined_keys(stage.terms, stage.pairing)}
+        return CombinedTeaching(
+            stage.teacher.facts,
+            members,
+            combined_names,
+            vectors=combination.vectors,
+            mean_of=mean_of_scores(combination, stage.pairing),
+        )
 
 
 def teacher_dtype(stage: StagePlan) -> str:

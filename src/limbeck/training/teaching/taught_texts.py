@@ -4,28 +4,43 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from rich.console import Console
+from torch import Tensor
 
 from limbeck.core.blocks import counted
+from limbeck.corpus import StreamedCorpus, Tokenizers
 from limbeck.corpus.text.text_keys import TEXT_KEY
 from limbeck.errors import CorpusError
+from limbeck.inspection.layer_cosines import spread_batches
+from limbeck.methods.teaching import Teaching
 from limbeck.recipe.plan import RunPlan
+from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.rows import AnyCorpus
 from limbeck.training.run_tokenizers import RunTokenizers
+from limbeck.training.stage_rows import pad_collator
 
 _SHOWN_CHARACTERS = 60
+_SAMPLED_ROWS = 4096
+"""Most rows of a sample: several times the width of usual vectors."""
 
 
 def print_teachings(plan: RunPlan, console: Console) -> None:
     """Print what the teachings of a run hold, a line each, where they tell."""
-    lines = []
+    lines: list[str] = []
     for stage in plan.stages:
-        teaching = stage.teacher.teaching
-        if teaching is not None and teaching.summary:
-            lines.append(f"Teacher: {teaching.facts.title}, {teaching.summary}")
+        lines += [_describe(teacher.teaching) for teacher in stage.teacher.members]
     # Stages may share a teaching.
     for line in dict.fromkeys(lines):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        if line:
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _describe(teaching: Teaching | None) -> str:
+    """What a teaching holds, in a line; empty for a model, and for a teaching that does not tell."""
+    if teaching is None or not teaching.summary:
+        return ""
+    return f"Teacher: {teaching.facts.title}, {teaching.summary}"
 
 
 def check_texts_taught(plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizers: RunTokenizers) -> None:
@@ -40,29 +55,46 @@ def check_texts_taught(plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizers: 
         CorpusError: with the number of texts that lack, and one of them.
     """
     for stage, corpus in zip(plan.stages, corpora, strict=True):
-        # A model reads any text, and so does a teaching that reads tokens. One that reads rows looks texts up by their
-        # keys.
-        teaching = stage.teacher.teaching
-        if teaching is None or teaching.facts.reads != "rows":
-            continue
-        missing = 0
-        total = 0
-        example = ""
-        for rows in splits_of(corpus):
-            keys = np.asarray(rows.with_format("numpy")[TEXT_KEY][:], dtype=np.int64)
-            is_missing = teaching.missing(keys)
-            total += len(keys)
-            missing += int(is_missing.sum())
-            # The message shows the first text that lacks.
-            if not example and is_missing.any():
-                first_missing = rows[int(np.flatnonzero(is_missing)[0])]
-                tokenizer = tokenizers.load(stage.tokenizer)
-                example = tokenizer.decode(first_missing["input_ids"], skip_special_tokens=True)[:_SHOWN_CHARACTERS]
-        if missing:
-            raise CorpusError(
-                f"Stage '{stage.spec.title}': {missing:,} of {counted(total, 'text')} are not in "
-                f"{teaching.facts.title}, such as {example!r}; {teaching.remedy}."
-            )
+        # A stage may have several teachers.
+        for member in stage.teacher.members:
+            _check_taught(stage, member.teaching, corpus, tokenizers)
+
+
+def _check_taught(stage: StagePlan, teaching: Teaching | None, corpus: AnyCorpus, tokenizers: RunTokenizers) -> None:
+    """Refuse texts of a stage that one of its teachings lacks; None stands for a model.
+
+    Raises:
+        CorpusError: with the number of texts that lack, and one of them.
+    """
+    # A model reads any text, and so does a teaching that reads tokens. One that reads rows looks texts up by their
+    # keys.
+    if teaching is None or teaching.facts.reads != "rows":
+        return
+    missing = 0
+    total = 0
+    example = ""
+    for rows in splits_of(corpus):
+        keys = np.asarray(rows.with_format("numpy")[TEXT_KEY][:], dtype=np.int64)
+        is_missing = teaching.missing(keys)
+        total += len(keys)
+        missing += int(is_missing.sum())
+        # The message shows the first text that lacks.
+        if not example and is_missing.any():
+            first_missing = rows[int(np.flatnonzero(is_missing)[0])]
+            tokenizer = tokenizers.load(stage.tokenizer)
+            example = tokenizer.decode(first_missing["input_ids"], skip_special_tokens=True)[:_SHOWN_CHARACTERS]
+    if missing:
+        raise CorpusError(
+            f"Stage '{stage.spec.title}': {missing:,} of {counted(total, 'text')} are not in "
+            f"{teaching.facts.title}, such as {example!r}; {teaching.remedy}."
+        )
+
+
+def sample_text(corpus: AnyCorpus, tokenizers: Tokenizers) -> Iterator[dict[str, Tensor]]:
+    """Iterate over batches of rows that are spread over a corpus, for teachings that learn from the text."""
+    # Plans of teachings that learn from text refuse streams, of which rows cannot be chosen.
+    assert not isinstance(corpus, StreamedCorpus)
+    return spread_batches(corpus, pad_collator(tokenizers), torch.device("cpu"), most_rows=_SAMPLED_ROWS)
 
 
 def splits_of(corpus: AnyCorpus) -> Iterator[Any]:

@@ -1,0 +1,350 @@
+"""Several teachers of one student: what is known of them together, and of each where a stage reads it alone.
+
+A *member* is one of the teachers. Together they give the *combined* outputs: sentence vectors, and scores of whole
+texts. Outputs of tokens and layers are those of the one member that a stage names as `layers_from`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from limbeck.core.kinds import KINDS
+from limbeck.corpus.settings import CorpusSettings, LabelledSettings
+from limbeck.errors import RecipeError
+from limbeck.methods.pairing import Pairing
+from limbeck.methods.term import Term
+from limbeck.models.heads import head_of
+from limbeck.models.sentence_reader import check_pooling_named
+from limbeck.models.sentences import SentencePooling, finished_pooling
+from limbeck.models.streams import OF_OUTPUT, OF_SENTENCES, StreamKey
+from limbeck.recipe.model_plans import TeacherCombination, TeacherInfo, TeacherMember, plan_teacher
+from limbeck.recipe.models import CombineSpec, MemberSpec, TeacherSpec
+from limbeck.recipe.schema import Recipe
+from limbeck.recipe.stage_plan import StagePlan
+from limbeck.recipe.tokenizer_plans import read_alike
+
+_ROLES = (None, "query", "document")
+
+
+def plan_recipe_teacher(recipe: Recipe) -> TeacherInfo:
+    """Plan the teacher of a recipe, or all of its teachers as one.
+
+    Raises:
+        LimbeckError: for a teacher that cannot be read, and for teachers that do not go together.
+    """
+    if recipe.teachers is None:
+        return plan_teacher(recipe.teacher)
+    members = []
+    for name, spec in recipe.teachers.items():
+        members.append(TeacherMember(name, spec.weight, plan_teacher(_teacher_of(spec))))
+    _check_read_alike(members)
+
+    combine = CombineSpec() if recipe.combine is None else recipe.combine
+    labels = _common_labels(members)
+    if labels:
+        members = [_with_classes(member, labels) for member in members]
+    width = _combined_width(members, combine)
+    combination = TeacherCombination(tuple(members), combine.vectors, width, combine.scores, labels)
+    first = members[0].teacher
+    # Models read the tokens of the batch. Where there are only stored outputs, texts are cut as the first read them.
+    tokenizers = [member.teacher.tokenizer for member in members if member.teacher.is_read]
+    tokenizer = tokenizers[0] if tokenizers else first.tokenizer
+    sentence = _combined_sentence(first.sentence, width)
+    return replace(first, tokenizer=tokenizer, sentence=sentence, combination=combination)
+
+
+def _teacher_of(spec: MemberSpec) -> TeacherSpec:
+    """Return the keys of a member without its weight."""
+    return TeacherSpec.model_validate(spec.model_dump(exclude_unset=True, exclude={"weight"}))
+
+
+def _check_read_alike(members: Sequence[TeacherMember]) -> None:
+    """Refuse models that read other tokens or prompts than the others; stored outputs are found by prompt and text.
+
+    Raises:
+        RecipeError: for another vocabulary, and for other prompts.
+    """
+    models = [member for member in members if member.teacher.is_read]
+    for member in models[1:]:
+        assert models[0].teacher.tokenizer is not None
+        assert member.teacher.tokenizer is not None
+        if not read_alike(models[0].teacher.tokenizer, member.teacher.tokenizer):
+            raise RecipeError(
+                f"teachers.{member.name} '{member.teacher.title}' has a different vocabulary from "
+                f"'{models[0].teacher.title}', whose tokens all models read; store its outputs by `limbeck teach`, and "
+                f"give teachers.{member.name} as {{stored: FOLDER}}, or choose another teacher."
+            )
+    for member in members[1:]:
+        _check_same_prompts(members[0], member)
+
+
+def _check_same_prompts(first: TeacherMember, member: TeacherMember) -> None:
+    """Refuse a teacher that reads other prompts than the first."""
+    for role in _ROLES:
+        prompt = _prompt_of(member.teacher.sentence, role)
+        first_prompt = _prompt_of(first.teacher.sentence, role)
+        if prompt != first_prompt:
+            raise RecipeError(
+                f"teachers.{member.name} '{member.teacher.title}' reads the prompt {prompt!r} before texts, but the "
+                f"first teacher '{first.teacher.title}' reads {first_prompt!r}; choose teachers with the same prompts."
+            )
+
+
+def _prompt_of(sentence: SentencePooling | None, role: str | None) -> str:
+    return "" if sentence is None else sentence.prompt(role)
+
+
+def _common_labels(members: Sequence[TeacherMember]) -> tuple[str, ...]:
+    """Return the classes of all teachers in the order of the first; empty where one of them gives no scores.
+
+    Raises:
+        RecipeError: for classes of other names.
+    """
+    labels_of_members = [_labels_of(member.teacher) for member in members]
+    if not all(labels_of_members):
+        return ()
+    first = labels_of_members[0]
+    for member, labels in zip(members, labels_of_members, strict=True):
+        if sorted(labels) != sorted(first):
+            raise RecipeError(
+                f"teachers.{member.name} '{member.teacher.title}' has the classes {', '.join(labels)}, but the first "
+                f"teacher has {', '.join(first)}; name them alike by teachers.{member.name}.classes."
+            )
+    return first
+
+
+def _labels_of(teacher: TeacherInfo) -> tuple[str, ...]:
+    """Return the classes of a teacher that gives scores of whole texts; empty for one that gives none."""
+    if teacher.is_read:
+        # A model without a head for a task has class names too, which are those of its library.
+        return teacher.labels if head_of(teacher.config) in KINDS else ()
+    return teacher.labels if "logits" in teacher.facts.widths else ()
+
+
+def _with_classes(member: TeacherMember, labels: Sequence[str]) -> TeacherMember:
+    """Return a member with the order in which its scores are read."""
+    labels_of_member = _labels_of(member.teacher)
+    return replace(member, classes=tuple(labels_of_member.index(label) for label in labels))
+
+
+def _combined_width(members: Sequence[TeacherMember], combine: CombineSpec) -> int | None:
+    """Return the width of the combined vectors; None where stored outputs have none.
+
+    Raises:
+        RecipeError: for more numbers than all teachers have together.
+    """
+    widths = [_vector_width(member.teacher) for member in members]
+    known_widths = [width for width in widths if width is not None]
+    if len(known_widths) < len(widths):
+        return None
+    if combine.vectors == "averaged":
+        return known_widths[0]
+    width = known_widths[0] if combine.width is None else combine.width
+    if width > sum(known_widths):
+        parts = " + ".join(str(part) for part in known_widths)
+        raise RecipeError(
+            f"combine.width {width} is more than the vectors of all teachers have together ({parts}); use a smaller "
+            "number, or leave it out."
+        )
+    return width
+
+
+def _vector_width(teacher: TeacherInfo) -> int | None:
+    """Return the width of a teacher's finished vectors; None for stored outputs without any."""
+    if not teacher.is_read:
+        return teacher.facts.widths.get("vector")
+    return finished_pooling(teacher.sentence).width(teacher.shape.hidden)
+
+
+def _combined_sentence(first: SentencePooling | None, width: int | None) -> SentencePooling | None:
+    """Return how combined vectors are made, as far as the student follows it: pooling, length one and prompts."""
+    if width is None:
+        return None
+    sentence = finished_pooling(first)
+    # A pooling of several parts would stand for vectors of several times the width.
+    pooling = sentence.pooling.split("+")[0]
+    return replace(sentence, pooling=pooling, modules=(), normalize=True, truncate_dim=None)
+
+
+def with_layers_of(teacher: TeacherInfo, layers_from: str | None) -> TeacherInfo:
+    """Return the teachers of a stage that reads the layers of one of them.
+
+    Args:
+        teacher: The recipe's teacher.
+        layers_from: The name of that one; None for a stage that reads none, and for one teacher alone.
+    """
+    if teacher.combination is None or layers_from is None:
+        return teacher
+    combination = replace(teacher.combination, layers_from=layers_from)
+    return replace(teacher, combination=combination)
+
+
+def check_combined(terms: Sequence[Term], pairing: Pairing, teacher: TeacherInfo, place: str) -> None:
+    """Refuse terms that several teachers cannot be combined for.
+
+    Args:
+        terms: The terms of a stage.
+        pairing: Its models, and the task of its corpus.
+        teacher: Its teachers.
+        place: Where the stage stands in the recipe.
+
+    Raises:
+        RecipeError: for outputs of tokens without a teacher that is named for them, for probabilities of scores that
+            are none, and for vectors and layers of other widths.
+    """
+    combination = teacher.combination
+    if combination is None:
+        return
+    combined = combined_keys(terms, pairing)
+    of_layers = combination.of_layers
+    if of_layers is not None and not of_layers.teacher.is_read:
+        raise RecipeError(
+            f"{place}.layers_from '{of_layers.name}': {of_layers.teacher.facts.title} have no layers; name a teacher "
+            "that is a model."
+        )
+    if of_layers is None:
+        for term in terms:
+            for key in term.teacher:
+                if key not in combined:
+                    raise RecipeError(
+                        f"{place}: the term '{term.name}' reads {key} of tokens or layers, for which teachers are not "
+                        f"combined; {teacher.facts.way_out}."
+                    )
+    combined_names = {key.name for key in combined}
+    if "logits" in combined_names and combination.scores == "probabilities" and not _has_probabilities(pairing):
+        raise RecipeError(
+            f"combine.scores is probabilities, but the scores of {pairing.task} are none that sum to 1; "
+            "set combine.scores: logits."
+        )
+    reads_vectors = bool(combined_names & set(OF_SENTENCES))
+    if reads_vectors:
+        for member in teacher.members:
+            if member.is_read and member.sentence is None:
+                check_pooling_named(member.spec.model)
+    if of_layers is None or not reads_vectors:
+        return
+    hidden = of_layers.teacher.shape.hidden
+    if hidden != combination.width:
+        raise RecipeError(
+            f"{place}: the combined vectors have {combination.width} numbers, but the layers of "
+            f"'{of_layers.name}' have {hidden}; a stage that reads both needs one width, such as combine.width: "
+            f"{hidden}, or make two stages of it."
+        )
+
+
+def check_combined_text(settings: CorpusSettings | LabelledSettings, teacher: TeacherInfo, place: str) -> None:
+    """Refuse a stream for several teachers: how their vectors are combined is found in a sample of the text.
+
+    Args:
+        settings: The settings of a stage's text.
+        teacher: Its teachers.
+        place: Where the stage stands in the recipe.
+
+    Raises:
+        RecipeError: for a stream.
+    """
+    if teacher.combination is None or not isinstance(settings, CorpusSettings):
+        return
+    if settings.streaming:
+        raise RecipeError(
+            f"{place}: several teachers are combined by a sample of the whole text, which a stream does not have; "
+            "leave out streaming."
+        )
+
+
+def check_all_read(stages: Sequence[StagePlan], teacher: TeacherInfo) -> None:
+    """Refuse a teacher that no term of any stage reads.
+
+    Args:
+        stages: All stages.
+        teacher: The recipe's teachers.
+
+    Raises:
+        RecipeError: naming the first.
+    """
+    if teacher.combination is None or not stages:
+        return
+    read: set[str] = set()
+    for stage in stages:
+        read.update(name for name, _ in members_read(stage))
+    for member in teacher.combination.members:
+        if member.name not in read:
+            raise RecipeError(
+                f"No term reads the teacher '{member.name}': stages read only layers of {', '.join(sorted(read))}. "
+                "Leave it out, or add a stage on sentence vectors or scores of texts, which all teachers give together."
+            )
+
+
+def combined_keys(terms: Sequence[Term], pairing: Pairing) -> set[StreamKey]:
+    """The streams that terms read of all teachers together: sentence vectors, and scores of whole texts.
+
+    Args:
+        terms: The terms.
+        pairing: The models, and the task of the corpus.
+    """
+    names = set(OF_SENTENCES)
+    has_scores_of_texts = pairing.has_labels and not pairing.of_tokens and pairing.label != "span"
+    if has_scores_of_texts:
+        names.add("logits")
+    return {key for term in terms for key in term.teacher if key.name in names}
+
+
+def mean_of_scores(combination: TeacherCombination, pairing: Pairing) -> Literal["probabilities", "logits"]:
+    """What the mean of the teachers' scores is of: their probabilities, or the scores (`logits`) themselves."""
+    if combination.scores is not None:
+        return combination.scores
+    return "probabilities" if _has_probabilities(pairing) else "logits"
+
+
+def _has_probabilities(pairing: Pairing) -> bool:
+    """Whether the scores of a row are of classes of which one is right."""
+    return pairing.task == "classification"
+
+
+def members_read(stage: StagePlan) -> list[tuple[str, list[str]]]:
+    """The teachers that a stage reads, each by its name with the streams that it is read for.
+
+    A stage without several teachers has none.
+    """
+    combination = stage.teacher.combination
+    if combination is None:
+        return []
+    combined = combined_keys(stage.terms, stage.pairing)
+    read = []
+    for member in combination.members:
+        streams = {key.name for key in combined}
+        if member.name == combination.layers_from:
+            streams |= stage.teacher_streams
+        if streams:
+            read.append((member.name, sorted(streams)))
+    return read
+
+
+def stage_of_member(stage: StagePlan, member: TeacherMember) -> StagePlan:
+    """The stage as if one of its teachers taught alone, with the terms that read it.
+
+    Args:
+        stage: The stage of several teachers.
+        member: One of them.
+    """
+    combination = stage.teacher.combination
+    assert combination is not None
+    combined = combined_keys(stage.terms, stage.pairing)
+    layer = member.teacher.facts.output_layer
+    terms = []
+    for term in stage.terms:
+        if combined.intersection(term.teacher):
+            terms.append(replace(term, teacher=tuple(_key_of_member(key, layer) for key in term.teacher)))
+        elif member.name == combination.layers_from:
+            terms.append(term)
+    vectors = finished_pooling(member.teacher.sentence)
+    return replace(stage, teacher=member.teacher, terms=terms, teacher_vectors=vectors)
+
+
+def _key_of_member(key: StreamKey, layer: int) -> StreamKey:
+    """Return the stream of a member that a combined stream is made of: finished vectors, also for pooled ones."""
+    assert key.name in OF_OUTPUT
+    name = "vector" if key.name == "pooled" else key.name
+    return StreamKey(name, layer)
