@@ -1,8 +1,17 @@
 """Dynamic int8: smaller, measured beside float32, honest about what it costs."""
 
-import onnx
-import pytest
+import csv
+import shutil
+from pathlib import Path
 
+import onnx
+import onnxruntime
+import pytest
+import torch
+from rich.console import Console
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+import limbeck
 from limbeck.core.exports import Int8Latency
 from limbeck.export import int8 as int8_files
 from limbeck.export import onnx as onnx_files
@@ -11,6 +20,7 @@ from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.int8 import needs_reduced_range
 from limbeck.report.export_text import busy_line, export_lines, latency_table, speed_of
 from tests.support.models import make_teacher
+from tests.support.mrpc_recipe import mrpc_recipe
 from tests.support.students import sentence_student
 
 GRAPH = "onnx/model_quantized.onnx"
@@ -124,3 +134,44 @@ def test_the_range_is_reduced_where_16_bit_sums_could_overflow(tmp_path, process
     if processor is not None:
         (tmp_path / "cpuinfo").write_text(processor)
     assert needs_reduced_range(tmp_path / "cpuinfo", machine) == reduced
+
+
+def test_decisions_are_compared_on_the_development_rows_of_the_run(tmp_path, unmeasured):
+    recipe = mrpc_recipe(tmp_path)
+    run = limbeck.distill(recipe)
+    exported = limbeck.export(run, "onnx-int8", output=tmp_path / "int8")
+
+    pairs = []
+    with (Path(recipe["corpus"]["data"]) / "MRPC" / "dev.tsv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            pairs.append((row["#1 String"], row["#2 String"]))
+    assert exported.export.development.texts == len(set(pairs)) == 12
+
+    tokenizer = AutoTokenizer.from_pretrained(run.student)
+    tokenizer.backend_tokenizer.no_padding()
+    model = AutoModelForSequenceClassification.from_pretrained(run.student).eval()
+    session = onnxruntime.InferenceSession(exported.folder / GRAPH)
+    equal = []
+    for first, second in pairs:
+        inputs = tokenizer(first, second, return_tensors="pt")
+        with torch.no_grad():
+            decision = model(**inputs).logits.argmax()
+        names = [value.name for value in session.get_inputs()]
+        (logits,) = session.run(None, {name: inputs[name].numpy() for name in names})
+        equal.append(int(decision) == logits.argmax())
+    # Batches repeat a few rows with other padding.
+    assert exported.export.development.equal_decisions == pytest.approx(sum(equal) / len(equal), abs=0.2)
+    assert "On 12 development rows of the run" in str(exported)
+    assert "On 12 development rows of the run" in (exported.folder / "README.md").read_text(encoding="utf-8")
+
+    # In float32 the decisions are those of the student, so that nothing else is compared.
+    assert limbeck.export(run, "onnx", output=tmp_path / "float32").export.development is None
+
+
+def test_rows_that_cannot_be_read_are_told_and_the_export_goes_on(tmp_path, unmeasured, capsys):
+    recipe = mrpc_recipe(tmp_path)
+    run = limbeck.distill(recipe)
+    shutil.rmtree(recipe["corpus"]["data"])
+    exported = limbeck.export(run, "onnx-int8", output=tmp_path / "int8", console=Console())
+    assert exported.export.development is None
+    assert "development rows are not compared on" in capsys.readouterr().out

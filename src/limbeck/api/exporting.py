@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
 
 from limbeck.api.calls import python_call
 from limbeck.api.checkpoint_students import find_checkpoint, make_student
@@ -16,13 +18,19 @@ from limbeck.api.requests.values import optional_path
 from limbeck.api.results import Pushed
 from limbeck.core import exports
 from limbeck.core.blocks import Block
+from limbeck.core.paths import RECIPE, STUDENT, run_of_student
 from limbeck.core.progress_bars import ProgressBar, line_by_line, print_plain
-from limbeck.errors import RecipeError
+from limbeck.errors import LimbeckError, RecipeError
 from limbeck.export.request import ExportRequest, check_output
 from limbeck.training.run_checkpoints import RunCheckpoint
 
+if TYPE_CHECKING:
+    from limbeck.models.sample_texts import Text
+
 MOST_TEXTS = 1000
-"""Texts to compare on that are read of a file."""
+"""Texts to compare on that are read of a file, or development rows of a run."""
+_EXACT = "float32"
+"""The number format whose decisions are those of the student but for rounding, so that few texts tell enough."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,6 +127,8 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
     from limbeck.export.exporting import export_model
     from limbeck.report.export_card import card_writer, run_problem
 
+    if export_request.format_options.dtype != _EXACT:
+        export_request = replace(export_request, development=_development_rows(student, console))
     problem = run_problem(student)
     if problem:
         print_plain(console, problem, "yellow")
@@ -130,6 +140,31 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
         return result
     print_plain(console, f"Uploading to {request.push} …")
     return replace(result, pushed=result.push(request.push, private=request.private))
+
+
+def _development_rows(student: str, console: Console) -> "list[Text]":
+    """Return the texts of the development rows of the run that made a student; none where it has none.
+
+    Rows that cannot be read are told, and are no reason to refuse the export.
+    """
+    from limbeck.export.development_texts import texts_of_rows
+    from limbeck.models.locating import locate_model
+    from limbeck.recipe.facts import load_checked
+    from limbeck.recipe.plan import plan_checked
+
+    folder = Path(locate_model(student)).expanduser()
+    run = run_of_student(folder) if folder.is_dir() else None
+    # The student of a single stage has the rows of another task than the run's student may have.
+    if run is None or folder.resolve() != (run / STUDENT).resolve():
+        return []
+    try:
+        plan = plan_checked(load_checked(run / RECIPE))
+        for stage in reversed(plan.own_stages):
+            if stage.development is not None:
+                return texts_of_rows(stage.development.load(), MOST_TEXTS)
+    except LimbeckError as error:
+        print_plain(console, f"The run's development rows are not compared on: {error}", "yellow")
+    return []
 
 
 def _export_checkpoint(request: requests.ExportRequest, checkpoint: RunCheckpoint) -> ExportResult:

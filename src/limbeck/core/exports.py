@@ -60,6 +60,8 @@ class Int8(Record):
 class Export(File):
     """An export; `differences` are those from its source, `verified` those on the user's own text.
 
+    `development` are those on the development rows of the student's run, for a head that decides; else None.
+
     Attributes:
         documents: Of a router, the model that reads documents.
         prompts: Of a router, what is put before a text, by its role; of sentence vectors in ONNX, by its use.
@@ -84,6 +86,7 @@ class Export(File):
     megabytes: Number | None = None
     differences: Differences = Field(default_factory=Differences)
     verified: Differences | None = None
+    development: Differences | None = None
     created: str | None = None
     versions: dict[str, str] = Field(default_factory=dict)
     opset: int | None = None

@@ -128,6 +128,11 @@ def largest_share(differences: Differences) -> tuple[float, str]:
     return max(shares)
 
 
+def decides(head: heads.Head | None) -> bool:
+    """Return whether a head decides by its highest score; vectors and values decide nothing."""
+    return head is not None and not kind_of(head).has_value
+
+
 class _Gaps:
     """Collects the differences of two models, batch by batch.
 
@@ -164,13 +169,12 @@ class _Gaps:
 
             if name == vectors:
                 self._cosines.append(F.cosine_similarity(real_expected, real_exported, dim=-1))
-            # A head of classes, tokens or answers decides by its highest score. Vectors and values decide nothing.
-            decides = self._head is not None and not self._facts.has_value
-            if decides and self._facts.has_answers:
+            has_decisions = decides(self._head)
+            if has_decisions and self._facts.has_answers:
                 # An answer's end is chosen among all tokens of a row, so the rows stay whole.
                 padding = ~batch.valid
                 self._add_decisions(expected.masked_fill(padding, _NEVER), exported.masked_fill(padding, _NEVER))
-            elif decides:
+            elif has_decisions:
                 self._add_decisions(real_expected, real_exported)
 
     def _add_decisions(self, source: Tensor, export: Tensor) -> None:

@@ -20,7 +20,7 @@ from limbeck.core.exports import Differences
 from limbeck.core.files import atomic_folder
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.export.batches import make_batches, tokenise
-from limbeck.export.differences import ExportMismatchError, measure_differences
+from limbeck.export.differences import ExportMismatchError, decides, measure_differences
 from limbeck.export.format import Format, FormatOptions
 from limbeck.export.formats import FORMATS
 from limbeck.export.outputs import OutputModule
@@ -109,6 +109,10 @@ def export_model(
             differences = compare_folder(source, export_format, folder, checked_texts, comparing)
             # Only the verification refuses a low quality of int8.
             export_format.check(differences, options.dtype, strict=False)
+            development = None
+            if request.development and decides(source.head):
+                report(_COMPARED, "Comparing on development rows")
+                development = compare_folder(source, export_format, folder, request.development)
             verified = None
             if request.verify:
                 report(_COMPARED, "Comparing again in a fresh process")
@@ -118,7 +122,7 @@ def export_model(
             # The record names the model that the user gave, not the copy that `safe_copy` made of it. Facts of the
             # format come last, and replace common ones of the same name.
             values = _common_facts(replace(source, name=located), export_format, options.dtype, folder)
-            values |= {"differences": differences, "verified": verified}
+            values |= {"differences": differences, "verified": verified, "development": development}
             values |= format_facts
             export_record = exports.Export.read(values)
             records.save(export_record, folder)

@@ -69,6 +69,8 @@ def export_lines(record: ExportRecord) -> list[str]:
     lines.append(_largest_difference(export.differences))
     if export.dtype != "float32":
         lines += _quality_lines(export.differences)
+    if export.development is not None:
+        lines.append(_development_line(export.development))
     if export.int8 is not None:
         lines += _int8_lines(export.int8, export.weight_bits)
     note = FORMATS[export.format].note(export.dtype) if export.format in FORMATS else None
@@ -104,6 +106,15 @@ def _quality_lines(differences: Differences) -> Iterator[str]:
             f"Decisions equal to the source's: {differences.equal_decisions:.1%}; KL of the probabilities "
             f"{differences.mean_kl:.2g} nats."
         )
+
+
+def _development_line(differences: Differences) -> str:
+    """Return a line on the decisions on the development rows of the student's run."""
+    rows = counted(differences.texts or 0, "development row")
+    return (
+        f"On {rows} of the run, {differences.equal_decisions:.1%} of the decisions are equal to the source's; KL of the "
+        f"probabilities {differences.mean_kl:.2g} nats."
+    )
 
 
 def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
