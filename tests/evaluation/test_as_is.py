@@ -24,6 +24,9 @@ from transformers import (
 from limbeck.errors import ModelError, OutputError, RecipeError
 from limbeck.evaluation.evaluators import head_outputs
 from limbeck.evaluation.evaluators.head_match import match_head
+from limbeck.evaluation.plan.identity import identity
+from limbeck.evaluation.plan.planned_model import plan_models
+from limbeck.evaluation.plan.planner import Planner
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.run.evaluation import run_evaluation
 from limbeck.evaluation.tasks.registry import TASKS
@@ -285,3 +288,21 @@ def test_published_rows_beside_models_as_they_are(evaluate, model_of):
     summary = evaluate(folder, tasks="mrpc")[0].summary
     assert "MLKD-BERT" in {row.model for row in summary.published if row.distilled == "task"}
     assert not any("left out" in note for note in summary.notes)
+
+
+@pytest.mark.parametrize(("kind", "task"), [("regression", "stsb"), ("classification", "mrpc")])
+def test_scores_of_rows_that_were_padded_on_the_left_are_not_used_again(data, model_of, tmp_path, kind, task):
+    shape = {"id2label": dict(enumerate(MRPC)), "label2id": {}} if kind == "classification" else {"num_labels": 1}
+    folder = Path(model_of(kind, **shape))
+    request = EvaluationRequest((str(folder),), task, tmp_path / "out", data=data, as_is=True)
+
+    def is_known_from_before():
+        (model,) = plan_models([str(folder)], as_is=True)
+        planned = Planner(request).plan(task, [model])
+        (cell,) = planned.cells
+        return cell.id == identity(cell.cell, model=model.fingerprint, data=planned.data)
+
+    assert is_known_from_before()
+    config = folder / "tokenizer_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"padding_side": "left"}))
+    assert not is_known_from_before()

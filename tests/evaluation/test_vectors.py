@@ -215,3 +215,19 @@ def test_too_little_to_look_through(rows):
         CorpusError, match="give at least one query with a relevant document, and at least two documents"
     ):
         Search.of(rows, "search test")
+
+
+def test_a_retrieval_is_scored_anew_where_the_folder_says_another_length(folder, tmp_path):
+    model = shutil.copytree(folder / "student", tmp_path / "student")
+    settings = model / "sentence_bert_config.json"
+    scores = {}
+    for length in (256, 64, 5):
+        settings.write_text(json.dumps(json.loads(settings.read_text()) | {"max_seq_length": length}))
+        evaluated = limbeck.evaluate(
+            [str(model)], str(folder / "search.yaml"), output=tmp_path / "out", as_is=True, overrides=["length=64"]
+        )
+        scores[length] = evaluated.summary["models"][0]["columns"]["search"]["mean"]
+    cells = ResultsFile(tmp_path / "out").read()
+    # A folder that reads at least as much as the settings say has the cell of earlier versions.
+    assert [cell.settings.get("reader_lengths") for cell in cells] == [None, [5]]
+    assert scores[5] != scores[64] == scores[256]

@@ -141,10 +141,9 @@ def test_decisions_are_compared_on_the_development_rows_of_the_run(tmp_path, unm
     run = limbeck.distill(recipe)
     exported = limbeck.export(run, "onnx-int8", output=tmp_path / "int8")
 
-    pairs = []
     with (Path(recipe["corpus"]["data"]) / "MRPC" / "dev.tsv").open(encoding="utf-8") as file:
-        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-            pairs.append((row["#1 String"], row["#2 String"]))
+        table = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        pairs = [(row["#1 String"], row["#2 String"]) for row in table]
     assert exported.export.development.texts == len(set(pairs)) == 12
 
     tokenizer = AutoTokenizer.from_pretrained(run.student)

@@ -32,7 +32,8 @@ class ExportRequest:
         dtype: Number format of the weights; None is the format's own.
         opset: Operator set of ONNX; None is the default.
         texts: Sample text to compare on; None is the built-in one.
-        development: Development rows of the student's run, on which the decisions of reduced precision are compared too.
+        development: Development rows of the student's run, on which the decisions of weights with fewer bits are
+            compared too.
         verify: Whether to compare a second time, in a new process and on all of the text.
         overwrite: Whether to replace an earlier export.
         seconds: Time for measuring the latencies of int8.

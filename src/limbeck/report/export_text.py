@@ -112,8 +112,8 @@ def _development_line(differences: Differences) -> str:
     """Return a line on the decisions on the development rows of the student's run."""
     rows = counted(differences.texts or 0, "development row")
     return (
-        f"On {rows} of the run, {differences.equal_decisions:.1%} of the decisions are equal to the source's; KL of the "
-        f"probabilities {differences.mean_kl:.2g} nats."
+        f"On {rows} of the run, {differences.equal_decisions:.1%} of the decisions are equal to the source's; KL of "
+        f"the probabilities {differences.mean_kl:.2g} nats."
     )
 
 

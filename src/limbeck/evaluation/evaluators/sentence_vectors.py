@@ -156,14 +156,17 @@ def read_texts(name: str, first: Sequence[str], second: Sequence[str], reading: 
     Raises:
         ModelError: for vectors that are not finite numbers.
     """
-    return _read_texts(name, fingerprint_of(name), tuple(first), tuple(second), reading)
+    # A folder may get other weights, and another length, between two calls of one process.
+    lengths = [str(vectors_of(place, reading.pooling).max_length) for place in readers_of(name)]
+    content = " ".join([fingerprint_of(name), *lengths])
+    return _read_texts(name, content, tuple(first), tuple(second), reading)
 
 
 @lru_cache(maxsize=2)  # One entry for the scored model, and one for the teacher that all models are compared with.
 def _read_texts(
-    name: str, weights: str, first: tuple[str, ...], second: tuple[str, ...], reading: TextReading
+    name: str, content: str, first: tuple[str, ...], second: tuple[str, ...], reading: TextReading
 ) -> VectorPairs:
-    """Read texts; `weights` is not read, but part of the cache's key, since a folder may get other weights."""
+    """Read texts; `content` is not read, but part of the cache's key: the fingerprint and the lengths of the folder."""
     queries, documents = readers_of(name)
     if queries == documents:
         return _read_by_one_model(name, first, second, reading)

@@ -133,8 +133,8 @@ def _plan_point(
     if has_queries and similarity not in _SIMILARITIES:
         notes.append(f"{title}: scored by the cosine, although the folder of '{model.name}' says {similarity}")
 
-    # Pairs are read to the length that the model's folder says. The length is part of the cell's identity: a folder
-    # with another one is scored anew. Cells of a retrieval keep the identities of earlier versions.
+    # Texts are read to the length that the model's folder says. The length is part of the cell's identity: a folder
+    # with another one is scored anew. A retrieval may have several readers, whose lengths stand below.
     length = settings.length
     teacher_length = None
     if not has_queries:
@@ -171,6 +171,13 @@ def _plan_point(
     # knew no prompts.
     if not any(prompts):
         prompts = []
+
+    # Likewise the lengths of a retrieval are left out where every reader reads as much as the settings say.
+    reader_lengths: list[int] = []
+    if has_queries:
+        reader_lengths = [min(length, reader.max_length or length) for reader in readers]
+    if all(reader_length == length for reader_length in reader_lengths):
+        reader_lengths = []
     point = SimilarityPoint(
         length=length,
         pooling=settings.pooling,
@@ -181,6 +188,7 @@ def _plan_point(
         prompts=tuple(prompts),
         dot=has_queries and similarity == "dot",
         teacher_length=teacher_length,
+        reader_lengths=tuple(reader_lengths),
     )
     return point, notes
 

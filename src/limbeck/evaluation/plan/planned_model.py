@@ -15,6 +15,7 @@ from limbeck.models.families import Shape, shape_of
 from limbeck.models.fingerprint import tokenizer_fingerprint
 from limbeck.models.loading import load_config
 from limbeck.models.sentences import trained_widths
+from limbeck.models.tokenizers import load_tokenizer, pads_against_positions
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class PlannedModel:
         queries: The model that reads queries: the model itself, or one of the two models in a router's folder.
         documents: The model that reads documents, likewise.
         widths: Numbers of components that its vectors were trained to be cut to, from its configuration.
+        pads_against_positions: Whether its tokenizer pads on the left, although the model counts positions from there.
     """
 
     name: str
@@ -41,6 +43,7 @@ class PlannedModel:
     queries: str = ""
     documents: str = ""
     widths: tuple[int, ...] = ()
+    pads_against_positions: bool = False
 
     @property
     def published_as(self) -> tuple[str, int]:
@@ -90,6 +93,7 @@ def _plan_model(name: str, *, as_is: bool) -> PlannedModel:
         queries=queries,
         documents=documents,
         widths=trained_widths(config),
+        pads_against_positions=pads_against_positions(load_tokenizer(queries), config),
     )
 
 

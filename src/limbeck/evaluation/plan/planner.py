@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from limbeck.core.kinds import kind_of
 from limbeck.core.studies import Column
 from limbeck.errors import RecipeError, suggestion
 from limbeck.evaluation.evaluators import head_match
@@ -23,6 +24,9 @@ from limbeck.evaluation.plan.variants import Variant
 from limbeck.evaluation.protocols.settings import FineTuning
 from limbeck.kinds.task import Task
 from limbeck.models.loading import load_config
+
+_PADDED_ON_THE_RIGHT = " padded on the right"
+"""Addition to the fingerprint of a model whose rows earlier versions padded on the left."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +189,13 @@ def _identified(cell: Cell, task: EvaluatedTask, model: PlannedModel, *, teacher
     teacher_fingerprint = None
     if isinstance(cell.point, SimilarityPoint) and cell.point.teacher is not None:
         teacher_fingerprint = teacher.fingerprint
-    cell_id = identity(cell, model=model.fingerprint, data=task.data, teacher=teacher_fingerprint)
-    training_id = training_identity(cell, model=model.fingerprint, training_set=task.training_set)
+    fingerprint = model.fingerprint
+    # Earlier versions padded such rows on the left, which moved the positions of their tokens: those scores do not
+    # count any more. Rows of words and answers were always padded on the right.
+    is_of_rows = not isinstance(cell.point, SimilarityPoint) and not kind_of(task.task.kind).of_tokens
+    if is_of_rows and model.pads_against_positions:
+        fingerprint += _PADDED_ON_THE_RIGHT
+    cell_id = identity(cell, model=fingerprint, data=task.data, teacher=teacher_fingerprint)
+    training_id = training_identity(cell, model=fingerprint, training_set=task.training_set)
     # Cells without a fine-tuning share nothing with others: each is run by itself.
     return PlannedCell(cell, id=cell_id, training=training_id or cell_id)

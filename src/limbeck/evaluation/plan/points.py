@@ -75,6 +75,8 @@ class SimilarityPoint:
             teacher; empty where that is nothing.
         dot: Whether a retrieval compares vectors by their inner products, as the model's folder says, not by cosines.
         teacher_length: Most tokens of a text that the teacher reads; None for `length`.
+        reader_lengths: Of a retrieval, the most tokens that the folders of all readers say, in the order of `prompts`
+            but one for each reader; empty where no reader reads less than `length`.
     """
 
     length: int
@@ -86,6 +88,7 @@ class SimilarityPoint:
     prompts: tuple[str, ...] = ()
     dot: bool = False
     teacher_length: int | None = None
+    reader_lengths: tuple[int, ...] = ()
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -141,6 +144,7 @@ _DEFAULTS_OF_LATER_SETTINGS: Mapping[str, Any] = {
     "teacher": None,
     "asymmetric": False,
     "prompts": (),
+    "reader_lengths": (),
     "dot": False,
     "teacher_length": None,
     "predict": False,
