@@ -19,7 +19,7 @@ from limbeck.core.studies import Evaluation
 from limbeck.errors import ModelError
 from limbeck.export.exporting import export_model
 from limbeck.export.request import ExportRequest
-from limbeck.methods.term import Term
+from limbeck.methods.term import Term, stream_keys
 from limbeck.models.card_facts import teacher_facts
 from limbeck.models.heads import HEADS
 from limbeck.models.sentence_files import write_sentence_transformers_files
@@ -420,6 +420,21 @@ def test_a_run_says_which_layers_it_maps():
         {"student": [2], "teacher": [6], "terms": ["b", "c"]},
     ]
     assert layer_rows(Stage.read({"layers": described})) == [("1", "2, 3", "a"), ("2", "6", "b, c")]
+
+
+def test_a_card_says_how_queries_and_keys_with_rotary_positions_are_compared(tmp_path: Path):
+    def stage(kind, *, rotary):
+        term = Term("relation", "relation_kl", stream_keys(kind, kind, layer=2), stream_keys(kind, kind, layer=6))
+        return {"method": "minilmv2", "layers": [link.to_dict() for link in describe_layers([term], rotary=rotary)]}
+
+    def says_so(kind, *, rotary):
+        _, text = card_of(run_record(stages=[stage(kind, rotary=rotary)]), tmp_path)
+        return "With rotary positions, 1 compared queries and keys" in text and "in whole attention heads" in text
+
+    assert says_so("query", rotary=True)
+    assert says_so("key", rotary=True)
+    assert not says_so("value", rotary=True)
+    assert not says_so("query", rotary=False)
 
 
 def student_with(folder: Path, head):

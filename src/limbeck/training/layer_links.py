@@ -7,11 +7,12 @@ from limbeck.methods.term import Term
 from limbeck.models.streams import StreamKey
 
 
-def describe_layers(terms: Iterable[Term]) -> list[LayerLink]:
+def describe_layers(terms: Iterable[Term], *, rotary: bool = False) -> list[LayerLink]:
     """Describe for the record which layers of the student learn from which of the teacher; layer 0 is the embedding.
 
     Args:
         terms: The terms of a stage.
+        rotary: Whether one of the models has rotary positions.
 
     Returns:
         A link for each set of student layers with the teacher layers that its terms compare them with, and the names of
@@ -31,12 +32,19 @@ def describe_layers(terms: Iterable[Term]) -> list[LayerLink]:
         link.terms.append(term.name)
         if _aligns_vectors(term):
             link.vectors = True
+        if rotary and _compares_queries_or_keys(term):
+            link.turned = True
     return [link for _, link in sorted(links.items())]
 
 
 def _layers_of(keys: Iterable[StreamKey]) -> tuple[int, ...]:
     """Return the layers of streams, in order, each once; logits are the model's output, and of no layer."""
     return tuple(sorted({key.layer for key in keys if key.name != "logits"}))
+
+
+def _compares_queries_or_keys(term: Term) -> bool:
+    """Return whether a term reads the streams that rotary positions turn."""
+    return any(key.name in ("query", "key") for key in (*term.student, *term.teacher))
 
 
 def _aligns_vectors(term: Term) -> bool:

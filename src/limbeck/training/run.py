@@ -515,7 +515,8 @@ def _without_lists(stage: records.Stage) -> records.Stage:
 
 def _describe_stage(record: records.Stage, stage: StagePlan) -> None:
     """Add the facts of a stage's plan to its record: layers, teacher and citation."""
-    record.layers = describe_layers(stage.terms)
+    has_rotary_positions = stage.pairing.student.rotary or stage.teacher.shape.rotary
+    record.layers = describe_layers(stage.terms, rotary=has_rotary_positions)
 
     # The teacher is named unless it is the recipe's teacher model, which the run's record has already. A teaching is a
     # source of vectors in the place of a model, such as a file.

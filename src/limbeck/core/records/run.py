@@ -172,12 +172,14 @@ class LayerLink(Record):
 
     Attributes:
         vectors: Whether a term moves the student's sentence vectors into the teacher's space; None in older records.
+        turned: Whether a term compares queries or keys that rotary positions turn; None in any other link.
     """
 
     student: list[int] = Field(default_factory=list)
     teacher: list[int] = Field(default_factory=list)
     terms: list[str] = Field(default_factory=list)
     vectors: bool | None = None
+    turned: bool | None = None
 
     @property
     def aligns_vectors(self) -> bool:
@@ -280,6 +282,11 @@ class Stage(File):
     citation: Citation | None = None
     planned_steps: Number | None = None
     best: BestStep | None = None
+
+    @property
+    def compares_turned(self) -> bool:
+        """Whether a term compares queries or keys that rotary positions turn."""
+        return any(link.turned for link in self.layers)
 
 
 class EarlyEnd(Record):
