@@ -283,7 +283,7 @@ def test_the_line_of_an_open_mark_is_named(lines, opened, suffix):
 @pytest.mark.parametrize(("separator", "name"), [(";", "';'"), ("\t", "a tab")])
 def test_columns_that_are_not_parted_by_commas_are_told(separator, name):
     content = 'text{}label\nplain{}neg\n"a good; film"{}pos\n'.replace("{}", separator)
-    with pytest.raises(CorpusError, match=f"at line 3: its columns seem to be parted by {name}, where ',' is expected"):
+    with pytest.raises(CorpusError, match=f"its columns seem to be parted by {name}, where ',' is expected"):
         rows_of(content.encode(), ".csv")
     # A header with a comma shows that commas part the columns.
     with pytest.raises(CorpusError, match="a quotation mark opens a field in line 2"):
@@ -294,6 +294,36 @@ def test_columns_that_are_not_parted_by_commas_are_told(separator, name):
 def test_a_carriage_return_that_ends_a_line_of_a_table_is_told(content):
     with pytest.raises(CorpusError, match=r"line \d holds a carriage return \(CR\) .* Save the table with LF"):
         rows_of(content, ".csv")
+
+
+@pytest.mark.parametrize("content", [b"text\tlabel\ra\t0\rb\t1\r", b"text\ra\rb\r", b'text\tlabel\r"a"\t0\rb\t1'])
+def test_a_table_between_tabs_whose_lines_end_with_carriage_returns_is_told(content):
+    """Its only line would be a header, so that the table had no rows and nobody knew why."""
+    with pytest.raises(CorpusError, match=r"line 1 holds a carriage return \(CR\) .* Save the table with LF"):
+        rows_of(content, ".tsv")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "separator", "message"),
+    [
+        (".csv", ";", "parted by ';', where ',' is expected. Save the table with commas"),
+        (".csv", "|", r"parted by '\|', where ',' is expected. Save the table with commas"),
+        (".csv", "\t", "parted by a tab, where ',' is expected. Save the table with commas"),
+        (".tsv", ";", "parted by ';', where a tab is expected. Save the table with tabs"),
+        (".tsv", ",", "parted by ',', where a tab is expected. Save the table with tabs"),
+    ],
+)
+def test_a_table_with_another_separator_is_told(suffix, separator, message):
+    """Read as one column, each row would be a text with its label in it."""
+    content = pandas.DataFrame({"text": ["good", "bad"], "label": [1, 0]}).to_csv(sep=separator, index=False)
+    with pytest.raises(CorpusError, match=message):
+        rows_of(content.encode(), suffix)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_a_table_of_one_column_may_hold_other_separators_in_its_texts(suffix):
+    rows, _ = rows_of(b"text\ngood; film\nbad| film\n", suffix)
+    assert rows == [{"text": "good; film"}, {"text": "bad| film"}]
 
 
 @pytest.mark.parametrize("quotes", [None, "fields", "characters"])

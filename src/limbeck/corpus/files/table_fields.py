@@ -9,6 +9,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
 from limbeck.corpus.files import limits, opening
@@ -25,8 +26,10 @@ _CHARACTERS_THAT_SHOW_QUOTING = 4_000_000
 _FIELD_IS_TOO_LONG = "field larger than field limit"
 _HAS_CARRIAGE_RETURN = "new-line character seen in unquoted field"
 """Parts of messages of the library."""
-_OTHER_SEPARATORS = {";": "';'", "\t": "a tab"}
-"""Characters that may part the columns of a table where a comma is expected, and their names in messages."""
+_SEPARATORS = {",": "','", "\t": "a tab", ";": "';'", "|": "'|'"}
+"""Characters that may part the columns of a table, and their names in messages."""
+_WAYS_OUT = {",": "Save the table with commas.", "\t": "Save the table with tabs."}
+"""What to do about another separator than the one that is expected."""
 # A field and the tab or newline behind it. The field is enclosed in marks (`"say ""hi"""`), or has no mark at all.
 _TAB_FIELD = re.compile(r"""(?:"(?P<enclosed>(?:[^"]|"")*+)"|[^\t\n"]*+)[\t\n]""")
 
@@ -149,7 +152,6 @@ class _CsvLines:
         marks_of_skipped: Number of each line that was skipped for its length, to the quotation marks in it.
 
     Attributes:
-        header: The first line of the table; empty where it is not among the lines.
         were_cut: Whether the lines have ended because the file is damaged.
     """
 
@@ -159,7 +161,6 @@ class _CsvLines:
         self._marks_of_skipped = marks_of_skipped
         self._last_number = 0
         self._row: list[FoundText] = []
-        self.header = ""
         self.were_cut = False
 
     def __iter__(self) -> Iterator[str]:
@@ -167,8 +168,6 @@ class _CsvLines:
             for skipped in range(self._last_number + 1, line.line):
                 self._refuse_part_of_field(skipped)
             self._last_number = line.line
-            if line.line == 1:
-                self.header = line.text
             self._row.append(line)
             yield f"{line.text}\n"
         self.were_cut = opening.damage_of(self._file.stream) is not None
@@ -235,11 +234,7 @@ def _read_quoted(
         if csv_lines.were_cut:
             return
         if _HAS_CARRIAGE_RETURN in str(error):
-            last_line = csv_lines.take_row()
-            raise CorpusError(
-                f"Cannot read '{file.path}': line {last_line} holds a carriage return (CR) outside quotation marks, as "
-                "where lines end with CR alone. Save the table with LF at the end of each line."
-            ) from error
+            raise carriage_return_error(file.path, csv_lines.take_row()) from error
         line = csv_lines.line_of_open_mark()
         if line is not None and _FIELD_IS_TOO_LONG in str(error):
             raise CorpusError(
@@ -251,23 +246,39 @@ def _read_quoted(
             # The library adds advice on Python behind a dash.
             reason, _, _ = str(error).partition(" - ")
             raise CorpusError(f"Cannot read '{file.path}' near line {last_line} as a table: {reason}.") from error
-        separator = _other_separator(csv_lines.header, delimiter)
-        if separator is not None:
-            raise CorpusError(
-                f"Cannot read '{file.path}' at line {line}: its columns seem to be parted by "
-                f"{_OTHER_SEPARATORS[separator]}, where ',' is expected. Save the table with commas."
-            ) from error
         raise CorpusError(
             f"Cannot read '{file.path}': a quotation mark opens a field in line {line}, and none closes it in front of "
             "a separator. Close it, or enclose the field and double the marks of its text."
         ) from error
 
 
-def _other_separator(header: str, delimiter: str) -> str | None:
-    """Return the character that seems to part the columns of a header without commas; None where commas may."""
-    if delimiter != "," or "," in header:
-        return None
-    for separator in _OTHER_SEPARATORS:
+def carriage_return_error(path: Path, line: int) -> CorpusError:
+    """Return the error for a table with a carriage return outside of an enclosed field.
+
+    Args:
+        path: The table.
+        line: Number of the line.
+    """
+    return CorpusError(
+        f"Cannot read '{path}': line {line} holds a carriage return (CR) outside quotation marks, as where lines end "
+        "with CR alone. Save the table with LF at the end of each line."
+    )
+
+
+def check_separator(header: str, delimiter: str, path: Path) -> None:
+    """Refuse a table whose header is a single field that another separator parts.
+
+    Args:
+        header: The only field of the header.
+        delimiter: The character between fields.
+        path: The table.
+
+    Raises:
+        CorpusError: with both separators and the way out.
+    """
+    for separator, name in _SEPARATORS.items():
         if separator in header:
-            return separator
-    return None
+            raise CorpusError(
+                f"Cannot read '{path}': its columns seem to be parted by {name}, where {_SEPARATORS[delimiter]} is "
+                f"expected. {_WAYS_OUT[delimiter]}"
+            )

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeAlias
 
 from limbeck.corpus.files import opening
 from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow, suffix_of
-from limbeck.corpus.files.table_fields import TableRow, read_comma_fields, read_tab_fields
+from limbeck.corpus.files.table_fields import (
+    TableRow,
+    carriage_return_error,
+    check_separator,
+    read_comma_fields,
+    read_tab_fields,
+)
 from limbeck.corpus.messages import list_columns, safe_name
 from limbeck.corpus.source_report import OTHER_COLUMN, SourceReport
 from limbeck.corpus.text.cursor import FoundText
@@ -28,12 +34,12 @@ _RowReader: TypeAlias = Callable[[OpenFile], Iterator[PlacedRow]]
 
 def read_csv_rows(file: OpenFile) -> Iterator[PlacedRow]:
     """Iterate over the rows of a table with fields between commas; see `read_comma_fields`."""
-    yield from _name_fields(read_comma_fields(file), file)
+    yield from _name_fields(read_comma_fields(file), ",", file)
 
 
 def read_tsv_rows(file: OpenFile) -> Iterator[PlacedRow]:
     """Iterate over the rows of a table with fields between tabs; see `read_tab_fields`."""
-    yield from _name_fields(read_tab_fields(file), file)
+    yield from _name_fields(read_tab_fields(file), "\t", file)
 
 
 def read_csv_texts(file: OpenFile) -> Iterator[FoundText]:
@@ -120,14 +126,24 @@ def _is_of_words(value: str) -> bool:
     return len(value.split()) > 1 or len(value) > _LONGEST_NAME
 
 
-def _name_fields(rows: Iterable[TableRow], file: OpenFile) -> Iterator[PlacedRow]:
-    """Turn fields into rows with named columns. The names are the user's, or else the fields of the first row."""
+def _name_fields(rows: Iterable[TableRow], separator: str, file: OpenFile) -> Iterator[PlacedRow]:
+    """Turn fields into rows with named columns. The names are the user's, or else the fields of the first row.
+
+    Args:
+        rows: The fields of each row.
+        separator: The character between them.
+        file: The table.
+
+    Raises:
+        CorpusError: for a first row that shows that the table is parted otherwise, or that names two columns alike.
+    """
     header = list(file.layout.header)
     for line, fields in rows:
         where = f"{file.path}:{line}"
         if not fields:
             continue
         if not header:
+            _check_layout(fields, separator, line, file)
             header = [name.strip() for name in fields]
             _check_header(header, file)
             continue
@@ -137,6 +153,24 @@ def _name_fields(rows: Iterable[TableRow], file: OpenFile) -> Iterator[PlacedRow
             file.report.note("row whose number of fields differs from the header's", where)
             continue
         yield PlacedRow(where, dict(zip(header, fields, strict=False)))
+
+
+def _check_layout(fields: Sequence[str], separator: str, line: int, file: OpenFile) -> None:
+    """Refuse a table whose first row shows lines that end with CR, or one column that another separator parts.
+
+    A name of several words is a text without a header, which is refused elsewhere.
+
+    Args:
+        fields: The fields of the first row.
+        separator: The character between fields.
+        line: Number of the row's last line.
+        file: The table.
+    """
+    if any("\r" in name for name in fields):
+        raise carriage_return_error(file.path, line)
+    is_one_name = len(fields) == 1 and len(fields[0].split()) < _WORDS_OF_A_TEXT
+    if is_one_name:
+        check_separator(fields[0], separator, file.path)
 
 
 def _check_header(header: list[str], file: OpenFile) -> None:
