@@ -1,9 +1,11 @@
 """Where what is printed goes, and how: JSON alone, no colours in a pipe, tables as wide as they need."""
 
+import io
 import json
 import logging
 import math
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,10 @@ from rich.table import Table
 
 from limbeck.cli import main
 from limbeck.cli.messages import PIPED_WIDTH, Messages, print_json, print_line, result_console
+from limbeck.core.logged_console import LoggedConsole
+from limbeck.core.progress_bars import ProgressBar, print_plain
+from tests.support.commands import assert_one_line_error
+from tests.support.mrpc_recipe import mrpc_recipe
 
 
 @pytest.fixture(autouse=True)
@@ -137,3 +143,56 @@ def test_a_run_says_with_verbose_which_kernel_it_uses(limbeck, tiny_recipe, tmp_
     done = limbeck("distill", path, "--verbose", "--json")
     assert json.loads(done.stdout)["student"] == str(tmp_path / "run" / "student")
     assert "info: relation_kl on cpu: backend 'auto' is 'blocked'" in done.stderr
+
+
+TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d "
+
+
+def lines_of(path):
+    text = path.read_text(encoding="utf-8")
+    assert all(re.match(TIME, line) for line in text.splitlines()), "each line has its time"
+    return re.sub(f"(?m)^{TIME}", "", text)
+
+
+@pytest.mark.parametrize("option", [[], ["--quiet"]])
+def test_a_log_file_has_what_is_printed_on_the_way_and_the_error(limbeck, tmp_path, option):
+    recipe = mrpc_recipe(tmp_path)
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    log = tmp_path / "run.log"
+    done = limbeck("distill", tmp_path / "recipe.yaml", "--log-file", log, *option)
+    assert done.returncode == 0
+    logged = lines_of(log)
+    assert "output_distribution: step 0/7" in logged
+    assert "\x1b" not in logged
+    # On standard error a quiet command prints nothing, and any other what the file has.
+    assert done.stderr == ("" if option else logged)
+
+    again = limbeck("distill", tmp_path / "recipe.yaml", "--log-file", log, *option)
+    assert again.returncode == 2
+    assert lines_of(log).removeprefix(logged) == again.stderr
+
+
+def test_a_log_file_has_lines_where_the_terminal_has_bars(tmp_path):
+    log = tmp_path / "run.log"
+    console = LoggedConsole(log, file=io.StringIO(), force_terminal=True)
+    with ProgressBar(console, at_once=True) as bar:
+        bar(0.0, "Reading [1] texts")
+        bar(0.0, "Reading more")
+        print_plain(console, "A note.")
+    assert lines_of(log) == "0%: Reading [1] texts\nA note.\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("run/run.log", "lies in the output folder"),
+        ("nowhere/run.log", "cannot be written"),
+        (".", "cannot be written"),
+    ],
+)
+def test_a_log_file_that_cannot_be_is_refused(limbeck, tmp_path, place, message):
+    recipe = mrpc_recipe(tmp_path)
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    done = limbeck("distill", tmp_path / "recipe.yaml", "--output", tmp_path / "run", "--log-file", tmp_path / place)
+    assert_one_line_error(done, 2, "--log-file", message)
+    assert not (tmp_path / "run").exists()

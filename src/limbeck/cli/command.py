@@ -15,18 +15,20 @@ from limbeck.api.requests.fields import Option, options_of, type_of
 from limbeck.api.requests.values import with_commas
 from limbeck.cli.examples import CommandWithExamples, GroupWithExamples, examples_of_help
 from limbeck.cli.messages import Messages
-from limbeck.cli.options import Device, Json, Quiet, Verbose, typer_option
+from limbeck.cli.options import Device, Json, LogFile, Quiet, Verbose, typer_option
+from limbeck.errors import LimbeckError
 
 Command = Callable[..., None]
 EXAMPLES: dict[Command, str] = {}
 """The examples at the end of each command's help, by its function; `limbeck.cli.main` adds both."""
 
-MESSAGES = ("quiet", "verbose", "as_json")
+MESSAGES = ("quiet", "verbose", "log_file", "as_json")
 """Options that a command of a request gets as one `Messages`."""
 _STANDARD: dict[str, tuple[Any, Any]] = {
     "device": (Device, "auto"),
     "quiet": (Quiet, False),
     "verbose": (Verbose, False),
+    "log_file": (LogFile, None),
     "as_json": (Json, False),
 }
 """Options that commands have beside those of their request: name to type and default."""
@@ -85,7 +87,14 @@ def request_command(
             function_values = {name: value for name, value in values.items() if name in function_parameters}
             set_options = {name: value for name, value in values.items() if name in declared and value is not None}
             message_options = {name: values[name] for name in messages}
-            function(make_request(request, (), set_options), Messages(**message_options), **function_values)
+            messages_of_call = Messages(**message_options)
+            request_of_call = make_request(request, (), set_options)
+            messages_of_call.check_log_file(getattr(request_of_call, "output", None))
+            try:
+                function(request_of_call, messages_of_call, **function_values)
+            except LimbeckError as error:
+                messages_of_call.log_error(error)
+                raise
 
         # What typer reads from a function: its name, its help and its parameters.
         call.__name__ = function.__name__

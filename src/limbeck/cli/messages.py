@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import typer
@@ -13,7 +14,8 @@ from rich.text import Text
 from limbeck.core.blocks import Block
 from limbeck.core.console_blocks import console as console_blocks
 from limbeck.core.escaping import TerminalConsole, escape_json
-from limbeck.errors import RecipeError
+from limbeck.core.logged_console import LoggedConsole, append_lines
+from limbeck.errors import LimbeckError, OutputError, RecipeError
 
 Q = TypeVar("Q")
 PIPED_WIDTH = 160
@@ -40,11 +42,13 @@ class Messages:
         quiet: Print nothing but the result and errors.
         verbose: Print versions, device and choices such as kernels too.
         as_json: Print only the result, as JSON.
+        log_file: A file that also gets progress, warnings and errors; None for none.
     """
 
     quiet: bool = False
     verbose: bool = False
     as_json: bool = False
+    log_file: Path | None = None
 
     def of(self, request: Q) -> Q:
         """Return a request whose progress goes to the console of these messages.
@@ -64,7 +68,10 @@ class Messages:
         """
         if self.quiet and self.verbose:
             raise RecipeError("--quiet and --verbose contradict each other; give one of them.")
-        console = TerminalConsole(stderr=True, quiet=self.quiet)
+        if self.log_file is None:
+            console: Console = TerminalConsole(stderr=True, quiet=self.quiet)
+        else:
+            console = LoggedConsole(self.log_file, stderr=True, quiet=self.quiet)
         logger = logging.getLogger("limbeck")
         # Earlier commands of this process, as in tests, have left a handler with a console of their own.
         for handler in list(logger.handlers):
@@ -76,6 +83,29 @@ class Messages:
         if self.verbose:
             _log_machine(logger)
         return console
+
+    def check_log_file(self, output: Any) -> None:
+        """Refuse a log file in the output folder of a run, which has to be empty when the run begins.
+
+        Args:
+            output: The output folder; None where it is not known.
+
+        Raises:
+            OutputError: with the way out.
+        """
+        if self.log_file is None or output is None:
+            return
+        folder = Path(str(output)).expanduser().resolve()
+        if folder in self.log_file.expanduser().resolve().parents:
+            raise OutputError(
+                f"--log-file '{self.log_file}' lies in the output folder '{output}', which is to be empty at first; "
+                "give a file beside it."
+            )
+
+    def log_error(self, error: LimbeckError) -> None:
+        """Append an error, which the command line prints, to the log file."""
+        if self.log_file is not None:
+            append_lines(self.log_file, f"error: {error}")
 
 
 def _log_machine(logger: logging.Logger) -> None:

@@ -1,6 +1,7 @@
 """Options in the form that typer takes: those that a request declares, and those that commands share."""
 
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -79,5 +80,13 @@ Device = Annotated[
 Quiet = Annotated[bool, result_option("--quiet", "-q", help="Print nothing but the result and errors.")]
 Verbose = Annotated[
     bool, result_option("--verbose", "-v", help="Also print versions, device and choices such as kernels.")
+]
+LogFile = Annotated[
+    Path | None,
+    result_option(
+        "--log-file",
+        help="Also append progress, warnings and errors to this file, each line with its time.",
+        metavar="PATH",
+    ),
 ]
 Json = Annotated[bool, result_option("--json", help="Print only the result, as JSON.")]

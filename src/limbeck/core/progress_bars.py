@@ -13,6 +13,7 @@ from rich import progress
 from rich.console import Console
 
 from limbeck.core.blocks import duration
+from limbeck.core.logged_console import LoggedConsole
 from limbeck.core.progress import Count, Rate, Report, Tick
 
 NOTEBOOK_TEXT = '<pre style="font-family:monospace;white-space:pre;line-height:normal;overflow-x:auto">{code}</pre>'
@@ -91,6 +92,8 @@ class Bars:
     ) -> None:
         self.console = console
         self._are_shown = console.is_terminal or console.is_jupyter
+        # Where there are bars, lines are still for the file of a console that has one.
+        self._has_file = isinstance(console, LoggedConsole)
         bars_class = _NotebookBars if console.is_jupyter else progress.Progress
         self.bars = bars_class(
             # It turns while a step takes long, so that a bar which stands still is told from a program that hangs.
@@ -125,10 +128,10 @@ class Bars:
                 self._text = text
                 self._text_began = now
             is_due = now - self._last_printed >= LINE_SECONDS
-            if self._are_shown or not is_due:
+            if not is_due:
                 return
             self._last_printed = now
-        print_plain(self.console, text)
+        self._print_line(text)
 
     def begin_step(self, name: str) -> None:
         """Print the name of a step that begins, unless there are bars."""
@@ -136,10 +139,8 @@ class Bars:
         with self._lock:
             self._text = name
             self._text_began = now
-            if self._are_shown:
-                return
             self._last_printed = now
-        print_plain(self.console, f"{name} …")
+        self._print_line(f"{name} …")
 
     def _repeat_line(self) -> None:
         """Print the last line again if it was not replaced for so long that the next line is due."""
@@ -152,11 +153,19 @@ class Bars:
             seconds = now - self._text_began
         if seconds >= _BRIEF_SECONDS:
             text = f"{text} (for {duration(seconds)} so far)"
-        print_plain(self.console, text)
+        self._print_line(text)
+
+    def _print_line(self, text: str) -> None:
+        """Print a line of progress where there are no bars; where there are, write it to the file of the console."""
+        if not self._are_shown:
+            print_plain(self.console, text)
+        elif isinstance(self.console, LoggedConsole):
+            self.console.write_lines(text)
 
     def __enter__(self) -> Self:
         self.bars.start()
-        if not self._are_shown and not self.console.quiet:
+        has_reader = not self._are_shown and not self.console.quiet
+        if has_reader or self._has_file:
             self._watcher = _Watcher(self._repeat_line)
         return self
 
