@@ -1,11 +1,11 @@
 """`LoggedConsole`: a console whose lines are also appended to a file, each with its time."""
 
 import io
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.control import Control
 
 from limbeck.core.escaping import TerminalConsole
@@ -37,12 +37,15 @@ class LoggedConsole(TerminalConsole):
         # Bars are drawn by control codes alone, which are no text.
         if objects and not all(isinstance(printed, Control) for printed in objects):
             text = io.StringIO()
-            Console(file=text, width=_WIDTH, color_system=None, force_jupyter=False).print(*objects, **options)
+            page = TerminalConsole(file=text, width=_WIDTH, color_system=None, force_jupyter=False)
+            page.print(*objects, **options)
             self.write_lines(text.getvalue())
 
     def write_lines(self, text: str) -> None:
         """Append text to the file alone, as for a line that a bar shows on the screen."""
-        append_lines(self._path, text)
+        # The file could be written when the command began. A run does not fail because its log cannot be, later.
+        with suppress(OutputError):
+            append_lines(self._path, text)
 
 
 def append_lines(path: Path, text: str) -> None:

@@ -252,7 +252,7 @@ def _read_quoted(
         ) from error
 
 
-def carriage_return_error(path: Path, line: int) -> CorpusError:
+def carriage_return_error(path: Path | str, line: int) -> CorpusError:
     """Return the error for a table with a carriage return outside of an enclosed field.
 
     Args:
@@ -265,7 +265,7 @@ def carriage_return_error(path: Path, line: int) -> CorpusError:
     )
 
 
-def check_separator(header: str, delimiter: str, path: Path) -> None:
+def check_separator(header: str, delimiter: str, path: Path | str) -> None:
     """Refuse a table whose header is a single field that another separator parts.
 
     Args:
