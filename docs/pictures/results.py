@@ -42,7 +42,7 @@ def figure() -> Figure:
         layers = "6 layers" if name == "teacher" else "3 layers"
         series.append(Series(f"{_NAMES[name]} ({layers})", [point], "points"))
     x = "latency, ms (one text of 128 tokens, two CPU cores)"
-    return lines_figure("Quality against latency", Lines(series, x, "SICK, Spearman × 100", x_from_zero=True))
+    return lines_figure("Quality against latency", Lines(series, x, "SICK, Spearman × 100"))
 
 
 def embedding_figure() -> Figure:
@@ -74,7 +74,7 @@ def embedding_figure() -> Figure:
             places.append((statistics.median(cost[name.split(",")[0]]), statistics.fmean(values)))
         series.append(Series(label, places, "points", names=list(values_by_name)))
     x = "latency, ms a sentence in batches of 32 on two CPU cores"
-    return lines_figure("Retrieval against latency", Lines(series, x, "SQuAD, MRR@10", x_from_zero=True))
+    return lines_figure("Retrieval against latency", Lines(series, x, "SQuAD, MRR@10"))
 
 
 def svg(figure: Figure) -> str:

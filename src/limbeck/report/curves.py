@@ -15,8 +15,8 @@ from limbeck.report.subjects import RunFolder, StageFolder
 
 CurvesByLabel: TypeAlias = Mapping[str, Curve]
 """Curves by their labels in the legend."""
-_TERM_COLUMNS = 2
-"""Panels of terms in a row of their figure."""
+_MOST_TERM_COLUMNS = 3
+"""Most panels of terms in a row of their figure."""
 _TERM_SCALE = 0.65
 """Size of the panel of a term, relative to a figure of its own."""
 _LOSS = "mean over the steps since the last log"
@@ -78,7 +78,7 @@ def _terms_figure(log: StageLog, title: str) -> Figure:
         plot = _lines(curves, "loss")
         panels.append((term, plot))
         words.append(f"{term}: {describe_lines(plot)}")
-    drawing = Panels(panels, _TERM_COLUMNS, _TERM_SCALE)
+    drawing = Panels(panels, min(len(panels), _MOST_TERM_COLUMNS), _TERM_SCALE)
     return Figure(slug(title), title, caption="", description=" ".join(words), drawing=drawing)
 
 

@@ -96,7 +96,7 @@ class _Group:
     """Blocks that follow one another, laid out alike: figures side by side, wide figures, or other blocks.
 
     Args:
-        layout: `figures`, `wide figures`, or empty for other blocks.
+        layout: `figures`, `wide`, or empty for other blocks.
         blocks: The blocks.
     """
 
@@ -122,7 +122,7 @@ def _layout_of(block: Block) -> str:
     if not isinstance(block, Figure):
         return ""
     width, _ = block.drawing.size
-    return "wide figures" if width > WIDTH else "figures"
+    return "wide" if width > WIDTH else "figures"
 
 
 def render_markdown(page: Page, figures: str) -> str:
