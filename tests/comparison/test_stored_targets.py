@@ -2,10 +2,12 @@
 
 import shutil
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import limbeck
-from limbeck.errors import OutputError
+from limbeck.errors import OutputError, RecipeError
 from tests.support.comparisons import STUDENT
 from tests.support.models import make_embedding
 
@@ -76,3 +78,24 @@ def test_combinations_that_read_layers_are_left_out(plan, tmp_path):
         left_out["method"] == "hidden_states" and "has none; choose a method on sentence vectors" in left_out["reason"]
     )
     assert result.failed == 0
+
+
+def test_students_of_a_file_of_vectors_are_compared_without_any_model(plan, tmp_path):
+    texts = [f"The model number {number} is a text of words that we read." for number in range(60)]
+    vectors = np.random.default_rng(1).standard_normal((60, 16))
+    path = tmp_path / "vectors.parquet"
+    pd.DataFrame({"text": texts, "embedding": list(vectors)}).to_parquet(path)
+    start = make_embedding(tmp_path)
+    of_file = plan | {
+        "teacher": {"targets": str(path), "vector": "embedding"},
+        "corpus": {"sources": [str(path)], "length": 24, "held_out": 0.4},
+        "students": [{"shape": STUDENT, "initialise": {"from": str(start)}}],
+    }
+    result = limbeck.compare(of_file, output=tmp_path / "out")
+    assert result.failed == 0
+    assert result.record["teacher"]["shape"] == "vector of 16 numbers"
+    assert all(cell["held_out"]["agreement"] is not None for cell in result.record["cells"])
+
+    other = {"shape": STUDENT, "name": "other", "initialise": {"from": str(make_embedding(tmp_path, "roberta"))}}
+    with pytest.raises(RecipeError, match="these have different tokenizers"):
+        limbeck.compare(of_file | {"students": [*of_file["students"], other]}, output=tmp_path / "other")

@@ -18,6 +18,7 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.mistakes import at_place
 from limbeck.recipe.model_plans import plan_teacher
 from limbeck.recipe.plan import RunPlan, plan_run
+from limbeck.recipe.tokenizer_plans import read_alike
 from limbeck.recipe.training_arguments import check_training
 
 _STAGE_PLACE = re.compile(r"^(stages\.\d+(\.\w+)*: )+")
@@ -103,6 +104,7 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
     if impossible and not may_leave_out:
         raise _impossible_error(impossible, len(runs), skipping=plan.skip_impossible)
     _refuse_same_runs([combination for combination, _ in runs], plan)
+    _refuse_other_tokenizers([run for _, run in runs])
     left_out = [studies.ComparedVariant(**entry.combination.parts, reason=entry.reason) for entry in impossible]
     return CheckedPlan(plan, tuple(runs), tuple(left_out))
 
@@ -126,10 +128,27 @@ def _check_lengths(plan: ComparisonPlan, run: RunPlan) -> None:
     speed = plan.evaluation.speed
     if not speed.enabled:
         return
-    for shape in (run.teacher, run.student):
+    shapes = [run.student]
+    # Of a teacher that is a file of vectors no model is known, and so no speed either.
+    if run.teacher_info.is_known_model:
+        shapes.append(run.teacher)
+    for shape in shapes:
         if shape.positions is not None and max(speed.lengths) > shape.positions:
             raise RecipeError(
                 f"evaluation.speed.lengths {speed.lengths} exceed its {shape.positions} positions; use smaller numbers."
+            )
+
+
+def _refuse_other_tokenizers(runs: Sequence[RunPlan]) -> None:
+    """Refuse students with different tokenizers, where the teacher has none: all runs read the same tokens."""
+    if runs[0].teacher_info.tokenizer is not None:
+        return
+    first = runs[0].student_plan.tokenizer
+    for run in runs:
+        if not read_alike(run.student_plan.tokenizer, first):
+            raise RecipeError(
+                "All students of a comparison read one corpus of tokens, but these have different tokenizers; let them "
+                "start from models with the same vocabulary (initialise.from)."
             )
 
 

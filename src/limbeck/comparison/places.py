@@ -7,8 +7,7 @@ from limbeck.comparison.folder import COMPARISON
 from limbeck.comparison.plan import ComparisonPlan
 from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.evaluation.plan.request import EvaluationRequest
-from limbeck.models.weight_files import check_not_pickled
-from limbeck.recipe.facts import check_corpus, check_student
+from limbeck.recipe.facts import check_corpus, check_student, check_teacher
 
 _EVALUATION = "evaluation"
 """Folder of the evaluation in that of the comparison."""
@@ -26,7 +25,7 @@ def check_places(plan: ComparisonPlan, output: Path | None) -> None:
     Raises:
         LimbeckError: one line for the first.
     """
-    check_not_pickled(plan.teacher.model)
+    check_teacher(plan.teacher)
     for student in plan.students:
         check_student(student)
     check_corpus(plan.corpus)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from transformers import PreTrainedTokenizerBase
 
 from limbeck.comparison import held_out
 from limbeck.comparison.cells import Cell, steps_of_stages
@@ -22,6 +23,7 @@ from limbeck.models.tokenizers import load_tokenizer
 from limbeck.training.corpora import build_corpora
 from limbeck.training.distil import WriteCards
 from limbeck.training.resuming import hash_of_teacher
+from limbeck.training.run_tokenizers import RunTokenizers
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def run_comparison(
     fixed = _fixed(plan)
     saved = folders.claim(folder, COMPARISON, fixed)
     with quiet():
-        tokenizer = load_tokenizer(plan.teacher.model, revision=plan.teacher.revision)
+        tokenizer = _load_tokenizer(checked)
         corpus = build_corpora(checked.with_text, lambda _: Tokenizers(tokenizer), console)[0]
     held_out.check_held_out(corpus, plan.evaluation.held_out)
 
@@ -96,6 +98,14 @@ def run_comparison(
         message = str(error) or f"Stopped; finished work is kept in '{folder}'; the same command continues from there."
         raise with_message(error, message) from None
     return ComparisonOutcome(record, failed)
+
+
+def _load_tokenizer(checked: CheckedPlan) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of all models: the teacher's, or the students' where the teacher has none."""
+    teacher = checked.plan.teacher
+    if checked.with_text.teacher_info.tokenizer is None:
+        return RunTokenizers(checked.with_text).student
+    return load_tokenizer(teacher.model, revision=teacher.revision)
 
 
 def _fixed(plan: ComparisonPlan) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def _check_parts(recipe: _Parts) -> None:
     mistakes = Mistakes()
     for spec in recipe.teachers:
         with mistakes.of():
-            _check_teacher(spec)
+            check_teacher(spec)
     if recipe.student is not None:
         source = None if recipe.teacher is None else recipe.teacher.model
         with mistakes.of():
@@ -140,7 +140,7 @@ def _check_stage(stage: _Parts, place: str, mistakes: Mistakes) -> None:
     is_assistant = isinstance(stage.teacher, StageTeacherSpec) and stage.teacher.stage is not None
     if stage.teacher is not None and not is_assistant:
         with mistakes.of():
-            _check_teacher(stage.teacher)
+            check_teacher(stage.teacher)
     if stage.student is not None:
         with mistakes.of(f"{place}.student"):
             check_student(stage.student)
@@ -149,8 +149,12 @@ def _check_stage(stage: _Parts, place: str, mistakes: Mistakes) -> None:
             check_corpus(stage.corpus)
 
 
-def _check_teacher(teacher: TeacherSpec) -> None:
-    """Refuse a teacher whose files or stored outputs are not there."""
+def check_teacher(teacher: TeacherSpec) -> None:
+    """Refuse a teacher whose files or stored outputs are not there.
+
+    Raises:
+        LimbeckError: naming the first of them.
+    """
     if teacher.target_file is not None:
         check_target_file(teacher.target_file)
         return

@@ -97,7 +97,8 @@ def check_reads_model(recipe: Recipe, searched: str) -> None:
         RecipeError: for stored outputs, and for a teaching in place of a model.
     """
     teacher = recipe.teacher
-    if teacher.stored is None and teacher.teaching is None and not teacher.cache:
+    has_outputs_alone = (teacher.stored, teacher.targets, teacher.teaching) != (None, None, None)
+    if not has_outputs_alone and not teacher.cache:
         return
     raise RecipeError(
         f"A search for {searched} reads the layers of the teacher, of which nothing is stored; give the teacher's own "
