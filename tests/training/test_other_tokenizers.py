@@ -89,7 +89,7 @@ def copy_with_reordered_words(model, folder):
 def test_equal_tokenizers_that_are_read_apart_end_in_the_same_student(recipe, tmp_path, monkeypatch):
     recipe["corpus"] |= WHOLE_SENTENCES
     of_one = weights_of(limbeck.distill(recipe))
-    monkeypatch.setattr("limbeck.recipe.stage_planning.read_alike", lambda *_: False)
+    monkeypatch.setattr("limbeck.recipe.stage_planning.reading_difference", lambda *_: "They differ")
     assert plan_run(load_recipe(recipe)).stages[0].teacher_tokenizer is not None
     of_two = weights_of(limbeck.distill(recipe, output=tmp_path / "apart"))
     for name, tensor in of_one.items():
@@ -264,7 +264,10 @@ def test_a_long_text_without_a_teachers_tokenizer_is_one_row(tmp_path, bert):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"stages": [{"method": {"name": "minilmv2"}}]}, "reads other tokens than its teacher .*: aligned_embedding"),
+        (
+            {"stages": [{"method": {"name": "minilmv2"}}]},
+            r"other tokens than its teacher \(the vocabularies of .* differ in .* whole texts: aligned_embedding",
+        ),
         ({"stages": [{"method": ALIGNED, "augment": {"replace_tokens": 0.1}}]}, "changes the student's tokens"),
         ({"stages": [{"method": ALIGNED, "text": {"join": True}}]}, "join cuts text by the tokens of one model"),
         ({"student": {"shape": SHAPE, "vocabulary": {"train": 9}}}, "greater than or equal to 100|100 or more"),

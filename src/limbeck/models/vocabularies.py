@@ -26,13 +26,22 @@ _PROBES = (
 def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedTokenizerBase) -> None:
     """Refuse tokenizers that would give student and teacher different tokens for the same text.
 
-    Compares the ids of all tokens, the special tokens, and how a few probe strings are split, which shows
-    differences of case, accents and punctuation that the vocabulary alone hides.
-
     Raises:
         ModelError: naming the first difference, and what to do.
     """
-    way_out = "both must read the same tokens: leave out the student's tokenizer to use the teacher's"
+    difference = vocabulary_difference(student, teacher)
+    if difference:
+        raise ModelError(
+            f"{difference}; both must read the same tokens: leave out the student's tokenizer to use the teacher's."
+        )
+
+
+def vocabulary_difference(student: PreTrainedTokenizerBase, teacher: PreTrainedTokenizerBase) -> str:
+    """Return the first difference of two tokenizers in a sentence without its period; empty where they are alike.
+
+    Compares the ids of all tokens, the special tokens, and how a few probe strings are split, which shows
+    differences of case, accents and punctuation that the vocabulary alone hides.
+    """
     # The ids of all tokens.
     student_ids = student.get_vocab()
     teacher_ids = teacher.get_vocab()
@@ -43,24 +52,23 @@ def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedT
             student_id = student_ids.get(token, "missing")
             teacher_id = teacher_ids.get(token, "missing")
             examples.append(f"{token!r} is {student_id} and {teacher_id}")
-        raise ModelError(
+        return (
             f"The vocabularies of student ({len(student_ids)} tokens) and teacher ({len(teacher_ids)}) differ in "
-            f"{len(differing)} tokens: {', '.join(examples)}; {way_out}."
+            f"{len(differing)} tokens: {', '.join(examples)}"
         )
     # Two tokenizers of one vocabulary may use other tokens of it as special ones, or split text differently.
     for name in _SPECIAL_TOKENS:
         student_id = getattr(student, f"{name}_token_id")
         teacher_id = getattr(teacher, f"{name}_token_id")
         if student_id != teacher_id:
-            raise ModelError(
-                f"The {name} token of student ({student_id}) and teacher ({teacher_id}) differ; {way_out}."
-            )
+            return f"The {name} token of student ({student_id}) and teacher ({teacher_id}) differ"
     for probe in _PROBES:
         if student(probe)["input_ids"] != teacher(probe)["input_ids"]:
-            raise ModelError(
+            return (
                 f"Student and teacher have the same vocabulary but split text differently: {probe!r} gives "
-                f"{student.tokenize(probe)[:4]} and {teacher.tokenize(probe)[:4]}; {way_out}."
+                f"{student.tokenize(probe)[:4]} and {teacher.tokenize(probe)[:4]}"
             )
+    return ""
 
 
 def _differing_tokens(student_ids: Mapping[str, int], teacher_ids: Mapping[str, int]) -> list[str]:

@@ -310,7 +310,8 @@ def _with_start(document: dict[str, Any]) -> dict[str, Any]:
         for stage in document["stages"]:
             StageSpec.model_validate(stage)
         teacher = TeacherSpec.model_validate(document["teacher"])
-        check_not_pickled(teacher.model)
+        if teacher.has_files:
+            check_not_pickled(teacher.model)
         check_student(StudentSpec.model_validate(document["student"]), teacher.model)
 
         from limbeck.recipe.choosing import choose_start  # It imports torch, which takes seconds.

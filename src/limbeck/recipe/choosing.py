@@ -165,7 +165,7 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
 
     # The method: the quickstart's, or a learned map between the two widths.
     stage: dict[str, Any] = {"name": "vectors"}
-    if models.have_same_width:
+    if models.have_same_width and models.read_alike:
         method = dict(quickstart_stage["method"])
         method.pop("pooling", None)  # The files of this teacher name its pooling.
         if "layer_mapping" in method:
@@ -174,9 +174,12 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
         if "freeze" in quickstart_stage:
             stage["freeze"] = quickstart_stage["freeze"]
         reason = f"{description}, and the student has the same width, so its own vectors can replace them"
-    else:
+    elif models.read_alike:
         stage["method"] = {"name": "aligned_embedding"}
         reason = f"{description} of a width other than the student's, which learns a map to them and keeps it"
+    else:
+        stage["method"] = {"name": "aligned_embedding"}
+        reason = f"{description}, and the student reads other tokens, so only finished vectors can be compared"
     # The quickstart replaces words, since its installed texts are narrow (documentation). Texts of the user are kept.
     are_installed_texts = all(source.startswith("installed-") for source in sources)
     if "augment" in quickstart_stage and are_installed_texts:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,6 +21,7 @@ from limbeck.models.layer_selection import selected_layers
 from limbeck.models.sentences import SentencePooling
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, plan_student, plan_teacher
 from limbeck.recipe.models import StudentSpec, TeacherSpec, names_start, shape_alone
+from limbeck.recipe.tokenizer_plans import read_alike
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ class ChosenModels:
     def have_same_width(self) -> bool:
         """Whether the student is as wide as its teacher."""
         return self.student.shape.hidden == self.teacher.shape.hidden
+
+    @cached_property
+    def read_alike(self) -> bool:
+        """Whether student and teacher read the same tokens."""
+        return self.teacher.tokenizer is not None and read_alike(self.student.tokenizer, self.teacher.tokenizer)
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -89,16 +96,21 @@ class ChosenModels:
             obstacle = self.obstacle[:1].lower() + self.obstacle[1:].rstrip(".")
             return f"starts at random: {obstacle}"
         noun = "layer" if len(sources) == 1 else "layers"
-        layers = f"{noun} {', '.join(map(str, sources))} of the teacher's {self.teacher.shape.layers}"
-        if self.have_same_width:
+        source = self.student.source
+        layers = f"{noun} {', '.join(map(str, sources))} of the teacher's {source.shape.layers}"
+        if start.from_ is not None:
+            layers = f"{noun} {', '.join(map(str, sources))} of the {source.shape.layers} of '{start.from_}'"
+        if self.student.shape.hidden == source.shape.hidden:
             return f"starts from {layers}, the start of the quickstart's recipe"
         how = "along principal directions"
         if start.narrow_by == "activations":
             how += " of its hidden states"
-        return f"starts from {layers}, cut from {self.teacher.shape.hidden} to {self.student.shape.hidden} wide {how}"
+        return f"starts from {layers}, cut from {source.shape.hidden} to {self.student.shape.hidden} wide {how}"
 
     def _excess(self) -> str:
         """A warning about a student that is wider or larger than its teacher; empty for any other."""
+        if not self.teacher.is_known_model:
+            return ""
         student, teacher = self.student.shape, self.teacher.shape
         if student.hidden > teacher.hidden:
             return f"wider than its teacher, {student.hidden} against {teacher.hidden}; students are usually smaller"
@@ -157,7 +169,7 @@ def _is_narrowed_by_activations(
 
     This helps students that learn sentence vectors (docs/results/embedding.md); it was not measured with others.
     """
-    is_narrower = plan.shape.hidden < teacher.shape.hidden
+    is_narrower = plan.shape.hidden < plan.source.shape.hidden
     if teacher.sentence is None or not is_narrower or not plan.source_layers:
         return False
     if not isinstance(student, Mapping):

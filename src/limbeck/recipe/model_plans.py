@@ -29,13 +29,11 @@ from limbeck.models.start_checkpoint import same_tensors
 from limbeck.models.start_step import StartSettings
 from limbeck.models.students import student_config
 from limbeck.models.teaching_facts import TeachingFacts
-from limbeck.models.tokenizers import load_tokenizer
-from limbeck.models.vocabularies import check_same_vocabulary
 from limbeck.models.weight_files import check_not_pickled
 from limbeck.models.wordpieces import set_special_ids
 from limbeck.recipe.models import InitialiseSpec, ShapeSpec, StudentSpec, TeacherSpec
 from limbeck.recipe.teacher_targets import TARGET_KEYS
-from limbeck.recipe.tokenizer_plans import TokenizerPlan
+from limbeck.recipe.tokenizer_plans import TokenizerPlan, reading_difference
 from limbeck.targets.facts import TEACHER_FOLDER
 from limbeck.targets.file_teaching import FileTeaching
 from limbeck.targets.stored_teaching import StoredTeaching
@@ -346,7 +344,7 @@ def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
     if checkpoint is None:
         check_start(shape, source.shape, settings)
     elif source.stage is None:
-        _check_checkpoint(checkpoint, source.spec.model, config)
+        _check_checkpoint(checkpoint, source, config)
     return StudentPlan(spec, config, blueprint, shape, source_layers, source, tokenizer)
 
 
@@ -447,13 +445,18 @@ def start_settings(spec: InitialiseSpec, *, seed: int = 0) -> StartSettings:
     return StartSettings(layers=spec.layers, embeddings=spec.embeddings, narrow_by=narrow_by, seed=seed, steps=steps)
 
 
-def _check_checkpoint(checkpoint: str, source: str, student: PreTrainedConfig) -> None:
+def _check_checkpoint(checkpoint: str, source: TeacherInfo, student: PreTrainedConfig) -> None:
     """Refuse a start without the tensors of the student's shape, or with another vocabulary than the source's."""
     check_not_pickled(checkpoint)
     config = load_config(checkpoint)
+    place = f"student.initialise.checkpoint '{checkpoint}'"
+    way_out = "name it as student.initialise.from, without a shape, so that the student has its shape and its tokenizer"
     if not same_tensors(student, config):
         raise RecipeError(
-            f"student.initialise.checkpoint '{checkpoint}' is a {shape_of(config)}, but student.shape asks for a "
-            f"{shape_of(student)}; change one of them."
+            f"{place} is a {shape_of(config)}, but student.shape asks for a {shape_of(student)}; change one of them, "
+            f"or {way_out}."
         )
-    check_same_vocabulary(load_tokenizer(checkpoint), load_tokenizer(source))
+    assert source.tokenizer is not None
+    difference = reading_difference(TokenizerPlan(checkpoint), source.tokenizer)
+    if difference:
+        raise RecipeError(f"{place} has another tokenizer than '{source.title}': {difference}; {way_out}.")

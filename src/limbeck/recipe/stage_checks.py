@@ -178,23 +178,22 @@ def check_text_level(terms: Sequence[Term], pairing: Pairing, place: str) -> Non
     _check_of_texts(terms, pairing, place, streams=OF_SENTENCES, reason="only outputs of whole texts are stored")
 
 
-def check_terms_apart(terms: Sequence[Term], pairing: Pairing, place: str, teacher: TeacherInfo) -> None:
+def check_terms_apart(terms: Sequence[Term], pairing: Pairing, place: str, difference: str) -> None:
     """Refuse terms that compare tokens, for a student that reads other tokens than its teacher.
 
     Args:
         terms: The terms of a stage.
         pairing: Its models, and the task of its corpus.
         place: Where the stage stands in the recipe.
-        teacher: Its teacher.
+        difference: The first difference of their tokens.
 
     Raises:
         RecipeError: for the first such term, with the methods that would work.
     """
     # The vector of the first token (`cls`) is of a whole text, whatever its tokens are.
     streams = (*OF_SENTENCES, "cls")
-    _check_of_texts(
-        terms, pairing, place, streams, reason=f"the student reads other tokens than its teacher '{teacher.title}'"
-    )
+    reason = f"the student reads other tokens than its teacher ({difference[:1].lower()}{difference[1:]})"
+    _check_of_texts(terms, pairing, place, streams, reason=reason)
 
 
 def _check_of_texts(

@@ -39,7 +39,7 @@ from limbeck.recipe.stage_terms import compose_terms, needed_head
 from limbeck.recipe.stage_vectors import reads_prompts, stage_vectors
 from limbeck.recipe.stages import StageSpec
 from limbeck.recipe.student_head import with_outputs
-from limbeck.recipe.tokenizer_plans import TokenizerPlan, read_alike
+from limbeck.recipe.tokenizer_plans import TokenizerPlan, reading_difference
 
 
 def plan_stage(
@@ -186,9 +186,12 @@ def _teacher_tokenizer(
         RecipeError: for terms that compare tokens of models that read different ones.
     """
     reads_teacher = any(term.teacher for term in terms)
-    if teacher.tokenizer is None or not reads_teacher or read_alike(student.tokenizer, teacher.tokenizer):
+    if teacher.tokenizer is None or not reads_teacher:
         return None
-    check_terms_apart(terms, pairing, place, teacher=teacher)
+    difference = reading_difference(student.tokenizer, teacher.tokenizer)
+    if not difference:
+        return None
+    check_terms_apart(terms, pairing, place, difference)
     return teacher.tokenizer
 
 

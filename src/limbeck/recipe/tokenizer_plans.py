@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from limbeck.errors import ModelError
 from limbeck.models.tokenizers import load_tokenizer
-from limbeck.models.vocabularies import check_same_vocabulary
+from limbeck.models.vocabularies import vocabulary_difference
 
 
 @dataclass(frozen=True)
@@ -33,19 +32,22 @@ class TokenizerPlan:
 
 
 def read_alike(student: TokenizerPlan, teacher: TokenizerPlan) -> bool:
-    """Whether two tokenizers give the same tokens; both are loaded where their places differ.
+    """Whether two tokenizers give the same tokens; see `reading_difference`."""
+    return not reading_difference(student, teacher)
+
+
+def reading_difference(student: TokenizerPlan, teacher: TokenizerPlan) -> str:
+    """Return the first difference of two tokenizers in a sentence without its period; empty where they are alike.
+
+    Both are loaded where their places differ.
 
     Raises:
         ModelError: for a tokenizer that cannot be read.
     """
     if student == teacher:
-        return True
+        return ""
     if student.trained_words or teacher.trained_words:
-        return False
+        return "The student's WordPieces are trained on the text"
     student_tokenizer = load_tokenizer(student.model, revision=student.revision)
     teacher_tokenizer = load_tokenizer(teacher.model, revision=teacher.revision)
-    try:
-        check_same_vocabulary(student_tokenizer, teacher_tokenizer)
-    except ModelError:
-        return False
-    return True
+    return vocabulary_difference(student_tokenizer, teacher_tokenizer)
