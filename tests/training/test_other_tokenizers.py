@@ -170,7 +170,7 @@ def test_words_are_trained_on_the_text_and_saved_with_the_student(trained, tmp_p
     assert (again.student / "tokenizer.json").read_bytes() == (result.student / "tokenizer.json").read_bytes()
     of_first = weights_of(result)
     assert all(torch.equal(tensor, of_first[name]) for name, tensor in weights_of(again).items())
-    assert "120 WordPieces, trained on the text" in str(limbeck.validate(trained))
+    assert "120 WordPieces that are trained on the text" in str(limbeck.validate(trained))
 
 
 def test_a_killed_run_with_words_of_its_own_goes_on(trained, tmp_path):

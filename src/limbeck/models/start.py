@@ -147,6 +147,7 @@ def start_student(
     head: Head | None = None,
     source_head: Head | None = None,
     texts: ReadText | None = None,
+    source_name: str = "",
 ) -> Initialisation:
     """Set the student's tensors by the steps of a start, in place.
 
@@ -162,6 +163,7 @@ def start_student(
         head: The student's head, or None.
         source_head: The head that the source was loaded with, or None.
         texts: Reads text with the source, for steps that need some; see `read_text`.
+        source_name: Name of a source that is not the student's teacher, for the summary.
 
     Returns:
         The start for the run's record, with the origin of every tensor: the names of those that are `copied`,
@@ -180,7 +182,7 @@ def start_student(
         step.apply(start)
 
     facts: dict[str, Any] = {
-        "summary": _summary(start),
+        "summary": _summary(start, source_name),
         "layers": list(start.layers),
         "embeddings": start.embeddings,
         "explained": None,
@@ -204,11 +206,14 @@ def _begin(student: PreTrainedModel, source: PreTrainedModel, settings: StartSet
     return Start(student, source, settings, layers=tuple(layers), embeddings=embeddings)
 
 
-def _summary(start: Start) -> str:
-    """Return a sentence about the start of embeddings and layers."""
+def _summary(start: Start, source_name: str) -> str:
+    """Return a sentence about the start of embeddings and layers; without a name the source is the teacher."""
+    numbers = ", ".join(map(str, start.layers))
     layers = "random layers"
-    if start.layers:
-        layers = f"teacher layers {', '.join(map(str, start.layers))}"
+    if start.layers and source_name:
+        layers = f"layers {numbers} of '{source_name}'"
+    elif start.layers:
+        layers = f"teacher layers {numbers}"
     bases = start.bases
     # If the hidden states' directions were chosen by activations, they narrow the embeddings too, and `explained` is
     # their share.

@@ -36,9 +36,9 @@ def summarise_plan(
         if member.teaching is not None and member.teaching.summary:
             name = "targets" if teacher.combination is None else f"targets of {member.title}"
             lines[name] = member.teaching.summary
-    vocabulary = _summarise_vocabulary(student, stages)
-    if vocabulary:
-        lines["vocabulary"] = vocabulary
+    tokens = _summarise_tokens(student, stages)
+    if tokens:
+        lines["tokens"] = tokens
     for number, stage in enumerate(stages, start=1):
         lines[f"stage {number}: {stage.spec.title}"] = _summarise_stage(stage)
         if stage.teaches_vectors:
@@ -78,15 +78,15 @@ def _summarise_teachers(recipe: Recipe, teacher: TeacherInfo) -> dict[str, str]:
     return lines
 
 
-def _summarise_vocabulary(student: StudentPlan, stages: Sequence[StagePlan]) -> str:
-    """The vocabulary of a student that does not read its teacher's tokens; empty for any other."""
-    reads_apart = any(stage.teacher_tokenizer is not None for stage in stages)
+def _summarise_tokens(student: StudentPlan, stages: Sequence[StagePlan]) -> str:
+    """The tokens of a student that does not read its teacher's; empty for any other."""
     trained_words = student.tokenizer.trained_words
     if trained_words:
-        return f"{trained_words:,} WordPieces, trained on the text"
+        return f"the student's are {trained_words:,} WordPieces that are trained on the text"
+    reads_apart = any(stage.teacher_tokenizer is not None for stage in stages)
     if not reads_apart:
         return ""
-    return f"that of '{student.tokenizer.model}', which is not the teacher's: each reads the text by its own tokens"
+    return f"the student's are those of '{student.tokenizer.model}', and the teacher reads its own"
 
 
 def _summarise_stage(stage: StagePlan) -> str:

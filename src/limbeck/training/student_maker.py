@@ -69,7 +69,18 @@ def make_student(
     teacher = load_teacher(head=teacher_head)
     settings = start_settings(start, seed=seed)
     texts = None if read_batches is None else read_text(teacher, read_batches)
-    initialisation = start_student(student, teacher, settings, head=head, source_head=teacher_head, texts=texts)
+    initialisation = start_student(
+        student,
+        teacher,
+        settings,
+        head=head,
+        source_head=teacher_head,
+        texts=texts,
+        source_name=start.from_ or "",
+    )
+    trained_words = plan.tokenizer.trained_words
+    if trained_words:
+        initialisation.summary += f" Its vocabulary is {trained_words:,} WordPieces that were trained on its text."
     return student, initialisation
 
 
