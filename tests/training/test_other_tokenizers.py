@@ -116,7 +116,7 @@ def test_renumbered_words_end_in_the_same_student(recipe, teacher, tmp_path):
 
 @pytest.mark.parametrize("length", [32, 12])
 def test_both_models_read_the_same_text(recipe, bert, length):
-    recipe["corpus"] |= {"length": length, "minimum_tokens": 1, "student_length": 2 * length}
+    recipe["corpus"] |= {"length": length, "minimum_tokens": 1}
     stage = HeldStage(plan_run(load_recipe(from_model(recipe, bert))))
     student, teacher = stage.tokenizers
     rows = 0
@@ -130,7 +130,16 @@ def test_both_models_read_the_same_text(recipe, bert, length):
             assert student_text.replace("##", "") == teacher_text.replace("##", "")
         rows += len(student_texts)
     assert rows == len(stage.corpus.train)
+    assert stage.corpus.report.lines() == []
     stage.close()
+
+
+def test_texts_of_which_a_student_reads_the_beginning_are_told(recipe, bert):
+    recipe["corpus"]["student_length"] = 12
+    stage = HeldStage(plan_run(load_recipe(from_model(recipe, bert))))
+    assert max(stage.corpus.train["length"]) == 12
+    (line,) = stage.corpus.report.lines()
+    assert "x text of which the student reads only the beginning (such as" in line
 
 
 @pytest.mark.parametrize("start", [{}, {"layers": [2, 4]}, {"layers": "random"}])
@@ -259,6 +268,24 @@ def test_a_long_text_without_a_teachers_tokenizer_is_one_row(tmp_path, bert):
     assert sorted(stage.corpus.train["length"]) == [7, 9, 16]
     assert set(stage.corpus.train["text_key"]) == set(Store(store).keys.tolist())
     assert any("only the beginning" in line for line in stage.corpus.report.lines())
+
+
+def test_a_model_given_as_the_student_brings_its_tokenizer(teacher, bert, text_folder, tmp_path):
+    options = {"teacher": str(teacher), "corpus": str(text_folder)}
+    plan = limbeck.validate(**options, student=str(bert))
+    assert plan.recipe.student.initialise.from_ == str(bert)
+    assert (plan.recipe.student.shape, plan.student.layers) == ("all", 4)
+    assert [stage.spec.method["name"] for stage in plan.stages] == ["aligned_embedding"]
+    assert "the student reads other tokens" in plan.recipe.reasons["stages.0.method"]
+    # A model of the teacher's tokens stays a checkpoint.
+    same = make_teacher(tmp_path / "same", "roberta", seed=7)
+    assert limbeck.validate(**options, student=str(same)).recipe.student.initialise.checkpoint == str(same)
+    # Of stored outputs alone no tokens are known.
+    store = blank_store(tmp_path / "store", ["A text."])
+    plan = limbeck.validate(
+        **options | {"teacher": {"stored": str(store)}}, student=str(bert), method="aligned_embedding"
+    )
+    assert plan.recipe.student.initialise.layers == "ends"
 
 
 @pytest.mark.parametrize(

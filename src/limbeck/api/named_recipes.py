@@ -11,11 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from rich.console import Console
 
 from limbeck.api.objects import Objects
 from limbeck.api.requests.distil import ValidateRequest
 from limbeck.api.training_objects import method_of, training_of
+from limbeck.errors import LimbeckError
 from limbeck.recipe.asked import check_chosen_by, choose_by_options, given_document, merge_options
 from limbeck.recipe.schema import Recipe
 
@@ -115,13 +117,40 @@ def _objects_in(folder: str | Path | None, before: Callable[[str | Path], object
     return Objects(folder, partial(before, folder))
 
 
+def _with_own_tokens(student: Mapping[str, Any], teacher: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a student that is a model as one that starts from it with its tokenizer, if its teacher has another one.
+
+    A model that reads its teacher's tokens stays the checkpoint that the student goes on from.
+
+    Args:
+        student: The shape of the model, and the model as checkpoint.
+        teacher: The keys of a recipe's teacher.
+    """
+    from limbeck.recipe.models import TeacherSpec
+    from limbeck.recipe.tokenizer_plans import TokenizerPlan, read_alike
+
+    model = student["initialise"]["checkpoint"]
+    try:
+        spec = TeacherSpec.model_validate(teacher)
+        reads_as_teacher = spec.has_files and read_alike(TokenizerPlan(model), TokenizerPlan(spec.model, spec.revision))
+    except (LimbeckError, ValidationError):
+        # The check of the recipe tells what is wrong.
+        return student
+    return student if reads_as_teacher else {"initialise": {"from": model}}
+
+
 def _with_names(options: Mapping[str, Any], objects: Objects, tokenizer: Any) -> dict[str, Any]:
     """Return options with names in the places of objects."""
     names = dict(options)
     if "teacher" in names:
         names["teacher"] = objects.teacher(names["teacher"], tokenizer, names.get("corpus"))
     if "student" in names:
+        is_mapping = isinstance(names["student"], Mapping)
         names["student"] = objects.student(names["student"], tokenizer=tokenizer)
+        # Of anything but a recipe's student a mapping is made where it is a model.
+        is_model = isinstance(names["student"], Mapping) and not is_mapping
+        if is_model and "teacher" in names:
+            names["student"] = _with_own_tokens(names["student"], names["teacher"])
     if "corpus" in names:
         names["corpus"] = objects.corpus(names["corpus"])
         # The validation split of a data set is used for development, unless the call gives development rows.

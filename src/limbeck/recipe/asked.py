@@ -235,7 +235,10 @@ def choose_by_options(
             "aligned_embedding for stored vectors, or a whole recipe."
         )
     teacher_name = teacher["model"] if isinstance(teacher, Mapping) else teacher
-    shape = student.get("shape", student) if isinstance(student, Mapping) else student
+    shape = student
+    if isinstance(student, Mapping):
+        has_start_alone = "initialise" in student and "shape" not in student
+        shape = None if has_start_alone else student.get("shape", student)
     check_choice(teacher_name, shape, sources)
 
     from limbeck.recipe.choosing import choose_recipe  # It imports torch, which takes seconds.

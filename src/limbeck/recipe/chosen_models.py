@@ -97,11 +97,13 @@ class ChosenModels:
             return f"starts at random: {obstacle}"
         noun = "layer" if len(sources) == 1 else "layers"
         source = self.student.source
-        layers = f"{noun} {', '.join(map(str, sources))} of the teacher's {source.shape.layers}"
+        numbers = ", ".join(map(str, sources))
+        layers = f"{noun} {numbers} of the teacher's {source.shape.layers}"
         if start.from_ is not None:
-            layers = f"{noun} {', '.join(map(str, sources))} of the {source.shape.layers} of '{start.from_}'"
+            layers = f"{noun} {numbers} of the {source.shape.layers} of '{start.from_}'"
         if self.student.shape.hidden == source.shape.hidden:
-            return f"starts from {layers}, the start of the quickstart's recipe"
+            usual = "" if start.from_ is not None else ", the start of the quickstart's recipe"
+            return f"starts from {layers}{usual}"
         how = "along principal directions"
         if start.narrow_by == "activations":
             how += " of its hidden states"

@@ -237,7 +237,8 @@ def check_choice(teacher: str | Path, student: Any, corpus: Sequence[str | Path]
 
     Args:
         teacher: A folder, `package:NAME` or a Hub name.
-        student: A shape; a number alone is that many of the teacher's layers.
+        student: A shape; a number alone is that many of the teacher's layers. None for the shape of a model that the
+            student starts from.
         corpus: Sources of text or rows, or the name of a task.
 
     Raises:
@@ -246,12 +247,12 @@ def check_choice(teacher: str | Path, student: Any, corpus: Sequence[str | Path]
     _check_is_model(str(teacher))
     # A number alone is a depth, which is checked against the teacher's if this can be read without torch.
     depth = depth_alone(student)
-    if depth is None:
-        parse_blueprint(student)
-    else:
+    if depth is not None:
         size = _size_of(str(teacher))
         if size is not None:
             check_depth(depth, size.layers, size.hidden)
+    elif student is not None:
+        parse_blueprint(student)
     for place in corpus:
         source = str(place)
         is_task = source in TASKS or is_own_task(source)

@@ -102,6 +102,7 @@ def plan_stage(
     check_student_length(settings, place, reads_apart=teacher_tokenizer is not None)
     if teacher_tokenizer is not None:
         check_text_apart(stage, place, settings)
+        settings = _with_student_length(settings, learner)
     check_text_fits(stage, place, settings, stage_teacher, learner)
     vectors, teacher_vectors = stage_vectors(stage, terms, pairing, stage_teacher, assistant, place)
 
@@ -193,6 +194,19 @@ def _teacher_tokenizer(
         return None
     check_terms_apart(terms, pairing, place, difference)
     return teacher.tokenizer
+
+
+def _with_student_length(
+    settings: CorpusSettings | LabelledSettings, student: StudentPlan
+) -> CorpusSettings | LabelledSettings:
+    """Add the longest row of a student that reads other tokens than its teacher, where the recipe does not say it."""
+    if settings.student_length is not None:
+        return settings
+    # Both read the same text, which may have more tokens of a smaller vocabulary. Few texts have twice as many.
+    length = 2 * settings.length
+    if student.shape.positions is not None:
+        length = min(length, student.shape.positions)
+    return settings.model_copy(update={"student_length": length})
 
 
 def _check_teacher_head(head: Head, teacher: TeacherInfo, assistant: StagePlan | None) -> None:

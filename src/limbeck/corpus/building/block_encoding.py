@@ -40,6 +40,8 @@ _CHARACTERS_AT_ONCE = 1_000_000
 # Tokens of a record batch: opening a corpus touches every batch of it, so there should not be many.
 _BATCH_TOKENS = 2**22
 _PLAIN_TEXT = SourceUse()
+_CUT = "text of which the student reads only the beginning"
+_SHOWN_CHARACTERS = 40
 
 
 class CutBlock(NamedTuple):
@@ -48,12 +50,12 @@ class CutBlock(NamedTuple):
     Args:
         ids: Its token ids, as the student reads them, special tokens included.
         columns: Values of further columns of its row: a number or an array each.
-        is_cut: Whether the student reads only the beginning of the block's text.
+        cut_text: The text of which the student reads only the beginning; empty where it reads all of it.
     """
 
     ids: NDArray[np.int32]
     columns: Mapping[str, Any]
-    is_cut: bool = False
+    cut_text: str = ""
 
 
 @dataclass(frozen=True)
@@ -149,8 +151,8 @@ class BlockEncoding:
         # Blocks of a split wait here until they have enough tokens for a record batch.
         waiting = {split: _WaitingBlocks(self.schema) for split in SPLITS}
         for split, block in self._blocks_of_file(path, source, packers):
-            if block.is_cut:
-                report.note("text of which the student reads only the beginning", path.name)
+            if block.cut_text:
+                report.note(_CUT, repr(block.cut_text[:_SHOWN_CHARACTERS]))
             waiting[split].add(block)
             if waiting[split].tokens >= _BATCH_TOKENS:
                 yield SplitBatch(split, waiting[split].take())
@@ -217,23 +219,23 @@ class BlockEncoding:
             elif self._reads_apart:
                 blocks = _blocks_read_apart(teacher_ids, student_ids, packer)
             else:
-                blocks = self._blocks_read_alike(teacher_ids, packer)
+                blocks = self._blocks_read_alike(piece.text, teacher_ids, packer)
             for block in blocks:
                 if self.has_keys:
                     # A text that fits has a key without tokens, so that any tokenizer finds it.
                     is_whole = self.whole_texts or packer.holds(teacher_ids)
                     read_ids = None if is_whole else block.columns.get(TEACHER_IDS, block.ids)
                     columns[TEXT_KEY] = text_key(piece.text, prompt=prompt, cut_to=read_ids)
-                yield CutBlock(block.ids, {**columns, **block.columns}, block.is_cut)
+                yield CutBlock(block.ids, {**columns, **block.columns}, block.cut_text)
 
-    def _blocks_read_alike(self, ids: NDArray[np.int32], packer: BlockPacker) -> Iterator[CutBlock]:
+    def _blocks_read_alike(self, text: str, ids: NDArray[np.int32], packer: BlockPacker) -> Iterator[CutBlock]:
         """Iterate over the blocks of a piece that both sides read alike; of a whole text there is one."""
-        is_cut = False
-        if self.whole_texts:
-            is_cut = not packer.holds(ids)
+        cut_text = ""
+        if self.whole_texts and not packer.holds(ids):
+            cut_text = text
             ids = packer.beginning(ids)
         for block in packer.pack([ids]):
-            yield CutBlock(block, {}, is_cut)
+            yield CutBlock(block, {}, cut_text)
 
     def _blocks_by_two_tokenizers(
         self,
@@ -254,6 +256,7 @@ class BlockEncoding:
             student_ids: Ids of the piece, as the student reads it, with the prompt if it reads that.
             packer: Cuts the teacher's blocks.
         """
+        parts = [text]
         student_ids_of_blocks = [student_ids]
         if not packer.holds(teacher_ids):
             parts = texts_of_blocks(text, prompt, self.encoder, packer)
@@ -261,9 +264,13 @@ class BlockEncoding:
         student = self._student_reading.encoder
         room = self.student_length - len(student.prefix) - len(student.suffix)
         # A last block of a few tokens is dropped by the packer.
-        for teacher_block, ids in zip(packer.pack([teacher_ids]), student_ids_of_blocks, strict=False):
+        teacher_blocks = packer.pack([teacher_ids])
+        for teacher_block, part, ids in zip(teacher_blocks, parts, student_ids_of_blocks, strict=False):
             block = np.asarray([*student.prefix, *ids[:room], *student.suffix], dtype=np.int32)
-            yield CutBlock(block, {TEACHER_IDS: teacher_block}, is_cut=len(ids) > room)
+            cut_text = ""
+            if len(ids) > room:
+                cut_text = part
+            yield CutBlock(block, {TEACHER_IDS: teacher_block}, cut_text)
 
     def _prompt_columns(self, prompt: str, packer: BlockPacker) -> dict[str, int]:
         """Return how many tokens of each block belong to the prompt of its source; with two tokenizers of each side."""

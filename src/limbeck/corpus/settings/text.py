@@ -50,7 +50,7 @@ class TextSpec(Grown):
         None,
         description=(
             "For a student with another tokenizer than its teacher's: its longest row in its own tokens, while length "
-            "counts the teacher's; default: length."
+            "counts the teacher's; default: twice the length, as far as the student has positions."
         ),
     )
     added = frozenset({"pairs", "units", "student_prompts", "student_length"})
