@@ -515,7 +515,10 @@ def _without_lists(stage: records.Stage) -> records.Stage:
 
 def _describe_stage(record: records.Stage, stage: StagePlan) -> None:
     """Add the facts of a stage's plan to its record: layers, teacher and citation."""
-    has_rotary_positions = stage.pairing.student.rotary or stage.teacher.shape.rotary
+    # Outputs without a model have no queries and keys.
+    teacher_shape = stage.pairing.teacher.shape
+    teacher_has_rotary_positions = teacher_shape is not None and teacher_shape.rotary
+    has_rotary_positions = stage.pairing.student.rotary or teacher_has_rotary_positions
     record.layers = describe_layers(stage.terms, rotary=has_rotary_positions)
 
     # The teacher is named unless it is the recipe's teacher model, which the run's record has already. A teaching is a
