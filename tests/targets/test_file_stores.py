@@ -224,7 +224,7 @@ def row(embedding, text="A text."):
         ([{"text": "A text.", "vector": [1]}], r":1 has no column 'embedding', but text, vector"),
         ([{"embedding": [1]}], r"has no column 'text', but embedding"),
         ([row([1], text=7)], "has 7 in a column of texts"),
-        ([row([1], text="")], "has no text with a target"),
+        ([row([1], text="")], "holds no text with a target: 1 x row without a text, left out"),
     ],
 )
 def test_rows_that_no_student_could_learn_are_refused_with_their_place(rows, message, tmp_path):
@@ -237,6 +237,12 @@ def test_rows_that_no_student_could_learn_are_refused_with_their_place(rows, mes
         store_of_file(vectors_in(path))
 
 
+def test_a_damaged_file_is_named_as_such(tmp_path):
+    (tmp_path / "vectors.parquet").write_bytes(b"no parquet")
+    with pytest.raises(CorpusError, match=r"holds no text with a target: 1 x damaged file"):
+        store_of_file(vectors_in(tmp_path / "vectors.parquet"))
+
+
 @pytest.mark.parametrize(
     ("value", "form", "message"),
     [
@@ -246,7 +252,8 @@ def test_rows_that_no_student_could_learn_are_refused_with_their_place(rows, mes
         ({"negative": 0.4, "other": 0.6}, "probabilities", "has the classes negative, other in 'scores'"),
         ("good", "labels", "has the class 'good' in 'scores', but teacher.scores.classes are negative"),
         (3, "labels", "has the class 3"),
-        ("neutral", "logits", "no list of numbers"),
+        ("neutral", "logits", "no list of numbers; set teacher.scores.form to labels"),
+        ([[1], [2]], "logits", r"which is no list of numbers\."),
         ([1, 2], "score", "has 2 numbers in 'scores', but a score is one"),
     ],
 )

@@ -21,7 +21,7 @@ from limbeck.core.blocks import counted
 from limbeck.core.cache import build_once
 from limbeck.core.paths import default_cache_dir
 from limbeck.corpus.messages import safe_name
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.source_report import SourceReport, nothing_in
 from limbeck.corpus.sources.source_kinds import RowSource
 from limbeck.corpus.stored.seen_keys import AddKeys, seen_keys
 from limbeck.corpus.stored.source_content import name_of_build
@@ -150,7 +150,7 @@ class _StoreMaker:
         targets = self._targets()
         first = next(targets, None)
         if first is None:
-            raise CorpusError(f"'{safe_name(self._file.place)}' has no text with a target.")
+            raise CorpusError(nothing_in(self._file.place, "text with a target", self._counts.report))
         width = len(first.values)
         facts = StoreFacts(
             teacher=Path(self._file.place).name,

@@ -135,8 +135,11 @@ def _numbers(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
 
 def _no_numbers(row: TargetRow, file: TargetFile) -> CorpusError:
     """Return the error for a value that has no numbers."""
+    way_out = ""
+    if row.value in file.classes:
+        way_out = "; set teacher.scores.form to labels, as it names a class"
     return CorpusError(
-        f"{safe_name(row.where)} has {_shown(row.value)} in '{_column(file)}', which is no list of numbers."
+        f"{safe_name(row.where)} has {_shown(row.value)} in '{_column(file)}', which is no list of numbers{way_out}."
     )
 
 
