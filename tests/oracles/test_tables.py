@@ -68,6 +68,79 @@ def test_tables_that_pandas_writes_have_its_rows(rows, separator, ending, quotin
     assert "row whose number of fields differs from the header's" not in report.counts
 
 
+#: What a table may enclose its fields in, or write in front of a character that would end one.
+DIALECTS = {
+    "apostrophes": {"quotechar": "'"},
+    "backslashes": {"quoting": csv.QUOTE_NONE, "escapechar": "\\"},
+    "marks and backslashes": {"doublequote": False, "escapechar": "\\"},
+    "apostrophes and backslashes": {"quotechar": "'", "doublequote": False, "escapechar": "\\"},
+}
+DIALECT_TEXTS = st.text(alphabet=st.sampled_from("ab\"\t\n,' \\é"), min_size=1, max_size=6)
+
+
+@on_generated(
+    2_000,
+    rows=st.lists(st.tuples(DIALECT_TEXTS, LABELS), max_size=5),
+    dialect=st.sampled_from([*DIALECTS]),
+    separator=st.sampled_from(",\t"),
+    ending=ENDINGS,
+)
+def test_tables_in_other_dialects_have_the_rows_that_were_written(rows, dialect, separator, ending):
+    # Separators within a field show the dialect, since no line has more of them by itself.
+    rows = [*rows, (f'it\'s{separator}{separator} a\nb "so"', "1")]
+    table = pandas.DataFrame(rows, columns=["text", "label"])
+    content = table.to_csv(index=False, sep=separator, lineterminator=ending, **DIALECTS[dialect])
+    found, report = rows_of(content.encode(), SUFFIXES[separator])
+    assert texts_and_labels(found) == rows
+    assert [problem for problem in report.counts if "taken off" not in problem] == []
+
+
+@pytest.mark.parametrize("separator", [",", "\t"])
+@pytest.mark.parametrize("text", ["it's so", "'tis so", "C:\\new, so", "1\\/2", "'so", "so'", "a\\", "'so' it's"])
+def test_marks_that_are_characters_stay(text, separator):
+    """One mark that no dialect explains shows that all of them are characters."""
+    rows = [("'quoted'", "0"), (text, "1"), ("plain", "0")]
+    table = pandas.DataFrame(rows, columns=["text", "label"])
+    found, _ = rows_of(table.to_csv(index=False, sep=separator).encode(), SUFFIXES[separator])
+    assert texts_and_labels(found) == rows
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_a_dialect_is_judged_by_a_bounded_beginning(suffix, monkeypatch):
+    monkeypatch.setattr(table_fields, "_LINES_THAT_SHOW_QUOTING", 3)
+    rows = [("it's so", "0"), *[(f"text, \t\n {number}", "1") for number in range(4)]]
+    table = pandas.DataFrame(rows, columns=["text", "label"])
+    content = table.to_csv(index=False, sep="\t" if suffix == ".tsv" else ",", quotechar="'")
+    found, _ = rows_of(content.encode(), suffix)
+    assert texts_and_labels(found) == rows
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t")])
+@pytest.mark.parametrize("row", ["a{0}b{0}0", "a"])
+@pytest.mark.parametrize(("rows", "uneven"), [(6, 2), (100, 95), (200, 3), (1, 1)])
+def test_a_table_with_many_rows_of_other_numbers_of_fields_is_refused(rows, uneven, row, suffix, separator):
+    lines_of_file = [f"text{separator}label", *[f"a{separator}0"] * (rows - uneven), *[row.format(separator)] * uneven]
+    # The first line is the header.
+    first = rows - uneven + 2
+    with pytest.raises(
+        CorpusError, match=f"line {first} has . fields? for 2 columns of the header, and {uneven} of {rows} "
+    ):
+        rows_of("\n".join(lines_of_file).encode(), suffix)
+
+
+def test_a_hundredth_of_the_rows_may_have_other_numbers_of_fields():
+    lines_of_file = ["text,label", *["a,0"] * 99, "a,b,0", *["a,0"] * 100]
+    found, report = rows_of("\n".join(lines_of_file).encode(), ".csv")
+    assert len(found) == 199
+    assert report.examples["row whose number of fields differs from the header's"][0].endswith(":101")
+
+
+def test_a_long_table_with_many_uneven_rows_is_refused_before_its_end():
+    content = "\n".join(["text,label", *["a,0", "a,b,0"] * 500, *["a,0"] * 60_000])
+    with pytest.raises(CorpusError, match="line 3 has 3 fields for 2 columns of the header, and 500 of 1,000 rows"):
+        rows_of(content.encode(), ".csv")
+
+
 FIELDS = st.text(alphabet=st.sampled_from("ab\",\n' "), max_size=3)
 
 

@@ -131,3 +131,11 @@ def test_answers_that_stand_nowhere(load, start):
     task = {"name": "q", "type": "question_answering", "files": {"train": "rows.jsonl"}}
     with pytest.raises(CorpusError, match="not in the format of SQuAD"):
         load({"task": task, "files": {"rows.jsonl": [row]}})
+
+
+def test_a_few_rows_of_qqp_that_lack_fields_are_left_out_and_noted(load):
+    whole = [[number, 1, 2, "How?", "Why?", 0] for number in range(200)]
+    table = [["id", "qid1", "qid2", "question1", "question2", "is_duplicate"], *whole, [6, 1, 2, "broken"]]
+    data, _ = load({"task": "qqp", "splits": ["train"], "files": {"QQP/train.tsv": table}})
+    assert len(data.splits["train"]) == 200
+    assert any("1 x row whose number of fields differs from the header's" in note for note in data.notes)

@@ -1,6 +1,7 @@
 """The fields of tables, between commas or tabs, with or without quotation marks around them.
 
 A field that is enclosed in quotation marks may hold the separator, newlines, and marks of its own, which are doubled.
+Tables in other dialects, see `table_dialects`, are read as they were written where their first lines show it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from limbeck.corpus.files import limits, opening
 from limbeck.corpus.files.file_kinds import OpenFile, Quotes
 from limbeck.corpus.files.lines import read_lines
+from limbeck.corpus.files.table_dialects import ESCAPE, QUOTATION_MARK, USUAL_DIALECT, TableDialect, other_dialect
 from limbeck.corpus.text.cursor import FoundText, characters_of
 from limbeck.corpus.text.documents import next_batch
 from limbeck.errors import CorpusError
@@ -49,26 +51,40 @@ class TableRow(NamedTuple):
 def read_comma_fields(file: OpenFile) -> Iterator[TableRow]:
     """Iterate over the rows of a table with fields between commas.
 
+    Fields are enclosed in quotation marks, or written in the dialect that the first lines show.
+
     Raises:
         CorpusError: if a quotation mark opens a field and none closes it, so that rows would become a part of it, or
             if a field is too long.
     """
     marks_of_skipped: dict[int, int] = {}
     lines = read_lines(file.stream, file.path, file.report, marks_of_skipped=marks_of_skipped)
-    yield from _read_quoted(lines, ",", file, marks_of_skipped)
+    beginning = _first_lines(lines)
+    dialect = _other_dialect(beginning, ",", file) or USUAL_DIALECT
+    yield from _read_quoted(chain(beginning, lines), ",", dialect, file, marks_of_skipped)
 
 
 def read_tab_fields(file: OpenFile) -> Iterator[TableRow]:
     """Iterate over the rows of a table with fields between tabs.
 
     Quotation marks around fields are taken off where the table was written with them, as pandas writes a field that
-    holds a tab, a newline or a mark. Elsewhere a mark is a character like any other, as in GLUE's files.
+    holds a tab, a newline or a mark. Elsewhere a mark is a character like any other, as in GLUE's files. Where the user
+    has not said that, the first lines may also show another dialect.
 
     Raises:
         CorpusError: if a quotation mark opens a field of a quoted table and none closes it.
     """
     marks_of_skipped: dict[int, int] = {}
-    lines = read_lines(file.stream, file.path, file.report, marks_of_skipped=marks_of_skipped)
+    all_lines = read_lines(file.stream, file.path, file.report, marks_of_skipped=marks_of_skipped)
+    beginning = _first_lines(all_lines)
+    lines = chain(beginning, all_lines)
+    dialect = None
+    if file.layout.quotes != "characters":
+        dialect = _other_dialect(beginning, "\t", file)
+    if dialect is not None:
+        yield from _read_quoted(lines, "\t", dialect, file, marks_of_skipped)
+        return
+
     last_plain_line: list[FoundText] = []
     for line in lines:
         # Lines in front of the first mark are split at tabs, whatever marks mean in this table.
@@ -78,23 +94,37 @@ def read_tab_fields(file: OpenFile) -> Iterator[TableRow]:
             continue
 
         # From here on the meaning of marks matters. It is judged by the lines that follow.
-        following = next_batch(lines, _LINES_THAT_SHOW_QUOTING, _CHARACTERS_THAT_SHOW_QUOTING, characters_of)
-        beginning = [line, *following]
+        marked_line_on = [line, *_first_lines(lines)]
         quotes = file.layout.quotes
         if quotes is None:
-            quotes = _quotes_of([*last_plain_line, *beginning])
+            quotes = _quotes_of([*last_plain_line, *marked_line_on])
             if quotes != "characters":
                 # The user is told how marks were understood, since both may have been possible.
                 note = QUOTED_TABLE if quotes == "fields" else AMBIGUOUS_TABLE
                 file.report.note(note, f"{file.path}:{line.line}")
 
-        remaining = chain(beginning, lines)
+        remaining = chain(marked_line_on, lines)
         if quotes == "fields":
-            yield from _read_quoted(remaining, "\t", file, marks_of_skipped)
+            yield from _read_quoted(remaining, "\t", USUAL_DIALECT, file, marks_of_skipped)
         else:
             for plain_line in remaining:
                 yield _split_at_tabs(plain_line)
         return
+
+
+def _first_lines(lines: Iterator[FoundText]) -> list[FoundText]:
+    """Take the next lines from an iterator, as many as the dialect of a table is judged by."""
+    return next_batch(lines, _LINES_THAT_SHOW_QUOTING, _CHARACTERS_THAT_SHOW_QUOTING, characters_of)
+
+
+def _other_dialect(lines: Sequence[FoundText], separator: str, file: OpenFile) -> TableDialect | None:
+    """Return the unusual dialect that the first lines of a table show, and note it; None if they show none."""
+    texts = [line.text for line in lines]
+    is_cut = len(texts) == _LINES_THAT_SHOW_QUOTING or sum(map(len, texts)) >= _CHARACTERS_THAT_SHOW_QUOTING
+    dialect = other_dialect(texts, separator, is_cut=is_cut)
+    if dialect is not None:
+        file.report.note(dialect.note, str(file.path))
+    return dialect
 
 
 def _split_at_tabs(line: FoundText) -> TableRow:
@@ -148,6 +178,7 @@ class _CsvLines:
 
     Args:
         lines: The lines.
+        mark: The character that encloses fields.
         file: The table.
         marks_of_skipped: Number of each line that was skipped for its length, to the quotation marks in it.
 
@@ -155,8 +186,11 @@ class _CsvLines:
         were_cut: Whether the lines have ended because the file is damaged.
     """
 
-    def __init__(self, lines: Iterable[FoundText], file: OpenFile, marks_of_skipped: Mapping[int, int]) -> None:
+    def __init__(
+        self, lines: Iterable[FoundText], mark: str, file: OpenFile, marks_of_skipped: Mapping[int, int]
+    ) -> None:
         self._lines = lines
+        self._mark = mark
         self._file = file
         self._marks_of_skipped = marks_of_skipped
         self._last_number = 0
@@ -181,8 +215,10 @@ class _CsvLines:
         marks = self._marks_of_skipped.get(skipped)
         if marks is None:
             return
-        marks_before = sum(line.text.count('"') for line in self._row)
-        if marks % 2 == 1 or marks_before % 2 == 1:
+        marks_before = sum(line.text.count(self._mark) for line in self._row)
+        # Only quotation marks of a skipped line are known. Other marks may have opened a field there.
+        marks_are_known = self._mark == QUOTATION_MARK
+        if not marks_are_known or marks % 2 == 1 or marks_before % 2 == 1:
             raise CorpusError(
                 f"Cannot read '{self._file.path}': line {skipped} is longer than {limits.LONGEST_LINE:,} bytes and a "
                 "part of a field between quotation marks. Shorten the field."
@@ -199,7 +235,7 @@ class _CsvLines:
         number = None
         is_within_field = False
         for line in self._row:
-            marks = line.text.count('"')
+            marks = line.text.count(self._mark)
             if marks and not is_within_field:
                 number = line.line
             # A doubled mark leaves the field as it is.
@@ -209,13 +245,18 @@ class _CsvLines:
 
 
 def _read_quoted(
-    lines: Iterable[FoundText], delimiter: str, file: OpenFile, marks_of_skipped: Mapping[int, int]
+    lines: Iterable[FoundText],
+    delimiter: str,
+    dialect: TableDialect,
+    file: OpenFile,
+    marks_of_skipped: Mapping[int, int],
 ) -> Iterator[TableRow]:
     """Iterate over rows whose fields may be enclosed in quotation marks; a row that damage ends is left out.
 
     Args:
         lines: The lines of the table that have not been read.
         delimiter: The character between fields.
+        dialect: How the fields were written.
         file: The table.
         marks_of_skipped: Number of each line that was skipped for its length, to the quotation marks in it.
 
@@ -224,9 +265,17 @@ def _read_quoted(
     """
     # The library's own limit of 131,072 characters would refuse the whole table.
     csv.field_size_limit(limits.LONGEST_LINE)
-    csv_lines = _CsvLines(lines, file, marks_of_skipped)
+    csv_lines = _CsvLines(lines, dialect.mark, file, marks_of_skipped)
+    rows = csv.reader(
+        csv_lines,
+        delimiter=delimiter,
+        quotechar=dialect.mark,
+        doublequote=not dialect.has_escapes,
+        escapechar=ESCAPE if dialect.has_escapes else None,
+        strict=True,
+    )
     try:
-        for fields in csv.reader(csv_lines, delimiter=delimiter, strict=True):
+        for fields in rows:
             if csv_lines.were_cut:
                 return
             yield TableRow(csv_lines.take_row(), fields)

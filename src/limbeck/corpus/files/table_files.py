@@ -15,6 +15,7 @@ from limbeck.corpus.files.table_fields import (
     read_comma_fields,
     read_tab_fields,
 )
+from limbeck.corpus.files.uneven_rows import UnevenRows
 from limbeck.corpus.messages import list_columns, safe_name
 from limbeck.corpus.source_report import OTHER_COLUMN, SourceReport
 from limbeck.corpus.text.cursor import FoundText
@@ -138,21 +139,21 @@ def _name_fields(rows: Iterable[TableRow], separator: str, file: OpenFile) -> It
         CorpusError: for a first row that shows that the table is parted otherwise, or that names two columns alike.
     """
     header = list(file.layout.header)
-    for line, fields in rows:
-        where = f"{file.path}:{line}"
-        if not fields:
+    uneven_rows: UnevenRows | None = None
+    for row in rows:
+        if not row.fields:
             continue
         if not header:
-            _check_layout(fields, separator, line, file)
-            header = [name.strip() for name in fields]
+            _check_layout(row.fields, separator, row.line, file)
+            header = [name.strip() for name in row.fields]
             _check_header(header, file)
             continue
-        # A user who gives the names may leave out those of the last fields, which are ignored.
-        has_too_many = len(fields) > len(header) and not file.layout.header
-        if len(fields) < len(header) or has_too_many:
-            file.report.note("row whose number of fields differs from the header's", where)
-            continue
-        yield PlacedRow(where, dict(zip(header, fields, strict=False)))
+        if uneven_rows is None:
+            uneven_rows = UnevenRows(file, len(header))
+        if uneven_rows.has_fields(row):
+            yield PlacedRow(f"{file.path}:{row.line}", dict(zip(header, row.fields, strict=False)))
+    if uneven_rows is not None:
+        uneven_rows.refuse_many()
 
 
 def _check_layout(fields: Sequence[str], separator: str, line: int, file: OpenFile) -> None:

@@ -16,6 +16,7 @@ from limbeck.corpus.files import addresses, file_kinds, file_readers, json_files
 from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow, Quotes, TableLayout
 from limbeck.corpus.files.saved_datasets import is_saved, is_saved_split, saved_files
 from limbeck.corpus.files.table_fields import read_tab_fields
+from limbeck.corpus.files.uneven_rows import UnevenRows
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
@@ -187,15 +188,13 @@ def check_whole(place: str, report: SourceReport) -> None:
 def _headless_rows(path: Path, layout: TableLayout, report: SourceReport) -> Iterator[PlacedRow]:
     """Yield the rows of a tab-separated table without a header, whatever the name of its file ends with."""
     with opening.open_file(path, report) as stream:
-        for line, fields in read_tab_fields(OpenFile(stream, path, "", report, layout=layout)):
-            if not fields:
-                continue
-            where = f"{path}:{line}"
-            if len(fields) < len(layout.header):
-                report.note("row with too few fields", where)
-            else:
+        file = OpenFile(stream, path, "", report, layout=layout)
+        uneven_rows = UnevenRows(file, len(layout.header))
+        for row in read_tab_fields(file):
+            if row.fields and uneven_rows.has_fields(row):
                 # Fields behind those of the header are skipped.
-                yield PlacedRow(where, dict(zip(layout.header, fields, strict=False)))
+                yield PlacedRow(f"{path}:{row.line}", dict(zip(layout.header, row.fields, strict=False)))
+        uneven_rows.refuse_many()
 
 
 def read_split_of_hub(place: HubPlace) -> Iterator[PlacedRow]:
