@@ -160,6 +160,20 @@ def test_stored_teachers_teach_with_live_ones(recipe, tmp_path, stored):
     )
 
 
+def test_a_stored_teacher_may_have_another_tokenizer(recipe, tmp_path):
+    other = make_embedding(tmp_path / "other", "roberta")
+    # No text is longer than a row, so that each has the same key whoever reads it.
+    recipe["corpus"] = {**recipe["corpus"], "length": 128}
+    recipe["evaluation"] = {"enabled": False}
+    single = {key: value for key, value in recipe.items() if key not in ("teachers", "combine")}
+    limbeck.teach({**single, "teacher": {"model": str(other)}}, output=tmp_path / "store")
+    recipe["teachers"] = {**recipe["teachers"], "b": {"stored": str(tmp_path / "store")}}
+    result = limbeck.distill(recipe)
+    maps = load_file(result.folder / COMBINATION)
+    assert [tuple(maps[name].shape) for name in sorted(maps)] == [(48, 20), (48, 20)]
+    assert result.run.teachers[1].taught == {"aligned_embedding": ["vector"]}
+
+
 def test_a_text_that_one_of_them_lacks_is_refused(recipe, models, tmp_path):
     single = {key: value for key, value in recipe.items() if key not in ("teachers", "combine")}
     single |= {"teacher": {"model": models[1]}, "corpus": {**recipe["corpus"], "max_documents": 5}}

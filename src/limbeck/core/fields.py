@@ -71,10 +71,10 @@ class Grown(Strict):
     @model_serializer(mode="wrap")
     def _leave_out_new_keys(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         document = dump(self)
-        derived = self.derived_keys()
+        derived = self._derived_keys()
         left_out = {key for key in document if key in derived or (document[key] is None and key in self.added)}
         return {key: value for key, value in document.items() if key not in left_out}
 
-    def derived_keys(self) -> frozenset[str]:
+    def _derived_keys(self) -> frozenset[str]:
         """Keys whose values follow from others, so that documents do not have them."""
         return frozenset()

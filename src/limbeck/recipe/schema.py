@@ -60,7 +60,7 @@ class Recipe(Grown):
 
     model_config = ConfigDict(json_schema_extra=_without_needed_teacher)
 
-    def derived_keys(self) -> frozenset[str]:
+    def _derived_keys(self) -> frozenset[str]:
         """The teacher, where it is the first of several."""
         if self.teachers is None:
             return frozenset()
