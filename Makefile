@@ -70,7 +70,7 @@ references: $(VENV)/.dev
 	$(BIN)/python docs/hooks/python_reference.py
 
 chaos: $(VENV)/.dev
-	$(BIN)/python benchmarks/chaos_kills.py --kills 104 --seed 1 --output benchmarks/results/chaos_kills.json
+	$(BIN)/python benchmarks/chaos_kills.py --kills 130 --seed 1 --output benchmarks/results/chaos_kills.json
 	$(BIN)/python -m benchmarks.chaos_inputs --inputs 5200 --seed 1 --output benchmarks/results/chaos_inputs.json
 	$(BIN)/python benchmarks/streaming_memory.py --output benchmarks/results/streaming_memory.json
 	$(BIN)/python benchmarks/two_processes.py --rounds 5 --output benchmarks/results/two_processes.json

@@ -1,15 +1,20 @@
 """Students of stored targets beside students of a live teacher: speed of storing, of a step, and what a format costs.
 
-    python benchmarks/stored_targets.py teach --teacher MPNET --name mpnet --text WIKIPEDIA
-    python benchmarks/stored_targets.py step --teacher MPNET --name mpnet --text WIKIPEDIA
-    python benchmarks/stored_targets.py step --teacher MINILM --name minilm --text WIKIPEDIA
-    python benchmarks/stored_targets.py formats --teacher MINILM --name minilm --text WIKIPEDIA --data DATA
+    python benchmarks/stored_targets.py teach --teacher MPNET --name mpnet --text TEXT
+    python benchmarks/stored_targets.py step --teacher MPNET --name mpnet --text TEXT
+    python benchmarks/stored_targets.py step --teacher MINILM --name minilm --text TEXT
+    python benchmarks/stored_targets.py formats --teacher MINILM --name minilm --text TEXT --data DATA
+    python benchmarks/stored_targets.py students --teacher MINILM --other MPNET --name both --text TEXT --data DATA
     python benchmarks/stored_targets.py --table
 
 - `teach`: `limbeck.teach` and `SentenceTransformer.encode` read the same sentences in turns, 32 at once; tokens a
   second, and the ratio with the faster type of numbers of the two that encoding can use.
 - `step`: runs of a student with the live teacher and with the store take turns, each in a process of its own; seconds
   of a step and the highest memory of the process, from the records of the runs.
+- `students`: students of the same steps by what teaches them: all-MiniLM's store, that of another teacher (`--other`)
+  with another width and another tokenizer, both stores together, and all-MiniLM's store for a student with 8,000
+  WordPieces of its own. Scores are Spearman on SICK's test split and MRR@10 on SQuAD; milliseconds are of a sentence in
+  a batch of 32.
 - `formats`: one student of the live teacher and one of each format of numbers, from the same start in the same order,
   and their Spearman on SICK's test split.
 
@@ -44,6 +49,8 @@ SHAPE = {"layers": 3, "hidden": 384, "heads": 12}
 BATCH, RATE, LENGTH = 64, 1e-3, 64
 """Sentences of a step, peak learning rate, most tokens of a sentence."""
 TAUGHT_AT_ONCE = 32
+WORD_PIECES = 8000
+"""Vocabulary of a student that has its own."""
 LOGGED = 5
 """Steps between two entries of a log; the first of them load, map memory and compile, and are not counted."""
 
@@ -215,6 +222,61 @@ def format_row(name: str, settings: Mapping[str, Any], data: Path, work: Path) -
     return {"targets": name, "steps": stage["steps"], "sick": score(student, data, work)["sick_cosine"]}
 
 
+def measure_students(teacher: str, other: str, text: Path, data: Path, work: Path, steps: int) -> list[dict[str, Any]]:
+    """Return size, scores and speed of students that differ in their teachers, or in their vocabulary."""
+    layers = {"layers": "ends"}
+    none = work / "none"
+    own_words = {"vocabulary": {"train": WORD_PIECES}, "initialise": layers}
+    # Each store has the texts as its own teacher cuts them.
+    first = {"stored": str(store_targets(recipe({"model": teacher}, text, none, 1), work / "first", "float16", work))}
+    second = {"stored": str(store_targets(recipe({"model": other}, text, none, 1), work / "second", "float16", work))}
+    start = {"initialise": {"from": teacher, **layers}}
+    students: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "all-MiniLM": ({"teacher": first}, start),
+        "the other teacher": ({"teacher": second}, start),
+        "both": ({"teachers": {"first": first, "second": second}}, start),
+        f"all-MiniLM, {WORD_PIECES:,} WordPieces": ({"teacher": first}, own_words),
+    }
+    rows = []
+    for name, (taught_by, student) in students.items():
+        settings = recipe({}, text, work / name.replace(" ", "-"), steps, **student)
+        del settings["teacher"]
+        settings |= taught_by
+        if "teachers" in taught_by:
+            # The combined vectors lie in a space of their own, so the student keeps a map into it.
+            settings["stages"][0]["method"]["map"] = "always"
+        record = distil(settings, work)
+        folder = Path(settings["output"]) / "student"
+        [stage] = record["stages"]
+        rows.append(
+            {
+                "taught by": name,
+                "steps": stage["steps"],
+                "parameters": record["student"]["parameters"],
+                **score(folder, data, work, {"sick_cosine": "spearman", "squad_retrieval": "mrr_at_10"}),
+                "milliseconds_a_sentence": milliseconds_of(folder, data),
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def milliseconds_of(student: Path, data: Path) -> float:
+    """Return the milliseconds of a sentence, in batches of 32 sentences of SICK, as the least of five rounds."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(student), device="cpu")
+    [path] = data.glob("**/SICK_test_annotated.txt")
+    lines = path.read_text(encoding="utf-8").splitlines()[1:513]
+    sentences = [line.split("\t")[1] for line in lines]
+    seconds = []
+    for _ in range(5):
+        began = time.perf_counter()
+        model.encode(sentences, batch_size=TAUGHT_AT_ONCE, show_progress_bar=False)
+        seconds.append(time.perf_counter() - began)
+    return round(1e3 * min(seconds) / len(sentences), 3)
+
+
 def score(student: Path, data: Path, work: Path, tasks: Mapping[str, str] | None = None) -> dict[str, float]:
     """Return scores of a model on tasks, by their names."""
     import limbeck
@@ -246,8 +308,9 @@ def table(results: Mapping[str, Any]) -> str:
 def main() -> None:
     """Measure a part, or print what has been measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=["teach", "step", "formats"])
+    parser.add_argument("part", nargs="?", choices=["teach", "step", "formats", "students"])
     parser.add_argument("--teacher", help="Folder of the teacher.")
+    parser.add_argument("--other", help="Folder of another teacher, for `students`.")
     parser.add_argument("--name", help="Its name in the result file.")
     parser.add_argument("--text", type=Path)
     parser.add_argument("--data", type=Path)
@@ -266,6 +329,10 @@ def main() -> None:
             rows = [measure_teach(*common, arguments.rounds)]
         elif arguments.part == "step":
             rows = [measure_steps(*common, arguments.rounds, arguments.steps)]
+        elif arguments.part == "students":
+            rows = measure_students(
+                arguments.teacher, arguments.other, arguments.text, arguments.data, work, arguments.steps
+            )
         else:
             rows = measure_formats(arguments.teacher, arguments.text, arguments.data, work, arguments.steps)
         part = f"{arguments.part}, {arguments.name}"

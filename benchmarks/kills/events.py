@@ -18,6 +18,7 @@ from limbeck.core.studies.evaluation import FINISHED
 from limbeck.corpus.stored.stored_documents import SourceReader
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 from limbeck.evaluation.run.results_file import ResultsFile
+from limbeck.targets.writer import StoreWriter
 from limbeck.training.heartbeat import Heartbeat
 
 
@@ -61,12 +62,13 @@ def watch(say: Callable[..., None]) -> None:
     """Have everything in this process, and in those that it forks, say how it gets on.
 
     Events: `activity` of a run, `documents` of a batch that was read, `tokens` of one that was encoded, `step` of any
-    training, `cell` of an evaluation, `trial` of a search.
+    training, `cell` of an evaluation, `trial` of a search, `batch` of stored targets.
     """
     _after(Heartbeat, "begin", lambda _, activity, **_fields: say("activity", activity))
     _after(TokenEncoder, "encode", lambda *_: say("tokens"))
     _after(CallbackHandler, "on_step_end", lambda _, arguments, state, _control: say("step", _place(arguments, state)))
     _after(ResultsFile, "append", lambda _, cell: say("cell", cell.id) if cell.status == FINISHED else None)
+    _after(StoreWriter, "add", lambda _, keys, _streams: say("batch", " ".join(map(str, keys))))
     _after(Study, "tell", lambda study, trial, *_, **_options: _say_trial(say, study, trial))
     batches = SourceReader.batches
 

@@ -27,7 +27,7 @@ class Job:
     """A job.
 
     Args:
-        kind: `corpus`, `training`, `evaluation` or `search`.
+        kind: `corpus`, `training`, `evaluation`, `search` or `teaching`.
         name: Which of its kind.
         prepare: Writes what it reads into a folder.
         run: Given that folder and its own, begins or goes on, to the end.

@@ -15,6 +15,7 @@ from .job import Job
 MOST_IN_A_ROUND = 4
 MOVED_SHARE = 0.5
 """Of the kills of jobs that may move, after how many the next attempt is elsewhere."""
+_SHOWN_CHARACTERS = 60
 _VICTIMS = ("process", "process", "all")
 _VICTIMS_WITH_WORKERS = ("process", "all", "worker")
 
@@ -185,7 +186,7 @@ def _describe(tried: Attempt) -> dict[str, Any]:
         "after_seconds": round(tried.seconds, 3),
         "operation": None if dies is None else dies.detail,
         "killed": tried.killed,
-        "where": str(before[-1]) if before else "start",
+        "where": str(before[-1])[:_SHOWN_CHARACTERS] if before else "start",
         "recovery_seconds": None,
     }
 

@@ -18,7 +18,7 @@ from benchmarks.kills.events import Event
 from benchmarks.kills.job import Job, changed, identity_of, without_clocks
 from benchmarks.kills.rounds import Case, Found, Reference, differences, run_round
 
-KINDS = ("corpus", "training", "evaluation", "search")
+KINDS = ("corpus", "training", "evaluation", "search", "teaching")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
         chaos_kills = importlib.import_module("chaos_kills")
-        code = chaos_kills.main(["--short", "--kills", "4", "--seed", "5", "--output", str(output)])
+        code = chaos_kills.main(["--short", "--kills", str(len(KINDS)), "--seed", "5", "--output", str(output)])
     result = json.loads(output.read_text())
     result["exit_code"] = code
     return result

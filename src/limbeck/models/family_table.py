@@ -30,6 +30,19 @@ class BlockRoles:
 
 
 @dataclass(frozen=True)
+class OutputMap:
+    """The last linear map of a block, which writes to the hidden states, as module paths relative to the block.
+
+    Attributes:
+        linear: Path of the map, an `nn.Linear`.
+        norm: Path of the norm behind the map and the residual connection; None where a block ends with their sum.
+    """
+
+    linear: str
+    norm: str | None
+
+
+@dataclass(frozen=True)
 class Projections:
     """Where a block keeps the maps of its attention, for families outside transformers' AttentionInterface."""
 
@@ -68,6 +81,7 @@ class Family:
         extras: Paths of other modules that the blocks share (relative positions).
         roles: The block's linear maps by role, or None where blocks can only be copied at equal shape.
         roles_missing: Why `roles` is None, as the end of an error line.
+        output_map: The last linear map of a block; None where a start cannot refit it (`start_fit.py`).
         causal: Whether a token sees only its past.
         shared_blocks: Whether one block serves several layers.
         padded_positions: Whether positions are counted from `pad_token_id + 1` (the RoBERTa lineage).
@@ -90,6 +104,7 @@ class Family:
     extras: tuple[str, ...] = ()
     roles: BlockRoles | None = None
     roles_missing: str = "its blocks fuse or gate their linear maps"
+    output_map: OutputMap | None = None
     causal: bool = False
     shared_blocks: bool = False
     padded_positions: bool = False
@@ -128,6 +143,7 @@ _BERT = Family(
         ffn_out="output.dense",
         norms=("attention.output.LayerNorm", "output.LayerNorm"),
     ),
+    output_map=OutputMap(linear="output.dense", norm="output.LayerNorm"),
 )
 
 _LLAMA = Family(
@@ -136,6 +152,7 @@ _LLAMA = Family(
     embeddings=("embed_tokens",),
     layout="llama",
     final_norm="norm",
+    output_map=OutputMap(linear="mlp.down_proj", norm=None),
     causal=True,
     fields=Fields(dropouts=("attention_dropout",)),
 )
@@ -176,6 +193,7 @@ _TABLE = (
             ffn_out="ffn.lin2",
             norms=("sa_layer_norm", "output_layer_norm"),
         ),
+        output_map=OutputMap(linear="ffn.lin2", norm="output_layer_norm"),
     ),
     Family(
         model_type="albert",
@@ -197,6 +215,7 @@ _TABLE = (
         layout="mpnet",
         extras=("encoder.relative_attention_bias",),
         roles_missing="its relative positions belong to whole heads",
+        output_map=OutputMap(linear="output.dense", norm="output.LayerNorm"),
         padded_positions=True,
         projections=Projections(
             query="attention.attn.q",
@@ -213,6 +232,7 @@ _TABLE = (
         embeddings=("embeddings",),
         layout="modernbert",
         final_norm="final_norm",
+        output_map=OutputMap(linear="mlp.Wo", norm=None),
         fields=Fields(dropouts=("embedding_dropout", "mlp_dropout", "attention_dropout")),
     ),
     replace(
@@ -223,6 +243,7 @@ _TABLE = (
         segments=_SEGMENTS,
         embeddings=("embeddings",),
         final_norm=None,
+        output_map=OutputMap(linear="mlp.down_proj", norm="post_mlp_layernorm"),
         causal=False,
         fields=Fields(dropouts=("hidden_dropout_prob",)),
     ),

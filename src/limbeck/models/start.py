@@ -1,8 +1,8 @@
 """A student's start: the steps that give its tensors their first values, from a model that is its *source*.
 
 A start runs the steps of `STARTS` in the order of their places: the vocabulary, the embeddings, the layers, a fit on
-text, and the task head. The vocabulary and the fit have no step of limbeck's own; plugins may add some. Two parts of a
-student start later: its pooler, when the student is saved (`start_pooler.py`), and the map that it keeps behind its
+text, and the task head. The vocabulary has no step of limbeck's own; plugins may add some. Two parts of a student
+start later: its pooler, when the student is saved (`start_pooler.py`), and the map that it keeps behind its
 pooling, on the first text that it is trained on (`start_kept_map.py`).
 """
 
@@ -21,6 +21,7 @@ from limbeck.models.bases import Bases
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.layer_selection import selected_layers
 from limbeck.models.start_embeddings import Embeddings, embedding_mode
+from limbeck.models.start_fit import Fit
 from limbeck.models.start_head import TaskHead
 from limbeck.models.start_layers import Layers
 from limbeck.models.start_step import PLACES, ReadText, SourceText, Start, StartSettings, StartStep
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from limbeck.models.heads import Head
 
 _OWN_STEPS: tuple[StartStep, ...] = (Embeddings(), Layers(), TaskHead())
-"""Steps of every start; a plugin's step runs if `StartSettings.steps` names it."""
+"""Steps of every start."""
+_FURTHER_STEPS: tuple[StartStep, ...] = (Fit(),)
+"""Steps that run if `StartSettings.steps` names them, as those of plugins do."""
 
 
 def _problem(step: StartStep) -> str | None:
@@ -50,7 +53,10 @@ _POINT: PluginPoint[StartStep] = PluginPoint(
     type,
 )
 STARTS: Registry[StartStep] = Registry(
-    "start", error=ModelError, plugins=_POINT, source=lambda: ((step.name, step) for step in _OWN_STEPS)
+    "start",
+    error=ModelError,
+    plugins=_POINT,
+    source=lambda: ((step.name, step) for step in (*_OWN_STEPS, *_FURTHER_STEPS)),
 )
 """Name to step."""
 
@@ -178,7 +184,10 @@ def start_student(
     start.texts = texts
     for step in steps_of(settings):
         if step.reads_text and texts is None:
-            raise ModelError(f"The start '{step.name}' reads text, but there is none here.")
+            raise ModelError(
+                f"The start '{step.name}' reads text before training, but there is none here: a streamed corpus has "
+                "none before its stage begins; set corpus.streaming: false, or leave the start out."
+            )
         step.apply(start)
 
     facts: dict[str, Any] = {
@@ -193,7 +202,10 @@ def start_student(
         facts["explained"] = start.bases.explained
     if head is not None:
         facts["head"] = {"kind": head, "copied": start.copied_head}
-    return Initialisation.read(facts)
+    initialisation = Initialisation.read(facts)
+    if start.fit is not None:
+        initialisation.fit = start.fit
+    return initialisation
 
 
 def _begin(student: PreTrainedModel, source: PreTrainedModel, settings: StartSettings) -> Start:
@@ -225,7 +237,10 @@ def _summary(start: Start, source_name: str) -> str:
         notes += ", narrowed by activations"
     if has_active_basis:
         notes += f" (keeping {bases.explained:.0%} of the hidden states)"
-    return f"Starts from {layers} and {start.embeddings} embeddings{notes}."
+    summary = f"Starts from {layers} and {start.embeddings} embeddings{notes}."
+    if start.fit is None:
+        return summary
+    return f"{summary} {start.fit}"
 
 
 def bases_of(student: PreTrainedModel, source: PreTrainedModel, settings: StartSettings) -> Bases:
@@ -233,21 +248,24 @@ def bases_of(student: PreTrainedModel, source: PreTrainedModel, settings: StartS
     return _begin(student, source, settings).bases
 
 
-def read_text(source: PreTrainedModel, batches: Callable[[], Iterable[Mapping[str, torch.Tensor]]]) -> ReadText:
+def read_text(source: PreTrainedModel, batches: Callable[..., Iterable[Mapping[str, torch.Tensor]]]) -> ReadText:
     """Return a function that reads text with a live source.
 
     Args:
         source: The source; its mode is put back.
         batches: Iterates over the text: `input_ids`, `attention_mask` and what else the source takes, each `[B, L]`,
-            on its device.
+            on its device, and perhaps `skipped` (see `StreamTap`). It takes `tokens` and `held_out` of `ReadText`, by
+            name.
     """
     # It imports transformers' models, which a recipe's check does without.
     from limbeck.models.evaluation_mode import evaluation_mode
     from limbeck.models.taps import StreamTap
 
-    def read(keys: Iterable[StreamKey]) -> Iterator[SourceText]:
+    def read(keys: Iterable[StreamKey], *, tokens: int | None = None, held_out: bool = False) -> Iterator[SourceText]:
         with torch.no_grad(), evaluation_mode(source), StreamTap(source, keys) as tap:
-            for inputs in batches():
-                yield SourceText(inputs, tap(**inputs))
+            for columns in batches(tokens=tokens, held_out=held_out):
+                # The tap alone reads which tokens are a prompt's.
+                inputs = {name: column for name, column in columns.items() if name != "skipped"}
+                yield SourceText(inputs, tap(**columns))
 
     return read

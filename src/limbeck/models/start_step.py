@@ -1,16 +1,16 @@
 """`StartStep`: a step of a student's start, and `Start`, the student and its source that the steps work on.
 
 A student *starts* by taking the first values of its tensors from a *source*, a model that is usually its teacher. The
-steps are in `start_embeddings.py`, `start_layers.py` and `start_head.py`; `start.py` runs them.
+steps are in `start_embeddings.py`, `start_layers.py`, `start_fit.py` and `start_head.py`; `start.py` runs them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from limbeck.models import bases
 from limbeck.models.families import Shape, base_model
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
+    from limbeck.core.records import FittedStart
     from limbeck.models.heads import Head
     from limbeck.models.streams import StreamKey, Streams
 
@@ -67,8 +68,19 @@ class SourceText(NamedTuple):
     streams: Streams
 
 
-ReadText: TypeAlias = "Callable[[Iterable[StreamKey]], Iterable[SourceText]]"
-"""Reads text with the source, for the streams of some keys."""
+class ReadText(Protocol):
+    """Reads text with the source."""
+
+    def __call__(
+        self, keys: Iterable[StreamKey], *, tokens: int | None = None, held_out: bool = False
+    ) -> Iterable[SourceText]:
+        """Read text that is spread over a corpus.
+
+        Args:
+            keys: The streams of the source to give.
+            tokens: About how many tokens to read; None reads up to 1,024 rows.
+            held_out: Read a tenth as many tokens, of rows that are never read otherwise.
+        """
 
 
 @dataclass
@@ -87,6 +99,7 @@ class Start:
         texts: Reads text, handed in by the caller; None where no step needs text.
         transfer: The origin of every tensor below the head.
         copied_head: Names of the head's parameters that were copied.
+        fit: The facts of a fit on text, if there was one.
     """
 
     student: PreTrainedModel
@@ -99,6 +112,7 @@ class Start:
     texts: ReadText | None = None
     transfer: Transfer = field(default_factory=Transfer)
     copied_head: list[str] = field(default_factory=list)
+    fit: FittedStart | None = None
 
     @cached_property
     def fresh(self) -> PreTrainedModel:

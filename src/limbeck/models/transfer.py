@@ -21,7 +21,7 @@ class Transfer:
 
     Attributes:
         copied: Equal to the source's.
-        projected: Made of the source's by a basis, or by a choice of heads and neurons.
+        projected: Made of the source's by a basis, by a choice of heads and neurons, or by a fit.
         reset: Norms at scale 1 and shift 0.
         random: As the seed draws them.
     """
@@ -62,6 +62,13 @@ class Transfer:
             # An origin is also the name of the list.
             names = getattr(self, origin)
             names.append(name)
+
+    def note_fitted(self, names: Iterable[str]) -> None:
+        """Note that tensors with values of the source were fitted afterwards."""
+        for name in names:
+            if name in self.copied:
+                self.copied.remove(name)
+                self.projected.append(name)
 
     def take(self, paths: Iterable[str], target: nn.Module, source: nn.Module, origin: Origin) -> None:
         """Write the modules at some paths as those of another model, see `write`."""

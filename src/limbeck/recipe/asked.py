@@ -183,6 +183,10 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
         merged["stages"] = _stages_of(options["method"])
         changed_paths.append("stages.0.method")
     training = _training_of(options)
+    if options.get("steps") == 0 and "minutes" not in options:
+        # A run without stages saves its student as it starts.
+        merged["stages"] = []
+        changed_paths.append("stages")
     stages = merged.get("stages")
     if "minutes" in options and isinstance(stages, list):
         merged["stages"] = stages = _with_minutes(stages, options)
@@ -245,7 +249,13 @@ def choose_by_options(
 
     columns = _named_columns(further_options, overrides)
     chosen = choose_recipe(
-        teacher, student, sources, columns=columns, output=further_options.get("output"), resume=resume
+        teacher,
+        student,
+        sources,
+        columns=columns,
+        output=further_options.get("output"),
+        resume=resume,
+        trains=options.get("steps") != 0,
     )
     return merge_options(chosen, further_options)
 

@@ -56,6 +56,7 @@ def choose_recipe(
     columns: Mapping[str, Any] | None = None,
     output: str | Path | None = None,
     resume: bool = False,
+    trains: bool = True,
 ) -> dict[str, Any]:
     """Choose a recipe by what the teacher is; no weight is read.
 
@@ -70,6 +71,7 @@ def choose_recipe(
             By default columns are found by their usual names.
         output: The run's folder.
         resume: Keep the stages of the run in that folder: budgets follow the machine that they were chosen on.
+        trains: Whether the student is trained. One that is not is fitted to its teacher on the text, where it can be.
 
     Returns:
         A recipe. Its `reasons` say why keys have their values, by their paths.
@@ -84,6 +86,9 @@ def choose_recipe(
     spec = _teacher_spec(teacher)
     models = choose_models(spec, student)
     choice = _choose_stages(models, sources, columns or {})
+    # A run without stages reads no labelled rows.
+    if not trains and "task" not in choice.corpus:
+        models = models.with_fit()
 
     teacher_name = short_model_name((spec.name or spec.model).rpartition(":")[2])
     recipe: dict[str, Any] = {"name": f"{teacher_name}-{models.size}"}
@@ -118,6 +123,10 @@ def choose_start(recipe: Mapping[str, Any]) -> dict[str, Any]:
         LimbeckError: one line for a teacher that cannot be read, and a student that does not fit.
     """
     models = choose_models(_teacher_spec(recipe["teacher"]), recipe["student"])
+    corpus = recipe.get("corpus")
+    has_text = isinstance(corpus, Mapping) and "task" not in corpus
+    if has_text and not recipe.get("stages"):
+        models = models.with_fit()
     chosen = dict(recipe)
     chosen["student"] = models.student.spec.model_dump(mode="json", exclude_unset=True)
     chosen["reasons"] = dict(recipe.get("reasons") or {}) | models.reasons

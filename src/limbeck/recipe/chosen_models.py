@@ -7,7 +7,7 @@ of a wider teacher are *narrowed*: projected onto fewer dimensions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,11 +17,17 @@ from limbeck.core.mistakes import explain
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.models.blueprint import depth_alone, parse_blueprint
 from limbeck.models.families import Shape
+from limbeck.models.fit_options import FitOptions
 from limbeck.models.layer_selection import selected_layers
 from limbeck.models.sentences import SentencePooling
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, plan_student, plan_teacher
 from limbeck.recipe.models import StudentSpec, TeacherSpec, names_start, shape_alone
 from limbeck.recipe.tokenizer_plans import read_alike
+
+_TRAINED_TOKENS_PER_FITTED = 50
+"""An untrained start that is fitted for comparison reads one token where training read so many."""
+_MOST_FITTED_TOKENS = 100_000
+"""Tokens beyond which fits hardly get better (docs/results/fitted_start.md)."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,12 @@ class ChosenModels:
             sources = selected_layers("ends", self.student.shape.layers, self.teacher.shape.layers)
         return dict(enumerate(sources[:-1], start=1))
 
+    def with_fit(self) -> ChosenModels:
+        """The same models, with copied layers of the student fitted to the teacher where they can be."""
+        if self.student.spec.initialise.fit is not None:
+            return self
+        return replace(self, student=with_fit(self.student, FitOptions()))
+
     def fit_length(self, length: int) -> int:
         """Return a length in tokens, or the number of positions of a model that has fewer."""
         for shape in (self.teacher.shape, self.student.shape):
@@ -101,6 +113,8 @@ class ChosenModels:
         layers = f"{noun} {numbers} of the teacher's {source.shape.layers}"
         if start.from_ is not None:
             layers = f"{noun} {numbers} of the {source.shape.layers} of '{start.from_}'"
+        if start.fit is not None:
+            return f"starts from {layers}, fitted to the teacher in closed form on the text, since nothing is trained"
         if self.student.shape.hidden == source.shape.hidden:
             usual = "" if start.from_ is not None else ", the start of the quickstart's recipe"
             return f"starts from {layers}{usual}"
@@ -147,20 +161,50 @@ def choose_models(spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> 
         return ChosenModels(teacher, plan, obstacle=str(error))
 
 
-def untrained_plan(student: StudentPlan) -> StudentPlan:
+def untrained_plan(student: StudentPlan, *, trained_tokens: int) -> StudentPlan:
     """Return the plan of the best start that a student of this shape has without training.
 
     It is the student's own start if that takes layers of a model, or a checkpoint. A student that starts at random is
-    given the teacher's layers, if its shape allows: what training added is more than what copying gives.
+    given the teacher's layers, if its shape allows: what training added is more than what copying gives. Copied layers
+    are fitted to the teacher, if training read enough text. A fit that does not help leaves them as they were copied.
+
+    Args:
+        student: The student's own plan.
+        trained_tokens: Tokens that its training read. The fit reads a small part as many, so that it costs little
+            beside the training. For a student that was fitted and not trained, the start is the copied layers.
     """
     start = student.spec.initialise
-    if start.checkpoint is not None or start.layers != "random":
+    if start.checkpoint is not None:
         return student
-    copied = start.model_copy(update={"layers": "ends", "embeddings": "auto"})
+    if start.fit is not None:
+        if trained_tokens:
+            return student
+        return _with_start(student, fit=None)
+    copied = student
+    if start.layers == "random":
+        copied = _with_start(student, layers="ends", embeddings="auto")
+
+    tokens = min(trained_tokens // _TRAINED_TOKENS_PER_FITTED, _MOST_FITTED_TOKENS)
+    # With fewer tokens than inputs of an output map the fit would hardly change anything.
+    if tokens < copied.shape.ffn:
+        return copied
+    return with_fit(copied, FitOptions(tokens=tokens))
+
+
+def with_fit(student: StudentPlan, fit: FitOptions) -> StudentPlan:
+    """Return the plan of a student whose copied layers are fitted; the plan as it is where they cannot be."""
+    return _with_start(student, fit=fit)
+
+
+def _with_start(student: StudentPlan, **changes: Any) -> StudentPlan:
+    """Return the plan of a student with other keys of `initialise`; the plan as it is where they do not fit it.
+
+    They do not fit a student of another family than its teacher's, for example, which has no layers to copy.
+    """
+    start = student.spec.initialise.model_copy(update=changes)
     try:
-        return plan_student(student.spec.model_copy(update={"initialise": copied}), student.source)
+        return plan_student(student.spec.model_copy(update={"initialise": start}), student.source)
     except LimbeckError:
-        # Such as a student of another family than its teacher's, or wider, which has no layers to copy.
         return student
 
 

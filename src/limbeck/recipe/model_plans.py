@@ -321,6 +321,11 @@ def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
         if not teacher.is_known_model:
             source = _blank_source(spec, teacher)
     tokenizer = _plan_tokenizer(spec, source)
+    if spec.initialise.fit is not None and tokenizer != source.tokenizer:
+        raise RecipeError(
+            "student.initialise.fit compares student and teacher token by token, but student.vocabulary gives the "
+            "student tokens of its own; leave one of the two out."
+        )
 
     shape_keys = spec.shape
     if isinstance(shape_keys, ShapeSpec):
@@ -441,7 +446,9 @@ def start_settings(spec: InitialiseSpec, *, seed: int = 0) -> StartSettings:
         seed: The run's.
     """
     narrow_by = "weights" if spec.narrow_by is None else spec.narrow_by
-    steps = {} if spec.steps is None else spec.steps
+    steps = dict(spec.steps or {})
+    if spec.fit is not None:
+        steps["fit"] = spec.fit.model_dump()
     return StartSettings(layers=spec.layers, embeddings=spec.embeddings, narrow_by=narrow_by, seed=seed, steps=steps)
 
 

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandl
 from limbeck.core.fields import MOST, Count, Grown, Name, Place, Whole, Width
 from limbeck.core.strict import Strict
 from limbeck.models.blueprint import WHOLE, depth_alone
+from limbeck.models.fit_options import FitOptions
 from limbeck.recipe.teacher_targets import TARGET_KEYS, TargetKeys, names_targets
 from limbeck.targets.facts import TEACHER_FOLDER
 
@@ -232,6 +233,8 @@ class InitialiseSpec(Grown):
     """An earlier student of the same shape to start from."""
     steps: dict[str, dict[str, Any]] | None = None
     """Further steps of the start, such as a plugin's, by name with their options; default: none."""
+    fit: FitOptions | None = None
+    """A fit of the copied layers to the teacher on the run's text, before training; default: none."""
     from_: Place | None = Field(
         None,
         alias="from",
@@ -240,9 +243,19 @@ class InitialiseSpec(Grown):
             "it has; default: the teacher."
         ),
     )
-    added = frozenset({"narrow_by", "steps", "from"})
+    added = frozenset({"narrow_by", "steps", "from", "fit"})
 
     model_config = ConfigDict(serialize_by_alias=True)
+
+    @model_validator(mode="after")
+    def _fits_copied_layers(self) -> Self:
+        if self.fit is None:
+            return self
+        if self.checkpoint is not None:
+            raise ValueError("fit changes layers that are copied from the teacher: leave it out, or checkpoint")
+        if self.steps and "fit" in self.steps:
+            raise ValueError("fit is given twice: leave it out of steps")
+        return self
 
 
 class ShapeSpec(Strict):

@@ -157,8 +157,8 @@ def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
         yield f"No untrained start: {_after_colon(start.unavailable)}"
     elif start.agreement is not None or start.retrieval is not None:
         yield (
-            "Untrained start: a student of the same shape before any training, so the difference is what training "
-            f"added. {start.summary}"
+            "Untrained start: a student of the same shape before any training, so the difference is what the student "
+            f"gained since. {start.summary}"
         )
         if _is_below_start(evaluation):
             yield (

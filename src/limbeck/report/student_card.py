@@ -142,6 +142,14 @@ class StudentCard:
         return evaluation.without_rows_that_chose()
 
     @property
+    def is_instant(self) -> bool:
+        """Whether the student was fitted to its teacher in closed form and not trained."""
+        initialisation = self.run.student.initialisation
+        if self.run.stages or not isinstance(initialisation, records.Initialisation):
+            return False
+        return initialisation.fit is not None and initialisation.fit.used
+
+    @property
     def comparison(self) -> str:
         """The table of teacher and student in Markdown; empty where nothing was measured."""
         return "" if self.evaluation.is_empty else comparison_markdown(self.evaluation, reliable_only=True)

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from transformers import PreTrainedTokenizerBase
 
 from limbeck import corpus as texts
 from limbeck.core import records
 from limbeck.core.blocks import counted
 from limbeck.core.corpus_progress import CorpusProgress, StepListener
-from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus, Tokenizers
+from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus, Tokenizers
 from limbeck.evaluation.tasks.corpus_rows import TaskRows
 from limbeck.kinds.registry import KINDS
 from limbeck.recipe.plan import RunPlan
@@ -55,6 +56,22 @@ def build_corpora(
             uneven.add(line)
             warn(console, f"  {line}")
     return corpora
+
+
+def build_text_alone(
+    settings: CorpusSettings, tokenizer: PreTrainedTokenizerBase, console: Console
+) -> Corpus | StreamedCorpus:
+    """Build the text of a run without stages, or load it from the cache.
+
+    Args:
+        settings: The settings of the recipe's text.
+        tokenizer: The teacher's tokenizer.
+        console: Where progress goes.
+    """
+    with CorpusProgress(console) as progress:
+        if settings.streaming:
+            return texts.open_stream(settings, tokenizer, progress=progress)
+        return texts.build_corpus(settings, tokenizer, progress=progress)
 
 
 def _print_summary(stage: StagePlan, corpus: AnyCorpus, console: Console) -> None:
@@ -115,8 +132,6 @@ def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.Cor
     """Describe the corpora for the run's record; None without stages."""
     if not corpora:
         return None
-    first = corpora[0].manifest
-    is_streamed = isinstance(corpora[0], StreamedCorpus)
     places: list[str] = []
     views = []
     mixed = {}
@@ -128,15 +143,28 @@ def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.Cor
             mix = stage.corpus.mixing
             if mix is not None:
                 mixed[stage.spec.title] = mix.describe(streamed=stage.corpus.streaming)
+    text = describe_text(places, corpora[0])
+    text.views = views
+    text.mixed = mixed
+    return text
+
+
+def describe_text(places: Sequence[str], corpus: AnyCorpus) -> records.CorpusText:
+    """Describe where text is from, and how much of it there is.
+
+    Args:
+        places: The sources, some perhaps several times.
+        corpus: The text of the first stage, or of a run without stages.
+    """
+    manifest = corpus.manifest
+    is_streamed = isinstance(corpus, StreamedCorpus)
     return records.CorpusText(
         sources=list(dict.fromkeys(places)),  # Each once, in their order.
         # How much text a stream has is unknown; the corpus knows only its beginning.
-        documents=None if is_streamed else first["documents"],
-        held_out_documents=first["held_out_documents"],
-        tokens=None if is_streamed else corpora[0].tokens,
-        report=records.SourceNotes.read(first["report"]),
-        views=views,
-        mixed=mixed,
+        documents=None if is_streamed else manifest["documents"],
+        held_out_documents=manifest["held_out_documents"],
+        tokens=None if is_streamed else corpus.tokens,
+        report=records.SourceNotes.read(manifest["report"]),
     )
 
 

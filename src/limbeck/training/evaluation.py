@@ -5,17 +5,16 @@ students with the head of a task. The figures of both go into the run's record.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.records import UntrainedStart
-from limbeck.corpus import Document, LabelledCorpus, build_corpus, open_stream
+from limbeck.corpus import Document, LabelledCorpus
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import Amounts, Side, Start, compare_models, measure_task
 from limbeck.evaluation.combined_side import CombinedSide
@@ -28,6 +27,7 @@ from limbeck.models.vector_combination import VectorCombination
 from limbeck.recipe.model_plans import TeacherInfo
 from limbeck.recipe.plan import RunPlan
 from limbeck.targets.facts import read_facts
+from limbeck.training.corpora import build_text_alone
 from limbeck.training.rows import AnyCorpus
 from limbeck.training.run import Run
 from limbeck.training.stage_rows import label_kind, pad_collator
@@ -102,7 +102,9 @@ def _untrained_start(
         The start, and the reason why there is none; both are empty where no sentence vectors are compared.
     """
     is_compared = amounts.pairs > 0 or amounts.retrieval_pairs > 0
-    if not is_compared or not run.plan.stages:
+    has_fit = run.plan.student_plan.spec.initialise.fit is not None
+    # A student that is neither trained nor fitted is itself what an untrained start would be.
+    if not is_compared or not (run.plan.stages or has_fit):
         return None, ""
     try:
         model, initialisation = run.make_untrained()
@@ -243,9 +245,7 @@ def _held_out_documents(
     settings = plan.text_alone
     if settings is None:
         return None
-    build: Callable[..., AnyCorpus] = open_stream if settings.streaming else build_corpus
-    with CorpusProgress(console) as progress:
-        return build(settings, tokenizer, progress=progress).held_out_documents()
+    return build_text_alone(settings, tokenizer, console).held_out_documents()
 
 
 def _score_held_out_rows(run: Run) -> dict[str, Any]:

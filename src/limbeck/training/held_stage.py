@@ -26,6 +26,7 @@ from limbeck.training.rows import AnyCorpus
 from limbeck.training.run_tokenizers import load_tokenizers
 from limbeck.training.stage import prepare_student
 from limbeck.training.stage_rows import StageRows, stage_rows
+from limbeck.training.start_text import reader_of
 from limbeck.training.student_maker import StudentMaker
 from limbeck.training.teaching.models import TeacherModels
 from limbeck.training.teaching.taught_texts import sample_text
@@ -123,6 +124,7 @@ class HeldStage:
                 source=run.student_plan.source,
                 load_teacher=partial(teachers.load, run.student_plan.source),
                 seed=run.recipe.seed,
+                read_batches=reader_of(stage, self.corpus, self.tokenizers, run.student_plan.source),
             )
         return StudentMaker(
             plan=stage.student,
@@ -131,6 +133,7 @@ class HeldStage:
             source=stage.student.source,
             load_teacher=partial(teachers.load, stage.student.source),
             seed=run.recipe.seed,
+            read_batches=reader_of(stage, self.corpus, self.tokenizers, stage.student.source),
         )
 
     @cached_property

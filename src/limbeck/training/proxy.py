@@ -39,6 +39,7 @@ from limbeck.training.rows import AnyCorpus
 from limbeck.training.run_tokenizers import RunTokenizers, load_tokenizers
 from limbeck.training.stage import prepare_student
 from limbeck.training.stage_rows import stage_rows
+from limbeck.training.start_text import reader_of
 from limbeck.training.student_maker import StudentMaker
 from limbeck.training.teaching.models import TeacherModels, teacher_dtype
 from limbeck.training.teaching.taught_texts import check_texts_taught
@@ -167,6 +168,10 @@ class Proxy:
         """Train candidates side by side, through all stages; see `train`."""
         # Making and finishing a student reads the teacher and does not change it, so one loaded teacher serves all.
         load_once = cache(partial(self._teachers.load, self.plan.student_plan.source))
+        # The text of the first stage; a recipe that a search takes has stages.
+        first_stage = self.plan.stages[0]
+        tokenizers = self.tokenizers.of_stage(first_stage)
+        read_batches = reader_of(first_stage, self.corpora[0], tokenizers, self.plan.student_plan.source)
         makers = [
             StudentMaker(
                 plan=plan.student_plan,
@@ -175,6 +180,7 @@ class Proxy:
                 source=plan.student_plan.source,
                 load_teacher=load_once,
                 seed=plan.recipe.seed,
+                read_batches=read_batches,
             )
             for plan in plans
         ]

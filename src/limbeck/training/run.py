@@ -6,24 +6,25 @@ such as a layer mapping by contribution, has been measured.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
 from rich.console import Console
+from torch import Tensor
 from transformers import PreTrainedModel, TrainerCallback
 
 from limbeck.core import devices, memory, paths, progress_bars, ranks, records
 from limbeck.core.files import atomic_text
 from limbeck.core.progress import Tick
 from limbeck.core.progress_bars import ProgressBar
-from limbeck.corpus import StreamedCorpus
-from limbeck.corpus.batches.batch import Inputs, read_batch
+from limbeck.corpus import Tokenizers
+from limbeck.corpus.batches.batch import read_batch
 from limbeck.errors import OutputError
-from limbeck.inspection.layer_cosines import measure_layer_cosines, spread_batches
+from limbeck.inspection.layer_cosines import measure_layer_cosines
 from limbeck.methods.registry import METHODS
 from limbeck.methods.teaching import Teaching
 from limbeck.models.card_facts import teacher_facts
@@ -37,7 +38,7 @@ from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.training_fields import DEFAULTS
 from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.class_counts import weigh_classes
-from limbeck.training.corpora import build_corpora, describe_corpora
+from limbeck.training.corpora import build_corpora, build_text_alone, describe_corpora, describe_text
 from limbeck.training.disk_needs import check_disk
 from limbeck.training.finished_stage import learned_in, load_finished
 from limbeck.training.heartbeat import Heartbeat
@@ -54,8 +55,9 @@ from limbeck.training.run_tokenizers import RunTokenizers, load_tokenizers
 from limbeck.training.seals import sync_tree
 from limbeck.training.stage import StageTraining
 from limbeck.training.stage_rows import pad_collator
+from limbeck.training.start_text import ReadBatches, read_spread_rows, reader_of
 from limbeck.training.student_folder import save_student
-from limbeck.training.student_maker import ReadBatches, StudentMaker
+from limbeck.training.student_maker import StudentMaker
 from limbeck.training.teacher_records import describe_teachers
 from limbeck.training.teaching.models import TeacherModels, teacher_dtype
 from limbeck.training.teaching.taught_texts import check_texts_taught, print_teachings, sample_text
@@ -227,6 +229,15 @@ class Run:
         """Write teacher, student and text into the record."""
         plan = self.plan
         spec = plan.recipe.teacher
+        text = describe_corpora(plan, self.corpora)
+        fit = initialisation.fit
+        if fit is not None:
+            if plan.text_alone is not None and self.text_alone is not None:
+                text = describe_text(plan.text_alone.places, self.text_alone)
+            if fit.used:
+                self.console.print(f"  {fit}", style="dim", highlight=False)
+            else:
+                self._warn(f"  {fit}")
         # Of several teachers this is the first, from which the student starts.
         teacher = {
             "name_or_path": plan.teacher_info.members[0].title,
@@ -246,7 +257,7 @@ class Run:
                 parameters=sum(parameter.numel() for parameter in student.parameters()),
                 initialisation=initialisation,
             ),
-            corpus=describe_corpora(plan, self.corpora),
+            corpus=text,
         )
 
     def _maker(self, student: StudentPlan, head: Head | None, stages: list[StagePlan]) -> StudentMaker:
@@ -265,33 +276,49 @@ class Run:
             source=source,
             load_teacher=partial(self.teachers.load, source),
             seed=self.plan.recipe.seed,
-            read_batches=self._reader_of_text(stages[0], source) if stages else None,
+            read_batches=self._reader_of_text(stages, source),
         )
 
     def make_untrained(self) -> tuple[PreTrainedModel, records.Initialisation]:
         """Make the best start that a student of the recipe's shape has without training; see `untrained_plan`."""
-        maker = self._maker(untrained_plan(self.plan.student_plan), None, self.plan.own_stages)
-        return maker.make()
+        tokens = sum(int(stage.tokens or 0) for stage in self.record.run.stages)
+        plan = untrained_plan(self.plan.student_plan, trained_tokens=tokens)
+        return self._maker(plan, None, self.plan.own_stages).make()
 
-    def _reader_of_text(self, stage: StagePlan, source: TeacherInfo) -> ReadBatches | None:
-        """Return a reader of a stage's text by the tokens of a model, for a start of its student that looks at some.
+    @cached_property
+    def text_alone(self) -> AnyCorpus | None:
+        """The recipe's text where there are no stages; None otherwise."""
+        settings = self.plan.text_alone
+        if settings is None:
+            return None
+        return build_text_alone(settings, self.tokenizers.student, self.console)
 
-        None for a stream, and for a model whose tokens the text does not have.
+    def _reader_of_text(self, stages: Sequence[StagePlan], source: TeacherInfo) -> ReadBatches | None:
+        """Return a reader of the text of a student's first stage, for a start that looks at some.
+
+        Args:
+            stages: The stages that train the student; without any its text is that of the recipe.
+            source: The model that the student starts from, which reads the text.
+
+        Returns:
+            The reader. None without text, for a stream, and for a model whose tokens the text does not have.
         """
-        corpus = self.corpora[self._index_of(stage.spec.title)]
-        if isinstance(corpus, StreamedCorpus):
+        if stages:
+            stage = stages[0]
+            corpus = self.corpora[self._index_of(stage.spec.title)]
+            return reader_of(stage, corpus, self.tokenizers.of_stage(stage), source)
+        settings = self.plan.text_alone
+        has_rows = settings is not None and not settings.streaming
+        if not has_rows or source.tokenizer != self.plan.student_plan.tokenizer:
             return None
-        if source.tokenizer not in (stage.tokenizer, stage.teacher_tokenizer):
-            return None
-        reads_as_student = source.tokenizer == stage.tokenizer
-        collate = pad_collator(self.tokenizers.of_stage(stage))
+        return self._read_text_alone
 
-        def read_inputs() -> Iterator[Inputs]:
-            for columns in spread_batches(corpus, collate, torch.device("cpu")):
-                batch = read_batch(columns)
-                yield batch.student if reads_as_student else batch.teacher
-
-        return read_inputs
+    def _read_text_alone(self, *, tokens: int | None = None, held_out: bool = False) -> Iterator[Mapping[str, Tensor]]:
+        """Read the recipe's text, which is built only if a start reads it."""
+        assert self.text_alone is not None
+        collate = pad_collator(Tokenizers(self.tokenizers.student))
+        for columns in read_spread_rows(self.text_alone, collate, tokens=tokens, held_out=held_out):
+            yield read_batch(columns).student
 
     def _run_stage(self, index: int, stage: StagePlan, student: PreTrainedModel) -> records.Stage:
         """Run a stage, or restore a finished one.
@@ -515,7 +542,10 @@ def _without_lists(stage: records.Stage) -> records.Stage:
 
 def _describe_stage(record: records.Stage, stage: StagePlan) -> None:
     """Add the facts of a stage's plan to its record: layers, teacher and citation."""
-    has_rotary_positions = stage.pairing.student.rotary or stage.teacher.shape.rotary
+    # Outputs without a model have no queries and keys.
+    teacher_shape = stage.pairing.teacher.shape
+    teacher_has_rotary_positions = teacher_shape is not None and teacher_shape.rotary
+    has_rotary_positions = stage.pairing.student.rotary or teacher_has_rotary_positions
     record.layers = describe_layers(stage.terms, rotary=has_rotary_positions)
 
     # The teacher is named unless it is the recipe's teacher model, which the run's record has already. A teaching is a

@@ -5,11 +5,9 @@ random. A *head* is the part of a model that gives the scores of a task. *Finish
 parameters that no stage trained, and adds a pooler if its architecture has one.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.core.records import Initialisation, Stage, Untrained
@@ -21,6 +19,7 @@ from limbeck.models.start_pooler import add_pooler
 from limbeck.models.start_step import StartSettings
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, start_settings
 from limbeck.recipe.stage_plan import StagePlan
+from limbeck.training.start_text import ReadBatches
 from limbeck.training.untrained import (
     describe_rows,
     fill_from_teacher,
@@ -31,8 +30,6 @@ from limbeck.training.untrained import (
 
 LoadTeacher = Callable[..., PreTrainedModel]
 """Loads the whole teacher, with all of its layers; keywords as in `load_model`."""
-ReadBatches: TypeAlias = Callable[[], Iterable[Mapping[str, Tensor]]]
-"""Reads text in batches of a teacher's inputs, `[B, L]` each."""
 
 
 def make_student(

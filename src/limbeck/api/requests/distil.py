@@ -62,7 +62,12 @@ class DistilRequest(ValidateRequest):
         "A `Recipe`, a dict (with objects in the places of names), or the path of a YAML file.",
     )
     _: KW_ONLY
-    steps: int | None = option("Training steps of every stage.", default=None, least=1, panel=TRAINING)
+    steps: int | None = option(
+        "Training steps of every stage; 0 trains nothing, and the student is saved as it starts.",
+        default=None,
+        least=0,
+        panel=TRAINING,
+    )
     minutes: float | None = option(
         "Minutes of training in place of steps, all stages together; the measured rate gives the number of steps.",
         default=None,

@@ -68,6 +68,48 @@ class RunTeacher(Record):
     taught: dict[str, list[str]] = Field(default_factory=dict)
 
 
+class FittedStart(Record):
+    """A fit of a student's layers to hidden states of its teacher, in closed form and before any training.
+
+    Attributes:
+        targets: The teacher's layer that each layer of the student was fitted to.
+        tokens: Tokens of text that were fitted to.
+        ridge: How strongly the layers were held at their copied weights.
+        error: Squared error of the last layer on text that was not fitted to, as a share of its target's variance.
+        error_as_copied: The same of the layers as they were copied.
+        used: Whether the fit was kept: it was not where it made the error no smaller.
+    """
+
+    targets: list[int] = Field(default_factory=list)
+    tokens: Number | None = None
+    ridge: Number | None = None
+    error: Number | None = None
+    error_as_copied: Number | None = None
+    used: bool = True
+
+    def __str__(self) -> str:
+        """What was done, and what it did to the error."""
+        tokens = f"{self.tokens or 0:,} tokens"
+        error = _written_error(self.error)
+        error_as_copied = _written_error(self.error_as_copied)
+        if not self.used:
+            return (
+                f"A fit of the copied layers on {tokens} was left out: on text that it had not read, its error was "
+                f"{error} of the variance, and without it {error_as_copied}."
+            )
+        targets = ", ".join(map(str, self.targets))
+        return (
+            f"The output maps of the copied layers were fitted in closed form to the teacher's layers {targets} on "
+            f"{tokens} of text, without training. On text that was not fitted to, this took the error of the last "
+            f"layer from {error_as_copied} of the variance to {error}."
+        )
+
+
+def _written_error(error: Number | None) -> str:
+    """An error for a sentence."""
+    return "unknown" if error is None else f"{error:.3f}"
+
+
 class Initialisation(Record):
     """The start of a student: a sentence on it, and what it took over from the teacher.
 
@@ -75,7 +117,8 @@ class Initialisation(Record):
         layers: The teacher's layers that its layers were copied from.
         explained: Share of the variance that is left after copied layers were narrowed.
         copied: Tensors that were copied from the teacher, by their names in the base model.
-        projected: Tensors that were made from the teacher's by a projection, by the same names.
+        projected: Tensors that were made from the teacher's by a projection or a fit, by the same names.
+        fit: The fit of the layers on text, if there was one.
     """
 
     summary: str = ""
@@ -84,6 +127,7 @@ class Initialisation(Record):
     explained: Number | None = None
     copied: list[str] = Field(default_factory=list)
     projected: list[str] = Field(default_factory=list)
+    fit: FittedStart | None = None
 
     def took(self, name: str) -> bool:
         """Return whether a tensor started with the teacher's values, by its name in the student."""

@@ -1,0 +1,183 @@
+"""Runs with a fitted start: instant students, resuming, the untrained start of reports, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import limbeck
+from limbeck.core import records
+from limbeck.errors import LimbeckError, OutputError
+from limbeck.recipe.chosen_models import untrained_plan
+from limbeck.recipe.plan import plan_run
+from limbeck.recipe.schema import Recipe
+from tests.support.recipes import recipe_of
+from tests.support.training import kill_at
+
+FIT = {"tokens": 500, "ridge": 0.1}
+START = {"layers": [1, 2, 4], "fit": FIT}
+
+
+def with_start(teacher, text, output, start, **changes):
+    """A recipe whose student has three layers of the teacher, by a start."""
+    return recipe_of(
+        teacher, text, output=str(output), student={"shape": 3, "initialise": dict(start), "dropout": 0.0}, **changes
+    )
+
+
+def weights_of(output):
+    return load_file(Path(output, "student", "model.safetensors"))
+
+
+@pytest.fixture(scope="module")
+def instant(bert_folder, text_folder, tmp_path_factory):
+    """An instant student that is compared with its teacher."""
+    output = tmp_path_factory.mktemp("instant") / "run"
+    comparison = {"speed": False, "pairs": 60, "retrieval_pairs": 10}
+    recipe = with_start(bert_folder, text_folder, output, START, stages=[], evaluation=comparison)
+    return limbeck.distill(recipe)
+
+
+def test_an_instant_student_says_what_it_is(instant):
+    fit = instant.record["student"]["initialisation"]["fit"]
+    assert (fit["targets"], fit["ridge"]) == ([1, 3, 4], 0.1)
+    assert 500 <= fit["tokens"] < 600
+    assert fit["error"] < fit["error_as_copied"] and fit["used"]
+    assert instant.record["corpus"]["sources"]
+    card = Path(instant.student, "README.md").read_text()
+    assert "fitted in closed form, without training, by limbeck from" in card and "distilled with" not in card
+    assert "this is an instant student" in card
+    assert "The output maps of the copied layers were fitted in closed form to the teacher's layers 1, 3, 4" in card
+
+
+def test_the_copied_layers_stand_beside_an_instant_student(instant):
+    start = instant.record["evaluation"]["start"]
+    assert start["summary"] == "Starts from teacher layers 1, 2, 4 and copied embeddings."
+    assert start["agreement"]["spearman"] is not None
+
+
+def test_a_fit_changes_the_output_maps_alone(instant, bert_folder):
+    ours = weights_of(Path(instant.student).parent)
+    theirs = load_file(Path(bert_folder, "model.safetensors"))
+    changed = set()
+    for name, tensor in ours.items():
+        layer = {"encoder.layer.2.": "encoder.layer.3."}.get(name[:16])
+        source = name if layer is None else layer + name[16:]
+        if source in theirs and not torch.equal(tensor, theirs[source]):
+            changed.add(name)
+    assert changed == {f"encoder.layer.{layer}.output.dense.{part}" for layer in (1, 2) for part in ("weight", "bias")}
+
+
+def test_steps_0_gives_the_instant_student_of_a_recipe_and_of_a_choice(instant, bert_folder, text_folder, tmp_path):
+    quiet = {"evaluation": {"enabled": False}}
+    recipe = with_start(bert_folder, text_folder, tmp_path / "recipe", START)
+    limbeck.distill(recipe, steps=0)
+    for name, tensor in weights_of(tmp_path / "recipe").items():
+        assert torch.equal(tensor, weights_of(Path(instant.student).parent)[name]), name
+    # A recipe that limbeck chooses fits the student, since nothing else is done with it.
+    chosen = limbeck.distill(
+        teacher=str(bert_folder), student=2, corpus=str(text_folder), steps=0, output=tmp_path / "chosen", **quiet
+    )
+    assert chosen.record["student"]["initialisation"]["fit"]["targets"] == [3, 4]
+    assert "fitted to the teacher in closed form" in chosen.record["recipe"]["reasons"]["student"]
+    assert chosen.record["stages"] == []
+
+
+def test_a_fitted_start_is_trained_on_and_resumed_to_the_same_weights(bert_folder, text_folder, tmp_path):
+    whole = limbeck.distill(with_start(bert_folder, text_folder, tmp_path / "whole", START))
+    recipe = with_start(bert_folder, text_folder, tmp_path / "killed", START)
+    kill_at(recipe, 3)
+    resumed = limbeck.distill(recipe, resume=True)
+    for name, tensor in weights_of(tmp_path / "killed").items():
+        assert torch.equal(tensor, weights_of(tmp_path / "whole")[name]), name
+    assert resumed.record["student"] == whole.record["student"]
+    # Another fit is another run.
+    other = with_start(bert_folder, text_folder, tmp_path / "killed", {**START, "fit": {**FIT, "ridge": 0.2}})
+    with pytest.raises(OutputError, match=r"student\.initialise\.fit\.ridge"):
+        limbeck.distill(other, resume=True)
+
+
+def test_a_run_without_a_fit_has_the_keys_that_it_had(bert_folder, text_folder, tmp_path):
+    recipe = with_start(bert_folder, text_folder, tmp_path, {"layers": [1, 2, 4]})
+    saved = Recipe.model_validate(recipe).model_dump()
+    assert "fit" not in saved["student"]["initialise"]
+
+
+@pytest.mark.parametrize(
+    ("start", "trained", "fitted"),
+    [
+        ({"layers": "random"}, 96 * 50, 96),
+        ({"layers": [1, 2, 4]}, 10**9, 100_000),
+        ({"layers": [1, 2, 4]}, 96 * 50 - 1, None),
+        (START, 10**9, 500),
+        (START, 0, None),
+    ],
+    ids=["random", "copied", "too little text", "fitted", "instant"],
+)
+def test_the_untrained_start_is_fitted_where_training_read_enough(
+    bert_folder, text_folder, tmp_path, start, trained, fitted
+):
+    plan = plan_run(Recipe.model_validate(with_start(bert_folder, text_folder, tmp_path, start)))
+    fit = untrained_plan(plan.student_plan, trained_tokens=trained).spec.initialise.fit
+    assert (None if fit is None else fit.tokens) == fitted
+
+
+def test_the_untrained_start_of_a_report_names_its_fit(bert_folder, text_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("limbeck.recipe.chosen_models._TRAINED_TOKENS_PER_FITTED", 2)
+    comparison = {"speed": False, "pairs": 60, "retrieval_pairs": 10}
+    recipe = with_start(bert_folder, text_folder, tmp_path / "run", {"layers": [1, 2, 4]}, evaluation=comparison)
+    result = limbeck.distill(recipe)
+    tokens = result.record["stages"][0]["tokens"] // 2
+    summary = result.record["evaluation"]["start"]["summary"]
+    assert summary.startswith("Starts from teacher layers 1, 2, 4 and copied embeddings. ")
+    assert "fitted in closed form" in summary or "was left out" in summary
+    assert 96 <= tokens < 10_000
+    # The student itself was not fitted.
+    assert "fit" not in result.record["student"]["initialisation"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"student": {"shape": 3, "initialise": {"layers": "random", "fit": {}}}}, r"initialise\.layers is random"),
+        (
+            {"student": {"shape": 3, "initialise": {"layers": "ends", "fit": {"ridge": 0}}}},
+            r"fit\.ridge is 0; give a number above 0",
+        ),
+        ({"student": {"shape": 3, "initialise": {"layers": "ends", "fit": {"targets": [1, 9, 4]}}}}, "1 to 4"),
+        ({"student": {"shape": 3, "initialise": {"layers": "ends", "fit": {"token": 9}}}}, "tokens"),
+        ({"student": {"shape": 3, "initialise": {"checkpoint": "x", "fit": {}}}}, "leave it out, or checkpoint"),
+        (
+            {"student": {"shape": 3, "initialise": {"layers": "ends", "fit": {}, "steps": {"fit": {}}}}},
+            "fit is given twice",
+        ),
+        ({"corpus": None}, "reads text before training"),
+    ],
+    ids=["random", "ridge", "targets", "key", "checkpoint", "twice", "no text"],
+)
+def test_starts_that_cannot_be_fitted_are_refused(bert_folder, text_folder, tmp_path, changes, message):
+    recipe = with_start(bert_folder, text_folder, tmp_path / "run", START, stages=[])
+    with pytest.raises(LimbeckError, match=message):
+        limbeck.distill(recipe | changes)
+
+
+def test_a_stream_is_refused(bert_folder, text_folder, tmp_path):
+    recipe = with_start(bert_folder, text_folder, tmp_path / "run", START)
+    recipe["corpus"]["streaming"] = True
+    with pytest.raises(
+        LimbeckError, match=r"a streamed corpus has none before its stage begins; set corpus\.streaming"
+    ):
+        limbeck.distill(recipe)
+
+
+def test_records_of_fits_read_as_sentences():
+    fit = records.FittedStart(targets=[1, 5, 6], tokens=98_214, error=0.25, error_as_copied=0.4)
+    assert str(fit) == (
+        "The output maps of the copied layers were fitted in closed form to the teacher's layers 1, 5, 6 on 98,214 "
+        "tokens of text, without training. On text that was not fitted to, this took the error of the last layer from "
+        "0.400 of the variance to 0.250."
+    )
+    kept = json.loads(json.dumps(records.Initialisation(summary="s", fit=fit).to_dict()))
+    assert records.Initialisation.read(kept).fit == fit
