@@ -48,9 +48,13 @@ def evaluation_highlights(evaluation: EvaluationFolder) -> Iterator[Highlight]:
     key, title = main_figure(record)
     for model in record.models:
         figure = model.figures.get(key)
-        if figure is not None:
-            detail = "; ".join(_details_of_score(record, model, key))
-            yield Highlight(f"{figure.mean:.1f}", f"{title} of {name_of(model)}", detail)
+        if figure is None:
+            continue
+        label = f"{title} of {name_of(model)}"
+        if is_meaningless(key, model):
+            yield Highlight(NOTHING, label, f"{figure.mean:.1f} is meaningless, since all rows get one answer")
+        else:
+            yield Highlight(f"{figure.mean:.1f}", label, "; ".join(_details_of_score(record, model, key)))
 
 
 def _details_of_score(record: studies.Evaluation, model: studies.EvaluatedModel, key: str) -> Iterator[str]:
@@ -61,9 +65,6 @@ def _details_of_score(record: studies.Evaluation, model: studies.EvaluatedModel,
         model: The model, which has this score.
         key: The key of a column or an average.
     """
-    if is_meaningless(key, model):
-        yield "meaningless, since it gives all rows one answer"
-        return
     ends = interval_of(key, model)
     if ends is not None:
         yield f"95 %: {interval(ends)}"

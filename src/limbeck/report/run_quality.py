@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from limbeck.core import records
-from limbeck.core.blocks import counted, duration, interval
+from limbeck.core.blocks import NOTHING, counted, duration, interval
 from limbeck.core.intervals import Interval, ends_of, of_share
 from limbeck.core.paths import short_model_name
 from limbeck.report.names import metric_of_rows
@@ -201,7 +201,10 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
 
 def _quality_highlight(quality: Quality) -> Highlight:
     """Return the figure of a run with its interval, beside that of an untrained start."""
-    details = [quality.caution] if quality.caution else []
+    if quality.caution:
+        # A figure that says nothing is not set large.
+        return Highlight(NOTHING, quality.label, f"{quality.student:.3f} is {quality.caution}")
+    details = []
     if quality.interval is not None:
         details.append(f"95 %: {interval(quality.interval, 3)}, over {quality.over}")
     if quality.start is not None:
