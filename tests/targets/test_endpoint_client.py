@@ -275,6 +275,15 @@ def test_places_of_endpoints():
     assert Endpoint("https://api.openai.com/v1", "m").title == "m at api.openai.com"
 
 
+def test_a_proxy_is_not_asked_for_this_machine(monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with embedding_server() as server:
+        assert client_of(server).embed(TEXTS).tokens == 6
+
+
 def test_requests_keep_to_the_pace():
     with embedding_server() as server:
         client = client_of(server, per_minute=600)

@@ -77,7 +77,7 @@ class TeachRequest:
     requests_per_minute: float | None = option(
         "Most requests in a minute; default: no limit.", default=None, least=0.01, panel=ENDPOINT
     )
-    timeout: float = option("Seconds to wait for an answer.", default=60.0, least=0.01, most=3600, panel=ENDPOINT)
+    timeout: float = option("Seconds to wait for an answer.", default=60.0, least=1, most=3600, panel=ENDPOINT)
     limit: int | None = option(
         "Longest text that the model takes, in characters, or in tokens of --tokenizer.",
         default=None,
