@@ -34,7 +34,7 @@ from limbeck.models.wordpieces import set_special_ids
 from limbeck.recipe.models import InitialiseSpec, ShapeSpec, StudentSpec, TeacherSpec
 from limbeck.recipe.teacher_targets import TARGET_KEYS
 from limbeck.recipe.tokenizer_plans import TokenizerPlan, reading_difference
-from limbeck.targets.facts import TEACHER_FOLDER
+from limbeck.targets.facts import TEACHER_FOLDER, EndpointFacts
 from limbeck.targets.file_teaching import FileTeaching
 from limbeck.targets.stored_teaching import StoredTeaching
 from limbeck.targets.target_file import TargetFile
@@ -133,6 +133,13 @@ class TeacherInfo:
         if self.combination is None:
             return (self,)
         return tuple(member.teacher for member in self.combination.members)
+
+    @property
+    def endpoint(self) -> EndpointFacts | None:
+        """The server that its stored outputs came from; None for any other teacher."""
+        if isinstance(self.teaching, StoredTeaching):
+            return self.teaching.endpoint
+        return None
 
     @property
     def has_weights(self) -> bool:

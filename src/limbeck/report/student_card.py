@@ -290,6 +290,17 @@ class StudentCard:
         return name_in_card(name)
 
     @property
+    def endpoints(self) -> list[records.Endpoint]:
+        """The servers that vectors of teachers came from, each once."""
+        teachers: list[records.Teacher | records.RunTeacher] = [self.run.teacher, *self.run.teachers]
+        teachers += [stage.teacher_facts for stage in self.run.stages if stage.teacher_facts is not None]
+        endpoints: list[records.Endpoint] = []
+        for teacher in teachers:
+            if teacher.endpoint is not None and teacher.endpoint not in endpoints:
+                endpoints.append(teacher.endpoint)
+        return endpoints
+
+    @property
     def untrained(self) -> list[str]:
         """The names of the tensors in the folder that no stage trained."""
         names = []

@@ -34,6 +34,7 @@ class StoredTeaching(Teaching):
 
     Attributes:
         prompts: The text before texts of each role, see `StoreFacts`.
+        endpoint: The server that the outputs came from; None for any other teacher.
 
     Raises:
         ModelError: for a folder that is no store, is damaged, or of a newer version.
@@ -48,6 +49,11 @@ class StoredTeaching(Teaching):
         self.folder = folder
         stored = read_facts(folder)
         self.prompts = stored.prompts
+        self.endpoint = stored.endpoint
+        if stored.endpoint is not None:
+            self.remedy = (
+                "run the `limbeck teach --endpoint` that made the store again, with this corpus, which sends them"
+            )
         self.facts = TeachingFacts(
             f"the stored outputs of {stored.teacher}",
             widths=stored.streams,

@@ -27,7 +27,6 @@ from limbeck.errors import OutputError
 from limbeck.inspection.layer_cosines import measure_layer_cosines
 from limbeck.methods.registry import METHODS
 from limbeck.methods.teaching import Teaching
-from limbeck.models.card_facts import teacher_facts
 from limbeck.models.heads import Head
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.tokenizers import pads_against_positions
@@ -58,7 +57,7 @@ from limbeck.training.stage_rows import pad_collator
 from limbeck.training.start_text import ReadBatches, read_spread_rows, reader_of
 from limbeck.training.student_folder import save_student
 from limbeck.training.student_maker import StudentMaker
-from limbeck.training.teacher_records import describe_teachers
+from limbeck.training.teacher_records import describe_source, describe_teachers
 from limbeck.training.teaching.models import TeacherModels, teacher_dtype
 from limbeck.training.teaching.taught_texts import check_texts_taught, print_teachings, sample_text
 from limbeck.training.vector_checks import compare_once
@@ -228,7 +227,6 @@ class Run:
     ) -> None:
         """Write teacher, student and text into the record."""
         plan = self.plan
-        spec = plan.recipe.teacher
         text = describe_corpora(plan, self.corpora)
         fit = initialisation.fit
         if fit is not None:
@@ -243,9 +241,8 @@ class Run:
             "name_or_path": plan.teacher_info.members[0].title,
             "shape": plan.teacher_info.members[0].description,
             "weights": hashes.recipe,
+            **describe_source(plan.teacher_info.members[0]),
         }
-        if plan.teacher_info.is_known_model:
-            teacher |= teacher_facts(spec.model, spec.name)
         self.record.set(
             "running",
             teacher=records.Teacher.read(teacher),
@@ -557,8 +554,10 @@ def _describe_stage(record: records.Stage, stage: StagePlan) -> None:
         record.teacher = teacher.title
     # A teacher that is the student of an earlier stage has no further facts.
     is_student_of_run = teacher.stage is not None
-    if stage.spec.teacher is not None and teacher.is_known_model and not is_student_of_run:
-        record.teacher_facts = records.Teacher.read(teacher_facts(teacher.spec.model, teacher.spec.name))
+    if stage.spec.teacher is not None and not is_student_of_run:
+        source = describe_source(teacher)
+        if source:
+            record.teacher_facts = records.Teacher.read(source)
 
     citation = METHODS[record.method].citation
     if citation is not None:

@@ -35,11 +35,26 @@ class CardFields(Record):
     language: str | list[str] | None = None
 
 
+class Endpoint(Record):
+    """A server of embeddings that a teacher's vectors came from: its address, and the model's name there.
+
+    Attributes:
+        terms: Its terms of use, as the user wrote them; None where they did not.
+        cut_to: What the texts were cut to before they were sent; None for whole texts.
+    """
+
+    url: str = ""
+    model: str = ""
+    terms: str | None = None
+    cut_to: str | None = None
+
+
 class Teacher(Record):
     """A teacher: its name or path, whether that is a `folder`, a `package` or on the `hub`, and its shape in words.
 
     Attributes:
         weights: Hash of its weights, configuration and tokenizer, which does not depend on their place.
+        endpoint: The server that its vectors came from; None for any other teacher.
     """
 
     name_or_path: str = ""
@@ -48,6 +63,7 @@ class Teacher(Record):
     kind: str | None = None
     hub_id: str | None = None
     card: CardFields | None = None
+    endpoint: Endpoint | None = None
 
 
 class RunTeacher(Record):
@@ -59,6 +75,7 @@ class RunTeacher(Record):
         weight: How much it counted beside the others, as a share.
         weights: Hash as in `Teacher`.
         taught: What it taught: the streams that terms read of it, by the title of the stage.
+        endpoint: The server that its vectors came from; None for any other teacher.
     """
 
     name: str = ""
@@ -66,6 +83,7 @@ class RunTeacher(Record):
     weight: Number | None = None
     weights: str | None = None
     taught: dict[str, list[str]] = Field(default_factory=dict)
+    endpoint: Endpoint | None = None
 
 
 class FittedStart(Record):
