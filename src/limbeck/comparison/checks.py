@@ -140,15 +140,13 @@ def _check_lengths(plan: ComparisonPlan, run: RunPlan) -> None:
 
 
 def _refuse_other_tokenizers(runs: Sequence[RunPlan]) -> None:
-    """Refuse students with different tokenizers, where the teacher has none: all runs read the same tokens."""
-    if runs[0].teacher_info.tokenizer is not None:
-        return
-    first = runs[0].student_plan.tokenizer
+    """Refuse students that read other tokens than the teacher, or than each other: all runs read the same tokens."""
+    shared = runs[0].teacher_info.tokenizer or runs[0].student_plan.tokenizer
     for run in runs:
-        if not read_alike(run.student_plan.tokenizer, first):
+        if not read_alike(run.student_plan.tokenizer, shared):
             raise RecipeError(
-                "All students of a comparison read one corpus of tokens, but these have different tokenizers; let them "
-                "start from models with the same vocabulary (initialise.from)."
+                "All models of a comparison read one corpus of tokens, but these have different tokenizers; let the "
+                "students start from models with the same vocabulary (initialise.from)."
             )
 
 

@@ -276,7 +276,7 @@ class ShapeSpec(Strict):
 class VocabularySpec(Strict):
     """The vocabulary of a student that does not read its source's tokens."""
 
-    train: int = Field(ge=100, le=1_000_000)
+    train: int = Field(ge=32, le=1_000_000)
     """Number of WordPieces that are trained on the text of the student's first stage, special tokens among them."""
 
 
