@@ -121,3 +121,8 @@ def test_an_array_in_a_recipe_has_the_texts_of_its_corpus(objects):
     assert np.array_equal(stored(document["stages"][0]["teacher"], TEXTS[:2]), VECTORS[:2])
     with pytest.raises(LimbeckError, match=r"stages\.0\.teacher: there are 6 targets, but 2 texts"):
         objects.document({"stages": [stage | {"teacher": VECTORS}]})
+
+
+def test_a_table_of_arrow_is_a_corpus_too(objects):
+    [path] = objects.sources(pa.table({"text": TEXTS}))
+    assert pd.read_parquet(path)["text"].tolist() == TEXTS

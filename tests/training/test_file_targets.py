@@ -209,6 +209,9 @@ def test_scores_of_pairs_teach_a_reranker(start, tmp_path):
 
 
 def test_the_comparison_reads_the_vectors_of_held_out_texts(start, vectors, tmp_path):
+    # The file has no vectors of single sentences, so that whole texts are compared.
+    texts = [f"{text} It is followed by a sentence that has the number {number}." for number, text in enumerate(TEXTS)]
+    pd.DataFrame({"text": texts, "embedding": list(VECTORS)}).to_parquet(vectors)
     recipe = of_file(start, vectors, tmp_path / "run")
     recipe["corpus"] = {"sources": [str(vectors)], "held_out": 0.5}
     recipe["evaluation"] = {"pairs": 40, "retrieval_pairs": 10, "speed": True, "length": 32}

@@ -65,8 +65,8 @@ def corpus_option() -> Any:
         "task.yaml.",
         default=None,
         python="Files, folders or data sets by name; or a list of texts, rows as dicts, a `datasets.Dataset` or "
-        "`DatasetDict` (its validation split is `development`), a pandas table, any iterable of texts or rows; or a "
-        "recipe's corpus. Of labelled rows where the teacher does a task.",
+        "`DatasetDict` (its validation split is `development`), a table of pandas or Arrow, any iterable of texts "
+        "or rows; or a recipe's corpus. Of labelled rows where the teacher does a task.",
         cls=list[str],
         metavar="SOURCE",
         panel=DISTILLED,
