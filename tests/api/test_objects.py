@@ -12,8 +12,10 @@ import yaml
 from transformers import AutoModel, AutoTokenizer, TrainerCallback, TrainingArguments, pipeline
 
 import limbeck
+from limbeck.api.kept_files import _RowLines
 from limbeck.api.objects import Objects
 from limbeck.api.training_objects import training_of
+from limbeck.corpus.files.file_readers import read_rows
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources.named_sources import open_source
 from limbeck.errors import OutputError, RecipeError
@@ -338,3 +340,21 @@ def test_a_path_of_a_model_is_a_student_whether_it_is_text_or_a_path(tmp_path, m
     # Shapes and names of presets are no paths.
     for shape in ("6x384", "minilm-6x384", 3, None):
         assert objects.student(shape) == shape
+
+
+def test_half_of_a_character_in_python_rows_is_replaced_and_counted(tmp_path):
+    rows = [
+        {"text": "half \ud83d", "label": "a"},
+        {"text": "\ud83d\ude00 whole", "label": "b"},
+        {"text": "é", "label": "a"},
+    ]
+    kept = b"".join(_RowLines(rows, "corpus"))
+    assert "é".encode() in kept
+    (tmp_path / "kept.jsonl").write_bytes(kept)
+    report = SourceReport()
+    assert [row.values["text"] for row in read_rows(tmp_path / "kept.jsonl", report)] == [
+        "half \ufffd",
+        "😀 whole",
+        "é",
+    ]
+    assert report.counts == {"half of a character (a lone surrogate), replaced by U+FFFD": 1}

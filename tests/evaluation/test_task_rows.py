@@ -131,3 +131,8 @@ def test_names_without_a_model_are_refused(models, surplus, tmp_path):
     with pytest.raises(RecipeError) as refused:
         EvaluationRequest(models, "rte", tmp_path).titles(["a", "b", "c"])
     assert str(refused.value) == surplus
+
+
+def test_a_name_with_half_of_a_character_is_refused_before_anything_is_scored(tmp_path):
+    with pytest.raises(RecipeError, match=r"The name 'm\\ud83d' has half of a character"):
+        EvaluationRequest(["m"], "rte", tmp_path).titles(["m\ud83d"])

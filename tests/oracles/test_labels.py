@@ -10,11 +10,13 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 from pyarrow import parquet
+from transformers import BertConfig
 
 from limbeck.corpus.rows.class_numbers import ClassNumbers, reading_of_lists
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources.named_sources import open_rows
 from limbeck.errors import CorpusError
+from limbeck.evaluation.evaluators.head_match import names_of_classes
 from limbeck.kinds.registry import KINDS
 from tests.oracles.generated import on_generated
 from tests.support.streams import examples, row_settings
@@ -307,3 +309,8 @@ def test_a_number_without_a_name_is_no_class(number):
 def test_what_is_neither_is_refused(value):
     with pytest.raises(CorpusError, match="has the label"):
         ClassNumbers(("negative", "positive")).number(value, "it")
+
+
+def test_half_of_a_character_in_a_class_name_is_replaced_as_in_rows():
+    config = BertConfig(id2label={0: "neg\ud83d", 1: "pos"})
+    assert names_of_classes(config) == ("neg\ufffd", "pos")

@@ -1,6 +1,7 @@
 """Recipes load, are overridden, and say what they hold."""
 
 import copy
+import json
 
 import pytest
 import yaml
@@ -124,3 +125,9 @@ def test_a_stage_may_be_the_name_of_its_method(tiny_recipe):
     assert (loaded.stages[0].method, loaded.stages[0].training) == ({"name": "minilmv2"}, {"max_steps": 3})
     with pytest.raises(RecipeError, match=r"^stages\.0 is 3; give a mapping\.$"):
         load_recipe(tiny_recipe | {"stages": [3]})
+
+
+def test_escapes_of_json_that_are_halves_of_one_character_are_joined():
+    text = json.dumps({"labels": ["pos😀", "plain"], "😀": "é"})
+    assert parse_yaml(text, "the file") == {"labels": ["pos😀", "plain"], "😀": "é"}
+    assert parse_yaml(json.dumps(["half \ud83d"]), "the file") == ["half \ud83d"]

@@ -184,11 +184,16 @@ class _Lines(ABC):
             self.count += 1
             self._check(value)
             try:
-                line = json.dumps(self.row_of(value), ensure_ascii=False, default=_plain_value)
+                row = self.row_of(value)
+                line = json.dumps(row, ensure_ascii=False, default=_plain_value)
+                # Half of a character (a lone surrogate) has no bytes in UTF-8. Written as an escape, it is replaced and
+                # counted when the file is read, as in every other file.
+                if _has_surrogates(line):
+                    line = json.dumps(row, default=_plain_value)
             except (TypeError, ValueError) as error:
                 reason = shorten_error(error)
                 raise RecipeError(f"{self._place}: row {self.count} cannot be written ({reason}).") from error
-            yield line.encode("utf-8", "replace") + b"\n"
+            yield line.encode() + b"\n"
 
     def _check(self, value: Any) -> None:
         """Refuse a value of another type than the first."""
@@ -266,6 +271,15 @@ def _names_of_classes(schema: "Schema") -> dict[bytes, bytes] | None:
     features = Features.from_arrow_schema(schema)
     named = Features({column: features[column] for column in class_names(features)})
     return dict(named.arrow_schema.metadata) if named else None
+
+
+def _has_surrogates(text: str) -> bool:
+    """Whether a text has halves of characters, which stand in no file."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _plain_value(value: Any) -> Any:

@@ -30,6 +30,7 @@ _BROKEN_NUMBER = re.compile(
     r"|\.(?:inf|Inf|INF))$|^\.(?:nan|NaN|NAN)$"
 )
 _LONGEST_SHOWN = 200
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def parse_yaml(text: str, origin: str) -> Any:
@@ -128,6 +129,13 @@ class _Loader(yaml.SafeLoader):
                 raise _problem(f"the key '{str(key)[:80]}' appears twice", key_node.start_mark)
             keys.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str | None:
+        value: str | None = super().construct_scalar(node)
+        if isinstance(value, str) and _SURROGATE.search(value):
+            # JSON writes some characters as two escapes ("\\ud83d\\ude00"), which are halves of one character.
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        return value
 
     def read_number(self, node: yaml.ScalarNode) -> int | float:
         if len(node.value) > MOST_DIGITS:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from limbeck.core.blocks import counted
 from limbeck.core.kinds import KINDS, are_made_up, kind_of
+from limbeck.corpus.rows.labelled_rows import without_surrogates
 from limbeck.errors import ModelError, RecipeError, suggestion
 from limbeck.kinds.task import Task
 from limbeck.models import heads
@@ -39,9 +40,12 @@ class HeadMatch:
 
 
 def names_of_classes(config: PreTrainedConfig) -> tuple[str, ...]:
-    """Return the names of a head's classes, in the order of its outputs."""
+    """Return the names of a head's classes, in the order of its outputs.
+
+    Halves of characters become U+FFFD in them, as in the labels of rows.
+    """
     names = config.id2label or {}
-    return tuple(str(names[number]) for number in sorted(names))
+    return tuple(without_surrogates(str(names[number])) for number in sorted(names))
 
 
 def rename_classes(config: PreTrainedConfig, renamed: Mapping[str, str], origin: str) -> PreTrainedConfig:

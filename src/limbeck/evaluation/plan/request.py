@@ -11,6 +11,7 @@ from pathlib import Path
 from limbeck.core import folders, paths
 from limbeck.core.blocks import counted
 from limbeck.core.studies import EvaluationRequest as Manifest
+from limbeck.corpus.rows.labelled_rows import without_surrogates
 from limbeck.errors import RecipeError
 from limbeck.evaluation.protocols.overrides import parse_overrides
 from limbeck.evaluation.protocols.protocol import PROTOCOLS, Protocol
@@ -114,6 +115,7 @@ class EvaluationRequest:
             models_in_order.append(self.teacher)
         models_in_order = list(dict.fromkeys(models_in_order))
         _check_count(names, models_in_order)
+        _check_characters(names)
 
         # There may be fewer names than models. Without a name, a model is called by the last part of its own name,
         # unless several models have the same last part: they keep their whole names.
@@ -199,6 +201,17 @@ def _check_count(names: Sequence[str], models: Sequence[str]) -> None:
     if len(surplus) > 1:
         quoted = f"{', '.join(surplus[:-1])} and {surplus[-1]}"
     raise RecipeError(f"{len(names)} names for {counted(len(models), 'model')}; leave out {quoted}.")
+
+
+def _check_characters(names: Sequence[str]) -> None:
+    """Refuse a name with half of a character (a lone surrogate), such as one of an emoji, which no file can hold.
+
+    Raises:
+        RecipeError: quoting the name.
+    """
+    for name in names:
+        if without_surrogates(name) != name:
+            raise RecipeError(f"The name {name!a} has half of a character, which no file can hold; leave it out.")
 
 
 def _check_number(option: str, number: int, most: int) -> None:
