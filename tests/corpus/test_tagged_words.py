@@ -190,9 +190,8 @@ def test_entities_and_contradictions_of_every_scheme():
     problems = [*inconsistencies(["B-X", "O", "B-X", "I-X"], bioes)]
     assert problems == [("tag of an entity that no tag ends", place) for place in ("O after B-X", "O after I-X")]
     assert not [*inconsistencies(["B-X", "E-X", "S-X", "O", "B-X", "I-X", "E-X"], bioes)]
-    assert [entity_tags(tags) is not None for tags in (LABELS, ("NOUN", "O"), ("B-X", "I-X"), ("O",), ())] == [True] + [
-        False
-    ] * 4
+    assert entity_tags(LABELS) is not None and entity_tags(("B-X", "I-X")) is not None
+    assert [entity_tags(tags) for tags in (("NOUN", "O"), ("B-X", "I-Y"), ("B", "S"), ("O",), ())] == [None] * 5
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
@@ -253,8 +252,11 @@ def test_a_corpus_of_sentences(tmp_path):
         lambda tag: tag.replace("-", "_"),
         lambda tag: "-".join(reversed(tag.split("-"))),
         lambda tag: "_".join(reversed(tag.lower().split("-"))),
+        lambda tag: tag.replace("-", ":"),
+        lambda tag: tag.replace("-", "/"),
+        lambda tag: tag.replace("-", "\u2013"),
     ],
-    ids=["B-PER", "b-per", "B_PER", "PER-B", "per_b"],
+    ids=["B-PER", "b-per", "B_PER", "PER-B", "per_b", "B:PER", "B/PER", "en dash"],
 )
 def test_tags_of_entities_are_known_however_they_are_spelt(spelt):
     usual = entity_tags(tuple(map(spelt, LABELS)))
@@ -270,3 +272,16 @@ def test_tags_without_types_are_of_one_type_and_odd_ones_are_named():
     task = TaskDefinition(name="t", type=kind.name, labels=(*LABELS, "X"), files={"train": "a", "validation": "b"}).task
     kind.check_source(SplitRows(task, SplitFacts(), Columns(), report))
     assert report.lines() == ["1 x tag that is no part of an entity, so that no entities are scored (such as X)"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "named"),
+    [(("O", "LOC", "PER"), ["LOC", "PER"]), (("NOUN", "VERB"), []), (LABELS, []), ((*LABELS, "X"), [])],
+)
+def test_types_without_parts_are_named_as_the_reason_why_no_entities_are_scored(labels, named):
+    report = SourceReport()
+    kind = KINDS["token_classification"]
+    task = TaskDefinition(name="t", type=kind.name, labels=labels, files={"train": "a", "validation": "b"}).task
+    kind.check_source(SplitRows(task, SplitFacts(), Columns(), report))
+    problem = "tag without the part of an entity (B- or I-), so that no entities are scored"
+    assert report.examples.get(problem, []) == named

@@ -160,3 +160,37 @@ def test_a_tag_that_fits_no_scheme_is_named(scheme, odd, seed):
     with_odd = [*names[:place], odd, *names[place:]]
     assert entity_tags(tuple(with_odd)) is None
     assert odd_tags(with_odd) == [odd]
+
+
+TILED = st.lists(st.tuples(st.sampled_from([0, 1]), st.integers(1, 4)), min_size=1, max_size=6)
+
+
+@on_generated(
+    1_000,
+    sentences=st.lists(TILED, min_size=1, max_size=5),
+    scheme=st.sampled_from(["IOB2", "IOBES"]),
+    typed=st.booleans(),
+    seed=SEEDS,
+)
+def test_every_word_may_be_in_an_entity(sentences, scheme, typed, seed):
+    """Without a tag for other words, as where B, M, E and S divide a text into words."""
+    draw = random.Random(seed)
+    letters = dict.fromkeys(LETTERS[scheme])
+    kinds = TYPES[:2] if typed else ("word",)
+    names = [f"{letter}-{kind}" for letter in letters for kind in kinds]
+    draw.shuffle(names)
+    as_written = names if typed else [name[0].replace("I", "M" if scheme == "IOBES" else "I") for name in names]
+
+    gold = []
+    for runs in sentences:
+        tags = tags_of(runs, scheme)
+        gold.append(tags if typed else [f"{tag[0]}-word" for tag in tags])
+    predicted = [drawn_again(tags, names, draw) for tags in gold]
+    write = dict(zip(names, as_written, strict=True))
+    found = figures(
+        [[write[tag] for tag in tags] for tags in gold],
+        [[write[tag] for tag in tags] for tags in predicted],
+        as_written,
+    )
+    for name, theirs in zip(NAMES, (f1_score, precision_score, recall_score), strict=True):
+        assert found[name] == pytest.approx(float(theirs(gold, predicted, zero_division=0)), abs=1e-9)

@@ -130,9 +130,9 @@ class _Loader(yaml.SafeLoader):
             keys.add(key)
         return super().construct_mapping(node, deep)
 
-    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str | None:
-        value: str | None = super().construct_scalar(node)
-        if isinstance(value, str) and _SURROGATE.search(value):
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
+        value = super().construct_scalar(node)
+        if _SURROGATE.search(value):
             # JSON writes some characters as two escapes ("\\ud83d\\ude00"), which are halves of one character.
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
         return value

@@ -18,7 +18,7 @@ from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import is_missing
 from limbeck.corpus.rows.labelled_rows import WORD_GAP, Label, LabelledRow
 from limbeck.corpus.rows.row_kind import RowEncoder
-from limbeck.corpus.rows.tags import OUTSIDE, check_tags, entity_tags, inconsistencies, odd_tags
+from limbeck.corpus.rows.tags import OUTSIDE, check_tags, entity_tags, inconsistencies, odd_tags, tags_without_part
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.text.documents import clean_text
 from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
@@ -106,6 +106,8 @@ class TokenClassification(Kind):
         check_tags(source.labels)
         for tag in odd_tags(source.labels):
             source.report.note("tag that is no part of an entity, so that no entities are scored", tag)
+        for tag in tags_without_part(source.labels):
+            source.report.note("tag without the part of an entity (B- or I-), so that no entities are scored", tag)
 
     def read(self, row: PlacedRow, source: RowSource) -> Sequence[LabelledRow]:
         """Return a sentence with the class of each word; nothing for one without words.

@@ -18,7 +18,8 @@ OUTSIDE = "O"
 # Letter of a tag → the part of an entity that the word is: its begin (B), its inside (I), its end (E), or all (S).
 # The schemes IOB, BIOES, BILOU and BMES have the same parts, and different letters for them.
 _PARTS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
-# The spellings of tags, the most usual first: B-PER, B_PER, PER-B, PER_B, B. All tags of a data set have the same.
+# The spellings of tags, the most usual first: B-PER, B_PER, PER-B, PER_B, B, B:PER, PER:B. All tags of a data set have
+# the same. In place of the colon may stand a slash or a dash.
 _PART = "(?P<part>[BIMELSUbimelsu])"
 _SPELLINGS = (
     re.compile(f"{_PART}-(?P<type>.*)"),
@@ -26,6 +27,8 @@ _SPELLINGS = (
     re.compile(f"(?P<type>.+)-{_PART}"),
     re.compile(f"(?P<type>.+)_{_PART}"),
     re.compile(_PART),
+    re.compile(f"{_PART}[:/\u2013\u2014](?P<type>.+)"),
+    re.compile(f"(?P<type>.+)[:/\u2013\u2014]{_PART}"),
 )
 
 
@@ -62,17 +65,43 @@ def entity_tags(tags: tuple[str, ...]) -> tuple[str, ...] | None:
 
     The part may stand in front of the type or behind it, with a hyphen or an underscore between them, in upper or lower
     case. Without types (`B`, `I`, `O`) all entities have the type "entity". Parts of speech (`NOUN`) mark no entities.
+    Without `O`, every word is in an entity, as where `B`, `M`, `E` and `S` divide a Chinese text into words.
 
     Args:
         tags: All tags of the data.
     """
-    if len(tags) < 2 or not any(tag.upper() == OUTSIDE for tag in tags):
+    if len(tags) < 2:
         return None
     for spelling in _SPELLINGS:
         usual = [_usual_tag(tag, spelling) for tag in tags]
-        if None not in usual:
-            return tuple(tag for tag in usual if tag is not None)
+        if None in usual:
+            continue
+        usual_tags = tuple(tag for tag in usual if tag is not None)
+        # Other tags, such as `S` and `B` among parts of speech, may look like parts of entities by accident.
+        if OUTSIDE in usual_tags or _go_on(usual_tags):
+            return usual_tags
     return None
+
+
+def _go_on(tags: Sequence[str]) -> bool:
+    """Whether every type of entity has a tag that begins it and one that continues it."""
+    parts_of_types: dict[str, set[str]] = {}
+    for tag in tags:
+        part, entity_type = _split_tag(tag)
+        parts_of_types.setdefault(entity_type, set()).add(part)
+    return all("B" in parts and parts & {"I", "E"} for parts in parts_of_types.values())
+
+
+def tags_without_part(tags: Sequence[str]) -> list[str]:
+    """Return the tags beside `O` of a data set whose tags name types of entities, and not their parts: `PER`.
+
+    Where one entity ends and the next begins is not known of them. The result is empty where the tags mark entities,
+    where some of them are odd, and where there is no `O`, as among parts of speech.
+    """
+    has_outside = any(tag.upper() == OUTSIDE for tag in tags)
+    if not has_outside or entity_tags(tuple(tags)) is not None or odd_tags(tags):
+        return []
+    return [tag for tag in tags if tag.upper() != OUTSIDE]
 
 
 def odd_tags(tags: Sequence[str]) -> list[str]:
