@@ -237,8 +237,13 @@ class Kind:
             del values["ids"]
         return list(values.values())
 
-    def arrange(self, rows: Sequence[LabelledRow]) -> Sequence[LabelledRow]:
-        """Return the rows of a split in the order in which they are scored; by default that of the source."""
+    def arrange(self, rows: Sequence[LabelledRow], report: SourceReport) -> Sequence[LabelledRow]:
+        """Return the rows of a split in the order in which they are scored; by default that of the source.
+
+        Args:
+            rows: The rows of the split, as they were read.
+            report: Receives notes on rows that are left out.
+        """
         return rows
 
     def draw(self, rows: Sequence[LabelledRow], most: int | None) -> Sequence[LabelledRow]:

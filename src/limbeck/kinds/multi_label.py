@@ -92,7 +92,7 @@ class MultiLabel(Kind):
         """Return 1 or 0 for each class."""
         columns = source.columns
         if columns.label_columns:
-            values = {name: row.values[name] for name in columns.label_columns}
+            values = {name: row.named_value(name) for name in columns.label_columns}
             return source.numbers.flags_of(values, row.where)
         value = row.values[columns.label]
         if not isinstance(value, str) and is_missing(value):  # Empty text is a row without a class.

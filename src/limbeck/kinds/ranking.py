@@ -16,6 +16,7 @@ from limbeck.core.blocks import counted
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import is_missing, number_of_truth, parse_value
 from limbeck.corpus.rows.labelled_rows import LabelledRow, by_query
+from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.tokens.encoded_rows import QUERY
 from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores
@@ -28,6 +29,8 @@ from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.regression import ValueKind
 from limbeck.kinds.task import Predictions, Task
+
+_SHOWN_CHARACTERS = 80
 
 
 def mean_over_queries(name: str) -> Metric:
@@ -80,9 +83,22 @@ class Ranking(ValueKind):
             source.report.note("query without a document, left out", row.where)
         return rows
 
-    def arrange(self, rows: Sequence[LabelledRow]) -> Sequence[LabelledRow]:
-        """Return the documents of each query together."""
-        return by_query(rows)
+    def arrange(self, rows: Sequence[LabelledRow], report: SourceReport) -> Sequence[LabelledRow]:
+        """Return the documents of each query together, each once.
+
+        Rows of a query, a relevant and an irrelevant document (MS MARCO's triples) name a document many times.
+
+        Raises:
+            CorpusError: for a document with two relevances to the same query.
+        """
+        distinct_rows: dict[tuple[str, str | None], LabelledRow] = {}
+        for row in rows:
+            first = distinct_rows.setdefault((row.text, row.pair), row)
+            if first is row:
+                continue
+            report.note("document that its query names again, counted once", row.text[:_SHOWN_CHARACTERS])
+            check_one_relevance(first, row, "The ranking")
+        return by_query(distinct_rows.values())
 
     def draw(self, rows: Sequence[LabelledRow], most: int | None) -> Sequence[LabelledRow]:
         """Return the rows of queries that are drawn at random; a query is drawn with all of its documents or none."""
@@ -142,6 +158,24 @@ class Ranking(ValueKind):
         return None
 
 
+def check_one_relevance(first: LabelledRow, row: LabelledRow, origin: str) -> None:
+    """Refuse a document that a query names twice, with two relevances.
+
+    Args:
+        first: The earlier row of query and document.
+        row: A later one.
+        origin: The source, for the message.
+
+    Raises:
+        CorpusError: naming both.
+    """
+    if first.label != row.label:
+        raise CorpusError(
+            f"{origin} gives the document '{(row.pair or '')[:_SHOWN_CHARACTERS]}' two relevances to the query "
+            f"'{row.text[:_SHOWN_CHARACTERS]}': keep one of the two rows."
+        )
+
+
 class Document(NamedTuple):
     """A document of a query.
 
@@ -190,7 +224,7 @@ def read_documents(row: PlacedRow, columns: Sequence[str], label_column: str) ->
             documents.append(Document(text, relevance))
 
     # Labels take precedence over the columns. A row with a single document may have its label without a list.
-    label_value: Any = row.values.get(label_column)
+    label_value: Any = row.named_value(label_column)
     if is_missing(label_value):
         return documents
     labels = list(label_value) if isinstance(label_value, list | tuple) else [label_value]

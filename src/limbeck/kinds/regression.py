@@ -39,7 +39,7 @@ class ValueKind(Kind):
 
     def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
         """Return the value."""
-        value = row.values.get(source.columns.label)
+        value = row.named_value(source.columns.label)
         if source.is_unlabelled(value, has_classes=False):
             raise source.unlabelled_error(row, source.columns.label)
         return parse_value(value, row.where)

@@ -27,7 +27,7 @@ class Retrieval(ValueKind):
     has_queries = True
 
     def read(self, row: PlacedRow, source: RowSource) -> Sequence[LabelledRow]:
-        """Return a row for each document of a query, relevant unless the row says otherwise."""
+        """Return a row for each document of a query, relevant where the row has no column that says otherwise."""
         columns = source.columns
         source.require(row, [columns.query, *columns.documents])
         query = source.text(row, columns.query)
@@ -54,10 +54,13 @@ class Retrieval(ValueKind):
                 label = None
             elif is_unanswered:
                 label = 0.0
-            elif document.relevance is None:
-                label = 1.0
-            else:
+            elif document.relevance is not None:
                 label = document.relevance
+            elif columns.label in row.values:
+                # The column is there, and its value is missing.
+                raise source.unlabelled_error(row, columns.label)
+            else:
+                label = 1.0
             document_id = row_id if len(documents) == 1 else f"{row_id}.{place}"
             rows.append(LabelledRow(document_id, query, document.text, label, language=source.language))
         return rows

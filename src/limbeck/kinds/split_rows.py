@@ -54,8 +54,16 @@ class SplitRows(RowSource):
         return CorpusError(f"{row.where} is unlabelled (its {column} is {shown}), but the split must be labelled.")
 
     def text(self, row: PlacedRow, column: str) -> str | None:
-        """Return a text as it is, empty where it is null; the parts of a list are joined."""
+        """Return a text as it is, which may be empty; the parts of a list are joined.
+
+        Raises:
+            CorpusError: where it is null: a model that reads "" for it would be scored on another row.
+        """
         require_columns(row, [column])
+        if row.values[column] is None:
+            raise CorpusError(
+                f"{row.where} has no text in its column '{column}', but null: fill it in, or leave out the row."
+            )
         return text_of(row, column)
 
     def context(self, row: PlacedRow, column: str) -> str | None:

@@ -6,7 +6,7 @@ registry of all kinds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
@@ -72,6 +72,23 @@ class PlacedRow(NamedTuple):
     where: str
     values: Mapping[str, Any]
     class_names: Mapping[str, tuple[str, ...]] = {}
+
+    def named_value(self, column: str) -> Any:
+        """Return the value of a column, with the names of class numbers in their place; None where there is none.
+
+        A column of named classes may hold values: the number 0 of a `ClassLabel(names=["5", "1"])` stands for "5".
+        """
+        value = self.values.get(column)
+        names = self.class_names.get(column, ())
+        if isinstance(value, list | tuple):
+            return [_name_of(item, names) for item in value]
+        return _name_of(value, names)
+
+
+def _name_of(value: Any, names: Sequence[str]) -> Any:
+    """Return the name of a class number; other values as they are."""
+    is_named = isinstance(value, int) and 0 <= value < len(names)
+    return names[value] if is_named else value
 
 
 @dataclass(frozen=True)

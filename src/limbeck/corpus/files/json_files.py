@@ -169,6 +169,8 @@ def _rows_of_cmrc(article: dict[str, Any], where: str) -> Iterator[PlacedRow]:
             # The test set has no answers.
             texts = question.get("answers")
             answers = None
+            if isinstance(texts, str):
+                texts = [texts]
             if texts is not None:
                 answers = [{"text": text, "answer_start": context.find(text)} for text in texts]
             row = {"context": context, "question": question["query_text"], "id": question["query_id"]}

@@ -65,8 +65,9 @@ class ClassNumbers:
         # then the names as they are, then the numbers.
         self._numbers: dict[str, int] = {}
         folded_names = [_folded(label) for label in labels]
+        self._ambiguous_names = {name for name in folded_names if folded_names.count(name) > 1}
         for number, folded_name in enumerate(folded_names):
-            if folded_names.count(folded_name) == 1:
+            if folded_name not in self._ambiguous_names:
                 self._numbers[folded_name] = number
         for number, label in enumerate(labels):
             self._numbers[label] = number
@@ -198,8 +199,11 @@ class ClassNumbers:
 
     def _look_up(self, value: Any) -> int | None:
         """Return the number of the class that a value spells; None where no class is spelt so."""
+        as_written = str(value).strip()
         for spelling in _spellings(value):
-            if spelling in self._numbers:
+            # Of the classes "US" and "us", "Us" is neither.
+            fits_several = spelling in self._ambiguous_names and spelling != as_written
+            if spelling in self._numbers and not fits_several:
                 return self._numbers[spelling]
         return None
 

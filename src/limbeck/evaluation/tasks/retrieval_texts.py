@@ -10,6 +10,7 @@ from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.sources import TextFile
 from limbeck.evaluation.tasks.split_files import SplitFile, read_split_file
+from limbeck.kinds.ranking import check_one_relevance
 from limbeck.kinds.row_values import text_of
 from limbeck.kinds.split_rows import require_columns
 
@@ -66,17 +67,17 @@ def put_texts(
     Raises:
         CorpusError: for an id of no text, an empty query, or a document with two relevances to the same query.
     """
+    first_rows: dict[tuple[str, str | None], LabelledRow] = {}
+    for row in rows:
+        # A row without a query is a document that is searched.
+        if row.text:
+            first = first_rows.setdefault((row.text, row.pair), row)
+            check_one_relevance(first, row, origin)
     if queries is None and documents is None:
         return list(rows)
 
     filled_rows = []
-    relevances: dict[tuple[str, str], object] = {}
     for row in rows:
-        if row.text and relevances.setdefault((row.text, row.pair or ""), row.label) != row.label:
-            raise CorpusError(
-                f"{origin} gives the document '{(row.pair or '')[:_SHOWN_CHARACTERS]}' two relevances to the query "
-                f"'{row.text[:_SHOWN_CHARACTERS]}': keep one of the two rows."
-            )
         query_id = ""
         query = row.text
         if queries is not None and row.text:

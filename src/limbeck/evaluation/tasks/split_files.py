@@ -258,4 +258,4 @@ def read_labelled_rows(
         # A row without an id gets the number of rows before it as its id.
         source.count = len(rows)
         rows += kind.read(placed_row, source)
-    return list(kind.arrange(rows))
+    return list(kind.arrange(rows, report))
