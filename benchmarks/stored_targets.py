@@ -13,10 +13,10 @@
   of a step and the highest memory of the process, from the records of the runs.
 - `students`: students of the same steps by what teaches them: all-MiniLM's store, that of another teacher (`--other`)
   with another width and another tokenizer, both stores together, and all-MiniLM's store for a student with 8,000
-  WordPieces of its own. Scores are Spearman on SICK's test split and MRR@10 on SQuAD; milliseconds are of a sentence in
-  a batch of 32.
+  WordPieces of its own. Scores are Spearman on SICK's test split and MRR@10 on SQuAD, in percent; milliseconds are of
+  a sentence in a batch of 32.
 - `formats`: one student of the live teacher and one of each format of numbers, from the same start in the same order,
-  and their Spearman on SICK's test split.
+  and their Spearman on SICK's test split, in percent.
 
 TEXT is a folder of texts, DATA has SICK as `limbeck evaluate` finds it. A part replaces its own
 rows in the result file.
