@@ -42,6 +42,7 @@ def test_models_are_scored_as_objects_and_by_name(evaluated):
     named, kept = (model["name"] for model in evaluated.summary["models"])
     assert kept.startswith(str(evaluated.folder / "inputs/BertModel-")) and "inputs" not in named
     table = evaluated.to_pandas()
+    assert set(table["unit"]) == {"%"} and "retention, %" in table
     assert {"model", "column", "metric", "mean"} <= {*table} and set(table["model"]) >= {
         Path(named).name,
         Path(kept).name,

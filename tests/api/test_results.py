@@ -53,6 +53,10 @@ def test_elsewhere_progress_is_logged_line_by_line(tmp_path, caplog, capfd, monk
     assert "Transformer parameters" in str(result) and str(result).endswith(f"Student: {result.student}")
     table = result.to_pandas()
     assert set(table.columns) == {"figure", "teacher", "student", "speedup"}
+    parameters = table[table["figure"] == "Transformer parameters, million"]
+    (count,) = parameters["student"]
+    assert count * 1e6 == result.run.evaluation.student.parameters.transformer
+    assert "e+" not in table.to_string(), "no power of ten"
     assert "<figure>" in result._repr_html_(), "the loss"
     page = result.report()
     assert page.name == "report.html" and page == result.folder / "report.html"

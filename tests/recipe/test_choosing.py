@@ -10,6 +10,7 @@ import limbeck
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.recipe import budget, choose_recipe, load_recipe, plan_run
 from limbeck.recipe.asked import choose_by_options
+from limbeck.recipe.chosen_models import describe_random_start
 from limbeck.recipe.models import StudentSpec
 from limbeck.recipe.overrides import apply_overrides
 from limbeck.recipe.schema import Recipe
@@ -156,6 +157,7 @@ def test_prompts_by_role_are_told(place, tmp_path):
 def test_a_narrower_student_of_vectors_keeps_a_map(place):
     recipe = chosen(place, "embedding", {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48})
     (stage,) = recipe["stages"]
+    assert recipe["name"] == "teacher-bert-2x24-48d", "its vectors are as wide as the teacher's"
     assert stage["method"] == {"name": "aligned_embedding"} and "freeze" not in stage
     assert "learns a map to them and keeps it" in recipe["reasons"]["stages.0.method"]
     assert recipe["student"]["initialise"] == {"layers": "ends", "narrow_by": "activations"}
@@ -377,3 +379,37 @@ def test_a_student_of_a_fine_tuned_model_is_named_after_the_folder_of_its_fine_t
     shutil.copytree(place / "embedding" / "teacher-bert", model)
     assert choose_recipe(model, 2, place / "text.txt")["name"].startswith("sst2-teacher-2")
     assert choose_recipe(model.rename(tmp_path / "mine"), 2, place / "text.txt")["name"].startswith("mine-2")
+
+
+def plan_of(place, method, student):
+    recipe = {
+        "teacher": {"model": str(place / "embedding/teacher-bert")},
+        "student": student,
+        "corpus": {"sources": [str(place / "text.txt")], "length": 32},
+        "stages": [{"method": method, "training": {"max_steps": 1}}],
+    }
+    return plan_run(load_recipe(recipe))
+
+
+def test_a_random_start_says_what_it_costs_and_another_one_nothing(place):
+    random = describe_random_start(
+        plan_of(place, "minilmv2", {"shape": {"layers": 2, "hidden": 48, "heads": 4}}).student_plan
+    )
+    assert "takes billions of tokens" in random
+    assert "teacher's layers (1, 4)" in random
+    assert random.endswith("set student.initialise.layers to ends.")
+    of_its_own = {"shape": {"layers": 2, "hidden": 24, "heads": 2}, "initialise": {"layers": [2, 4]}}
+    assert describe_random_start(plan_of(place, "minilmv2", of_its_own).student_plan) is None
+    assert describe_random_start(plan_of(place, "minilmv2", 2).student_plan) is None
+    wider = {"shape": {"layers": 2, "hidden": 96, "heads": 4}}
+    assert "cannot start from the teacher's layers" in describe_random_start(
+        plan_of(place, "minilmv2", wider).student_plan
+    )
+
+
+def test_a_plan_says_which_layers_learn_from_others_than_they_start_from(place):
+    method = {"name": "hidden_states", "mapping": "uniform"}
+    lines = plan_of(place, method, {"shape": 2}).summary()
+    assert lines["layers of stage 1"].startswith("layer 1 starts from the teacher's 1 and learns from its 2, since")
+    agreeing = plan_of(place, method, {"shape": 2, "initialise": {"layers": "uniform"}}).summary()
+    assert "layers of stage 1" not in agreeing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from limbeck.api.calls import python_call
 from limbeck.api.objects import Objects
@@ -15,6 +15,9 @@ from limbeck.api.results import Result
 from limbeck.core import studies
 from limbeck.core.blocks import Block
 from limbeck.errors import RecipeError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,6 +54,13 @@ class ComparisonResult(Result):
         from limbeck.report.comparison import methods_csv
 
         return methods_csv(self.comparison)
+
+    def to_pandas(self) -> DataFrame:
+        """Return its figures as a table of pandas, unrounded, a row each, with their units."""
+        from limbeck.api.figure_units import add_units
+
+        measures = frozenset(measure.key for measure in self.comparison.summary.held_out)
+        return add_units(super().to_pandas(), "figure", without_unit=measures)
 
 
 def carry_out_comparison(request: CompareRequest) -> ComparisonResult:

@@ -74,7 +74,7 @@ class RunResult(ModelResult):
     def _csv(self) -> str:
         from limbeck.report.quality import comparison_csv
 
-        return comparison_csv(self.metrics)
+        return comparison_csv(self.metrics, in_millions=True)
 
 
 def carry_out_distillation(request: DistilRequest) -> RunResult:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -20,6 +20,9 @@ from limbeck.core.devices import check_device, choose_device
 from limbeck.core.paths import INPUTS
 from limbeck.core.progress_bars import ProgressBar
 from limbeck.evaluation.plan.request import EVALUATION, EvaluationRequest
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,6 +66,12 @@ class EvaluationResult(Result):
         from limbeck.report.evaluation import evaluation_csv
 
         return evaluation_csv(self.evaluation)
+
+    def to_pandas(self) -> "DataFrame":
+        """Return its figures as a table of pandas, unrounded, a row each, with their units."""
+        from limbeck.api.figure_units import add_units
+
+        return add_units(super().to_pandas(), "column")
 
 
 def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from limbeck.api.calls import python_call
 from limbeck.api.evaluating import data_folder
@@ -19,6 +19,9 @@ from limbeck.core.progress_bars import ProgressBar
 from limbeck.core.studies import FAILED
 from limbeck.errors import TrainingError
 from limbeck.evaluation.plan.request import EvaluationRequest, fine_tuned_task
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,6 +66,12 @@ class FineTuningResult(ModelResult):
         from limbeck.report.evaluation import evaluation_csv
 
         return evaluation_csv(self.evaluation)
+
+    def to_pandas(self) -> "DataFrame":
+        """Return its figures as a table of pandas, unrounded, a row each, with their units."""
+        from limbeck.api.figure_units import add_units
+
+        return add_units(super().to_pandas(), "column")
 
 
 def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:

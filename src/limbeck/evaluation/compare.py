@@ -19,7 +19,7 @@ from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, costs, passages, retrieval, similarity_strata
 from limbeck.evaluation.latency import measure_latency
 from limbeck.evaluation.sentence_pairs import text_of
-from limbeck.models import inference
+from limbeck.models import families, inference
 from limbeck.models.sentence_heads import SentenceHead, describe_pooling
 
 _TEACHER_AGREEMENT = (0.0, 0.2)
@@ -290,6 +290,7 @@ def _measure_agreement(
     sentences = sides.teacher.choose_sentences(texts, count, seed=seed)
     teacher_vectors = encode_sentences(sides.teacher, sentences, progress.part_of(report, *_TEACHER_AGREEMENT))
     student_vectors = encode_sentences(sides.student, sentences, progress.part_of(report, *_STUDENT_AGREEMENT))
+    _note_vector_width(evaluation, sides, teacher_vectors, student_vectors)
     chosen = similarity_strata.stratify_pairs(sentences, teacher_vectors, count, seed=seed)
     teacher_cosines = chosen.cosines(teacher_vectors)
 
@@ -310,6 +311,24 @@ def _measure_agreement(
     if sides.start is not None and evaluation.start is not None:
         report_start = progress.part_of(report, *_START_AGREEMENT)
         evaluation.start.agreement = measure(encode_sentences(sides.start, sentences, report_start))
+
+
+def _note_vector_width(
+    evaluation: records.RunEvaluation, sides: _Sides, teacher_vectors: Tensor, student_vectors: Tensor
+) -> None:
+    """Fill in the widths of both models' vectors, where the student's are not as wide as its layers.
+
+    Args:
+        evaluation: Receives the widths, in place.
+        sides: The models.
+        teacher_vectors: Vectors of the teacher, `[sentences, width]`.
+        student_vectors: Vectors of the student, likewise.
+    """
+    assert sides.student.model is not None
+    width = student_vectors.shape[-1]
+    if width != families.shape_of(sides.student.model.config).hidden:
+        evaluation.student.vector_width = width
+        evaluation.teacher.vector_width = teacher_vectors.shape[-1]
 
 
 def encode_sentences(

@@ -91,7 +91,7 @@ def choose_recipe(
         models = models.with_fit()
 
     teacher_name = short_model_name((spec.name or spec.model).rpartition(":")[2])
-    recipe: dict[str, Any] = {"name": f"{teacher_name}-{models.size}"}
+    recipe: dict[str, Any] = {"name": f"{teacher_name}-{models.size}{_width_in_name(models)}"}
     if output is not None:
         recipe["output"] = str(output)
     recipe["teacher"] = spec.model_dump(mode="json", exclude_unset=True)
@@ -209,6 +209,14 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
     }
     corpus = {"sources": sources, **text, "length": models.fit_length(text["length"])}
     return _Choice(corpus, [stage], reasons, quickstart["student"].get("dropout"))
+
+
+def _width_in_name(models: ChosenModels) -> str:
+    """Return the width of sentence vectors for a student's name, such as `-768d`; empty where its size says it."""
+    if models.sentence is None or models.have_same_width:
+        return ""
+    # The student keeps a map to the teacher's vectors.
+    return f"-{models.sentence.width(models.teacher.shape.hidden)}d"
 
 
 def _describe_prompt(sentence: SentencePooling) -> str:

@@ -201,11 +201,40 @@ def _with_start(student: StudentPlan, **changes: Any) -> StudentPlan:
 
     They do not fit a student of another family than its teacher's, for example, which has no layers to copy.
     """
-    start = student.spec.initialise.model_copy(update=changes)
     try:
-        return plan_student(student.spec.model_copy(update={"initialise": start}), student.source)
+        return _plan_with_start(student, **changes)
     except LimbeckError:
         return student
+
+
+def _plan_with_start(student: StudentPlan, **changes: Any) -> StudentPlan:
+    """Return the plan of a student with other keys of `initialise`.
+
+    Raises:
+        LimbeckError: if they do not fit it, such as layers of a teacher of another family.
+    """
+    start = student.spec.initialise.model_copy(update=changes)
+    return plan_student(student.spec.model_copy(update={"initialise": start}), student.source)
+
+
+def describe_random_start(student: StudentPlan) -> str | None:
+    """Say what a random start costs, and how to start from the teacher's layers; None for another start."""
+    if not _starts_at_random(student):
+        return None
+    try:
+        copied = _plan_with_start(student, layers="ends", embeddings="auto")
+    except LimbeckError as error:
+        return f"The student starts at random, since it cannot start from the teacher's layers: {error}"
+    layers = ", ".join(map(str, copied.source_layers or []))
+    return (
+        "The student starts at random, which takes billions of tokens in the papers. A student that starts from the "
+        f"teacher's layers ({layers}) needs a small part of them: set student.initialise.layers to ends."
+    )
+
+
+def _starts_at_random(student: StudentPlan) -> bool:
+    start = student.spec.initialise
+    return start.checkpoint is None and start.layers == "random"
 
 
 def _is_narrowed_by_activations(

@@ -15,6 +15,9 @@ from limbeck.recipe.schema import Recipe
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.stage_terms import learn_labels
 
+_LAYER_STREAMS = ("hidden", "query", "key", "value", "context", "cls")
+"""Streams of single layers; the others are of the whole model."""
+
 
 def summarise_plan(
     recipe: Recipe, teacher: TeacherInfo, student: StudentPlan, stages: Sequence[StagePlan]
@@ -50,6 +53,10 @@ def summarise_plan(
             lines[f"classes of stage {number}"] = classes
 
         # Stages often share their rows and sources: the line of an earlier stage is not repeated.
+        layers = _summarise_other_layers(student, stage)
+        if layers:
+            lines[f"layers of stage {number}"] = layers
+
         copies = summarise_copies(stage.corpus, labels=learn_labels(stage.terms))
         if copies and copies not in lines.values():
             lines[f"rows of stage {number}"] = copies
@@ -112,6 +119,42 @@ def _summarise_term(term: Term) -> str:
     if "prefix" in term.options:
         streams += f"; first {term.options['prefix']} numbers"
     return f"{term.weight:g} x {term.objective}({streams})"
+
+
+def _summarise_other_layers(student: StudentPlan, stage: StagePlan) -> str:
+    """The layers of the student that learn from other layers of the teacher than they start from; empty for none.
+
+    Args:
+        student: The recipe's student.
+        stage: The stage.
+    """
+    sources = student.source_layers
+    trains_another_student = stage.student is not None
+    has_another_teacher = stage.teacher != student.source
+    if not sources or trains_another_student or has_another_teacher:
+        return ""
+    taught: dict[int, int] = {}
+    for term in stage.terms:
+        layers = {key.layer for key in term.student if key.name in _LAYER_STREAMS}
+        teacher_layers = {key.layer for key in term.teacher if key.name in _LAYER_STREAMS}
+        # A term on several layers follows no single one. Layer 0 is the embedding output.
+        if len(layers) == 1 and len(teacher_layers) == 1:
+            [layer] = layers
+            [teacher_layer] = teacher_layers
+            if layer > 0 and teacher_layer > 0:
+                taught[layer] = teacher_layer
+
+    differing = []
+    for layer, teacher_layer in sorted(taught.items()):
+        source = sources[layer - 1]
+        if source != teacher_layer:
+            differing.append(f"layer {layer} starts from the teacher's {source} and learns from its {teacher_layer}")
+    if not differing:
+        return ""
+    return (
+        f"{', '.join(differing)}, since the start does not know the method's mapping; student.initialise.layers takes "
+        "a list of the layers to start from"
+    )
 
 
 def _summarise_classes(stage: StagePlan) -> str:

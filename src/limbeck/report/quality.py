@@ -59,9 +59,9 @@ class Row:
         label: Name of the figure, with its unit.
         teacher: The teacher's value; None where the figure compares both models, and where it is not known.
         student: The student's value; None where it is not known.
-        unit: It decides how values and change are written: "count" (of parameters), "megabytes", "milliseconds",
-            "share" (a score from 0 to 1), "alone" (a score without a share of the teacher's value) or "meaningless" (a
-            score of a student that gives all rows one answer).
+        unit: It decides how values and change are written: "count" (of parameters), "width" (of vectors), "megabytes",
+            "milliseconds", "share" (a score from 0 to 1), "alone" (a score without a share of the teacher's value) or
+            "meaningless" (a score of a student that gives all rows one answer).
         speedup: For "milliseconds", the measured speedup: the median ratio of neighbouring passes, which differs
             slightly from the ratio of the two medians. None where it is not known or not reliable.
         interval: 95 % interval of the student's value, where there is one.
@@ -93,6 +93,8 @@ class Row:
             return NOTHING
         if self.unit == "count":
             return format_count(value)
+        if self.unit == "width":
+            return f"{value:.0f}"
         if self.unit in ("megabytes", "milliseconds"):
             return f"{value:.1f}"
         return f"{value:.3f}"
@@ -188,14 +190,27 @@ def comparison_markdown(comparison: Measured, *, notes: bool = True, reliable_on
     return f"{text}\n"
 
 
-def comparison_csv(comparison: Measured) -> str:
-    """Write the rows as CSV with unrounded numbers: figure, teacher, student, speedup."""
-    # A number that is not known has no key, and so an empty field.
+def comparison_csv(comparison: Measured, *, in_millions: bool = False) -> str:
+    """Write the rows as CSV with unrounded numbers: figure, teacher, student, speedup.
+
+    Args:
+        comparison: Teacher and student.
+        in_millions: Give parameters in millions, as their labels then say. Without that a table of pandas, whose
+            columns have one format, would show all numbers as powers of ten.
+    """
     rows = []
     for label, row in labelled_rows(comparison):
-        values = {"teacher": row.teacher, "student": row.student, "speedup": row.speedup}
-        numbers = {name: float(value) for name, value in values.items() if value is not None}
-        rows.append({"figure": label, **numbers})
+        scale = 1.0
+        figure = label
+        if in_millions and row.unit == "count":
+            scale = 1e6
+            figure = f"{label}, million"
+        values = {"teacher": row.teacher, "student": row.student}
+        # A number that is not known has no key, and so an empty field.
+        numbers = {name: float(value) / scale for name, value in values.items() if value is not None}
+        if row.speedup is not None:
+            numbers["speedup"] = float(row.speedup)
+        rows.append({"figure": figure, **numbers})
     return to_csv(("figure", "teacher", "student", "speedup"), rows)
 
 
@@ -338,6 +353,7 @@ def _size_rows(evaluation: RunEvaluation) -> Iterator[Row]:
         unit="count",
     )
     yield Row("Weights, MB", teacher=teacher.megabytes, student=student.megabytes, unit="megabytes")
+    yield Row("Vector width", teacher=teacher.vector_width, student=student.vector_width, unit="width")
 
 
 def _latency_rows(batch: BatchLatency) -> Iterator[Row]:

@@ -12,8 +12,9 @@ from transformers import TrainerCallback
 from limbeck.core import ranks, records
 from limbeck.core.paths import STUDENT
 from limbeck.core.plugins import plugins_in_use
-from limbeck.core.progress_bars import ProgressBar, activity
+from limbeck.core.progress_bars import ProgressBar, activity, print_plain
 from limbeck.models.quiet import quiet
+from limbeck.recipe.chosen_models import describe_random_start
 from limbeck.recipe.plan import RunPlan
 from limbeck.training.changed_steps import steps_changes
 from limbeck.training.endings import endings_recorded
@@ -92,6 +93,8 @@ def distil(
             record.set("running", seeds=seeds, plugins=plugins_in_use(), processes=ranks.process_count())
             with activity(console, "loading the teacher's tokenizer"):
                 run = Run(plan, folder, record, console, callbacks, ends_early=ends_early)
+            if plan.stages and not resume:
+                _warn_of_random_start(plan, console)
             run.train()
             metrics = _measure(run) if measures else {}
             record.set("running", evaluation=metrics)
@@ -102,6 +105,14 @@ def distil(
             # The status is set last: a finished run is never taken up again.
             record.set("finished")
             return distilled
+
+
+def _warn_of_random_start(plan: RunPlan, console: Console) -> None:
+    """Say what a random start costs, unless limbeck chose it and has said why."""
+    reasons = plan.recipe.reasons or {}
+    line = describe_random_start(plan.student_plan)
+    if line is not None and "student" not in reasons:
+        print_plain(console, line, "yellow")
 
 
 def _new_steps_changes(plan: RunPlan, folder: Path, run: records.Run) -> list[records.StepsChange]:

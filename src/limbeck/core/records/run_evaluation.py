@@ -100,12 +100,15 @@ class ModelFigures(Record):
         megabytes: Of its weights.
         megabytes_of: "files" where a folder was given, else "tensors": as the model is in memory.
         retrieval: Its retrieval figures, or None.
+        vector_width: Numbers of its sentence vectors; None unless the student's vectors have another width than its
+            layers.
     """
 
     parameters: Parameters = Field(default_factory=Parameters)
     megabytes: Number | None = None
     megabytes_of: str | None = None
     retrieval: Retrieval | None = None
+    vector_width: Number | None = None
 
 
 class Agreement(Record):
