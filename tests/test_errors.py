@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pickle
 from pathlib import Path
@@ -9,8 +10,11 @@ from pathlib import Path
 import pytest
 
 import limbeck.api
+from limbeck.api.requests import benchmark, search
+from limbeck.api.requests import inspect as inspection
+from limbeck.api.requests.fields import options_of
 from limbeck.errors import LONGEST_LINE, CorpusError, LimbeckError, RecipeError, suggestion
-from limbeck.option_names import OPTION, SWITCHES
+from limbeck.option_names import OPTION, SWITCHES, with_arguments
 
 
 @pytest.mark.parametrize(
@@ -79,3 +83,39 @@ def test_every_switch_that_messages_name_is_known_as_one() -> None:
         found["option"].replace("-", "_") for text in sources for found in OPTION.finditer(text) if found["option"]
     }
     assert {"resume", "overwrite"} <= named & switches <= set(SWITCHES)
+
+
+def messages_of_the_library():
+    """Yield the parts of texts in the library that are no docstrings, without those of commands."""
+    package = Path(limbeck.__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        if "cli" in path.parts:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                yield path.name, node.value
+
+
+def test_every_option_that_messages_name_is_an_argument_in_python() -> None:
+    functions = [getattr(limbeck.api, name) for name in limbeck.api.__all__ if name.islower()]
+    arguments = {name for function in functions for name in inspect.signature(function).parameters}
+    # Searches, benchmarks and inspections take the options of their kinds as keywords.
+    for module in (search, benchmark, inspection):
+        for request in vars(module).values():
+            if inspect.isclass(request) and request.__module__ == module.__name__:
+                arguments |= set(options_of(request))
+    of_other_programs = ("error-unmatch", "porcelain", "upgrade")
+    unknown = []
+    for place, text in messages_of_the_library():
+        for found in OPTION.finditer(text):
+            option = found["option"]
+            # Options of the program itself stay as they are.
+            if option is None or option in of_other_programs or with_arguments(f"--{option}") == f"--{option}":
+                continue
+            argument, _, _ = with_arguments(f"--{option}").partition("=")
+            if argument not in arguments:
+                unknown.append((place, option))
+    # A flag's own declaration says how Python calls it.
+    assert unknown == [("report.py", "open")]

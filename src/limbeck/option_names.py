@@ -7,10 +7,16 @@ OPTION = re.compile(r"(?P<command>\blimbeck [a-z][^;,`]*)|(?<![^\s(`])--(?P<opti
 SWITCHES = ("resume", "overwrite", "as_is", "read_pickled", "speed", "dry_run", "no_halving", "check")
 """Python's arguments that are true or false."""
 
-_ARGUMENTS = {"set": "overrides", "prompt": "prompts"}
-"""Options whose argument in Python has another name."""
-_OF_THE_PROGRAM = ("plugin", "debug")
-"""Options of `limbeck` itself, which no call of Python has."""
+_ARGUMENTS = {
+    "set": "overrides",
+    "set-task": "settings",
+    "prompt": "prompts",
+    "no-prune": "prune=False",
+    "quiet": "console=Console(quiet=True)",
+}
+"""Options whose argument in Python has another name or form."""
+_OF_THE_PROGRAM = ("plugin", "debug", "log-file")
+"""Options that no call of Python has: those of `limbeck` itself, and one of commands alone."""
 
 
 def with_arguments(message: str) -> str:

@@ -393,7 +393,7 @@ def plan_of(place, method, student):
 
 def test_a_random_start_says_what_it_costs_and_another_one_nothing(place):
     random = describe_random_start(
-        plan_of(place, "minilmv2", {"shape": {"layers": 2, "hidden": 48, "heads": 4}}).student_plan
+        plan_of(place, "minilmv2", {"shape": {"layers": 2, "hidden": 48, "heads": 4, "ffn": 96}}).student_plan
     )
     assert "takes billions of tokens" in random
     assert "teacher's layers (1, 4)" in random

@@ -87,7 +87,7 @@ def carry_out_comparison(request: CompareRequest) -> ComparisonResult:
     from limbeck.comparison.places import check_places
 
     if request.output is None:
-        raise RecipeError("The comparison has no folder; give --output DIR, or --dry-run only to check the plan.")
+        raise RecipeError("The comparison has no folder; give --output DIR.")
     console = progress_console(request.console)
     folder = Path(request.output).expanduser()
     plan = request.plan

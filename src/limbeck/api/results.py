@@ -149,7 +149,7 @@ class Pushed(Shown):
         from limbeck.export.pushing import check_login, check_repository, push_folder
 
         with named_for_python():
-            check_repository(repository)
+            check_repository(repository, option="repository")
             check_login()
             return push_folder(self._model, repository, private=private, message=self._message)
 

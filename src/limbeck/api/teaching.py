@@ -94,7 +94,7 @@ def carry_out_teaching(request: TeachRequest) -> TeachResult:
         raise RecipeError("--output is missing: give the folder for the teacher's outputs.")
     if request.number_format not in NUMBER_FORMATS:
         hint = suggestion(request.number_format, NUMBER_FORMATS)
-        raise RecipeError(f"--format is '{request.number_format}'.{hint}")
+        raise RecipeError(f"The format of numbers is '{request.number_format}'.{hint}")
     folder = Path(request.output).expanduser()
     check_writable(Path(request.output), folder)
     console = progress_console(request.console)

@@ -13,8 +13,12 @@ _NO_ACCESS = (401, 403, 404)
 """HTTP statuses of the Hub for a missing login, for missing rights, and for a repository that is missing or hidden."""
 
 
-def check_repository(name: str) -> None:
+def check_repository(name: str, option: str = "--push") -> None:
     """Refuse a text that cannot be the name of a repository, without the network.
+
+    Args:
+        name: The text.
+        option: The option or argument that it was given by.
 
     Raises:
         OutputError: naming the rule.
@@ -22,9 +26,11 @@ def check_repository(name: str) -> None:
     try:
         validate_repo_id(name)
     except HFValidationError as error:
-        raise OutputError(f"--push '{name}' is not a valid name for a Hub repository: {shorten_error(error)}") from None
+        raise OutputError(
+            f"{option} '{name}' is not a valid name for a Hub repository: {shorten_error(error)}"
+        ) from None
     if "/" not in name:
-        raise OutputError(f"--push '{name}' has no owner; give owner/name.")
+        raise OutputError(f"{option} '{name}' has no owner; give owner/name.")
 
 
 def check_login() -> None:
@@ -34,11 +40,11 @@ def check_login() -> None:
         OutputError: with what to do.
     """
     if get_token() is None:
-        raise OutputError("You are not logged in to the Hub: hf auth login, or set HF_TOKEN; --dry-run needs neither.")
+        raise OutputError("You are not logged in to the Hub: hf auth login, or set HF_TOKEN.")
     if constants.HF_HUB_OFFLINE:
-        raise OutputError("HF_HUB_OFFLINE is set, so nothing can be pushed; unset it, or use --dry-run.")
+        raise OutputError("HF_HUB_OFFLINE is set, so nothing can be pushed; unset it.")
     if not hub_answers():
-        raise OutputError(f"The Hub ({constants.ENDPOINT}) cannot be reached; check the connection, or use --dry-run.")
+        raise OutputError(f"The Hub ({constants.ENDPOINT}) cannot be reached; check the connection.")
 
 
 def push_folder(folder: Path, repository: str, *, private: bool, message: str, api: HfApi | None = None) -> str:
