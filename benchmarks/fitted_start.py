@@ -74,6 +74,10 @@ SETTINGS = (
     fitted("docstrings", 1.0),
     fitted("both", 0.1, pooled=1.0),
     fitted("both", 0.01, layers=(1, 3, 6)),
+    fitted("everyday", 0.01, pooled=1.0),
+    fitted("everyday", 0.01, layers=(1, 3, 6)),
+    fitted("everyday", 0.01, tokens=20_000),
+    fitted("everyday", 0.001),
 )
 """What is measured, in this order."""
 
