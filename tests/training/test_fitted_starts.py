@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 import limbeck
@@ -13,6 +14,7 @@ from limbeck.errors import LimbeckError, OutputError
 from limbeck.recipe.chosen_models import untrained_plan
 from limbeck.recipe.plan import plan_run
 from limbeck.recipe.schema import Recipe
+from tests.support.commands import call
 from tests.support.recipes import recipe_of
 from tests.support.training import kill_at
 
@@ -83,6 +85,12 @@ def test_steps_0_gives_the_instant_student_of_a_recipe_and_of_a_choice(instant, 
     assert chosen.record["student"]["initialisation"]["fit"]["targets"] == [3, 4]
     assert "fitted to the teacher in closed form" in chosen.record["recipe"]["reasons"]["student"]
     assert chosen.record["stages"] == []
+
+
+def test_limbeck_recipe_prints_the_recipe_of_0_steps(bert_folder, text_folder, capsys):
+    assert call("recipe", "--teacher", bert_folder, "--student", 2, "--corpus", text_folder, "--steps", 0) == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert (printed["stages"], printed["student"]["initialise"]) == ([], {"layers": "ends", "fit": {}})
 
 
 def test_a_fitted_start_is_trained_on_and_resumed_to_the_same_weights(bert_folder, text_folder, tmp_path):

@@ -53,7 +53,8 @@ def recipe(
 
     options = {"teacher": teacher, "student": student, "corpus": corpus, "method": method, "steps": steps}
     options |= {"text_column": text_column, "label_column": label_column}
-    set_options = {name: value for name, value in options.items() if value}
+    # 0 steps are an option as others are: they choose a recipe that trains nothing.
+    set_options = {name: value for name, value in options.items() if value or value == 0}
     # There are three ways to name a recipe, of which exactly one has to be used. With --example, the path is the name
     # of the example.
     wanted = [quickstart, example or path is not None, bool(set_options)]
