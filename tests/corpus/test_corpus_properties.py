@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from limbeck.corpus.files.text_files import ONE_DOCUMENT
+from limbeck.corpus.files.text_files import CR_LINES, ONE_DOCUMENT
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER, decode
 from tests.support.streams import build_rows, build_text, packed, read, stream, take
@@ -118,6 +118,8 @@ def expected_text(content):
     # Several lines in a row, and no other lines with text.
     if len(with_text) > 1 and with_text[-1] - with_text[0] + 1 == len(with_text):
         found.counts[ONE_DOCUMENT] = 1
+    if len(with_text) == 1 and "\r" in lines[with_text[0]].strip():
+        found.counts[CR_LINES] = 1
     for line in [*lines, ""]:
         if paragraph := line.strip():
             paragraphs.append(paragraph)

@@ -16,7 +16,7 @@ import yaml
 
 from limbeck.corpus import SourceReport, open_source
 from limbeck.corpus.files import addresses, unpacking
-from limbeck.corpus.files.text_files import ONE_DOCUMENT
+from limbeck.corpus.files.text_files import CR_LINES, ONE_DOCUMENT
 from limbeck.corpus.sources import file_sources
 from limbeck.corpus.sources.file_patterns import find_parts
 from limbeck.errors import CorpusError
@@ -88,6 +88,19 @@ def test_a_short_file_without_blank_lines_is_told_with_the_way_out(tmp_path, cou
     settled = [document.text for document in open_source(str(path), separator="line").documents(report)]
     assert (settled, report.counts) == (lines, {})
     assert open_source(str(path)).fingerprint() != open_source(str(path), separator="line").fingerprint()
+
+
+def test_blank_lines_in_front_separate_nothing(tmp_path):
+    lines = [f"line {number}" for number in range(30)]
+    texts, report = read(write_packed(tmp_path / "short.txt", "\n\n" + "\n".join(lines)))
+    assert (texts, report.counts) == (["\n".join(lines)], {ONE_DOCUMENT: 1})
+    texts, _ = read(write_packed(tmp_path / "long.txt", "\n" + "\n".join(lines * 50)))
+    assert texts == lines * 50
+
+
+def test_lines_that_end_with_carriage_returns_are_told(tmp_path):
+    texts, report = read(write_packed(tmp_path / "lines.txt", "a line\ranother line\r"))
+    assert (texts, report.counts) == (["a line\nanother line"], {CR_LINES: 1})
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])

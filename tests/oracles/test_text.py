@@ -80,6 +80,7 @@ def test_questions_end_with_a_mark_of_that_name(words, mark, other):
         ("እንዴት ነህ፧ ደህና ነኝ።", ["እንዴት ነህ፧"]),
         ("It is so; it was so.", []),
         ("¿Quién es? ¡Nadie!", ["¿Quién es?"]),
+        ("What is it?! Who?… So what!? It is…", ["What is it?!", "Who?…", "So what!?"]),
     ],
 )
 def test_questions_of_languages_with_marks_of_their_own(text, questions):
@@ -128,3 +129,8 @@ def test_scripts_without_spaces_are_compared_by_characters_with_their_marks(text
     # A word begins with each character that is no mark.
     assert len(words_of(text)) == sum(unicodedata.category(c)[0] != "M" for c in text)
     assert "".join(words_of(text)) == text
+
+
+def test_marks_alone_are_no_sentence():
+    assert split_sentences("ང་བོད་པ་ཡིན། །ཁྱེད་རང་། །") == ["ང་བོད་པ་ཡིན། །", "ཁྱེད་རང་། །"]
+    assert split_sentences("It ends. ! So. ?") == ["It ends. !", "So. ?"]

@@ -20,11 +20,14 @@ from limbeck.corpus.text.cursor import FoundText
 # A text file without a blank line among so many first lines has one document on each line.
 PROBED_LINES = 1000
 ONE_DOCUMENT = "file of several lines without blank lines, read as one document; separator: line reads one of each line"
-_Layout: TypeAlias = Literal["blank_lines", "lines", "one_document"]
-"""Blank lines stand between documents, or every line is one, or the whole file is one of several lines."""
+CR_LINES = "file whose lines end with CR, read as one document; end them with LF for one of each line"
+_Layout: TypeAlias = Literal["blank_lines", "lines", "one_document", "cr_lines"]
+"""Blank lines stand between documents, or every line is one, or the whole file is one, of several lines or of lines
+that end with CR alone."""
 _NOTES: Mapping[_Layout, str] = {
     "lines": "file without blank lines, read as one document per line",
     "one_document": ONE_DOCUMENT,
+    "cr_lines": CR_LINES,
 }
 
 
@@ -117,14 +120,19 @@ def _layout_of_lines(lines: Iterable[FoundText]) -> _Layout:
     """Return the layout of a file that begins with some lines."""
     lines_with_text = 0
     has_blank_line = False
+    has_carriage_return = False
     for text, end, number in lines:
         if not text.strip():
-            has_blank_line = True
-        elif has_blank_line and lines_with_text:
+            # Those in front of the first text separate nothing.
+            has_blank_line = lines_with_text > 0
+        elif has_blank_line:
             return "blank_lines"
         else:
             lines_with_text += 1
+            has_carriage_return = has_carriage_return or "\r" in text.strip()
         if number >= PROBED_LINES or end >= limits.LONGEST_LINE:
             return "blank_lines" if has_blank_line else "lines"
     # All of the file was looked at, and blank lines stand at most in front of its text and behind it.
-    return "one_document" if lines_with_text > 1 else "blank_lines"
+    if lines_with_text > 1:
+        return "one_document"
+    return "cr_lines" if has_carriage_return else "blank_lines"

@@ -19,6 +19,9 @@ _MOST_WORDS_OF_TITLE = 12
 _MOST_WORDS_OF_STOPPED_TITLE = 4
 # The mark that ends a text, perhaps with quotes or brackets behind it.
 _CLOSING = regex.compile(rf"(?P<mark>[{SENTENCE_ENDS}:;,]|[{QUESTION_MARKS}])[\"'”’»)\]」』）]*\Z", regex.VERSION1)
+# The run of marks that ends a text. It is only matched from its beginning, since a long one would take quadratic time.
+_MARK = rf"[{SENTENCE_ENDS}{QUESTION_MARKS}]"
+_CLOSING_MARKS = regex.compile(rf"(?<!{_MARK})(?P<marks>{_MARK}++)[\"'”’»)\]」』）]*\Z", regex.VERSION1)
 _SENTENCE_END = regex.compile(rf"[{SENTENCE_ENDS}]", regex.VERSION1)
 # Marks that end a sentence and are neither a full stop nor the mark of a question.
 _SHOUTS = "!…！"
@@ -41,9 +44,11 @@ def find_questions(text: str) -> list[str]:
 
 
 def _is_question(sentence: str) -> bool:
-    # The marks are a list here, since an empty text (no closing mark) is a part of every string.
-    ends_with_mark = _closing_mark(sentence) in list(QUESTION_MARKS)
-    return ends_with_mark or _WITHIN_QUESTION.search(sentence) is not None
+    closing = _CLOSING_MARKS.search(sentence)
+    marks = closing["marks"] if closing else ""
+    # Other marks may stand beside that of the question: "What?!", "Who?…".
+    has_question_mark = any(mark in QUESTION_MARKS for mark in marks)
+    return has_question_mark or _WITHIN_QUESTION.search(sentence) is not None
 
 
 def _is_title(line: str, following: str) -> bool:

@@ -6,7 +6,7 @@ import re
 
 import regex
 
-SENTENCE_RULES = 2
+SENTENCE_RULES = 3
 """Raise it when the same text would give other sentences: older caches of them are then built anew."""
 
 SENTENCE_ENDS = r"\p{Sentence_Terminal}…།༎\u037e"
@@ -37,6 +37,8 @@ _LAST_WORD = re.compile(r"[^\W_](?:[\w.'’-]*\w)?\Z")
 
 _OPENERS = "\"'“‘«([{¿¡"
 
+_LETTER_OR_DIGIT = regex.compile(r"[\p{L}\p{N}]")
+
 # Abbreviations, whose full stop rarely ends a sentence. They are in lower case and without the full stop.
 _TITLES = "mr mrs ms dr prof st sr jr rev hon gen col capt lt sgt cmdr gov sen rep pres messrs mme mlle"
 
@@ -64,8 +66,8 @@ def split_sentences(text: str) -> list[str]:
 
     Marks that are only used at the end of a sentence (`。`, `।`, `؟`) need no space behind them. Abbreviations ("Dr.
     No"), initials ("J. S. Bach"), decimals ("3.14") and dotted names ("torch.nn") do not end a sentence, nor does a
-    full stop in front of a lower-case letter. The sentences, joined with spaces, have all words of `text` in their
-    order.
+    full stop in front of a lower-case letter. Marks alone, as the second of two Tibetan shads, belong to the sentence
+    in front of them. The sentences, joined with spaces, have all words of `text` in their order.
     """
     sentences = []
     start = 0
@@ -75,7 +77,14 @@ def split_sentences(text: str) -> list[str]:
             sentences.append(text[start:end].strip())
             start = end
     sentences.append(text[start:].strip())
-    return [sentence for sentence in sentences if sentence]
+
+    whole_sentences: list[str] = []
+    for sentence in sentences:
+        if whole_sentences and sentence and not _LETTER_OR_DIGIT.search(sentence):
+            whole_sentences[-1] += f" {sentence}"
+        elif sentence:
+            whole_sentences.append(sentence)
+    return whole_sentences
 
 
 def split_paragraphs(text: str) -> list[str]:
