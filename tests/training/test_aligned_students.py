@@ -106,6 +106,12 @@ def test_it_is_measured_in_the_teachers_documents_and_cut(aligned):
     assert not found.unavailable
     assert (found.settings.pooling, found.settings.student_pooling) == ("cls", "mean + Dense 16 → 48")
     assert 0 <= found.asymmetric.ndcg_at_10 <= 1 and [cut.width for cut in found.cut] == [8]
+    # The student's layers are 16 wide, and its vectors as wide as the teacher's.
+    assert (found.teacher.vector_width, found.student.vector_width) == (48, 48)
+    table = (aligned.student.parent / "evaluation.md").read_text()
+    assert "| Vector width | 48 | 48 | same |" in table
+    assert "made by mean + Dense 16 → 48, are not as wide as its layers" in table
+    assert "Vector width" in (aligned.student / "README.md").read_text()
     lines = (aligned.student.parent / "evaluation.md").read_text().splitlines()
     labels = [line.split("|")[1].strip() for line in lines if line.startswith("|")]
     mixed = [labels[place - 1] for place, label in enumerate(labels) if label == "in the teacher's documents"]

@@ -200,7 +200,8 @@ def _vector_notes(evaluation: RunEvaluation) -> Iterator[str]:
     if evaluation.cut:
         yield "Components: the first ones of both models' vectors; agreement is with the teacher's full vectors."
     if evaluation.student.vector_width is not None:
-        yield ("Vector width: the student keeps a map behind its layers, so its vectors are not as wide as its layers.")
+        made_by = evaluation.settings.student_pooling or evaluation.settings.pooling
+        yield f"Vector width: the student's vectors, made by {made_by}, are not as wide as its layers."
     for role, model in (("teacher", evaluation.teacher), ("student", evaluation.student)):
         if model.megabytes_of == "tensors":
             yield f"Weights: the {role}'s size is measured in memory, not on disk."
