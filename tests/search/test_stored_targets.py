@@ -23,7 +23,7 @@ from limbeck.targets.store import Store
 from limbeck.targets.stored_teaching import StoredTeaching
 from limbeck.targets.writer import open_store
 from limbeck.training.corpora import build_corpora
-from limbeck.training.run import load_tokenizer_of
+from limbeck.training.run_tokenizers import load_tokenizers
 from tests.support import shape_search
 from tests.support.corpora import write_text
 from tests.support.models import make_embedding
@@ -105,8 +105,8 @@ def test_layers_of_a_stored_teacher_are_refused(stored, tmp_path, kind, options,
 def compared(stored):
     """The plan, its corpus and its tokenizer."""
     plan = plan_run(load_recipe(stored))
-    tokenizer = load_tokenizer_of(plan)
-    return plan, build_corpora(plan, tokenizer, Console(quiet=True))[0], tokenizer
+    tokenizers = load_tokenizers(plan)
+    return plan, build_corpora(plan, tokenizers.of_stage, Console(quiet=True))[0], tokenizers.student
 
 
 def test_the_loss_is_the_share_that_a_linear_map_leaves(compared):
