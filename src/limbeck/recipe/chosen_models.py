@@ -27,7 +27,7 @@ from limbeck.recipe.tokenizer_plans import read_alike
 _TRAINED_TOKENS_PER_FITTED = 50
 """An untrained start that is fitted for comparison reads one token where training read so many."""
 _MOST_FITTED_TOKENS = 100_000
-"""Tokens beyond which fits hardly get better (docs/results/fitted_start.md)."""
+"""Most tokens that this fit reads, as many as a fit reads by default."""
 
 
 @dataclass(frozen=True)
