@@ -123,6 +123,9 @@ def test_both_models_read_the_same_text(recipe, bert, length):
     for columns in stage.batches():
         batch = read_batch(columns)
         assert batch.teacher["input_ids"].shape[1] <= length
+        for inputs, tokenizer in ((batch.student, student), (batch.teacher, teacher)):
+            is_padding = inputs["attention_mask"] == 0
+            assert torch.equal(inputs["input_ids"] == tokenizer.pad_token_id, is_padding)
         student_texts = student.batch_decode(batch.student["input_ids"], skip_special_tokens=True)
         teacher_texts = teacher.batch_decode(batch.teacher["input_ids"], skip_special_tokens=True)
         for student_text, teacher_text in zip(student_texts, teacher_texts, strict=True):
