@@ -16,6 +16,7 @@ from limbeck.errors import CorpusError, LimbeckError, ModelError, OutputError, R
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.targets.store import Store
+from limbeck.targets.writer import hold_store_alone
 from limbeck.training.teach import check_store
 from tests.support.models import make_embedding, make_teacher
 from tests.support.recipes import recipe_of
@@ -339,3 +340,11 @@ def test_calls_that_cannot_be_meant_are_refused_in_one_line(live, store, tmp_pat
     with pytest.raises(RecipeError, match="this teacher names none; give a method too"):
         limbeck.validate(teacher={"stored": str(store)}, student="2x128", corpus=text)
     assert limbeck.teach(store, check=True).figures["least cosine"] == pytest.approx(1)
+
+
+def test_a_store_that_another_process_writes_to_is_left_alone(live, store):
+    with hold_store_alone(store), pytest.raises(OutputError, match="Another process writes to the store"):
+        limbeck.teach(live, output=store)
+    limbeck.teach(live, output=store)
+    with hold_store_alone(store), pytest.raises(OutputError, match="Another process writes to the store"):
+        limbeck.teach(store, check=True)

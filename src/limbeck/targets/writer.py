@@ -47,6 +47,24 @@ def hold_store(folder: Path) -> ExitStack | None:
     return lock
 
 
+def hold_store_alone(folder: Path) -> ExitStack:
+    """Hold a store, or refuse where another run holds it.
+
+    Args:
+        folder: The folder of the store; it is made if it is not there.
+
+    Returns:
+        What releases the store when it is closed.
+
+    Raises:
+        OutputError: for a store that another process writes to.
+    """
+    lock = hold_store(folder)
+    if lock is None:
+        raise OutputError(f"Another process writes to the store '{folder}'; wait until it has ended.")
+    return lock
+
+
 def open_store(folder: Path, facts: StoreFacts) -> Store:
     """Make a store, or take up one of the same teacher; one process does this before any of them writes.
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -46,7 +47,7 @@ from limbeck.targets.drift import Drift, measure_drift
 from limbeck.targets.facts import StoreFacts, read_facts
 from limbeck.targets.store import Store
 from limbeck.targets.stored_teaching import as_rows
-from limbeck.targets.writer import StoreWriter, merge_files, open_store
+from limbeck.targets.writer import StoreWriter, hold_store_alone, merge_files, open_store
 from limbeck.training.corpora import build_corpora
 from limbeck.training.evaluation import amounts_of, held_out_texts
 from limbeck.training.rows import AnyCorpus
@@ -129,8 +130,22 @@ def teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, c
         console: Where progress goes.
 
     Raises:
-        LimbeckError: for terms on tokens or layers, text that changes, and a folder with other outputs.
+        LimbeckError: for terms on tokens or layers, text that changes, a folder with other outputs, and one that
+            another call writes to.
     """
+    # The processes of one launcher share the store, which the main one holds for them.
+    lock = ExitStack()
+
+    def hold() -> None:
+        lock.enter_context(hold_store_alone(folder))
+
+    ranks.on_main_rank(hold)
+    with lock:
+        return _teach(plan, folder, number_format=number_format, batch_size=batch_size, console=console)
+
+
+def _teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, console: Console) -> TaughtRows:
+    """Fill a store that this call holds; see `teach`."""
     stages = _stages_to_teach(plan)
     plan = replace(plan, stages=stages)
     tokenizer = ranks.on_all_ranks(lambda: load_tokenizers(plan).teacher)
@@ -347,8 +362,10 @@ def check_store(folder: Path, model: str | None = None) -> CheckedStore:
 
     Raises:
         ModelError: for a store that is damaged, and for a teacher of other streams.
+        OutputError: for a store that another process writes to.
     """
-    merged = merge_files(folder)
+    with hold_store_alone(folder):
+        merged = merge_files(folder)
     store = Store(folder)
     sample_file = folder / SAMPLE
     if model is None or not sample_file.is_file():

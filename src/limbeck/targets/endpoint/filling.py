@@ -21,7 +21,6 @@ from limbeck.core.hashing import fingerprint
 from limbeck.core.progress import Count
 from limbeck.core.progress_bars import ProgressBar
 from limbeck.corpus.building.plain_texts import PlainText
-from limbeck.errors import OutputError
 from limbeck.targets.endpoint.asking import ask_for
 from limbeck.targets.endpoint.client import EmbeddingsClient
 from limbeck.targets.endpoint.options import STREAM, EndpointOptions
@@ -29,7 +28,7 @@ from limbeck.targets.endpoint.sample import write_sample
 from limbeck.targets.endpoint.survey import Survey, announce, in_batches, print_cost, survey_texts
 from limbeck.targets.facts import STORE_FACTS, EndpointFacts, StoreFacts, read_facts, write_facts
 from limbeck.targets.store import Store
-from limbeck.targets.writer import StoreWriter, hold_store, open_store
+from limbeck.targets.writer import StoreWriter, hold_store_alone, open_store
 
 
 @dataclass(frozen=True)
@@ -81,10 +80,7 @@ def fill_store(
         ModelError: for an endpoint that refuses, or gives no vectors that can be used. All that it answered before is
             in the store.
     """
-    held = hold_store(folder)
-    if held is None:
-        raise OutputError(f"Another process writes to the store '{folder}'; wait until it has ended.")
-    with held:
+    with hold_store_alone(folder):
         return _fill(texts, client, folder, options, console)
 
 
