@@ -264,6 +264,12 @@ def test_flags_as_texts_are_read_as_flags(tmp_path, separator, classes):
     assert [row.label for row in rows] == [row[:classes] for row in flags]
 
 
+@pytest.mark.parametrize("flags", ["1.0|0.0", "True|False", "true, false", ["True", "False"], ["1.0", "0.0"]])
+def test_fractions_and_truth_values_as_texts_are_flags(flags):
+    assert ClassNumbers(("first", "second")).flags(flags, "it") == (1, 0)
+    assert ClassNumbers(("first", "second"), lists="flags").flags(flags, "it") == (1, 0)
+
+
 @pytest.mark.parametrize("both", ["0|1", ["0", "1"], "['0', '1']"])
 def test_numbers_as_texts_that_may_be_flags_are_told_by_their_column(both):
     for other, expected in (("1", (1, 1)), (["1"], (1, 1)), ("0|0", (0, 1)), (["1", "1"], (0, 1))):

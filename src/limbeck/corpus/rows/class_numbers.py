@@ -284,7 +284,8 @@ def reading_of_lists(values: Iterable[Any], classes: int) -> ListReading | None:
 def _listed(value: Any) -> Any:
     """Return the list of numbers that a value has as text; other values as is.
 
-    A table has `[0, 1]` and `[True, False]` as text, or class numbers and flags as `0|1`, and a list may have `"0"`.
+    A table has `[0, 1]` and `[True, False]` as text, or class numbers and flags as `0|1`, `1.0|0.0` and `True|False`,
+    and a list may have `"0"` and `"True"`.
     """
     parts = value
     if isinstance(value, str):
@@ -294,11 +295,8 @@ def _listed(value: Any) -> Any:
         parts = _parts_of(value)
     if not isinstance(parts, list | tuple) or not parts:
         return value
-    for part in parts:
-        is_number = isinstance(part, str) and _CLASS_NUMBER.fullmatch(part.strip())
-        if not is_number:
-            return value
-    return [int(part) for part in parts]
+    numbers = _numbers_of(parts)
+    return value if numbers is None else numbers
 
 
 def _numbers_in_brackets(text: str) -> list[int | float | bool] | None:
@@ -307,9 +305,15 @@ def _numbers_in_brackets(text: str) -> list[int | float | bool] | None:
     if not (bare.startswith("[") and bare.endswith("]")):
         return None
     content = bare[1:-1].strip()
+    return _numbers_of(content.split(",")) if content else []
+
+
+def _numbers_of(parts: Sequence[Any]) -> list[int | float | bool] | None:
+    """Return the numbers and truth values that texts spell; None where one of them is anything else."""
     numbers: list[int | float | bool] = []
-    parts = content.split(",") if content else []
     for part in parts:
+        if not isinstance(part, str):
+            return None
         word = part.strip().casefold()
         if word in _TRUTH_VALUES:
             numbers.append(word == "true")
