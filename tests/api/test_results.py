@@ -38,7 +38,7 @@ def test_a_terminal_shows_progress(monkeypatch):
 def test_elsewhere_progress_is_logged_line_by_line(tmp_path, caplog, capfd, monkeypatch):
     monkeypatch.setattr(logging.getLogger("limbeck"), "handlers", [])  # Of commands that tests ran before.
     teacher = make_teacher(tmp_path, head="masked_lm")
-    training = {"max_steps": 1, "per_device_train_batch_size": 4, "bf16": False}
+    training = {"max_steps": 2, "logging_steps": 1, "per_device_train_batch_size": 4, "bf16": False}
     with caplog.at_level(logging.INFO, logger="limbeck"):
         result = limbeck.distill(
             teacher=teacher, student=1, corpus=TEXTS, training=training, output=tmp_path / "run",

@@ -84,7 +84,7 @@ def poison(monkeypatch):
     """Let a term come to a value in some steps of the training."""
 
     def install(values):
-        original, calls = DistillationModule._loss, []
+        original, calls = DistillationModule._loss_of, []
 
         def poisoned(self, term, *streams):
             loss = original(self, term, *streams)
@@ -94,7 +94,7 @@ def poison(monkeypatch):
             factor = values.get(len(calls))
             return loss if factor is None else type(loss)(loss.total * factor, loss.count)
 
-        monkeypatch.setattr(DistillationModule, "_loss", poisoned)
+        monkeypatch.setattr(DistillationModule, "_loss_of", poisoned)
 
     return install
 

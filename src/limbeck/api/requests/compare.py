@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from limbeck.api.requests import values
-from limbeck.api.requests.fields import argument, option, request
+from limbeck.api.requests.fields import MEASURING, argument, option, request
 from limbeck.api.requests.shared import console_option
 
 if TYPE_CHECKING:
@@ -50,5 +50,6 @@ class CompareRequest:
         python="Folder with the tasks' files, or `\"hub\"`; wins over the plan's.",
         cls=str,
         metavar="DIR",
+        panel=MEASURING,
     )
     console: Console | None = console_option()
