@@ -48,6 +48,8 @@ FORMATS = ("float32", "float16", "int8")
 SHAPE = {"layers": 3, "hidden": 384, "heads": 12}
 BATCH, RATE, LENGTH = 64, 1e-3, 64
 """Sentences of a step, peak learning rate, most tokens of a sentence."""
+UNCUT = 256
+"""Most tokens of a sentence for students of several teachers, none of whose stores may hold a text in parts."""
 TAUGHT_AT_ONCE = 32
 WORD_PIECES = 8000
 """Vocabulary of a student that has its own."""
@@ -55,7 +57,9 @@ LOGGED = 5
 """Steps between two entries of a log; the first of them load, map memory and compile, and are not counted."""
 
 
-def recipe(teacher: Mapping[str, Any], text: Path, output: Path, steps: int, **student: Any) -> dict[str, Any]:
+def recipe(
+    teacher: Mapping[str, Any], text: Path, output: Path, steps: int, *, length: int = LENGTH, **student: Any
+) -> dict[str, Any]:
     """Return the recipe of a student of finished sentence vectors, without its evaluation."""
     return {
         "output": str(output),
@@ -65,7 +69,7 @@ def recipe(teacher: Mapping[str, Any], text: Path, output: Path, steps: int, **s
         "stages": [
             {
                 "method": {"name": "aligned_embedding"},
-                "text": {"unit": "sentence", "length": LENGTH},
+                "text": {"unit": "sentence", "length": length},
                 "training": {
                     "max_steps": steps,
                     "per_device_train_batch_size": BATCH,
@@ -227,9 +231,11 @@ def measure_students(teacher: str, other: str, text: Path, data: Path, work: Pat
     layers = {"layers": "ends"}
     none = work / "none"
     own_words = {"vocabulary": {"train": WORD_PIECES}, "initialise": layers}
-    # Each store has the texts as its own teacher cuts them.
-    first = {"stored": str(store_targets(recipe({"model": teacher}, text, none, 1), work / "first", "float16", work))}
-    second = {"stored": str(store_targets(recipe({"model": other}, text, none, 1), work / "second", "float16", work))}
+    stores = []
+    for name, model in (("first", teacher), ("second", other)):
+        settings = recipe({"model": model}, text, none, 1, length=UNCUT)
+        stores.append(str(store_targets(settings, work / name, "float16", work)))
+    first, second = ({"stored": store} for store in stores)
     start = {"initialise": {"from": teacher, **layers}}
     students: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "all-MiniLM": ({"teacher": first}, start),
@@ -239,7 +245,7 @@ def measure_students(teacher: str, other: str, text: Path, data: Path, work: Pat
     }
     rows = []
     for name, (taught_by, student) in students.items():
-        settings = recipe({}, text, work / name.replace(" ", "-"), steps, **student)
+        settings = recipe({}, text, work / name.replace(" ", "-"), steps, length=UNCUT, **student)
         del settings["teacher"]
         settings |= taught_by
         if "teachers" in taught_by:
