@@ -118,6 +118,7 @@ def test_texts_that_differ_in_case_space_and_punctuation_are_equal(words, spaces
     [
         ("C++", "C#"), ("-5", "5"), ("लड़का", "लड़की"), ("good :)", "good :("), ("Fine 👍", "Fine 👎"), ("A+", "A-"),
         ("A-", "A"), ("3.14", "3 14"), ("5%", "5"), ("ครู", "ครั"), ("m²", "m2"), ("a < b", "a > b"),
+        ("\u20133 C", "3 C"), ("👨\u200d👧 ok", "👨👧 ok"),
     ],
 )  # fmt: skip
 def test_texts_that_mean_something_else_differ(first, second):

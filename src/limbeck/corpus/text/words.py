@@ -16,6 +16,9 @@ _UNSPACED = "".join(rf"\p{{scx={script}}}" for script in _UNSPACED_SCRIPTS)
 _BEGINS_WORD = r"\p{L}\p{M}\p{N}_"
 _IN_WORD = rf"{_BEGINS_WORD}\u200c\u200d"
 
+# Symbols of any script, and the punctuation that stands for a word.
+_SYMBOL = r"[\p{S}#%‰&@*/\\§--[`´¨]]"
+
 _WORD = regex.compile(
     rf"""
     (?![{_UNSPACED}])[{_BEGINS_WORD}]            # Words begin and go on with these,
@@ -24,8 +27,9 @@ _WORD = regex.compile(
     |[{_UNSPACED}--\p{{P}}]\p{{M}}*+
     |(?<!\S)[:;=][-'^]?[()\[\]{{}}dpo/\\|3*]+(?!\w)    # Smileys such as :-) and ;p.
     |(?<![{_IN_WORD}])-(?=[{_IN_WORD}])          # Signs of numbers and options: -5, -v.
+    |(?<![{_IN_WORD}])[\u2012\u2013](?=\p{{N}})    # A dash as the sign of a number: –3.
     |(?<=[{_IN_WORD}])-(?![{_IN_WORD}])          # Marks and grades: A-.
-    |[\p{{S}}#%‰&@*/\\§--[`´¨]]                  # Symbols, currencies and emoji; C++ is not C#.
+    |{_SYMBOL}(?:\u200d{_SYMBOL})*+              # Symbols, currencies and emoji, which may be joined; C++ is not C#.
     """,
     regex.VERBOSE | regex.VERSION1,
 )
