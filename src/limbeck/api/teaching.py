@@ -177,9 +177,10 @@ def _check(request: TeachRequest) -> TeachResult:
     stored = read_facts(folder)
     notes = []
     if stored.endpoint is not None and request.teacher is None:
-        found = check_store(folder)
+        checked = check_store(folder)
         try:
-            found = replace(found, drift=check_endpoint(request, found.store, progress_console(request.console)))
+            drift = check_endpoint(request, checked.store, progress_console(request.console))
+            checked = replace(checked, drift=drift)
         except ModelError as error:
             notes.append(f"Not compared with its endpoint: {error}")
     else:
@@ -190,16 +191,16 @@ def _check(request: TeachRequest) -> TeachResult:
             except Exception as error:
                 notes.append(f"Not compared with its teacher: {error}")
                 model = ""
-        found = check_store(folder, model or None)
+        checked = check_store(folder, model or None)
     figures: dict[str, str | int | float] = dict(_facts_of(folder))
-    figures["texts"] = len(found.store)
-    figures["files"] = len(found.store.files)
-    if found.merged:
-        figures["files merged"] = found.merged
-    if found.drift is not None:
-        figures["texts compared with the teacher"] = found.drift.rows
-        figures["least cosine"] = round(found.drift.cosine, 6)
-        figures["largest difference"] = float(f"{found.drift.difference:.2g}")
+    figures["texts"] = len(checked.store)
+    figures["files"] = len(checked.store.files)
+    if checked.merged:
+        figures["files merged"] = checked.merged
+    if checked.drift is not None:
+        figures["texts compared with the teacher"] = checked.drift.rows
+        figures["least cosine"] = round(checked.drift.cosine, 6)
+        figures["largest difference"] = float(f"{checked.drift.difference:.2g}")
     return TeachResult(folder, figures, tuple(notes))
 
 

@@ -30,8 +30,6 @@ from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.regression import ValueKind
 from limbeck.kinds.task import Predictions, Task
 
-_SHOWN_CHARACTERS = 80
-
 
 def mean_over_queries(name: str) -> Metric:
     """Return a metric: the mean over queries of one of the scores of `score_query`, named in `RETRIEVAL_METRICS`."""
@@ -84,21 +82,8 @@ class Ranking(ValueKind):
         return rows
 
     def arrange(self, rows: Sequence[LabelledRow], report: SourceReport) -> Sequence[LabelledRow]:
-        """Return the documents of each query together, each once.
-
-        Rows of a query, a relevant and an irrelevant document (MS MARCO's triples) name a document many times.
-
-        Raises:
-            CorpusError: for a document with two relevances to the same query.
-        """
-        distinct_rows: dict[tuple[str, str | None], LabelledRow] = {}
-        for row in rows:
-            first = distinct_rows.setdefault((row.text, row.pair), row)
-            if first is row:
-                continue
-            report.note("document that its query names again, counted once", row.text[:_SHOWN_CHARACTERS])
-            check_one_relevance(first, row, "The ranking")
-        return by_query(distinct_rows.values())
+        """Return the documents of each query together, each once; see `by_query`."""
+        return by_query(rows, report)
 
     def draw(self, rows: Sequence[LabelledRow], most: int | None) -> Sequence[LabelledRow]:
         """Return the rows of queries that are drawn at random; a query is drawn with all of its documents or none."""
@@ -156,24 +141,6 @@ class Ranking(ValueKind):
     def hard_label(self) -> LabelTerm | None:
         """Return nothing: rankings learn the teacher's scores, and need no labels."""
         return None
-
-
-def check_one_relevance(first: LabelledRow, row: LabelledRow, origin: str) -> None:
-    """Refuse a document that a query names twice, with two relevances.
-
-    Args:
-        first: The earlier row of query and document.
-        row: A later one.
-        origin: The source, for the message.
-
-    Raises:
-        CorpusError: naming both.
-    """
-    if first.label != row.label:
-        raise CorpusError(
-            f"{origin} gives the document '{(row.pair or '')[:_SHOWN_CHARACTERS]}' two relevances to the query "
-            f"'{row.text[:_SHOWN_CHARACTERS]}': keep one of the two rows."
-        )
 
 
 class Document(NamedTuple):

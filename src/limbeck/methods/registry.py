@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from limbeck.core.kinds import KINDS
 from limbeck.core.registry import PluginPoint, Registry, is_built_in
-from limbeck.errors import PluginError
+from limbeck.errors import LimbeckError, PluginError
 from limbeck.methods.citation import Citation
 from limbeck.methods.composition import Compose, Method
 from limbeck.methods.options import MethodOptions
-from limbeck.methods.pairing import LABELLED_TASKS, TEXT, Task
+from limbeck.methods.pairing import LABELLED_TASKS, TEXT, Pairing, Task
+from limbeck.methods.term import Term
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions)
 ComposeT = TypeVar("ComposeT", bound=Compose[Any])
@@ -50,6 +51,23 @@ _POINT: PluginPoint[Method[Any]] = PluginPoint(
     "limbeck.methods", Method, "register_as_method(options=…)", _problem, lambda method: method.compose
 )
 METHODS: Registry[Method[Any]] = Registry("method", plugins=_POINT)
+
+
+def usual_terms(pairing: Pairing) -> Iterator[tuple[str, Sequence[Term]]]:
+    """Iterate over the methods that suit two models: the name of each, and its terms by its usual options.
+
+    Args:
+        pairing: The models, and the task of their text.
+    """
+    for name, method in METHODS.items():
+        if not method.takes(pairing.task):
+            continue
+        try:
+            terms = method.compose(method.options(), pairing)
+        except LimbeckError:
+            # The method does not suit the shapes of these models.
+            continue
+        yield name, terms
 
 
 def read_method(document: Mapping[str, Any]) -> tuple[Method[Any], MethodOptions]:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from limbeck.corpus.settings import CorpusSettings, CorpusSpec, LabelledSettings
-from limbeck.errors import CorpusError, LimbeckError, RecipeError
+from limbeck.errors import CorpusError, RecipeError
 from limbeck.methods.pairing import Pairing
-from limbeck.methods.registry import METHODS
+from limbeck.methods.registry import usual_terms
 from limbeck.methods.term import Term
 from limbeck.models.families import segment_count
 from limbeck.models.streams import OF_SENTENCES, StreamKey
@@ -246,14 +246,7 @@ def _keys_of_tokens(term: Term, pairing: Pairing, streams: Sequence[str]) -> lis
 def _methods_of_texts(pairing: Pairing, streams: Sequence[str]) -> list[str]:
     """Return the methods whose terms are all on whole texts, with the options that they have by default."""
     names = []
-    for name, method in METHODS.items():
-        if not method.takes(pairing.task):
-            continue
-        try:
-            terms = method.compose(method.options(), pairing)
-        except LimbeckError:
-            # The method does not suit these models.
-            continue
+    for name, terms in usual_terms(pairing):
         reads_teacher = any(term.teacher for term in terms)
         if reads_teacher and not any(_keys_of_tokens(term, pairing, streams) for term in terms):
             names.append(name)

@@ -76,12 +76,12 @@ class TargetKeys(Grown):
 
     @model_validator(mode="after")
     def _one_kind_of_targets(self) -> Self:
-        given = [name for name in _COLUMNS if getattr(self, name) is not None]
+        named_columns = [name for name in _COLUMNS if getattr(self, name) is not None]
         if self.targets is None:
-            if given:
-                raise ValueError(f"{given[0]} is of a file of targets: give targets, or leave it out")
+            if named_columns:
+                raise ValueError(f"{named_columns[0]} is of a file of targets: give targets, or leave it out")
             return self
-        kinds = [name for name in ("vector", "scores", "score") if name in given]
+        kinds = [name for name in ("vector", "scores", "score") if name in named_columns]
         if is_array(self.targets):
             self._check_array()
         elif len(kinds) != 1:
@@ -159,11 +159,11 @@ def corpus_of_targets(file: TargetFile, method: Any, corpus: Any = None) -> Any:
     name = method.get("name") if isinstance(method, Mapping) else method
     task = _task_of(file, name)
     if corpus is not None:
-        given = sources_alone(corpus)
-        lacks_task = isinstance(given, Mapping) and given.get("task") is None
+        corpus_keys = sources_alone(corpus)
+        lacks_task = isinstance(corpus_keys, Mapping) and corpus_keys.get("task") is None
         if task is None or file.pair is not None or not lacks_task:
             return corpus
-        return {**given, "task": task}
+        return {**corpus_keys, "task": task}
 
     own_texts: dict[str, Any] = {"sources": [file.text if file.is_array else file.place]}
     if task is not None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from limbeck.core.mistakes import explain
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.methods.pairing import Pairing, Task
-from limbeck.methods.registry import METHODS, read_method
+from limbeck.methods.registry import read_method, usual_terms
 from limbeck.methods.term import Term
 from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.sentences import SentencePooling, finished_pooling
@@ -80,14 +80,7 @@ def _unreadable(model: LoopModel, keys: Sequence[StreamKey]) -> list[str]:
 def _ways_out(pairing: Pairing, student: LoopModel, teacher: LoopModel) -> str:
     """Return a sentence with the methods that, by their usual options, read only what both models give."""
     names = []
-    for name, method in METHODS.items():
-        if not method.takes(pairing.task):
-            continue
-        try:
-            terms = method.compose(method.options(), pairing)
-        except LimbeckError:
-            # It does not suit the shapes of the models.
-            continue
+    for name, terms in usual_terms(pairing):
         unreadable = []
         for term in terms:
             unreadable += [*_unreadable(student, term.student), *_unreadable(teacher, term.teacher)]

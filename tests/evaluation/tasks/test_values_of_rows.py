@@ -1,6 +1,7 @@
 """Values that rows of tasks are labelled with: named numbers, missing ones, and documents that come twice."""
 
 import json
+import math
 import random
 
 import datasets
@@ -8,7 +9,10 @@ import pytest
 import pytrec_eval
 import yaml
 
+from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import ClassNumbers
+from limbeck.corpus.rows.labelled_rows import LabelledRow, by_query
+from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.loading import load_task
 from limbeck.kinds.registry import KINDS
@@ -141,3 +145,20 @@ def test_a_name_that_fits_two_classes_but_for_its_case_is_refused():
     assert [numbers.number(name, "here") for name in ("US", "us", "THEM")] == [0, 1, 2]
     with pytest.raises(CorpusError, match="here has the label 'Us'"):
         numbers.number("Us", "here")
+
+
+def test_a_class_number_without_a_name_is_no_value():
+    row = PlacedRow("here", {"value": -1, "values": [0, 2]}, {"value": ("5", "1"), "values": ("5", "1")})
+    assert row.named_value("value") is None
+    assert row.named_value("values") == ["5", None]
+    assert PlacedRow("here", {"value": -1}).named_value("value") == -1
+
+
+@pytest.mark.parametrize("label", [1.0, math.nan], ids=["known", "unknown"])
+def test_a_corpus_names_a_document_of_a_query_once(label):
+    report = SourceReport()
+    rows = [LabelledRow("", query, document, label) for query, document in ("ab", "cb", "ad", "ab")]
+    assert [(row.text, row.pair) for row in by_query(rows, report)] == [("a", "b"), ("a", "d"), ("c", "b")]
+    assert report.counts == {"document that its query names again, counted once": 1}
+    with pytest.raises(CorpusError, match="two relevances to the query 'a'"):
+        by_query([*rows, LabelledRow("", "a", "b", 0.0)], report)

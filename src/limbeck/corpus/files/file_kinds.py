@@ -76,7 +76,8 @@ class PlacedRow(NamedTuple):
     def named_value(self, column: str) -> Any:
         """Return the value of a column, with the names of class numbers in their place; None where there is none.
 
-        A column of named classes may hold values: the number 0 of a `ClassLabel(names=["5", "1"])` stands for "5".
+        A column of named classes may hold values: the number 0 of a `ClassLabel(names=["5", "1"])` stands for "5". A
+        number without a name, as -1 has none, is no value.
         """
         value = self.values.get(column)
         names = self.class_names.get(column, ())
@@ -86,9 +87,10 @@ class PlacedRow(NamedTuple):
 
 
 def _name_of(value: Any, names: Sequence[str]) -> Any:
-    """Return the name of a class number; other values as they are."""
-    is_named = isinstance(value, int) and 0 <= value < len(names)
-    return names[value] if is_named else value
+    """Return the name of a class number, None for a number without a name; other values as they are."""
+    if not names or not isinstance(value, int):
+        return value
+    return names[value] if 0 <= value < len(names) else None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
+from limbeck.corpus.source_report import SourceReport
+from limbeck.errors import CorpusError
+
 Label: TypeAlias = int | float | tuple[int, ...] | tuple[float, ...]
 
 WORD_GAP = "\t"
@@ -14,6 +17,7 @@ WORD_GAP = "\t"
 NO_ANSWER = (-1, -1)
 """Label of a question that its context does not answer."""
 
+_SHOWN_CHARACTERS = 80
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -56,16 +60,46 @@ class LabelledRow:
         return query_id or self.text.strip(), document_id or document.strip()
 
 
-def by_query(rows: Iterable[LabelledRow]) -> list[LabelledRow]:
+def by_query(rows: Iterable[LabelledRow], report: SourceReport) -> list[LabelledRow]:
     """Return the rows of each query together, wherever they stood: queries in the order of their first rows.
+
+    Every document of a query is returned once. Rows of a query, a relevant and an irrelevant document (MS MARCO's
+    triples) name a document many times.
 
     Args:
         rows: A row for each document of a query.
+        report: Receives the documents that are named again.
+
+    Raises:
+        CorpusError: for a document with two relevances to the same query.
     """
-    rows_of_query: dict[str, list[LabelledRow]] = {}
+    rows_of_query: dict[str, dict[str | None, LabelledRow]] = {}
     for row in rows:
-        rows_of_query.setdefault(row.text, []).append(row)
-    return list(chain.from_iterable(rows_of_query.values()))
+        rows_of_documents = rows_of_query.setdefault(row.text, {})
+        first = rows_of_documents.setdefault(row.pair, row)
+        if first is not row:
+            check_one_relevance(first, row, "The ranking")
+            report.note("document that its query names again, counted once", row.text[:_SHOWN_CHARACTERS])
+    return list(chain.from_iterable(documents.values() for documents in rows_of_query.values()))
+
+
+def check_one_relevance(first: LabelledRow, row: LabelledRow, origin: str) -> None:
+    """Refuse a document that a query names twice, with two relevances.
+
+    Args:
+        first: The earlier row of query and document.
+        row: A later one.
+        origin: The source, for the message.
+
+    Raises:
+        CorpusError: naming both.
+    """
+    # A corpus may have documents of unknown relevance, whose label is NaN: as text it equals itself.
+    if str(first.label) != str(row.label):
+        raise CorpusError(
+            f"{origin} gives the document '{(row.pair or '')[:_SHOWN_CHARACTERS]}' two relevances to the query "
+            f"'{row.text[:_SHOWN_CHARACTERS]}': keep one of the two rows."
+        )
 
 
 def without_surrogates(text: str) -> str:

@@ -151,7 +151,7 @@ class _RowsOfSource:
         """Iterate over the labelled rows; the report receives rows that are skipped."""
         rows = self._rows(report)
         if self.of_queries:
-            yield from by_query(rows)
+            yield from by_query(rows, report)
         else:
             yield from rows
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow, check_one_relevance
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.sources import TextFile
 from limbeck.evaluation.tasks.split_files import SplitFile, read_split_file
-from limbeck.kinds.ranking import check_one_relevance
 from limbeck.kinds.row_values import text_of
 from limbeck.kinds.split_rows import require_columns
 

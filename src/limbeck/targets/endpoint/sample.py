@@ -59,8 +59,9 @@ def check_drift(store: Store, client: EmbeddingsClient, batch_size: int, console
         ModelError: for an endpoint that refuses, and for a store without a row of its sample.
     """
     sample = read_sample(store.folder)
-    is_stored = store.has(np.array([text.key for text in sample], dtype=np.int64))
-    texts = [text for text, is_known in zip(sample, is_stored.tolist(), strict=True) if is_known]
+    keys = np.array([text.key for text in sample], dtype=np.int64)
+    stored_rows = np.flatnonzero(store.has(keys))
+    texts = [sample[row] for row in stored_rows.tolist()]
     if not texts:
         raise ModelError(f"The store '{store.folder}' has none of the texts of its sample yet; run `limbeck teach` on.")
     characters = sum(len(text.content) for text in texts)
@@ -68,6 +69,9 @@ def check_drift(store: Store, client: EmbeddingsClient, batch_size: int, console
     console.print(f"Endpoint: {sending}, to be compared", highlight=False, markup=False, soft_wrap=True)
 
     client.width = store.facts.streams[STREAM]
-    current = [client.embed([text.content for text in batch]).vectors for batch in in_batches(texts, batch_size)]
-    stored = store.read(np.array([text.key for text in texts], dtype=np.int64))
+    current = []
+    for batch in in_batches(texts, batch_size):
+        answer = client.embed([text.content for text in batch])
+        current.append(answer.vectors)
+    stored = store.read(keys[stored_rows])
     return measure_drift(stored, {STREAM: np.concatenate(current)})
