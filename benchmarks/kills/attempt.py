@@ -119,8 +119,17 @@ def attempt(job: Job, inputs: Path, folder: Path, notes: Path, death: Death, dic
 
 def in_child(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a process of its own: this one has to stay as it is for those that it forks."""
-    with ProcessPoolExecutor(1, mp_context=FORK) as pool:
+    with ProcessPoolExecutor(1, mp_context=FORK, initializer=_use_own_threads) as pool:
         return pool.submit(function, *arguments).result()
+
+
+def _use_own_threads() -> None:
+    """Let PyTorch leave the threads of the process that this one was forked from.
+
+    It does so at its first use of threads. Two threads that come to it at once, as those that load a model's weights,
+    can find it half done, which is an error.
+    """
+    torch.set_num_threads(1)
 
 
 def strays(groups: list[int]) -> int:
@@ -138,7 +147,7 @@ def _live(job: Job, inputs: Path, folder: Path, notes: Path, operation: int) -> 
     sys.stdout = sys.stderr = (notes / "stderr").open("w", buffering=1, encoding="utf-8")
     for descriptor in (1, 2):
         os.dup2(sys.stderr.fileno(), descriptor)
-    torch.set_num_threads(1)
+    _use_own_threads()
     os.environ["LIMBECK_CACHE"] = str(folder.parent / "cache")
     tempfile.tempdir = str(folder.parent / "temporary")
     Path(tempfile.tempdir).mkdir(exist_ok=True)

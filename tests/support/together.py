@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import torch
 from accelerate.state import AcceleratorState
 from rich.console import Console
 
@@ -22,6 +23,8 @@ def fork(job):
     child = os.fork()
     if child:
         return child
+    # PyTorch leaves its parent's threads at its first use of threads; two threads that come to it at once would fail.
+    torch.set_num_threads(1)
     warnings.resetwarnings()
     AcceleratorState._reset_state(reset_partial_state=True)
     code = 70
