@@ -10,7 +10,8 @@
 - `teach`: `limbeck.teach` and `SentenceTransformer.encode` read the same sentences in turns, 32 at once; tokens a
   second, and the ratio with the faster type of numbers of the two that encoding can use.
 - `step`: runs of a student with the live teacher and with the store take turns, each in a process of its own; seconds
-  of a step and the highest memory of the process, from the records of the runs.
+  of a step and the highest memory of the process, from the records of the runs. A CPU without fast bfloat16 takes its
+  steps in float32, which `--float32` does anywhere.
 - `students`: students of the same steps by what teaches them: all-MiniLM's store, that of another teacher (`--other`)
   with another width and another tokenizer, both stores together, and all-MiniLM's store for a student with 8,000
   WordPieces of its own. Scores are Spearman on SICK's test split and MRR@10 on SQuAD, in percent; milliseconds are of
@@ -168,11 +169,14 @@ def sentences_of(settings: Mapping[str, Any]) -> tuple[list[str], int]:
     return sentences, tokens
 
 
-def measure_steps(teacher: str, text: Path, work: Path, rounds: int, steps: int) -> dict[str, Any]:
+def measure_steps(teacher: str, text: Path, work: Path, rounds: int, steps: int, *, is_float32: bool) -> dict[str, Any]:
     """Return seconds of a step and highest memory with the live teacher and with its store."""
     live = recipe({"model": teacher}, text, work / "live", steps)
     store = store_targets(live, work / "store-of-steps", "float32", work)
     stored = recipe({"stored": str(store)}, text, work / "stored", steps)
+    if is_float32:
+        for settings in (live, stored):
+            settings["stages"][0]["training"]["bf16"] = False
     memory: dict[str, list[int]] = {"live": [], "stored": []}
 
     def measure(side: str, settings: Mapping[str, Any]) -> float:
@@ -183,6 +187,7 @@ def measure_steps(teacher: str, text: Path, work: Path, rounds: int, steps: int)
     sides = {"live": lambda: measure("live", live), "stored": lambda: measure("stored", stored)}
     seconds = take_turns(sides, rounds)
     return {
+        "numbers": "float32" if is_float32 else "as the machine chooses",
         "steps": steps,
         "live_milliseconds_a_step": round(1e3 * statistics.median(seconds["live"]), 1),
         "stored_milliseconds_a_step": round(1e3 * statistics.median(seconds["stored"]), 1),
@@ -323,6 +328,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/stored"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--float32", action="store_true", help="Take steps in float32, as a CPU without bfloat16 does.")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
@@ -334,7 +340,7 @@ def main() -> None:
         if arguments.part == "teach":
             rows = [measure_teach(*common, arguments.rounds)]
         elif arguments.part == "step":
-            rows = [measure_steps(*common, arguments.rounds, arguments.steps)]
+            rows = [measure_steps(*common, arguments.rounds, arguments.steps, is_float32=arguments.float32)]
         elif arguments.part == "students":
             rows = measure_students(
                 arguments.teacher, arguments.other, arguments.text, arguments.data, work, arguments.steps
