@@ -136,7 +136,9 @@ def test_tied_documents_have_the_mean_of_all_orders_and_the_worst_rank(documents
         ids = [f"d{number:02}" for number in (*range(len(documents) - len(order)), *order)]
         judged[f"q{place}"] = {name: relevance for name, (_, relevance) in zip(ids, documents, strict=True)}
         runs[f"q{place}"] = {name: float(points) for name, (points, _) in zip(ids, documents, strict=True)}
-    evaluator = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut_10", "recall_10", "recall_100", "recip_rank"})
+    evaluator = pytrec_eval.RelevanceEvaluator(
+        judged, {"ndcg_cut_10", "recall_10", "recall_100", "recip_rank", "success"}
+    )
     of_orders = list(evaluator.evaluate(runs).values())
     worst = min(of_order["recip_rank"] for of_order in of_orders)
     expected = QueryScores(
@@ -144,6 +146,7 @@ def test_tied_documents_have_the_mean_of_all_orders_and_the_worst_rank(documents
         mrr_at_10=worst if worst >= 1 / 10 else 0.0,
         recall_at_10=float(np.mean([of_order["recall_10"] for of_order in of_orders])),
         recall_at_100=float(np.mean([of_order["recall_100"] for of_order in of_orders])),
+        accuracy_at_1=min(of_order["success_1"] for of_order in of_orders),
     )
     points, relevance = (np.array(column, np.float64) for column in zip(*documents, strict=True))
     assert score_query(points, relevance.clip(min=0)) == pytest.approx(expected, abs=1e-6)

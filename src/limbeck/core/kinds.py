@@ -243,7 +243,8 @@ KINDS = KindTable(
             label="relevance",
             head=None,
             columns=("query", "documents"),
-            metrics=(*_OF_RANKINGS, "recall_at_10", "recall_at_100"),
+            metrics=(*_OF_RANKINGS, "recall_at_10", "recall_at_100", "accuracy_at_1"),
+            metrics_by_name=("accuracy_at_1",),
             has_text_files=True,
         ),
     }

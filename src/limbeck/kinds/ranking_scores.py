@@ -28,17 +28,19 @@ class QueryScores(NamedTuple):
         mrr_at_10: Reciprocal rank of the first relevant document; 0 beyond 10.
         recall_at_10: Share of the relevant documents among the first 10.
         recall_at_100: Share of the relevant documents among the first 100.
+        accuracy_at_1: 1 if the first document is relevant, else 0.
     """
 
     ndcg_at_10: float
     mrr_at_10: float
     recall_at_10: float
     recall_at_100: float
+    accuracy_at_1: float
 
 
 RETRIEVAL_METRICS = QueryScores._fields
 """Names of the scores."""
-NOTHING_RELEVANT = QueryScores(0.0, 0.0, 0.0, 0.0)
+NOTHING_RELEVANT = QueryScores(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def score_places(above: NDArray[np.int64], equal: NDArray[np.int64], gains: NDArray[np.float64]) -> QueryScores:
@@ -46,7 +48,7 @@ def score_places(above: NDArray[np.int64], equal: NDArray[np.int64], gains: NDAr
 
     nDCG@10 = sum over the documents at the ranks 1 to 10 of relevance / log2(1 + rank), divided by the same sum of the
     best order. Documents with the same score are tied: nDCG and recall are means over all orders of tied documents, and
-    the reciprocal rank is that of the worst order, in which the relevant ones come last.
+    the reciprocal rank and the accuracy are those of the worst order, in which the relevant ones come last.
 
     Args:
         above: For each relevant document, the number of documents with a higher score; `[relevant]`, one or more. A
@@ -86,6 +88,7 @@ def score_places(above: NDArray[np.int64], equal: NDArray[np.int64], gains: NDAr
         mrr_at_10=reciprocal_rank,
         recall_at_10=_recall(above, equal, CUTOFF),
         recall_at_100=_recall(above, equal, FURTHER_CUTOFF),
+        accuracy_at_1=float(first_rank == 1),
     )
 
 

@@ -29,6 +29,7 @@ _METRICS = {
     "recall_entity": "entity recall",
     "ndcg_at_10": "nDCG@10",
     "mrr_at_10": "MRR@10",
+    "accuracy_at_1": "accuracy@1",
     "recall_at_1": "recall@1",
     "recall_at_10": "recall@10",
     "recall_at_100": "recall@100",

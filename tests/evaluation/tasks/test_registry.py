@@ -32,7 +32,7 @@ def test_a_task_fits_together(name):
 
 def test_groups_hold_known_tasks_and_kinds_of_task_known_metrics():
     groups = dict(TASK_GROUPS.items())
-    alone = {"ocnli", "squad_retrieval", "retrieval"}
+    alone = {"ocnli", "squad_retrieval", "retrieval", "tatoeba"}
     assert {name for names in groups.values() for name in names} | alone == set(TASKS)
     assert all(set(TASKS[name].submissions) == set(TASKS[name].predicted) for name in groups["glue_leaderboard"])
 
@@ -84,7 +84,7 @@ def test_presets_are_on_their_page_and_in_the_help():
 def test_the_descriptions_on_the_page_are_understood():
     texts = re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
     names = [TaskDefinition.model_validate(yaml.safe_load(text)).name for text in texts]
-    assert names == ["reviews", "panx_de", "titles", "facts"]
+    assert names == ["reviews", "panx_de", "titles", "facts", "translations"]
 
 
 def test_every_key_of_a_task_file_is_explained():

@@ -26,6 +26,7 @@ from limbeck.corpus.files.saved_datasets import read_arrow, read_arrow_rows
 from limbeck.corpus.files.table_files import read_csv_rows, read_csv_texts, read_tsv_rows, read_tsv_texts
 from limbeck.corpus.files.tagged_files import read_sentences
 from limbeck.corpus.files.text_files import read_markup, read_text
+from limbeck.corpus.files.tmx_files import read_tmx_rows
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.text import documents
 from limbeck.corpus.text.cursor import Cursor
@@ -166,5 +167,7 @@ FILE_KINDS.register(
 FILE_KINDS.register(".arrow", FileKind(read_arrow, read_arrow_rows, is_binary=True, counts_rows=True))
 for _suffix in (".conll", ".conllu", ".bio", ".iob", ".iob2"):
     FILE_KINDS.register(_suffix, FileKind(rows=read_sentences))
+# A translation memory has a sentence in several languages a row, and no labels, so a folder of rows passes over it.
+FILE_KINDS.register(".tmx", FileKind(rows=read_tmx_rows, rows_in_folders=False, is_binary=True))
 FILE_KINDS.register(".md", FileKind(texts=read_markup))
 FILE_KINDS.register(".rst", FileKind(texts=read_markup))

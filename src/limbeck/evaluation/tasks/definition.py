@@ -27,8 +27,10 @@ from limbeck.core.metric_names import (
 from limbeck.core.strict import Strict
 from limbeck.corpus.files.file_kinds import Quotes
 from limbeck.corpus.rows.tags import check_tags, entity_tags
+from limbeck.corpus.settings.parallel import Parallel
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation.tasks.each_values import write_out_each
+from limbeck.evaluation.tasks.parallel_task import write_out_parallel
 from limbeck.evaluation.tasks.sources import (
     Files,
     FileSource,
@@ -106,6 +108,11 @@ class TaskDefinition(Strict):
     or several), by default `_id` and `text`. Without it rows hold the queries."""
     documents: Texts = None
     """The same for documents."""
+    parallel: Parallel | None = None
+    """In place of `type`, `columns` and `files`: text files of several languages with aligned lines,
+    `{en: FILE, de: FILE}`, or one table or TMX file, `{file: FILE, languages: [en, de]}`, with `columns` where these
+    are not named like the languages (`[2, 4]` are fields of a table without a header). Each sentence of the first
+    language looks for its translation in each of the others (split `test.en.de`), and the other way round."""
     parts: dict[str, tuple[str, ...]] = Field({})
     """A split to the splits that are joined, in order, to make it."""
     rows: dict[str, int] = Field({})
@@ -135,7 +142,7 @@ class TaskDefinition(Strict):
     @model_validator(mode="before")
     @classmethod
     def _write_out(cls, data: Any) -> Any:
-        return write_out_each(data)
+        return write_out_parallel(write_out_each(data))
 
     @field_validator("labels", mode="before")
     @classmethod
@@ -200,6 +207,8 @@ class TaskDefinition(Strict):
     def _problems_of_columns(self) -> Iterator[str]:
         """Yield problems with the columns of rows, and with the files of queries and documents."""
         facts = self.facts
+        if self._has_parallel_files and not facts.has_text_files:
+            yield f"parallel is for a retrieval, not for {self.type}: leave type out"
         if "text" in facts.columns and not self.columns.text:
             yield "columns.text is missing: name the column of the text"
         for key, _ in self._all_text_files():
@@ -436,6 +445,11 @@ class TaskDefinition(Strict):
     def _held_out(self) -> list[str]:
         """Names of the labelled splits that are not trained on; of joint splits only their parts are named."""
         return [name for name in self._labelled if name != self.train and name not in self.parts]
+
+    @property
+    def _has_parallel_files(self) -> bool:
+        """Whether some split is read from parallel text."""
+        return any(source.parallel is not None for sources in self.files.values() for source in sources)
 
     def _all_text_files(self) -> list[tuple[str, TextFile]]:
         """Return the files of texts of the task and of all its splits, each with its key."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from limbeck.core.strict import Strict
+from limbeck.corpus.settings.parallel import Parallel, ParallelSpec
 from limbeck.kinds.columns import Columns, Names
 
 
@@ -46,6 +47,8 @@ class FileSource(Strict):
         only: Fields and the values that a row must have in them to belong to the split.
         queries: File of the queries that its rows name by their ids, where it is not the task's.
         documents: The same of documents.
+        parallel: In place of all others, a sentence in two languages a row: those of the first language look for their
+            translations among all of the second.
     """
 
     path: Names = Field(min_length=1)
@@ -54,6 +57,28 @@ class FileSource(Strict):
     only: dict[str, str] = Field({})
     queries: Texts = None
     documents: Texts = None
+    parallel: Parallel | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_a_parallel_file(cls, data: Any) -> Any:
+        """Name the file and the columns of parallel text, which follow from it."""
+        if not isinstance(data, dict) or data.get("parallel") is None or "path" in data:
+            return data
+        try:
+            parallel = TypeAdapter(Parallel).validate_python(data["parallel"])
+        except ValidationError:
+            # What is wrong with `parallel` is reported where its own field is read; a path is not missing.
+            return {**data, "path": "parallel"}
+        query, *documents = parallel.all_languages
+        return {**data, "path": parallel.places[0], "columns": {"query": query, "documents": documents}}
+
+    @field_validator("parallel")
+    @classmethod
+    def _has_two_languages(cls, value: ParallelSpec | None) -> ParallelSpec | None:
+        if value is not None and len(value.all_languages) > 2:
+            raise ValueError("a split of parallel text has two languages: name more of them in the task's parallel")
+        return value
 
 
 class PossibleFile(NamedTuple):

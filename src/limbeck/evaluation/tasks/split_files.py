@@ -14,10 +14,12 @@ from typing import NamedTuple
 
 from limbeck.corpus.files import addresses, file_kinds, file_readers, json_files, lines, opening, parquet_files
 from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow, Quotes, TableLayout
+from limbeck.corpus.files.parallel_files import ParallelFiles
 from limbeck.corpus.files.saved_datasets import is_saved, is_saved_split, saved_files
 from limbeck.corpus.files.table_fields import read_tab_fields
 from limbeck.corpus.files.uneven_rows import UnevenRows
 from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.corpus.settings.parallel import ParallelSpec
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.sources import FileSource, HubPlace, PossibleFile
@@ -168,6 +170,21 @@ def read_split_file(
         if all(row.values.get(field) == value for field, value in source.only.items()):
             yield row
     check_whole(str(path), report)
+
+
+def read_parallel_files(parallel: ParallelSpec, paths: Sequence[Path], report: SourceReport) -> Iterator[PlacedRow]:
+    """Iterate over sentences and their translations, as rows with a text of each language.
+
+    Args:
+        parallel: The languages, and the layout of the files.
+        paths: The files, in the order in which it names them.
+        report: Receives sentences that a language lacks.
+
+    Raises:
+        CorpusError: if the files cannot be read as a whole, or have unequal numbers of lines.
+    """
+    yield from ParallelFiles(parallel.all_languages, tuple(paths), tuple(parallel.columns or ())).rows(report)
+    check_whole(str(paths[0]), report)
 
 
 def check_whole(place: str, report: SourceReport) -> None:

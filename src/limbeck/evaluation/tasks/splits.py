@@ -6,24 +6,26 @@ A split is named by a *key*: its name, `"train"` for the split that the task is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from limbeck.core.blocks import counted
+from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation.tasks import registry
 from limbeck.evaluation.tasks.definition import TaskDefinition
 from limbeck.evaluation.tasks.retrieval_texts import put_texts, read_texts
-from limbeck.evaluation.tasks.sources import HubPlace, PossibleFile
+from limbeck.evaluation.tasks.sources import HubPlace, PossibleFile, TextFile
 from limbeck.evaluation.tasks.split_files import (
     SplitFile,
     find_file,
     find_saved_split,
     is_read_whole,
     read_labelled_rows,
+    read_parallel_files,
     read_split_file,
     read_split_of_hub,
 )
@@ -99,6 +101,23 @@ class _Place:
         files = self.definition.paths(self.split)
         return require_file(files, self.folders, f"the split '{self.split}' of {self.task.title}")
 
+    def read_rows(self, file: SplitFile, report: SourceReport) -> Iterator[PlacedRow]:
+        """Iterate over the rows of the split's file as they are; see `read_split_file`.
+
+        Raises:
+            CorpusError: if the file, or one of several that belong together, is not there or cannot be read as a whole.
+        """
+        parallel = file.source.parallel
+        if parallel is None:
+            of_words = KINDS[self.task.kind].rows_of_words
+            return read_split_file(file.path, file.source, report, quotes=self.definition.quotes, of_words=of_words)
+        paths = []
+        for language, name in zip(parallel.all_languages, parallel.places, strict=False):
+            names = self.definition.paths_of_texts(TextFile(path=(name,)))
+            title = f"the split '{self.split}' of {self.task.title} in '{language}'"
+            paths.append(require_file(names, self.folders, title).path)
+        return read_parallel_files(parallel, paths, report)
+
     def on_hub(self) -> HubPlace:
         """Return the data set of the split, and the split there.
 
@@ -169,10 +188,7 @@ class Splits:
         file = place.file()
         if is_read_whole(file.path):
             return
-        of_words = KINDS[place.task.kind].rows_of_words
-        all_rows = read_split_file(
-            file.path, file.source, SourceReport(), quotes=place.definition.quotes, of_words=of_words
-        )
+        all_rows = place.read_rows(file, SourceReport())
         columns = file.source.columns or place.definition.columns
         read_labelled_rows(all_rows, place.task, place.facts, columns, SourceReport(), most=1)
 
@@ -261,8 +277,7 @@ def _read_file(place: _Place) -> SplitContent:
     task = place.task
     report = SourceReport()
     file = place.file()
-    of_words = KINDS[task.kind].rows_of_words
-    placed_rows = read_split_file(file.path, file.source, report, quotes=definition.quotes, of_words=of_words)
+    placed_rows = place.read_rows(file, report)
     rows = read_labelled_rows(placed_rows, task, place.facts, file.source.columns or definition.columns, report)
 
     # Files of queries and documents; what is left out of them is counted with the rows.
