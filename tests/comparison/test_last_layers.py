@@ -59,7 +59,7 @@ def test_relations_are_the_mean_divergence_from_the_teacher(models, batches):
             rows += int(valid.sum())
     assert divergence == pytest.approx(total / rows, rel=1e-5)
 
-    layers = LastLayers(teacher, batches, SHAPES, keep_teacher=True)
+    layers = LastLayers(teacher, batches, SHAPES, keep_streams=True)
     assert layers.compare(student) == (pytest.approx(divergence), None)
     assert layers.uniform > 0
 

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from transformers import ByT5Tokenizer
 
+from limbeck.core import files
 from limbeck.core.paths import MANIFEST, default_cache_dir
 from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, build_corpus, open_stream
 from limbeck.corpus.building.splitting import held_out_threshold
 from limbeck.corpus.settings import CorpusSpec, TaskSpec
 from limbeck.corpus.sources.file_sources import Files
-from limbeck.corpus.stored import arrow_files, source_content, stored_documents
+from limbeck.corpus.stored import arrow_files, stored_documents
 from limbeck.corpus.tokens.sequences import longest_first
 from limbeck.errors import CorpusError
 from limbeck.recipe.labelled_rows import described_development
@@ -128,7 +129,7 @@ def replace_keeping_size_and_time(path, content):
 def test_a_source_that_was_replaced_with_equal_size_and_time_is_read_again(kind, settled, monkeypatch):
     if settled:
         # All files count as unchanged for long, so that their states are noted.
-        monkeypatch.setattr(source_content, "CLOCK_TICK_NS", -(10**18))
+        monkeypatch.setattr(files, "CLOCK_TICK_NS", -(10**18))
     first = kind.make()
     before = kind.source.read_bytes()
     after = before.replace(b"the text of", b"one word in") if kind.reads == "rows" else before.swapcase()

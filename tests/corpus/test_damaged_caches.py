@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from limbeck.core import cache, seals
+from limbeck.core import cache, files, seals
 from limbeck.core.cache import build_once, finish_piece, read_manifest, read_piece
 from limbeck.core.paths import MANIFEST
 from limbeck.core.seals import HashedFile
@@ -110,7 +110,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return {"by": "me"}
 
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "own"))
-    monkeypatch.setattr(seals, "CLOCK_TICK_NS", 0)
+    monkeypatch.setattr(files, "CLOCK_TICK_NS", 0)
     build_once(tmp_path / "x", build)
     return tmp_path / "x"
 

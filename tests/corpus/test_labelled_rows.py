@@ -119,15 +119,16 @@ def test_what_first_rows_tell_before_a_corpus_is_built(tmp_path):
         return read_first_rows(settings, KINDS[settings.task], classes=kind != "ranking", queries=kind == "ranking")
 
     alike = [{"text": f"text {number}", "label": 1} for number in range(7)]
-    assert first("classification", alike).alike.describe_one() == "All 7 rows have the class 'yes'"
+    assert first("classification", alike).counts_of_alike.describe_one() == "All 7 rows have the class 'yes'"
     other = {"text": "a text", "label": 0}
-    assert first("classification", [*alike, other]).alike is None
-    assert first("classification", [*alike, other], max_rows=5).alike.total == 5
+    assert first("classification", [*alike, other]).counts_of_alike is None
+    assert first("classification", [*alike, other], max_rows=5).counts_of_alike.total == 5
     # What stands behind the second class is not read.
-    assert first("classification", [other, *alike, {"text": "a", "label": "unknown"}]).alike is None
+    assert first("classification", [other, *alike, {"text": "a", "label": "unknown"}]).counts_of_alike is None
     single = [{"query": f"what is {number}", "documents": "a text"} for number in range(3)]
-    assert first("ranking", single).are_single and not first("ranking", [*single, single[0]]).are_single
-    assert not first("ranking", [*single, {"query": "who?", "documents": ["a", "b"]}]).are_single
+    assert first("ranking", single).have_single_documents
+    assert not first("ranking", [*single, single[0]]).have_single_documents
+    assert not first("ranking", [*single, {"query": "who?", "documents": ["a", "b"]}]).have_single_documents
     for empty in ("", "\n\n\n"):
         with pytest.raises(CorpusError, match="holds no labelled row"):
             first("token_classification", empty, "rows.conll")

@@ -149,7 +149,7 @@ def test_the_first_rows_do_not_take_a_word_that_is_not_scored_for_a_class(tmp_pa
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
     settings = LabelledSettings(kind="token_classification", sources=[str(tmp_path / "a.jsonl")], labels=LABELS)
     first = read_first_rows(settings, KINDS["token_classification"], classes=True)
-    assert first.alike.describe_one() == "All 3 words have the class 'O'"
+    assert first.counts_of_alike.describe_one() == "All 3 words have the class 'O'"
 
 
 SPACES = ["\u3000", "\u00a0", "\u2028 \u3000"]

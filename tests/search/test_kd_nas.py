@@ -67,7 +67,7 @@ def test_rewards_of_shapes_that_were_never_tried_are_predicted():
     order = np.random.default_rng(0).permutation(len(POINTS))
     known, asked = ([POINTS[index] for index in part] for part in (order[:20], order[20:]))
     tried, candidates = ([scaled[point] for point in part] for part in (known, asked))
-    result = kd_nas.predict_rewards(tried, [reward(point) for point in known], candidates, episode=1, seed=0)
+    result = kd_nas.predict_rewards(tried, [reward(point) for point in known], candidates, episode_size=1, seed=0)
     assert spearmanr(result, [reward(point) for point in asked]).statistic > 0.75
     assert all(-1 <= size <= 1 for shape in scaled.values() for size in shape)
 

@@ -252,7 +252,7 @@ def pooling_of_student(folder: Path, pooling: str | SentenceHead) -> str | Sente
 
 
 def held_out_batches(
-    corpus: Corpus, tokenizer: PreTrainedTokenizerBase, blocks: int, fewest: int = 3
+    corpus: Corpus, tokenizer: PreTrainedTokenizerBase, blocks: int, *, fewest_batches: int = 3
 ) -> list[dict[str, Tensor]]:
     """Return the first held-out blocks in batches, in the order of the sources.
 
@@ -260,14 +260,15 @@ def held_out_batches(
         corpus: A corpus with held-out text.
         tokenizer: The tokenizer of all models.
         blocks: Largest number of blocks.
-        fewest: Smallest number of batches, if there are enough blocks: a regression needs three parts of the text.
+        fewest_batches: Smallest number of batches, if there are enough blocks; a regression needs three parts of the
+            text.
 
     Returns:
         `input_ids` and `attention_mask`, `[B, L]`, of each batch.
     """
     rows = [_without_training_columns(block) for block in islice(corpus.held_out, blocks)]
     collate = PadCollator(tokenizer.pad_token_id)
-    size = min(_MOST_BLOCKS_IN_BATCH, max(1, len(rows) // fewest))
+    size = min(_MOST_BLOCKS_IN_BATCH, max(1, len(rows) // fewest_batches))
     return [collate(rows[start : start + size]) for start in range(0, len(rows), size)]
 
 

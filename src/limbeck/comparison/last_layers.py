@@ -54,8 +54,8 @@ class LastLayers:
         teacher: The teacher with all of its layers, in eval mode, on the device on which students are compared.
         batches: Inputs of the models: `input_ids`, `attention_mask` and others, `[B, L]` each.
         students: The shapes of all students, which are compared with the same number of relation heads.
-        keep_teacher: Whether the teacher's queries, keys and values are read once and kept on the CPU. It saves reading
-            the teacher for every student; the hidden states are then not compared.
+        keep_streams: Whether the teacher is read once, and its queries, keys and values are kept on the CPU in its
+            place. It saves reading the teacher for every student; the hidden states are then not compared.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class LastLayers:
         batches: Sequence[Mapping[str, Tensor]],
         students: Sequence[Shape],
         *,
-        keep_teacher: bool = False,
+        keep_streams: bool = False,
     ) -> None:
         shape = shape_of(teacher.config)
         self.device = teacher.device
@@ -72,12 +72,12 @@ class LastLayers:
         self._heads = common_relation_heads(shape, students)
         self._is_causal = shape.causal
         self._width = shape.hidden
-        self._compares_hidden = not keep_teacher
+        self._compares_hidden = not keep_streams
         self._stream_names = (*_RELATIONS, "hidden") if self._compares_hidden else _RELATIONS
         # Either the teacher, which is read again for every student, or its streams of each batch.
         self._teacher: PreTrainedModel | None = teacher
         self._teacher_streams: list[dict[str, Tensor]] = []
-        if keep_teacher:
+        if keep_streams:
             self._teacher = None
             for streams in self._read_last(teacher):
                 self._teacher_streams.append({name: tensor.cpu() for name, tensor in streams.items()})
@@ -95,7 +95,7 @@ class LastLayers:
     def uniform(self) -> float:
         """The divergence of uniform relations, in which all tokens are equally similar; a scale for other divergences.
 
-        Streams of zeros have such relations. It needs `keep_teacher`.
+        Streams of zeros have such relations. It needs `keep_streams`.
         """
         zeros = (_zeros_like(streams) for streams in self._teacher_streams)
         return self._compare(zeros).divergence

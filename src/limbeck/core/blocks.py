@@ -8,7 +8,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from limbeck.core.escaping import escape_csv_rows
@@ -189,7 +189,8 @@ class Table:
         caption: Its title.
         headings: The heading of each column. A second line in it is the unit, which `heading` puts into brackets.
         rows: The rows, with a cell for each column; the first cell names the row.
-        words: Indices of columns of words; all other columns hold figures and are aligned to the right.
+        words: Indices of columns of words, see `with_words`; all other columns hold figures and are aligned to the
+            right.
         strong: Indices of rows that are highlighted.
         faint: Indices of rows that are dimmed on a console.
         published: Indices of rows of figures that papers printed.
@@ -210,6 +211,10 @@ class Table:
     folded: bool = False
     links: tuple[str, ...] = ()
     layout: Layout = Layout()
+
+    def with_words(self, *headings: str) -> "Table":
+        """Return the same table with columns of words, by their headings."""
+        return replace(self, words=tuple(self.headings.index(heading) for heading in headings))
 
     def heading(self, index: int) -> str:
         """Return a heading on one line."""

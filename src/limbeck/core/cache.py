@@ -1,8 +1,9 @@
 """Folders of the cache, each built once for all processes.
 
 `build_once` builds a folder under another name (*aside*) and renames it at the end. A complete folder has a sealed
-*manifest*, which names its files with their hashes. A *piece* is a part of a folder in the making, such as one shard,
-with a note of its own: after a build that was killed, the next one keeps the finished pieces.
+*manifest*: a listing (see `limbeck.core.seals`) of its files with their hashes, and facts of the build. A *piece* is a
+part of a folder in the making, such as one shard, with a note of its own: after a build that was killed, the next one
+keeps the finished pieces.
 """
 
 import logging
@@ -23,10 +24,15 @@ from limbeck.errors import CorpusError
 _logger = logging.getLogger("limbeck")
 
 _ASIDE = ".building-"
+"""How the name of a folder in the making begins."""
 _LOCK = ".lock"
+"""How the name of the lock of a folder in the making ends."""
 _PIECE = ".piece.json"
+"""How the name of the note of a piece ends."""
 _STALE_SECONDS = 7 * 24 * 3600
+"""Age of leftovers of killed builds that are removed: a week."""
 _POLL_SECONDS = 0.2
+"""Time from one try to get a lock to the next."""
 
 
 class NothingToBuildError(CorpusError):
@@ -59,9 +65,10 @@ def build_once(
     aside = folder.parent / f"{_ASIDE}{folder.name}"
     lock = Path(f"{aside}{_LOCK}")
 
-    # Most calls end here: the folder is complete, and its hashes are remembered. A lock that is still there may be left
-    # from a build that was killed; it is acquired and removed below.
-    manifest = _examine_folder(folder, reading=False).listing
+    # Most calls end here: the folder is complete, which the remembered hashes of its files show without reading them.
+    # If the file of a lock is there all the same, its builder was killed after the renaming. Then the call goes on, and
+    # removes the file as it releases the lock.
+    manifest = _examine_folder(folder, reads_files=False).listing
     if manifest is not None and not lock.exists():
         return manifest
 
@@ -69,19 +76,20 @@ def build_once(
         folder.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(folder.parent)
         with _locked(lock, waiting):
-            # Another process may have built or checked it meanwhile.
+            # Now its files are read. Another process may also have built it while this one waited for the lock.
             examined = _examine_folder(folder)
-            if examined.damage is not None:
-                _logger.warning("The cache '%s' is damaged and is rebuilt: %s.", folder, examined.damage)
             if examined.listing is not None:
                 return examined.listing
+            if examined.damage is not None:
+                _logger.warning("The cache '%s' is damaged and is rebuilt: %s.", folder, examined.damage)
             return _build(folder, aside, build, goes_on)
     except (OSError, NotImplementedError) as error:
-        # No lock can be made in a cache that can only be read, but a complete folder in it can be used.
+        # In a cache that can only be read no lock can be made (an OSError), and where a file system has none
+        # at all, filelock raises NotImplementedError. A complete folder can be used all the same.
         manifest = read_manifest(folder)
         if manifest is not None:
             return manifest
-        # A full disk, for example: a resumed build keeps the finished part.
+        # Else the cache cannot be written, for example since its disk is full. Finished pieces stay for the next build.
         reason = getattr(error, "strerror", None) or str(error)
         way_out = "set LIMBECK_CACHE to a folder with room that can be written"
         raise CorpusError(f"Cannot write the corpus cache '{folder.parent}': {reason}; {way_out}.") from error
@@ -131,14 +139,14 @@ def _piece_notes(folder: Path) -> list[Path]:
     return [*folder.glob(f"*{_PIECE}"), *folder.glob("*.partial")]
 
 
-def _examine_folder(folder: Path, *, reading: bool = True) -> Examined:
-    """Compare the files of a finished folder with its manifest, see `examine`."""
+def _examine_folder(folder: Path, *, reads_files: bool = True) -> Examined:
+    """Compare the files of a finished folder with its manifest, see `examine`; the manifest is its `listing`."""
     manifest = folder / MANIFEST
     if not manifest.is_file():
         return Examined()
     members = {path.name for path in folder.iterdir()}
     members -= {MANIFEST, *(path.name for path in _piece_notes(folder))}
-    return examine(manifest, members=members, reading=reading)
+    return examine(manifest, members=members, reads_files=reads_files)
 
 
 def _build(folder: Path, aside: Path, build: Callable[[Path], dict[str, Any]], goes_on: bool) -> dict[str, Any]:

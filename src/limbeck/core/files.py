@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from limbeck.errors import OutputError
 
@@ -16,12 +16,31 @@ CLOCK_TICK_NS = 10**8
 its times, so that the change would not be seen."""
 
 
-def change_state(stat: os.stat_result) -> tuple[int, ...]:
-    """Return numbers that change when a file does: its size first, the time of its last change of any kind last.
+class FileState(NamedTuple):
+    """Numbers of which some change when a file does.
 
     Size and time of modification alone may stay: archives with fixed times, `cp -p` and `rsync -t` set them.
+
+    Attributes:
+        size: Its size in bytes.
+        inode: Its number in the file system, which a file that is put in its place does not share.
+        modified_ns: The time of the last change of its content, in nanoseconds; programs may set it.
+        changed_ns: The time of the last change of any kind, in nanoseconds; programs cannot set it.
     """
-    return stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns
+
+    size: int
+    inode: int
+    modified_ns: int
+    changed_ns: int
+
+    def is_settled(self, now_ns: int) -> bool:
+        """Whether any change of the file from `now_ns` on will change its state."""
+        return self.changed_ns + CLOCK_TICK_NS < now_ns
+
+
+def change_state(stat: os.stat_result) -> FileState:
+    """Return the state of a file, by which a later change is seen."""
+    return FileState(stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 The hash (XXH3) is as fast as memory. It finds accidents, such as a disk that lost bits. It does not protect against
 somebody who may write into the folder, who could write the listing as well.
 
-Hashing large files takes long, so hashes are remembered by the *state* of a file: numbers such as size and times, which
-change when the file does. This process remembers them in memory, other processes of this user in a file of the cache.
+Hashing large files takes long, so hashes are remembered by the *state* of a file (`FileState`): numbers such as size
+and times, of which some change when the file does. This process remembers them in memory, other processes of this user
+in a file of the cache.
 """
 
 import errno
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from limbeck.core.files import CLOCK_TICK_NS, atomic_text, change_state, read_json
+from limbeck.core.files import FileState, atomic_text, change_state, read_json
 from limbeck.core.hashing import hash_file
 from limbeck.core.paths import default_cache_dir
 
@@ -26,13 +27,13 @@ _SEAL = "xxh3"
 """Key of the hash of a file, and of the listing itself."""
 _CHECKED = "checked"
 """Folder of the cache that has the remembered hashes of finished folders."""
-_TRUSTED_NS = 24 * 3600 * 10**9
+_DAY_NS = 24 * 3600 * 10**9
 """Time for which a remembered hash is believed, in nanoseconds: a day."""
 
 # Hashes of files that this process wrote, until they are listed.
 _written: dict[Path, str] = {}
 # Hashes of files that this process read, by their states.
-_read: dict[tuple[int, ...], str] = {}
+_read: dict[FileState, str] = {}
 
 
 class HashedFile(io.BufferedWriter):
@@ -85,7 +86,7 @@ class Examined(NamedTuple):
     damage: str | None = None
 
 
-def examine(path: Path, *, members: set[str] | None = None, reading: bool = True) -> Examined:
+def examine(path: Path, *, members: set[str] | None = None, reads_files: bool = True) -> Examined:
     """Compare the files that a listing names, beside it, with the hashes that it gives.
 
     Args:
@@ -93,7 +94,7 @@ def examine(path: Path, *, members: set[str] | None = None, reading: bool = True
         members: Names of the files in a finished folder, which the listing must all name. Hashes of a finished folder
             are remembered for a day, so that other processes need not read its files again. None for a listing in an
             unfinished folder.
-        reading: Whether files may be read. Without it, a file whose hash is not remembered counts as damaged.
+        reads_files: Whether files whose hashes are not remembered are read. Without it they count as damaged.
     """
     if not path.is_file():
         return Examined()
@@ -118,10 +119,9 @@ def examine(path: Path, *, members: set[str] | None = None, reading: bool = True
             state = _state(path.parent / name)
             # The hash that this process remembers of the file in this state, or else that of another process.
             digest = _read.get(state, remembered.get((name, *state)))
-            size, *_ = state
-            has_its_size = size == facts["bytes"]
+            has_its_size = state.size == facts["bytes"]
             # A file of another size has changed, so it need not be read.
-            if digest is None and has_its_size and reading:
+            if digest is None and has_its_size and reads_files:
                 digest = _hash_and_note(path.parent / name, state)
                 has_read_a_file = True
         except OSError as error:
@@ -152,18 +152,21 @@ def _seal_of(values: dict[str, Any]) -> str:
     return xxhash.xxh3_128(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-def _hash_and_note(path: Path, state: tuple[int, ...]) -> str:
+def _hash_and_note(path: Path, state: FileState) -> str:
     """Return the hash of a file, and note it for this process unless the file may just be changing."""
     began = time.time_ns()
     digest = hash_file(path)
-    changed_ns = state[-1]  # The time of the last change of any kind.
-    if changed_ns + CLOCK_TICK_NS < began:
+    if state.is_settled(began):
         _read[state] = digest
     return digest
 
 
-def _state(path: Path) -> tuple[int, ...]:
-    """Return numbers that change when a file does, see `change_state`."""
+def _state(path: Path) -> FileState:
+    """Return the state of a file.
+
+    Raises:
+        OSError: for a file that cannot be read, and for anything but a file.
+    """
     # A pipe or a device would never end.
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a file")
@@ -198,8 +201,9 @@ def _remembered_hashes(folder: Path) -> dict[tuple[Any, ...], str]:
     hashes: dict[tuple[Any, ...], str] = {}
     try:
         age_ns = time.time_ns() - memory["time_ns"]
-        if not 0 <= age_ns < _TRUSTED_NS:
+        if not 0 <= age_ns < _DAY_NS:
             return {}
+        # As `_remember` wrote them: the numbers of the state, and the hash last.
         for name, (*state, digest) in memory["files"].items():
             hashes[(name, *state)] = digest
     except (KeyError, TypeError, ValueError, AttributeError):

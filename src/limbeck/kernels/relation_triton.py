@@ -105,12 +105,12 @@ class Launch:
 
     Attributes:
         vectors: Student's left and right vectors, then the teacher's left and right vectors.
-        sizes: Coordinates of one head of the student, and of one head of the teacher.
-        factors: By the names of the kernels' arguments, the number 1, which they need at run time, and for each model
-            the factor from a product of two vectors to a base-2 logit.
+        student_size: Coordinates of one head of the student.
+        teacher_size: Coordinates of one head of the teacher.
         tiles: The sizes of the tiles.
-        programs: Number of tiles of rows, over all samples and heads; each is the work of one program.
+        row_tiles: Number of tiles of rows, over all samples and heads.
         mask: The mask as bytes, `[B, L]`, or a placeholder without one.
+        sizes_and_factors: Numbers that both kernels read at run time, by the names of their arguments.
         constants: Compile-time constants and launch options of both kernels.
     """
 
@@ -136,17 +136,20 @@ class Launch:
 
         batch, length, student_width = student_left.shape
         teacher_width = teacher_left.shape[-1]
-        self.sizes = (student_width // heads, teacher_width // heads)
-        # A logit is product / √size. Divided by ln 2 it is the exponent of 2 in place of e.
-        student_size, teacher_size = self.sizes
-        self.factors = {
+        self.student_size = student_width // heads
+        self.teacher_size = teacher_width // heads
+        self.sizes_and_factors = {
+            "length": length,
+            "heads": heads,
+            # The kernels need the number 1 at run time, where the compiler cannot see its value.
             "one": 1.0,
-            "student_scale": 1 / (math.log(2) * math.sqrt(student_size)),
-            "teacher_scale": 1 / (math.log(2) * math.sqrt(teacher_size)),
+            # A logit is product / √size. Divided by ln 2 it is the exponent of 2 in place of e.
+            "student_scale": 1 / (math.log(2) * math.sqrt(self.student_size)),
+            "teacher_scale": 1 / (math.log(2) * math.sqrt(self.teacher_size)),
         }
         wide = any(vectors.dtype == torch.float32 for vectors in self.vectors)
-        self.tiles = plan_tiles(length, *self.sizes, wide=wide)
-        self.programs = math.ceil(length / self.tiles.tokens) * batch * heads
+        self.tiles = plan_tiles(length, self.student_size, self.teacher_size, wide=wide)
+        self.row_tiles = math.ceil(length / self.tiles.tokens) * batch * heads
 
         if valid is None:
             # A kernel's argument has to be some tensor. With MASKED = False no kernel reads this one.
@@ -160,8 +163,8 @@ class Launch:
         self.constants = {
             "MASKED": valid is not None,
             "SPAN": span,
-            "STUDENT_SIZE": self.sizes[0],
-            "TEACHER_SIZE": self.sizes[1],
+            "STUDENT_SIZE": self.student_size,
+            "TEACHER_SIZE": self.teacher_size,
             "STUDENT_CHUNK": self.tiles.student,
             "TEACHER_CHUNK": self.tiles.teacher,
             # The interpreter would multiply the bits of bfloat16 numbers as integers, so it multiplies in float32.
@@ -174,15 +177,17 @@ class Launch:
             "enable_fp_fusion": False,
         }
 
-    def vectors_as(self, left: str, right: str) -> dict[str, Tensor | int]:
-        """Return the vectors with their strides from sample to sample and from token to token, by argument of a kernel.
+    def arguments(self, left: str, right: str) -> dict[str, Any]:
+        """Return the arguments that both kernels have, by name: vectors, mask, sizes, factors and constants.
+
+        The vectors come with their strides from sample to sample and from token to token.
 
         Args:
             left: The kernel's name for left vectors: "a" makes `student_a`, `student_a_batch` and `student_a_token`.
             right: Its name for right vectors.
         """
         names = (f"student_{left}", f"student_{right}", f"teacher_{left}", f"teacher_{right}")
-        arguments: dict[str, Tensor | int] = {}
+        arguments: dict[str, Any] = {"valid": self.mask, **self.sizes_and_factors, **self.constants}
         for name, vectors in zip(names, self.vectors, strict=True):
             sample_stride, token_stride, _ = vectors.stride()
             arguments[name] = vectors
@@ -337,27 +342,21 @@ def _forward(
     # Triton cannot start a kernel of no programs.
     if divergence.numel():
         launch = Launch((student_a, student_b), (teacher_a, teacher_b), valid, heads)
-        tokens = launch.tiles.tokens
+        tile_side = launch.tiles.tokens
+        # One program for each tile of rows of each head of each sample; it goes over the columns by itself.
+        grid = (launch.row_tiles,)
         with on_device_of(student_a):
-            # One program for each tile of rows of each head of each sample; it goes over the columns by itself.
-            grid = (launch.programs,)
             relation_forward_kernel[grid](
-                # Read: the vectors by their addresses and strides, and the mask.
-                **launch.vectors_as("a", "b"),
-                valid=launch.mask,
+                # What both kernels read: vectors, mask, sizes, factors and constants.
+                **launch.arguments("a", "b"),
                 # Written.
                 divergence=divergence,
                 student_terms=student_terms,
                 teacher_terms=teacher_terms,
-                # Sizes and factors.
-                length=length,
-                heads=heads,
-                **launch.factors,
                 # A tile is a square.
-                ROWS=tokens,
-                COLUMNS=tokens,
+                ROWS=tile_side,
+                COLUMNS=tile_side,
                 CAUSAL=causal,
-                **launch.constants,
             )
     loss = divergence.sum(dtype=torch.float64).float()
     return loss, student_terms, teacher_terms
@@ -394,7 +393,7 @@ def _gradient(
     as_columns: bool,
     causal: bool,
 ) -> Tensor:
-    """Compute the gradient of one side of the student's vectors.
+    """Compute the gradient of one side of the student's vectors, the *own* ones; the other side are the *others*.
 
     Args:
         upstream: Gradient of the loss, a scalar.
@@ -412,40 +411,37 @@ def _gradient(
     """
     from limbeck.kernels.relation_triton_kernels import relation_gradient_kernel
 
-    batch, length, width = student_own.shape
     heads = student_terms.shape[1]
     # To make bfloat16, a GPU rounds, but the interpreter cuts the low bits off. There the conversion waits for the end.
     dtype = torch.float32 if interpreting() else student_own.dtype
-    gradient = allocate(student_own, (batch, length, width), dtype)
+    gradient = allocate(student_own, tuple(student_own.shape), dtype)
+    # Triton cannot start a kernel of no programs.
     if gradient.numel():
         launch = Launch((student_own, student_other), (teacher_own, teacher_other), valid, heads)
-        tokens = launch.tiles.tokens
-        size = launch.sizes[0]
-        # Each program computes one chunk of a head's coordinates.
-        grid = (launch.programs * math.ceil(size / launch.tiles.student),)
+        tile_side = launch.tiles.tokens
+        # One program for each chunk of a head's coordinates in each tile of own tokens; it goes over the others by
+        # itself.
+        chunks_of_head = math.ceil(launch.student_size / launch.tiles.student)
+        grid = (launch.row_tiles * chunks_of_head,)
         with on_device_of(student_own):
             relation_gradient_kernel[grid](
-                # Read: the vectors by their addresses and strides, the mask, and what `_forward` kept of each row.
-                **launch.vectors_as("own", "other"),
-                valid=launch.mask,
+                # What both kernels read: vectors, mask, sizes, factors and constants.
+                **launch.arguments("own", "other"),
+                # Read by this one alone: what `_forward` kept of each row, and the gradient of the loss.
                 student_terms=student_terms,
                 teacher_terms=teacher_terms,
                 upstream=upstream,
+                # A logit is product / √size, so its gradient times this factor goes into the gradient of a vector.
+                factor=1 / math.sqrt(launch.student_size),
                 # Written.
                 gradient=gradient,
-                # Sizes and factors; `factor` is that of a logit's gradient in the gradient of a vector.
-                length=length,
-                heads=heads,
-                **launch.factors,
-                factor=1 / math.sqrt(size),
                 # A tile is a square.
-                OWN=tokens,
-                OTHERS=tokens,
+                OWN=tile_side,
+                OTHERS=tile_side,
                 AS_ROWS=as_rows,
                 AS_COLUMNS=as_columns,
                 CAUSAL=causal,
                 PRECISION=gradient_precision(student_own),
-                **launch.constants,
             )
     return gradient.to(student_own.dtype)
 

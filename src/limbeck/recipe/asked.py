@@ -17,7 +17,6 @@ from limbeck.errors import LimbeckError, RecipeError
 CHOSEN_BY = ("teacher", "student", "corpus")
 """Options that are needed where no recipe is given: limbeck then chooses one by them."""
 
-
 _AMOUNTS = ("max_steps", "num_train_epochs", "max_minutes")
 """Arguments that say how long a stage trains."""
 _OVER_A_CONTINUED_RUN = {"output", "steps", "minutes", "training", "evaluation"}
@@ -174,7 +173,7 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
         merged["evaluation"] = _mapping(merged.get("evaluation")) | dict(evaluation)
         changed_paths += [f"evaluation.{key}" for key in evaluation]
     elif "evaluation" in options:
-        # No other value is one; the check of the recipe refuses it.
+        # A value that is no mapping is no evaluation; the check of the recipe refuses it.
         merged["evaluation"] = evaluation
 
     # A method replaces all stages of the recipe. Reasons are given at the first stage only, also where they speak of
@@ -187,9 +186,11 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
         # A run without stages saves its student as it starts.
         merged["stages"] = []
         changed_paths.append("stages")
+    # Stages that are no list stay: the check of the recipe refuses them.
     stages = merged.get("stages")
     if "minutes" in options and isinstance(stages, list):
-        merged["stages"] = stages = _with_minutes(stages, options)
+        stages = _with_minutes(stages, options)
+        merged["stages"] = stages
         changed_paths += [f"stages.0.training.{key}" for key in _AMOUNTS]
     if training and isinstance(stages, list):
         merged["stages"] = [_with_training(stage, training) for stage in stages]
@@ -239,6 +240,7 @@ def choose_by_options(
             "aligned_embedding for stored vectors, or a whole recipe."
         )
     teacher_name = teacher["model"] if isinstance(teacher, Mapping) else teacher
+    # A student's keys may have a shape, or a start that brings its shape along; else they are the sizes of a shape.
     shape = student
     if isinstance(student, Mapping):
         has_start_alone = "initialise" in student and "shape" not in student
@@ -407,8 +409,8 @@ def _stages_of(method: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any
     if isinstance(method, str | Mapping):
         return _stages_of_method(method)
     stages: list[dict[str, Any]] = []
-    for each in method:
-        stages += _stages_of_method(each)
+    for method_of_stage in method:
+        stages += _stages_of_method(method_of_stage)
     return stages
 
 

@@ -31,6 +31,7 @@ TOKENS_OF_BLOCK = 100
 TOKENS_OF_ROW = 50
 """Mean number of tokens in a labelled row."""
 _BYTES_OF_TOKEN = 4.5
+"""Mean number of bytes of text in a token."""
 _RATE_OF_CORE = 50e9
 """Floating-point operations a second of one core."""
 _RATE_OF_ACCELERATOR = 30e12

@@ -25,9 +25,9 @@ from limbeck.recipe.models import StudentSpec, TeacherSpec, names_start, shape_a
 from limbeck.recipe.tokenizer_plans import read_alike
 
 _TRAINED_TOKENS_PER_FITTED = 50
-"""An untrained start that is fitted for comparison reads one token where training read so many."""
+"""The fit of an untrained start reads one token for so many of the training, so that it costs little beside it."""
 _MOST_FITTED_TOKENS = 100_000
-"""Most tokens that this fit reads, as many as a fit reads by default."""
+"""Most tokens that the fit of an untrained start reads, as many as a fit reads by default."""
 
 
 @dataclass(frozen=True)
@@ -162,28 +162,33 @@ def choose_models(spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> 
 
 
 def untrained_plan(student: StudentPlan, *, trained_tokens: int) -> StudentPlan:
-    """Return the plan of the best start that a student of this shape has without training.
+    """Return the plan of the untrained student that a trained one is compared with.
 
-    It is the student's own start if that takes layers of a model, or a checkpoint. A student that starts at random is
-    given the teacher's layers, if its shape allows: what training added is more than what copying gives. Copied layers
-    are fitted to the teacher, if training read enough text. A fit that does not help leaves them as they were copied.
+    It has the student's shape, and the best start that this shape has without training. So the comparison shows what
+    the training has added to the start:
+
+    - A student that starts from a checkpoint is compared with this checkpoint.
+    - A student that starts from layers of a model is compared with these layers, and one that starts at random with
+      layers of its teacher, if its shape allows. Layers are fitted to the teacher where there is text for a fit.
+    - A student that was fitted and not trained is compared with its layers before the fit.
 
     Args:
         student: The student's own plan.
-        trained_tokens: Tokens that its training read. The fit reads a small part as many, so that it costs little
-            beside the training. For a student that was fitted and not trained, the start is the copied layers.
+        trained_tokens: Tokens that its training read; 0 where nothing was trained.
     """
     start = student.spec.initialise
     if start.checkpoint is not None:
         return student
     if start.fit is not None:
-        if trained_tokens:
+        # What is compared is the training, or else the fit itself.
+        if trained_tokens > 0:
             return student
         return _with_start(student, fit=None)
+
+    # The layers are copied from the bottom and the top of the teacher, as a recipe that names no start has them.
     copied = student
     if start.layers == "random":
         copied = _with_start(student, layers="ends", embeddings="auto")
-
     tokens = min(trained_tokens // _TRAINED_TOKENS_PER_FITTED, _MOST_FITTED_TOKENS)
     # With fewer tokens than inputs of an output map the fit would hardly change anything.
     if tokens < copied.shape.ffn:

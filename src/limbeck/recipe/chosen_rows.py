@@ -24,7 +24,7 @@ from limbeck.evaluation.tasks.registry import TASKS, is_own_task
 from limbeck.models.heads import kind_of_value
 from limbeck.recipe.model_plans import TeacherInfo
 
-# Usual names of columns in data sets. In each table the first group whose columns a file has all is taken.
+# Usual names of columns in data sets. Of each, the first group is taken whose columns are all in the file.
 _TEXTS = (("sentence1", "sentence2"), ("question1", "question2"), ("premise", "hypothesis"), ("text",), ("sentence",))
 _LABELS = (("label",), ("labels",), ("score",))
 _DOCUMENTS = (("documents",), ("positive", "negatives"), ("positive", "negative"), ("document",))
@@ -54,8 +54,13 @@ def choose_rows(
     task_keys = named.get("task")
     if isinstance(task_keys, str):
         return {"sources": sources, "task": task_keys}
-    columns = {name: value for name, value in named.items() if name == "text_column"} | dict(task_keys or {})
-    kinds = [columns["kind"]] if columns.get("kind") in KINDS else _possible_kinds(teacher, head)
+    # The keys that name columns stand in the task, except for that of the texts.
+    columns = dict(task_keys or {})
+    if "text_column" in named:
+        columns["text_column"] = named["text_column"]
+    kinds = _possible_kinds(teacher, head)
+    if columns.get("kind") in KINDS:
+        kinds = [columns["kind"]]
     for source in sources:
         check_source(source)
     if _hold_texts_alone(sources, teacher, of_words=KINDS[head].of_words):
@@ -63,18 +68,20 @@ def choose_rows(
     first_row = _read_first_row(sources, of_words=KINDS[head].of_words)
     if first_row is None:
         # The columns are not known before the run, which then expects the usual ones of the likeliest kind.
-        return {"sources": sources, "task": {"kind": kinds[0]}}
+        likeliest_kind = kinds[0]
+        return {"sources": sources, "task": {"kind": likeliest_kind}}
 
     for kind in kinds:
         corpus = _corpus_of_kind(kind, first_row.columns, columns)
         if corpus is not None:
             return {"sources": sources, **corpus}
     # Rows whose label the user names are never taken for rows without labels.
-    names_label = bool({"label_column", "label_columns"} & columns.keys())
-    for kind in kinds:
-        corpus = _unlabelled_corpus(kind, first_row.columns, columns)
-        if corpus is not None and not names_label:
-            return {"sources": sources, **corpus}
+    names_label = "label_column" in columns or "label_columns" in columns
+    if not names_label:
+        for kind in kinds:
+            corpus = _unlabelled_corpus(kind, first_row.columns, columns)
+            if corpus is not None:
+                return {"sources": sources, **corpus}
     raise RecipeError(
         f"The teacher '{teacher.title}' does {kinds[0].replace('_', ' ')}, which is taught on rows of "
         f"{KINDS[kinds[0]].rows}, and '{first_row.place}' has {list_columns(first_row.columns)}; give such rows or "
@@ -124,6 +131,7 @@ def _corpus_of_kind(kind: str, columns: set[str], named: Mapping[str, Any]) -> d
         return None
 
     task: dict[str, Any] = {"kind": kind}
+    # Several label columns come from the user alone, whose keys are laid over these later: here they are only checked.
     labels = _first_of(_LABELS, columns)
     if "label_columns" in named:
         labels = list(named["label_columns"])
@@ -194,13 +202,14 @@ def _hold_texts_alone(sources: list[str], teacher: TeacherInfo, *, of_words: boo
 
 def _is_table(file: FilePath, teacher: TeacherInfo, *, of_words: bool) -> bool:
     """Whether the first row of a text file is one of a table, or of tagged words."""
-    for row in read_rows(file, SourceReport(), of_words=of_words):
-        if not of_words:
-            return len(row.values) > 1
-        # In a text the last word of each line is read as a tag.
-        tags: Any = row.values.get("tags") or ()
-        return all(tag in teacher.labels or _TAG.fullmatch(str(tag)) for tag in tags)
-    return False
+    first_row = next(iter(read_rows(file, SourceReport(), of_words=of_words)), None)
+    if first_row is None:
+        return False
+    if not of_words:
+        return len(first_row.values) > 1
+    # In a text the last word of each line is read as a tag.
+    tags: Any = first_row.values.get("tags") or ()
+    return all(tag in teacher.labels or _TAG.fullmatch(str(tag)) for tag in tags)
 
 
 def _kind_of_texts(teacher: TeacherInfo, kinds: list[str], place: str) -> str:
@@ -259,7 +268,8 @@ def _read_first_row(sources: list[str], *, of_words: bool) -> _FirstRow | None:
     for file in files:
         if suffix_of(file) == ".json":
             continue  # One JSON document can only be read as a whole, which may take long.
-        for row in read_rows(file, SourceReport(), of_words=of_words):
-            return _FirstRow(str(file), {str(name) for name in row.values})
-        return _FirstRow(str(file), set())
+        # The first file decides, even if it has no rows.
+        first_row = next(iter(read_rows(file, SourceReport(), of_words=of_words)), None)
+        columns = set() if first_row is None else {str(name) for name in first_row.values}
+        return _FirstRow(str(file), columns)
     return None

@@ -46,7 +46,8 @@ PartT = TypeVar("PartT", bound=Strict)
 class _Parts:
     """The parts of a recipe, or of a stage, whose facts can be checked.
 
-    A part is None where the recipe does not have it, and where its mistakes leave nothing of it to check.
+    A part is None where the recipe does not have it, and where its mistakes leave nothing of it to check. Only a recipe
+    has an evaluation, stages, and `members`: its teachers, where it names several.
     """
 
     teacher: TeacherSpec | None
@@ -75,6 +76,7 @@ def load_checked(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str
         LimbeckError: one with the `mistakes`, where they are several.
     """
     document = document_of(recipe, overrides)
+    # A block `with mistakes.of(place)` keeps its error for `tell`, so that the checks after it are made too.
     mistakes = Mistakes()
     loaded = None
     with mistakes.of():
@@ -84,7 +86,7 @@ def load_checked(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str
     with mistakes.of():
         _check_parts(parts)
     mistakes.tell()
-    assert loaded is not None
+    assert loaded is not None  # Else there was a mistake to tell.
     return loaded
 
 
@@ -110,7 +112,6 @@ def _parts_of(recipe: Recipe) -> _Parts:
 
 def _check_parts(recipe: _Parts) -> None:
     """Check the facts of all parts, and raise their mistakes as one error."""
-    # A block `with mistakes.of(place)` keeps its error for the end, so that the other checks are made too.
     mistakes = Mistakes()
     for spec in recipe.teachers:
         with mistakes.of():
@@ -277,13 +278,14 @@ def check_student(student: StudentSpec, teacher: str | None = None) -> None:
         source = start.from_
     size = None if source is None else _size_of(source)
 
-    # The depth is None for a shape that names more than the number of layers.
+    # A shape has a depth, its number of layers, and perhaps other sizes. `depth` is that of a shape without other
+    # sizes, which takes these from the source.
     shape = student.shape
     depth = None
     if isinstance(shape, ShapeSpec):
         layers = parse_blueprint(shape.model_dump(exclude_none=True)).layers
     elif shape == WHOLE:
-        # It is known once the source is.
+        # The source's own shape. Where the source cannot be read here, no check below needs the number.
         layers = 0 if size is None else size.layers
     else:
         depth = depth_alone(shape)

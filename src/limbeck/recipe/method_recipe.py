@@ -31,6 +31,7 @@ _SHAPES = ("6x384", "6x768")
 """Shapes of a student, layers x width, in the order in which they are tried: methods without a map between widths need
 BERT-base's 768."""
 TEXT_TRAINING = {"max_steps": 10000, "per_device_train_batch_size": 32, "learning_rate": 5e-4, "warmup_steps": 0.05}
+"""Training on text, where a method's card recommends nothing else. `warmup_steps` below 1 is a share of all steps."""
 # What MLKD-BERT (its table 9) takes for most tasks, within what BERT-PKD tried.
 TASK_TRAINING = {"num_train_epochs": 10, "per_device_train_batch_size": 32, "learning_rate": 2e-5, "warmup_steps": 0.1}
 

@@ -118,9 +118,9 @@ def _with_absent_classes(index: int, stage: StagePlan) -> StagePlan:
         return stage
     place = f"stages.{index}.corpus" if stage.spec.corpus else "corpus"
     first_rows = check_rows(stage.corpus, place, classes=stage.learns_classes, queries=stage.compares_documents)
-    if first_rows.alike is not None:
-        raise stage.one_class_error(first_rows.alike)
-    if first_rows.are_single:
+    if first_rows.counts_of_alike is not None:
+        raise stage.one_class_error(first_rows.counts_of_alike)
+    if first_rows.have_single_documents:
         raise stage.single_documents_error()
     return replace(stage, absent=first_rows.absent)
 

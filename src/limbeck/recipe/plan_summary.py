@@ -74,7 +74,8 @@ def _summarise_teachers(recipe: Recipe, teacher: TeacherInfo) -> dict[str, str]:
     """The teacher, or several with their shares and how they are combined."""
     combination = teacher.combination
     if combination is None:
-        name = teacher.title if not teacher.has_weights else recipe.teacher.model
+        # Stored outputs without a model are known by their title alone.
+        name = recipe.teacher.model if teacher.has_weights else teacher.title
         return {"teacher": f"{name} ({teacher.description})"}
     lines = {}
     for member in combination.members:
@@ -179,6 +180,7 @@ def _summarise_vectors(stage: StagePlan) -> str:
     teacher = str(stage.teacher_vectors)
     if stage.kept_map is not None:
         student += f" + a map {stage.kept_map.inputs} → {stage.kept_map.outputs} that it keeps"
+    # The student's vectors are compared with the teacher's, so both are scaled to length one or neither is.
     if stage.vectors.normalize:
         student += " + Normalize"
         teacher += " + Normalize"
@@ -207,10 +209,12 @@ def _summarise_sources(settings: CorpusSettings | LabelledSettings) -> str:
     titles = _titles_of_sources(settings)
     summary = ", ".join(titles)
     if mixing is not None and not mixing.reads_sizes:
-        summary = _list_shares(titles, mixing.shares([None] * len(titles)))
+        # These shares need the number of sources, but no size.
+        no_sizes = [None] * len(titles)
+        summary = _list_shares(titles, mixing.shares(no_sizes))
     elif mixing is not None:
         sizes = [stored_size(source) for source in settings.places]
-        # The size of a stream is not known.
+        # The size of a stream is not known. Then the sources are listed without shares.
         if None not in sizes:
             summary = _list_shares(titles, mixing.shares(sizes)) + " (about, by the stored sizes of the files)"
     if not settings.student_reads_prompts:

@@ -2,8 +2,8 @@
 
 A stage trains the recipe's student further, or makes a student of its own, such as a teacher assistant. Its plan then
 has this student; `stage.student` is None where it trains the recipe's. A sentence vector is *pooled* (as the pooling
-gives it) or *finished* (behind the modules that follow the pooling). What a recipe's student saves about its vectors is
-decided by the stages that taught it vectors.
+gives it) or *finished* (behind the modules that follow the pooling). `SentencePooling` describes how one model makes
+its vectors: the pooling, the modules and the prompts.
 """
 
 from __future__ import annotations
@@ -35,11 +35,18 @@ _VECTOR_STREAMS = {"pooled", "vector"}
 class RunPlan:
     """A recipe that has been checked against its models' configurations.
 
+    How sentence vectors are made is asked at three times:
+
+    - By the files of the teacher, before the run: `sentence`.
+    - For the files of the student, as it is saved: `student_sentence`.
+    - For the evaluation, which compares the vectors of both models: `vectors_of_both` where the student is saved, and
+      `vectors` where it has no folder yet, or one that says nothing.
+
     Args:
         recipe: The recipe.
         teacher_info: The recipe's teacher.
         student_plan: The recipe's student.
-        stages: The stages.
+        stages: The stages in the order of training; none where a run only makes a student.
     """
 
     recipe: Recipe
@@ -77,7 +84,7 @@ class RunPlan:
 
     @property
     def sentence(self) -> SentencePooling | None:
-        """How the recipe's teacher makes sentence vectors, where its files say so."""
+        """How the recipe's teacher makes sentence vectors, as its files say; None where they say nothing."""
         return self.teacher_info.sentence
 
     @property
@@ -87,7 +94,8 @@ class RunPlan:
 
     @property
     def head(self) -> Head | None:
-        """The head that the recipe's student is made with."""
+        """The head that the recipe's student is made with; None where no stage needs one."""
+        # All stages that need a head need the same one, or the recipe is refused as it is planned.
         for stage in self.own_stages:
             if stage.student_head is not None:
                 return stage.student_head
@@ -124,7 +132,10 @@ class RunPlan:
 
     @property
     def aligned_stage(self) -> StagePlan | None:
-        """The last stage that teaches the recipe's student finished vectors: it decides how the student makes them."""
+        """The last stage that teaches the recipe's student finished vectors; None where none does.
+
+        It decides how the saved student makes its vectors.
+        """
         stages = [stage for stage in self.own_stages if stage.teaches_vectors]
         return stages[-1] if stages else None
 
@@ -159,7 +170,7 @@ class RunPlan:
 
     @property
     def pooling(self) -> str:
-        """How sentence vectors are pooled: as the evaluation or the teacher's folder says, else the mean."""
+        """The name of the evaluation's pooling: as `evaluation.pooling` or the teacher's files say, else the mean."""
         pooling = self.recipe.evaluation.pooling
         if pooling != "auto":
             return pooling
@@ -169,9 +180,9 @@ class RunPlan:
 
     @property
     def student_sentence(self) -> SentencePooling | None:
-        """How the recipe's student makes sentence vectors, without a map that it keeps; None where it makes none.
+        """How the recipe's student makes sentence vectors, as its files will say; None where it makes none.
 
-        They are made as a stage trained the student to make them, or else as the teacher makes them.
+        A learned map that the student keeps is not part of it, since its weights are known only after the training.
         """
         # A student with the head of a task makes none, even if the files of its teacher say how vectors are made: these
         # are from the model that the teacher was fine-tuned from.
@@ -180,60 +191,69 @@ class RunPlan:
 
         # A stage that taught finished vectors decides, else the teacher, if its modules fit the student's width.
         if self.aligned_stage is not None:
-            return self._as_trained(self.aligned_stage.vectors)
+            return self._with_trained_prompts(self.aligned_stage.vectors)
         if self.sentence is not None and self.sentence.fits(self.student.hidden):
-            return self._as_trained(self.sentence)
+            return self._with_trained_prompts(self.sentence)
 
-        # The teacher's files do not name a pooling: the last stage that compared pooled vectors decides.
+        # Nothing is known of the teacher's vectors, or its modules do not fit: the last stage that compared pooled
+        # vectors decides by its pooling alone.
         pooled_stages = [stage for stage in self.own_stages if "pooled" in stage.student_streams]
         if not pooled_stages:
             return None
         return finished_pooling(None, pooled_stages[-1].vectors.pooling)
 
-    def _as_trained(self, sentence: SentencePooling) -> SentencePooling:
+    def _with_trained_prompts(self, sentence: SentencePooling) -> SentencePooling:
         """Leave out the prompts of a teacher's files that the recipe's student did not read in training."""
         prompts: set[str] = set()
         for stage in self.own_stages:
             # Labelled rows get no prompts.
             if not isinstance(stage.corpus, CorpusSettings):
                 continue
+            # After a stage that read its texts without prompts, a prompt would only lead the student astray.
             if not stage.corpus.student_reads_prompts:
                 return sentence.without_prompts()
             prompts.update(stage.corpus.source_prompts)
         return sentence.with_prompts(prompts)
 
     def vectors(self) -> str | SentenceHead:
-        """How the run's evaluation makes sentence vectors of both models, where the student's folder does not say.
+        """How the evaluation makes the teacher's sentence vectors, and those of a student without a folder that says.
 
         Returns:
-            The teacher's modules, or the name of a pooling: where the recipe names one, the teacher's files name no
-            modules, or these do not fit the student's width. A student that learned finished vectors through a map of
-            its own may have another width.
+            The teacher's pooling with its modules; or only the name of a pooling, where the recipe names one, the
+            teacher's files say nothing, or the student could not follow the teacher's modules.
         """
-        sentence = self.sentence
-        if sentence is None or self.recipe.evaluation.pooling != "auto":
+        is_pooling_named = self.recipe.evaluation.pooling != "auto"
+        if is_pooling_named or self.sentence is None:
             return self.pooling
-        learns_finished_vectors = self.aligned_stage is not None and self.student_sentence is not None
-        if learns_finished_vectors or sentence.fits(self.student.hidden):
-            return SentenceHead(sentence)
+        # A student that learned finished vectors makes them in its own way, perhaps through a learned map. Then the
+        # teacher's modules need not fit the student's width.
+        has_own_way = self.aligned_stage is not None and self.student_sentence is not None
+        if has_own_way or self.sentence.fits(self.student.hidden):
+            return SentenceHead(self.sentence)
         return self.pooling
 
     def vectors_of_both(self, student: Path) -> tuple[str | SentenceHead, str | SentenceHead]:
-        """How the run's evaluation makes sentence vectors of the teacher and of its saved student, in this order.
+        """How the evaluation makes sentence vectors of the teacher and of its saved student, in this order.
 
         A pooling that the recipe names holds for both models. Otherwise their folders decide. A teacher whose folder
-        does not say makes them as it did while it taught them.
+        says nothing makes them as it did while it taught them.
 
         Args:
-            student: The folder of the student.
+            student: The folder of the student, as this run has saved it.
 
         Raises:
             ModelError: for modules whose weights are missing or damaged.
         """
-        student_pooling = None
+        saved_sentence: SentencePooling | None = None
         if self.recipe.evaluation.pooling == "auto":
-            student_pooling = sentence_pooling(student)
-        if student_pooling is None:
-            return self.vectors(), self.vectors()
-        teacher_pooling = self.sentence or self.vector_stages[-1].teacher_vectors
-        return SentenceHead(teacher_pooling), SentenceHead(student_pooling)
+            saved_sentence = sentence_pooling(student)
+        if saved_sentence is None:
+            vectors = self.vectors()
+            return vectors, vectors
+
+        teacher_sentence = self.sentence
+        if teacher_sentence is None:
+            # A folder that says how vectors are made, though the teacher's does not, comes from a stage that taught
+            # vectors (see `student_sentence`). So there is one.
+            teacher_sentence = self.vector_stages[-1].teacher_vectors
+        return SentenceHead(teacher_sentence), SentenceHead(saved_sentence)

@@ -84,7 +84,9 @@ class Recipe(Grown):
         return {**value, "teacher": first}
 
     @model_validator(mode="after")
-    def _several_are_named(self) -> Recipe:
+    def _check_keys_of_several(self) -> Recipe:
+        """Refuse `combine` and `layers_from`, which are for several teachers, where `teachers` does not name them."""
+        # `teachers` has two or more, see `_first_of_several`.
         names = [] if self.teachers is None else list(self.teachers)
         if self.combine is not None and not names:
             raise ValueError("combine is for several teachers: give teachers, or leave it out")

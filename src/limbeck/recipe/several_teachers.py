@@ -26,6 +26,7 @@ from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.tokenizer_plans import read_alike
 
 _ROLES = (None, "query", "document")
+"""Roles of texts, each with a prompt of its own; None for texts without a role."""
 
 
 def plan_recipe_teacher(recipe: Recipe) -> TeacherInfo:
@@ -124,7 +125,7 @@ def _labels_of(teacher: TeacherInfo) -> tuple[str, ...]:
 
 
 def _with_classes(member: TeacherMember, labels: Sequence[str]) -> TeacherMember:
-    """Return a member with the order in which its scores are read."""
+    """Return a member with the order in which its scores are read, so that they are of the given classes."""
     labels_of_member = _labels_of(member.teacher)
     return replace(member, classes=tuple(labels_of_member.index(label) for label in labels))
 
@@ -139,6 +140,7 @@ def _combined_width(members: Sequence[TeacherMember], combine: CombineSpec) -> i
     known_widths = [width for width in widths if width is not None]
     if len(known_widths) < len(widths):
         return None
+    # The vectors of the others are mapped to the first's, and then averaged.
     if combine.vectors == "averaged":
         return known_widths[0]
     width = known_widths[0] if combine.width is None else combine.width
@@ -163,9 +165,9 @@ def _combined_sentence(first: SentencePooling | None, width: int | None) -> Sent
     if width is None:
         return None
     sentence = finished_pooling(first)
-    # A pooling of several parts would stand for vectors of several times the width.
-    pooling = sentence.pooling.split("+")[0]
-    return replace(sentence, pooling=pooling, modules=(), normalize=True, truncate_dim=None)
+    # A pooling of several parts, joined by `+`, would stand for vectors of several times the width.
+    first_part, *_ = sentence.pooling.split("+")
+    return replace(sentence, pooling=first_part, modules=(), normalize=True, truncate_dim=None)
 
 
 def with_layers_of(teacher: TeacherInfo, layers_from: str | None) -> TeacherInfo:
@@ -198,6 +200,7 @@ def check_combined(terms: Sequence[Term], pairing: Pairing, teacher: TeacherInfo
     if combination is None:
         return
     combined = combined_keys(terms, pairing)
+    # The one teacher whose tokens and layers are read, if the stage names one.
     of_layers = combination.of_layers
     if of_layers is not None and not of_layers.teacher.is_read:
         raise RecipeError(

@@ -74,6 +74,7 @@ def plan_stage(
     if stage.student is not None:
         with at_place(f"{place}.student"):
             own_student = plan_student(stage.student, stage_teacher)
+    # The student that this stage trains.
     learner = own_student or student
     pairing = Pairing(learner.shape, stage_teacher.facts, task, sentence=stage_teacher.sentence, labelled=labelled)
     terms = compose_terms(stage, pairing, place)
@@ -92,10 +93,13 @@ def plan_stage(
     settings = _plan_text(stage, place, corpus, terms, stage_teacher, reads_scores=teacher_head is not None)
     settings = _with_copies(settings, corpus, stage_teacher, recipe.seed)
     check_combined_text(settings, stage_teacher, place)
+    # A teacher that reads rows has stored outputs, which are found by the text of a row.
     if stage_teacher.facts.reads == "rows":
+        # Of several teachers, one may be a model whose layers are read: `check_combined` has checked their terms.
         if stage_teacher.combination is None:
             check_text_level(terms, pairing, place)
         check_text_unchanged(stage, place, settings, stage_teacher.facts.title)
+        # Without the teacher's tokenizer, its outputs are of texts as they are, not cut to a length.
         has_outputs_alone = any(member.tokenizer is None for member in stage_teacher.members)
         settings = settings.model_copy(update={"text_keys": True, "whole_texts": has_outputs_alone})
     teacher_tokenizer = _teacher_tokenizer(stage, place, terms, pairing, learner, stage_teacher)

@@ -49,10 +49,18 @@ def check_training(training: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _check_argument(name: str, value: Any, place: str) -> Any:
-    """Return the value of an argument, converted to its type."""
+    """Return the value of an argument, converted to its type.
+
+    Raises:
+        RecipeError: for a name or a value that a stage may not have.
+    """
     if name in MANAGED:
+        # The key of the recipe or the option to use instead; None where there is none.
         option = MANAGED[name]
-        state = "not supported" if option == "fsdp" else "managed by limbeck"
+        # What fsdp takes the place of are other ways to divide a model, which limbeck lacks. All else it does itself.
+        state = "managed by limbeck"
+        if option == "fsdp":
+            state = "not supported"
         way_out = "leave it out" if option is None else f"use {option}"
         raise RecipeError(f"{place}.{name} is {state}; {way_out}.")
     if name not in argument_types():

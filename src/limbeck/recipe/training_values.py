@@ -12,6 +12,7 @@ from limbeck.errors import RecipeError
 from limbeck.recipe.training_fields import OWN_TYPES, RANGES, Range
 
 _ANY_NUMBER = Range(-1e15, 1e15)
+"""The range of arguments that have none of their own: it refuses NaN, infinity and numbers that are typing mistakes."""
 _SHOWN_CHARACTERS = 80
 
 
@@ -75,11 +76,11 @@ def _check_range(name: str, value: Any, place: str) -> None:
         return
     if name == "max_steps" and value == -1:
         return  # Epochs are counted in its place.
-    least, most, least_allowed = RANGES.get(name, _ANY_NUMBER)
-    is_inside = least <= value <= most  # No comparison holds for NaN.
-    if is_inside and (value != least or least_allowed):
+    allowed = RANGES.get(name, _ANY_NUMBER)
+    is_inside = allowed.least <= value <= allowed.most  # No comparison holds for NaN.
+    if is_inside and (value != allowed.least or allowed.least_allowed):
         return
     if name == "max_steps":
-        raise RecipeError(f"{place} is {value}; give 1 or more, up to {most:,.0f}, or -1 to count in epochs.")
-    bound = "at least" if least_allowed else "more than"
-    raise RecipeError(f"{place} is {value}; give {bound} {least:g}, up to {most:g}.")
+        raise RecipeError(f"{place} is {value}; give 1 or more, up to {allowed.most:,.0f}, or -1 to count in epochs.")
+    bound = "at least" if allowed.least_allowed else "more than"
+    raise RecipeError(f"{place} is {value}; give {bound} {allowed.least:g}, up to {allowed.most:g}.")

@@ -235,7 +235,7 @@ def runs(comparison: ComparisonFolder) -> Iterator[Block]:
         rows.append((cell.title, cell.status, *cells, cell.folder))
     if rows:
         headings = ("Run", "Status", "Steps", "Tokens", "Total time", "Overall tokens/s", "Folder")
-        yield Table("Runs", headings, tuple(rows), words=(1, 6))
+        yield Table("Runs", headings, tuple(rows)).with_words("Status", "Folder")
         yield Notes(("`limbeck report` on the folder of a run shows its terms and its held-out losses.",))
 
 

@@ -72,7 +72,8 @@ def _sizes_table(costs: studies.Costs) -> Table:
         rows.append((title, model.shape, *parameters, Cell(model.megabytes, "{:.1f}"), *flops))
     headings = ("", "Shape", "Embedding (M)", "Transformer (M)", "Total (M)", "Weights (MB)")
     flops_headings = [f"Mflop per token, {length} tokens" for length in lengths]
-    return Table("Size", (*headings, *flops_headings), tuple(rows), words=(0, 1), layout=_LAYOUT)
+    table = Table("Size", (*headings, *flops_headings), tuple(rows), layout=_LAYOUT)
+    return table.with_words("", "Shape")
 
 
 def _millions(count: float | None) -> Cell:

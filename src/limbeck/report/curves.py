@@ -49,6 +49,7 @@ def loss_blocks(stage: StageFolder, heading: str, positive: str | None = None) -
     # Where everything was logged once, tables have the values: of the terms, and of teacher and student.
     yield from (figure for figure in figures if not is_single_point(figure.drawing))
 
+    # `reached` is empty in a log without a line that has a loss.
     if log.lines and not stage.is_finished and "step" in log.reached:
         yield Notes((f"{heading} is not finished: its curves go up to step {log.reached['step']:,.0f}.",))
     problems = []
@@ -78,7 +79,7 @@ def _terms_figure(log: StageLog, title: str) -> Figure:
         plot = _lines(curves, "loss")
         panels.append((term, plot))
         words.append(f"{term}: {describe_lines(plot)}")
-    drawing = Panels(panels, min(len(panels), _MOST_TERM_COLUMNS), _TERM_SCALE)
+    drawing = Panels(panels, columns=min(len(panels), _MOST_TERM_COLUMNS), scale=_TERM_SCALE)
     return Figure(slug(title), title, caption="", description=" ".join(words), drawing=drawing)
 
 
@@ -140,7 +141,7 @@ def _lines(curves: CurvesByLabel, y: str) -> Lines:
     """
     values: list[float] = []
     for curve in curves.values():
-        values += curve[:, 1].tolist()
+        values += curve[:, 1].tolist()  # A row of a curve is (step, value).
     is_log = spans_widely(values)
     if is_log:
         y += ", logarithmic"

@@ -51,7 +51,9 @@ def _examples_table(caption: str, first_headings: tuple[str, str], examples: Seq
             text += f" ‖ {_cut(example.pair)}"
         answers = (_cut(example.teacher), _cut(example.student))
         rows.append((text, _cut(example.label), *answers, _score(example.distance)))
-    return Table(caption, (*first_headings, "Teacher", "Student", "Distance"), tuple(rows), words=(1, 2, 3))
+    table = Table(caption, (*first_headings, "Teacher", "Student", "Distance"), tuple(rows))
+    _, label_heading = first_headings
+    return table.with_words(label_heading, "Teacher", "Student")
 
 
 def _cut(text: str) -> str:

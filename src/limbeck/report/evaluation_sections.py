@@ -5,7 +5,6 @@ cells are finished. The *first* model is the one that the others are compared wi
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from limbeck.core import records, studies
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Facts, Notes, Table, counted, interval
@@ -169,7 +168,7 @@ def all_metrics(evaluation: EvaluationFolder) -> Iterator[Block]:
     """Show every metric, and the grid points that were chosen."""
     table = metrics_table(evaluation.summary)
     if table.rows:
-        yield replace(table, words=(1,))
+        yield table.with_words("Metric")
         yield Notes(tuple(chosen_lines(evaluation.summary)))
 
 
@@ -190,7 +189,8 @@ def cells(evaluation: EvaluationFolder) -> Iterator[Block]:
         rows.append(tuple(text or NOTHING for text in texts))
     headings = ("Model", "Task", "Seed", "Status", "Scores, percent")
     left_out = max(0, len(evaluation.cells) - _MOST_CELLS)
-    yield Table("Cells", headings, tuple(rows), words=(1, 3, 4), left_out=left_out)
+    table = Table("Cells", headings, tuple(rows), left_out=left_out)
+    yield table.with_words("Task", "Status", "Scores, percent")
 
 
 @section(EvaluationFolder, "Notes")

@@ -141,7 +141,8 @@ def latency_table(latencies: Sequence[Int8Latency]) -> Table:
         float32 = _milliseconds(row.float32_ms, row.float32_p10_ms, row.float32_p90_ms)
         int8 = _milliseconds(row.int8_ms, row.int8_p10_ms, row.int8_p90_ms)
         rows.append((_size_of(row), str(row.rounds), float32, int8, speed_of(row)))
-    return Table("", headings, tuple(rows), words=(0, 4), layout=Layout(collapsed=False))
+    table = Table("", headings, tuple(rows), layout=Layout(collapsed=False))
+    return table.with_words("Texts x tokens", "int8 is")
 
 
 def _milliseconds(median: float, low: float | None, high: float | None) -> str:

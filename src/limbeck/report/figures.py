@@ -22,6 +22,7 @@ _MOST_POINTS_IN_WORDS = 12
 _FEWEST_ROWS_OF_A_PLOT = 4
 """Fewer values can be read in their table at a glance."""
 _MOST_ROWS_OF_A_PLOT = 40
+"""Most models in a plot of rows; the first ones are drawn."""
 _FEWEST_LATENCIES = 3
 """Fewest latencies of a plot against latency. With fewer, models lie above each other, and rows show them better."""
 
@@ -141,7 +142,7 @@ def quality_rows(models: Sequence[MeasuredModel], quality: str, reference: float
     Args:
         models: From top to bottom.
         quality: The quantity of their quality, with the unit.
-        reference: The quality of the model that the others are compared with; None for none.
+        reference: The quality of the first model, if it is the one that the others are compared with; else None.
     """
     if len(models) < _FEWEST_ROWS_OF_A_PLOT:
         return
@@ -210,7 +211,7 @@ def quality_against_latency(
     words = [f"{quality} against {latency}."]
     for point in points:
         place = f"{show_number(point.x)}, {show_number(point.y)}"
-        words += [f"{point.name}: {place}{_interval_words(point.interval)}."]
+        words.append(f"{point.name}: {place}{_interval_words(point.interval)}.")
     plot = NamedPoints(points, latency, quality, front_points)
     title = "Quality against latency"
     yield Figure(slug(title), title, " ".join(sentences), " ".join(words), plot)

@@ -50,4 +50,5 @@ def layers_table(caption: str, first_heading: str, named_stages: Iterable[tuple[
     if not rows:
         return None
     headings = (first_heading, "Student layers", "Teacher layers", "Terms")
-    return Table(f"{caption} (0 is the embedding output)", headings, tuple(rows), words=(1, 2, 3))
+    table = Table(f"{caption} (0 is the embedding output)", headings, tuple(rows))
+    return table.with_words("Student layers", "Teacher layers", "Terms")

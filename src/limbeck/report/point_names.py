@@ -42,7 +42,7 @@ def place_names(axes: Axes, names: Sequence[str], points: Sequence[tuple[float, 
     assert sheet is not None
     # The places of points on the sheet are known once its layout has been computed.
     sheet.draw_without_rendering()
-    pixels = sheet.dpi / 72
+    pixels = sheet.dpi / 72  # In a typographic point, of which an inch has 72.
     room = axes.get_window_extent()
     taken = [_box_around(place, _POINT_RADIUS * pixels) for place in axes.transData.transform(list(points))]
     for line in axes.get_lines():

@@ -107,7 +107,7 @@ def _fingerprints(text: records.CorpusText) -> Iterator[Table]:
         rows.append((*names, number(view.blocks), number(view.tokens), Cell(view.fingerprint or None)))
     if rows:
         headings = ("Stage", "Unit", "Longest block, tokens", "Blocks", "Tokens", "Fingerprint")
-        yield Table("Text fingerprints", headings, tuple(rows), words=(1, 5))
+        yield Table("Text fingerprints", headings, tuple(rows)).with_words("Unit", "Fingerprint")
 
 
 def _mixtures(run: records.Run, text: records.CorpusText) -> Iterator[Table]:
@@ -130,7 +130,7 @@ def _mixtures(run: records.Run, text: records.CorpusText) -> Iterator[Table]:
             rows.append((*names, *numbers))
     if rows:
         headings = ("Stage", "Source", "Mixed by", "Longest block, tokens", "Share", "Rows drawn, of all lengths")
-        yield Table("Mixed sources", headings, tuple(rows), words=(1, 2), folded=True)
+        yield Table("Mixed sources", headings, tuple(rows), folded=True).with_words("Source", "Mixed by")
 
 
 def _rows_by_role_and_unit(text: records.CorpusText) -> Iterator[Table]:
@@ -149,4 +149,5 @@ def _rows_by_role_and_unit(text: records.CorpusText) -> Iterator[Table]:
         for name, share in share_by_name.items():
             rows.append((view.stage or NOTHING, name, Cell(share, "{:.2%}")))
     if rows:
-        yield Table("Rows by role and unit", ("Stage", "Role or unit", "Share"), tuple(rows), words=(1,))
+        table = Table("Rows by role and unit", ("Stage", "Role or unit", "Share"), tuple(rows))
+        yield table.with_words("Role or unit")

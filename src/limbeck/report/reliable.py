@@ -12,6 +12,7 @@ from limbeck.evaluation.passages import SATURATED
 _SHARES = ("accuracy", "exact_match")
 """Metrics that are a share of independent rows."""
 _CORRELATIONS = ("matthews", "pearson", "spearman")
+"""Metrics that are a correlation over rows; Matthews' is that of two classes."""
 
 FEWEST_QUERIES = 200
 """Fewest queries of a retrieval, or sentences of an agreement, whose figure counts for more than a rough one."""
@@ -83,7 +84,10 @@ def _lowest_of_teacher(teacher: float, metric: str, scores: DevelopmentFigures) 
         interval = of_share(teacher, rows)
     elif metric in _CORRELATIONS:
         interval = of_correlation(teacher, rows, ranked=metric == "spearman")
-    return teacher if interval is None else interval[0]
+    if interval is None:
+        return teacher
+    lowest, _ = interval
+    return lowest
 
 
 def chance_of(scores: DevelopmentFigures, metric: str) -> float:

@@ -168,7 +168,7 @@ def _stages_table(stages: Sequence[StageFolder]) -> Table:
     """Lay out method, steps, time and speed of each stage."""
     columns = ("Method", "Steps", "Tokens", "Time", "Tokens/s", "Padding", "Precision", "Device", "Skipped steps")
     rows: list[tuple[AnyCell, ...]] = [(stage.title, *stage_cells(stage)) for stage in stages]
-    return Table("Stages", ("Stage", *columns), tuple(rows), words=(1, 7, 8))
+    return Table("Stages", ("Stage", *columns), tuple(rows)).with_words("Method", "Precision", "Device")
 
 
 def stage_cells(stage: StageFolder) -> tuple[Cell, ...]:
@@ -229,7 +229,7 @@ def _terms_table(stages: Iterable[StageFolder]) -> Iterator[Table]:
             rows.append((stage.title, "loss (weighted sum)", _loss(last_loss), _loss(held_out_loss)))
     if rows:
         headings = ("Stage", "Term", "Training, at the end", "Held-out text")
-        yield Table("Terms of the loss", headings, tuple(rows), words=(1,))
+        yield Table("Terms of the loss", headings, tuple(rows)).with_words("Term")
 
 
 def _last_loss(stage: StageFolder) -> float | None:

@@ -1,7 +1,6 @@
 """Several runs beside each other: tables with a row for each run, and figures of their quality."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Table, duration, number
@@ -39,7 +38,7 @@ def run_blocks(runs: TitledRuns) -> Iterator[Block]:
     """Compare runs by their facts and figures, a run a row, and draw their quality."""
     yield from _quality_figures(runs)
     training = _facts_table("Training of the runs", [(title, _training_facts(run)) for title, run in runs])
-    yield replace(training, words=(1, 2, 3))
+    yield training.with_words("Teacher", "Student", "Methods")
     yield _facts_table("Size and speed, each beside its teacher's", [(title, _size_facts(run)) for title, run in runs])
     yield _facts_table("Quality of the students", [(title, _quality_facts(run)) for title, run in runs])
     if len(_measures_of(runs)) > 1:

@@ -1,7 +1,8 @@
 """The view of a search of student shapes: loss against latency, and every shape that was tried.
 
 A *reward* joins the loss of a shape and its latency, as a share of the teacher's. The *Pareto front* holds the shapes
-that no other shape beats in both.
+that no other shape beats in both. Any field of a damaged record may be missing. Code that formats a missing number then
+raises one of the errors `DAMAGED`, and the page that shows this view names the damage in the place of its text.
 """
 
 from collections import Counter
@@ -15,16 +16,18 @@ from limbeck.report.figures import lines_figure
 from limbeck.report.plots import Lines, Point, Series
 from limbeck.report.search_view import SearchView
 from limbeck.report.sections import Highlight
+from limbeck.search.reward import EXPONENT, TARGET_SHARE
 
 _MOST_SHAPES = 50
 """Most shapes in the table; the file `shapes.csv` has all."""
-_LOSSES = {
+_LOSS_BY_KIND = {
     "hidden": "the variance of the teacher's last hidden states that a linear map of the student's leaves unexplained",
     "relations": "the divergence of the last layers' query, key and value relations",
     "vectors": "the variance of the teacher's sentence vectors that a linear map of the student's leaves unexplained",
     "hidden_states": "L_HS of the comparative study (equation 6): squared errors of the teacher's hidden states under "
     "linear maps of the student's, summed over the taught layers",
 }
+"""What each kind of loss measures; a search of any other kind is not written."""
 _FILE_COLUMNS = (
     *("trial", "layers", "hidden", "heads", "ffn", "parameters", "latency_share", "latency_ms", "teacher_ms"),
     *("threads", "note", "loss", "reward", "steps", "state", "reason", "training_seconds", "front"),
@@ -64,14 +67,20 @@ class ArchitectureView(SearchView[ArchitectureSearch]):
             return
         yield Highlight(f"{best.reward:.4f}", "best reward", _describe_shape(best))
         if best.loss is not None:
-            untrained = "1" if _is_relative(record) else f"{record.loss.untrained:.4f}"
+            # Losses that are divided by that of an untrained student are 1 for such a student.
+            untrained = "1"
+            if not _is_relative(record):
+                untrained = f"{record.loss.untrained:.4f}"
             yield Highlight(f"{best.loss:.4f}", "its loss", f"an untrained student has {untrained}")
         if best.latency_share is not None:
             yield Highlight(f"{best.latency_share:.3f}", "its latency", "as a share of the teacher's")
         second_score = self.second_score(record)
         if second_score:
             yield Highlight(second_score, "next best reward")
-        total = "" if record.space.shapes is None else f"of {record.space.shapes:,} possible ones"
+        # Highlights stand above the page's sections, so that a missing number must not take them away.
+        total = ""
+        if record.space.shapes is not None:
+            total = f"of {record.space.shapes:,} possible ones"
         yield Highlight(f"{len(_trained_shapes(record)):,}", "shapes trained to the end", total)
 
     def blocks(self, record: ArchitectureSearch) -> Iterator[Figure | Table | Notes]:
@@ -127,9 +136,11 @@ def _loss_note(record: ArchitectureSearch) -> str:
     scale = f"divided by that of an untrained student ({untrained})"
     if not _is_relative(record):
         scale = f"as printed, so not divided by that of an untrained student ({untrained})"
+    # A record without a kind is damaged: no entry has the name "".
+    measured = _LOSS_BY_KIND[record.loss.kind or ""]
     return (
-        f"Loss is {_LOSSES[record.loss.kind or '']}, on held-out text, {scale}; reward is (1 - loss) x (share of "
-        "latency / 0.6)^-0.06."
+        f"Loss is {measured}, on held-out text, {scale}; reward is (1 - loss) x (share of latency / "
+        f"{TARGET_SHARE:g})^{EXPONENT:g}."
     )
 
 
@@ -164,7 +175,12 @@ def _cost_notes(record: ArchitectureSearch) -> Iterator[str]:
 
 def _shapes_table(record: ArchitectureSearch) -> Table:
     """Lay out the shapes: those that were trained to the end by falling reward, then the others by state and trial."""
-    ranked = sorted(record.shapes, key=lambda shape: (_STATES.index(shape.state), -(shape.reward or 0.0), shape.trial))
+
+    def rank(shape: SearchedShape) -> tuple[int, float, int]:
+        falling_reward = -(shape.reward or 0.0)
+        return _STATES.index(shape.state), falling_reward, shape.trial
+
+    ranked = sorted(record.shapes, key=rank)
     rows: list[tuple[AnyCell, ...]] = []
     for shape in ranked[:_MOST_SHAPES]:
         state = shape.state
@@ -186,7 +202,7 @@ def _shapes_table(record: ArchitectureSearch) -> Table:
     if len(ranked) > _MOST_SHAPES:
         caption += f", the first {_MOST_SHAPES} of {len(ranked)}"
     headings = ("Trial", "Shape", "Parameters", "Latency share", "Loss", "Reward", "State")
-    return Table(caption, headings, tuple(rows), words=(1, 6))
+    return Table(caption, headings, tuple(rows)).with_words("Shape", "State")
 
 
 def _describe_shape(shape: SearchedShape) -> str:
@@ -204,14 +220,16 @@ def shapes_figure(record: ArchitectureSearch, best: SearchedShape) -> Figure:
     trained = _trained_shapes(record)
     shape_by_trial = {shape.trial: shape for shape in trained}
     front = [shape_by_trial[trial] for trial in record.front]
-    behind = [shape for shape in trained if shape.trial not in record.front]
+    beaten = [shape for shape in trained if shape.trial not in record.front]
     all_series = [
         _shape_series("Pareto front", front, "steps"),
         _shape_series("best reward", [best], "points"),
-        _shape_series("shape", behind, "points"),
+        _shape_series("shape", beaten, "points"),
     ]
 
-    quantity = "loss (1: untrained)" if _is_relative(record) else "loss"
+    quantity = "loss"
+    if _is_relative(record):
+        quantity = "loss (1: untrained)"
     plot = Lines(
         [series for series in all_series if series.points],
         x="latency relative to the teacher's",

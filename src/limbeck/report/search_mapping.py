@@ -138,7 +138,7 @@ def _generations_table(record: MappingSearch) -> Table:
         )
         rows.append(cells)
     headings = ("Gen", "Max", "Min", "Avg", "Std", "Evaluated", "Best gene", "Mapping")
-    return Table("Generations", headings, tuple(rows), words=(0, 6, 7))
+    return Table("Generations", headings, tuple(rows)).with_words("Gen", "Best gene", "Mapping")
 
 
 def _best_mappings_table(record: MappingSearch) -> Table:
@@ -148,7 +148,7 @@ def _best_mappings_table(record: MappingSearch) -> Table:
         generation = "" if candidate.generation is None else f"#{candidate.generation}"
         rows.append((show_mapping(candidate.mapping), number(candidate.fitness, 2), *scores, generation))
     headings = ("Mapping", "Fitness", *record.scores, "Gen")
-    return Table("Best mappings", headings, tuple(rows), words=(0,))
+    return Table("Best mappings", headings, tuple(rows)).with_words(headings[0])
 
 
 def evolution_figure(record: MappingSearch) -> Figure:

@@ -97,7 +97,7 @@ def _layers_table(record: TeacherLayerSearch) -> Table:
             state = f"dropped after {layer.steps}"
         rows.append((str(layer.layer), *cells, number(layer.own_loss, 4), state))
     headings = ("Layer", *(f"Step {step}" for step in steps), "Own loss", "State")
-    return Table("Layers, longest trained first, then highest score", headings, tuple(rows), words=(len(headings) - 1,))
+    return Table("Layers, longest trained first, then highest score", headings, tuple(rows)).with_words("State")
 
 
 def layers_race_figure(record: TeacherLayerSearch) -> Figure:

@@ -22,7 +22,8 @@ def run_statuses(statuses: Sequence[RunStatus]) -> Table:
         facts = _known_facts(status)
         cells = [facts.get(column, NOTHING) for column in _COLUMNS]
         rows.append((status.name, *cells))
-    return Table("Runs that are not finished", ("", *_COLUMNS), tuple(rows), words=(1, 2, 6))
+    table = Table("Runs that are not finished", ("", *_COLUMNS), tuple(rows))
+    return table.with_words("Status", "Stage", LAST_UPDATE)
 
 
 def _known_facts(status: RunStatus) -> dict[str, str]:

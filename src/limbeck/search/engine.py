@@ -46,6 +46,11 @@ from limbeck.training.proxy import Proxy, Trained
 class Search(Work):
     """A search that is checked and planned, and the work of this process on it.
 
+    A subclass sets `plan` when it is made. `run_search_of` and the workers that it starts then call the methods in this
+    order: `identity`, for its errors; `read_text`, which sets `proxy`; `check_text`; `open`, which calls `sampler`;
+    `announce`; `load`; `train` for the candidates that the sampler proposes, which calls `plan_of`, `cuts_of` and
+    `score`; and at the end `record`, which calls `results`.
+
     Args:
         request: The request.
 
@@ -56,7 +61,7 @@ class Search(Work):
         stopped: Message of a search that is stopped; `{place}` is the storage, `{done}` the attribute `done`.
         done: The word for a candidate that the search has finished with, for messages.
         on_tasks: Whether candidates are fine-tuned on tasks, which a launcher of several processes cannot do.
-        plan: The plan of one candidate's run, which stands for all in what they share.
+        plan: The plan of one candidate's run, which stands for all in what they share; set by each kind of search.
         proxy: Trains candidates, and holds the text; set by `read_text`.
 
     Raises:
@@ -120,7 +125,7 @@ class Search(Work):
                 "The device is out of memory; train fewer candidates at once with --batch, or lower --batch-size."
             ) from None
         # Each candidate's part of the time of the common training.
-        seconds = round((time.monotonic() - started) / len(candidates), 1)
+        seconds = round((time.monotonic() - started) / len(candidates), ndigits=1)
         for candidate, student in zip(candidates, trained, strict=True):
             outcome, line = self.score(candidate, student)
             yield replace(outcome, notes={TRAINING_SECONDS: seconds, **outcome.notes})

@@ -22,7 +22,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from limbeck.search.mapping_space import Genome, MappingSpace
+from limbeck.search.mapping_space import Genome, MappingSpace, raise_floor
 from limbeck.search.requests import GeneticSettings
 
 Pair: TypeAlias = tuple[Genome, Genome]
@@ -68,12 +68,13 @@ def random_genome(space: MappingSpace, generator: np.random.Generator) -> Genome
     # The highest teacher layer so far, 0 for none: the layers that follow must lie above it.
     floor = 0
     for layers_settled in range(space.student):
+        # A step is a code for the next layer, with the number of members of the space that begin with all codes then.
         steps = space.steps(layers_settled, floor)
         members = np.array([step.members for step in steps], dtype=np.float64)
         index = generator.choice(len(steps), p=members / members.sum())
         step = steps[index]
         codes.append(step.code)
-        floor = max(floor, step.layer)
+        floor = raise_floor(floor, step.layer)
     return tuple(codes)
 
 

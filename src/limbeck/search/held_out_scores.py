@@ -1,6 +1,6 @@
 """The scores of candidates on held-out text, which needs no labels.
 
-A *block* is a row of tokens of the held-out text.
+A *block* is a row of tokens of the held-out text. The blocks are read in *batches*.
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ from limbeck.training.student_folder import finished_head
 PAIRS = 1500
 """Sentence pairs of the agreement."""
 BLOCKS = 128
-"""Held-out blocks of the relations."""
+"""Most held-out blocks of the relations."""
 LOSS_BLOCKS = 96
-"""Held-out blocks of losses and of `explained`."""
-_FEWEST = 3
-"""Least batches for `explained`: its map is fitted on two thirds of them, and measured on the rest."""
+"""Most held-out blocks of losses and of `explained`."""
+_FEWEST_BATCHES = 3
+"""Fewest batches for losses and `explained`: a map is fitted on two thirds of them, and measured on the rest."""
 
 MAPPING_SCORES = ("agreement", "relations")
 LAYER_SCORES = ("agreement", "explained")
@@ -56,11 +56,12 @@ class HeldOutScores:
     measure the same for every candidate. They do prefer mappings that teach the student's last layer what the teacher's
     last layer does; for students that are to be fine-tuned, scores on tasks tell more.
 
-    The teacher's similarities and relations are computed once and kept. The teacher itself is kept for `explained`.
+    The teacher's similarities and relations are computed once, so that the teacher is not needed again. Only for
+    `explained` it stays loaded, and is read again beside every student.
 
     Args:
         proxy: The proxy of the run that is searched for; some of its text is held out.
-        names: The scores.
+        names: The scores: `agreement`, and one of `relations` and `explained`.
 
     Raises:
         CorpusError: if too little text is held out.
@@ -74,27 +75,36 @@ class HeldOutScores:
         plan = proxy.plan
         self._agreement = PairAgreement(teacher, proxy.tokenizer, corpus, held_out_pairs(proxy), plan.vectors())
         if "explained" in names:
-            # A map is fitted to each student, so the teacher runs beside every student.
-            self._layers = LastLayers(teacher, loss_batches(proxy), [plan.student], keep_teacher=False)
+            # Hidden states are compared only by a teacher that is read beside every student.
+            self._layers = LastLayers(teacher, loss_batches(proxy), [plan.student], keep_streams=False)
         else:
-            batches = held_out_batches(corpus, proxy.tokenizer, BLOCKS, 1)
-            self._layers = LastLayers(teacher, batches, [plan.student], keep_teacher=True)
+            # Relations need no fit, so a single batch is enough.
+            batches = held_out_batches(corpus, proxy.tokenizer, BLOCKS, fewest_batches=1)
+            self._layers = LastLayers(teacher, batches, [plan.student], keep_streams=True)
 
     def measure(self, student: PreTrainedModel, plan: RunPlan, name: str, learned: Learned | None = None) -> Scores:
-        """Score a student without taps; arguments as of `TaskScores.measure`."""
+        """Score a student.
+
+        Args:
+            student: Trained, without taps.
+            plan: The plan of the student's run.
+            name: Name of the candidate, which scores on held-out text do not need.
+            learned: Learned maps of the stage that taught its sentence vectors, see `Trained`.
+        """
         student = student.to(self._device)
-        # Similarities are of the vectors that the finished student makes, unless the recipe names another pooling.
+        # Similarities are of the vectors that the finished student makes. Without a head they are of vectors made in
+        # the teacher's way, as where the recipe names a pooling for both.
         head = None
         sentence = plan.student_sentence
         if sentence is not None and plan.recipe.evaluation.pooling == "auto":
             head = finished_head(sentence, learned)
         shares = {"agreement": self._agreement.of_student(student, head)}
-        relations, explained = self._layers.compare(student)
-        # One of the two is measured, by the names of the scores; see `__init__`.
-        if explained is None:
-            shares["relations"] = 1 - relations / self._layers.uniform
+        figures = self._layers.compare(student)
+        # `__init__` has prepared one of the two scores; `explained` is measured only where it is that one.
+        if figures.explained is None:
+            shares["relations"] = 1 - figures.divergence / self._layers.uniform
         else:
-            shares["explained"] = explained
+            shares["explained"] = figures.explained
         student.cpu()
         return {score: 100 * shares[score] for score in self.names}
 
@@ -119,15 +129,16 @@ def held_out_pairs(proxy: Proxy) -> list[SentencePair]:
 
 
 def loss_batches(proxy: Proxy) -> list[dict[str, Tensor]]:
-    """Return the held-out blocks on which losses are measured, in at least three batches.
+    """Return the held-out blocks on which losses and `explained` are measured, in at least three batches.
 
     Raises:
         CorpusError: if too little text is held out.
     """
-    batches = held_out_batches(proxy.corpora[0], proxy.tokenizer, LOSS_BLOCKS)
-    if len(batches) < _FEWEST:
+    batches = held_out_batches(proxy.corpora[0], proxy.tokenizer, LOSS_BLOCKS, fewest_batches=_FEWEST_BATCHES)
+    if len(batches) < _FEWEST_BATCHES:
+        # With so few blocks every batch has a single one.
         raise CorpusError(
-            f"{counted(len(batches), 'block')} held out, but students are compared on {_FEWEST} or more; raise "
+            f"{counted(len(batches), 'block')} held out, but students are compared on {_FEWEST_BATCHES} or more; raise "
             "corpus.held_out."
         )
     return batches
@@ -143,6 +154,7 @@ def plain_copy(student: PreTrainedModel, plan: RunPlan) -> PreTrainedModel:
         student: A student in training, which is left as it is.
         plan: The plan of the student's run.
     """
+    # The seed does not matter, since all weights are replaced.
     copy = build_student(plan.student_config, seed=0, head=plan.head)
     copy.load_state_dict(student.state_dict())
     return copy.to(student.device).eval()

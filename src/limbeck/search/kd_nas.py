@@ -51,16 +51,16 @@ class ControllerSampler(BaseSampler):
         seed: Seed of the random numbers.
         choices: The listed values of each parameter.
         points: The combinations of these values that may be proposed, in the order of the parameters.
-        episode: Shapes in an episode.
+        episode_size: Shapes in an episode.
     """
 
     def __init__(
-        self, seed: int, choices: Mapping[str, Sequence[Any]], points: Collection[Point], episode: int
+        self, seed: int, choices: Mapping[str, Sequence[Any]], points: Collection[Point], episode_size: int
     ) -> None:
         self._seed = seed
         self._choices = choices
         self._points = list(points)
-        self._episode = episode
+        self._episode_size = episode_size
         self._scaled = _scale(self._points)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -92,8 +92,9 @@ class ControllerSampler(BaseSampler):
 
     def _choose(self, trials: Sequence[FrozenTrial], number: int) -> Point:
         """Return a shape for the trial of this number, by all other trials of the study."""
+        # The shapes of all other trials. Those that have a reward, with each size scaled to about -1 to 1, teach the
+        # controller; a shape that is still in training has none.
         taken = set()
-        # The shapes that have a reward, each size scaled to about -1 to 1, and their rewards.
         tried: list[Point] = []
         rewards: list[float] = []
         for trial in trials:
@@ -110,16 +111,17 @@ class ControllerSampler(BaseSampler):
         free = [point for point in self._points if point not in taken]
         if not free:
             free = self._points
-        # Earlier trials count as members of episodes if they cost training, which those of refused shapes did not.
+        # The episode of this trial, by the trials before it. Those that are in training count, or several workers would
+        # stay in an episode for too long; those of refused shapes do not, since they have cost no training.
         begun = sum(1 for trial in trials if trial.number < number and _costs_training(trial))
-        episode_number = begun // self._episode
+        episode_number = begun // self._episode_size
         # A sampler of its own, with another seed, is made for every trial; see `shape_samplers.SeededByTrial`.
         generator = np.random.default_rng(self._seed)
         draws_at_random = not tried or generator.random() < random_share(episode_number)
         if draws_at_random:
             return free[generator.integers(len(free))]
         candidates = [self._scaled[point] for point in free]
-        predictions = predict_rewards(tried, rewards, candidates, episode=self._episode, seed=self._seed)
+        predictions = predict_rewards(tried, rewards, candidates, episode_size=self._episode_size, seed=self._seed)
         return free[int(np.argmax(predictions))]
 
     def _point_of(self, trial: FrozenTrial) -> Point | None:
@@ -134,13 +136,13 @@ def _costs_training(trial: FrozenTrial) -> bool:
     return trial.state == TrialState.RUNNING or reward_of(trial) is not None
 
 
-def random_share(episode: int) -> float:
-    """Return epsilon = max(1 - 0.05 episode, 0.05), the share of an episode that is drawn at random.
+def random_share(episode_number: int) -> float:
+    """Return epsilon = max(1 - 0.05 n, 0.05), the share of an episode that is drawn at random.
 
     Args:
-        episode: Counted from 0.
+        episode_number: The number n of the episode, counted from 0.
     """
-    return max(1 - DECAY * episode, LEAST)
+    return max(1 - DECAY * episode_number, LEAST)
 
 
 def reward_of(trial: FrozenTrial) -> float | None:
@@ -154,15 +156,17 @@ def reward_of(trial: FrozenTrial) -> float | None:
 
 
 def predict_rewards(
-    tried: Sequence[Point], rewards: Sequence[float], candidates: Sequence[Point], *, episode: int, seed: int
+    tried: Sequence[Point], rewards: Sequence[float], candidates: Sequence[Point], *, episode_size: int, seed: int
 ) -> list[float]:
     """Fit a controller to shapes that were tried, by their squared errors, and predict the rewards of candidates.
 
+    What the controller reads of earlier episodes are shapes with a reward, so its episodes are counted in these alone.
+
     Args:
-        tried: Shapes in the order of their trials, each size as a number of about -1 to 1.
+        tried: Shapes with a reward in the order of their trials, each size as a number of about -1 to 1.
         rewards: The rewards of these shapes.
-        candidates: Shapes of the next episode, of the same form.
-        episode: Shapes in an episode.
+        candidates: Shapes that may be trained next, of the same form.
+        episode_size: Shapes in an episode.
         seed: Seed of the controller's first weights.
 
     Returns:
@@ -172,13 +176,11 @@ def predict_rewards(
     # The controller reads three shapes: the best of the episode before, the best of all before, and the shape itself.
     triples = []
     for number, shape in enumerate(tried):
-        # The first trial of the episode that this one belongs to.
-        episode_start = number // episode * episode
-        triples.append([*best_before(tried, rewards, episode_start, episode), shape])
-    # [shapes, 3, sizes].
-    known_shapes = torch.tensor(triples, dtype=torch.float64)
-    next_start = len(tried) // episode * episode
-    best_shapes = best_before(tried, rewards, next_start, episode)
+        best_shapes = best_before(tried, rewards, number, episode_size)
+        triples.append([*best_shapes, shape])
+    known_shapes = torch.tensor(triples, dtype=torch.float64)  # [shapes, 3, sizes]
+    # A candidate would be the next shape, and so has the number that follows.
+    best_shapes = best_before(tried, rewards, len(tried), episode_size)
     new_shapes = torch.tensor([[*best_shapes, shape] for shape in candidates], dtype=torch.float64)
 
     known_rewards = torch.tensor(rewards, dtype=torch.float64)
@@ -195,22 +197,29 @@ def predict_rewards(
         return list(controller(new_shapes).tolist())
 
 
-def best_before(tried: Sequence[Point], rewards: Sequence[float], start: int, episode: int) -> tuple[Point, Point]:
-    """Return the best shape of the episode before, and the best of all before; zeros where there is none.
+def best_before(
+    tried: Sequence[Point], rewards: Sequence[float], number: int, episode_size: int
+) -> tuple[Point, Point]:
+    """Return the best shape of the episode before that of a shape, and the best of all episodes before it.
 
     Args:
         tried: Shapes in the order of their trials.
         rewards: The rewards of these shapes.
-        start: The number of the first trial of an episode, counted from 0.
-        episode: Shapes in an episode.
+        number: The number of the shape, counted from 0 like the places in `tried`.
+        episode_size: Shapes in an episode.
+
+    Returns:
+        Both shapes; zeros, the middle of all sizes, for a shape of the first episode.
     """
+    # The number of the first shape in the same episode.
+    start = number // episode_size * episode_size
     if start == 0:
         nothing = (0.0,) * len(tried[0])
         return nothing, nothing
-    last_episode = range(max(start - episode, 0), start)
-    best_of_last = max(last_episode, key=rewards.__getitem__)
+    episode_before = range(start - episode_size, start)
+    best_of_episode = max(episode_before, key=rewards.__getitem__)
     best_of_all = max(range(start), key=rewards.__getitem__)
-    return tried[best_of_last], tried[best_of_all]
+    return tried[best_of_episode], tried[best_of_all]
 
 
 class Controller(nn.Module):

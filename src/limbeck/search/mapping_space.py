@@ -103,7 +103,7 @@ class MappingSpace:
             row = []
             for floor in range(self.teacher + 1):
                 allowed = [layer for layer in choices.values() if _is_allowed(layer, floor)]
-                row.append(sum(following[max(floor, layer)] for layer in allowed))
+                row.append(sum(following[raise_floor(floor, layer)] for layer in allowed))
             counts.insert(0, tuple(row))
         return tuple(counts)
 
@@ -122,7 +122,7 @@ class MappingSpace:
             yield codes
             return
         for step in self.steps(len(codes), floor):
-            yield from self._members((*codes, step.code), max(floor, step.layer))
+            yield from self._members((*codes, step.code), raise_floor(floor, step.layer))
 
     def steps(self, settled: int, floor: int) -> list[Step]:
         """Return the choices for the next student layer that lead to a member, in the order of their codes.
@@ -136,7 +136,7 @@ class MappingSpace:
         for code, layer in sorted(self.choices[settled].items()):
             if not _is_allowed(layer, floor):
                 continue
-            members = counts[max(floor, layer)]
+            members = counts[raise_floor(floor, layer)]
             if members > 0:
                 steps.append(Step(code, layer, members))
         return steps
@@ -150,7 +150,7 @@ class MappingSpace:
             layer = choices.get(code)
             if layer is None or not _is_allowed(layer, floor):
                 return False
-            floor = max(floor, layer)
+            floor = raise_floor(floor, layer)
         return True
 
     def decode(self, genome: Genome) -> MappingTuple:
@@ -194,6 +194,14 @@ class MappingSpace:
 def _is_allowed(layer: int, floor: int) -> bool:
     """Whether a student layer may have this choice after layers whose highest teacher layer is `floor`."""
     return layer == NONE or layer > floor
+
+
+def raise_floor(floor: int, layer: int) -> int:
+    """Return the highest teacher layer after one more choice that is allowed.
+
+    Only the choice `NONE`, which is 0, can be below the floor; it leaves the floor as it is.
+    """
+    return max(floor, layer)
 
 
 def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None = None) -> MappingSpace:

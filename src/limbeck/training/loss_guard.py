@@ -131,11 +131,12 @@ class LossGuard:
         """
         terms = sum_over_ranks(self._step_terms)
         self.forget_step()
+        # A norm of 0 passes every test.
         norm = terms.new_zeros(()) if norm is None else norm.to(terms)
-        verdict = self._judge(terms, norm)
+        is_bad, verdict = self._judge(terms, norm)
         self._verdicts.send(verdict, (step, batches))
         self._look(wait=False)
-        return verdict[0].bool()
+        return is_bad
 
     def check(self) -> None:
         """Act on every step that was judged, waiting for the verdicts that are still on their way.
@@ -162,32 +163,36 @@ class LossGuard:
         self._losses = self._losses.new_tensor(losses)
         self._good = self._good.new_tensor(state["good"])
 
-    def _judge(self, terms: Tensor, norm: Tensor) -> Tensor:
-        """Judge a step, and remember its loss if it is good.
+    def _judge(self, terms: Tensor, norm: Tensor) -> tuple[Tensor, Tensor]:
+        """Judge a step on its device, and remember its loss if it is good.
 
         Returns:
-            Float64 `[4 + terms]`: 1 for a bad step and 0 for a good one; its loss; the median of the losses before it,
-            NaN while there are too few, or without a bound on the loss; the norm of its gradient; its terms.
+            Whether the step is bad, a bool scalar; and the verdict for the host, float64 `[4 + terms]`: 1 for a bad
+            step and 0 for a good one; its loss; the median of the losses before it, NaN while there are too few, or
+            without a bound on the loss; the norm of its gradient; its terms.
         """
         loss = (self._weights * terms).sum()
         factor = self.policy.explosion_factor
-        bad = ~(terms.isfinite().all() & norm.isfinite())
+        is_bad = ~(terms.isfinite().all() & norm.isfinite())
         median = torch.full_like(loss, torch.nan)
         if factor is not None:
             # Without a dimension, PyTorch's `nanmedian` would make the host wait for the device.
             median = torch.where(self._good >= _ENOUGH, self._losses.nanmedian(0).values, median)
-            bad = bad | (loss > factor * median)
+            # While the median is NaN, no loss is above it.
+            is_bad = is_bad | (loss > factor * median)
             # A good loss takes the place of the oldest one in the window, where steps take turns.
             is_oldest = torch.arange(WINDOW, device=loss.device) == self._good % WINDOW
-            self._losses = torch.where(is_oldest & ~bad, loss, self._losses)
-            self._good = self._good + (~bad).long()
-        return torch.cat([torch.stack([bad.double(), loss, median, norm]), terms])
+            self._losses = torch.where(is_oldest & ~is_bad, loss, self._losses)
+            self._good = self._good + (~is_bad).long()
+        verdict = torch.cat([torch.stack([is_bad.double(), loss, median, norm]), terms])
+        return is_bad, verdict
 
     def _look(self, *, wait: bool) -> None:
         """Act on the verdicts that have arrived, or with `wait` on all."""
         for verdict, (step, batches) in self._verdicts.take(wait=wait):
-            bad, loss, median, norm, *terms = verdict.tolist()
-            if not bad:
+            # As `_judge` has put the numbers together.
+            is_bad, loss, median, norm, *terms = verdict.tolist()
+            if not is_bad:
                 self._in_a_row = 0
                 continue
             self._act(step, batches, self._describe(step, loss, median, norm, terms))

@@ -153,8 +153,9 @@ def _changed_text(
     if stage.development is not None:
         names.append(f"The text of the development rows '{stage.development.title}'")
     names.append("The tokenizer's output for the text")
-    # Lists of different lengths are a change too: `zip_longest` gives None in place of what is missing.
-    for name, old_hash, new_hash in zip_longest(names, old.content, new.content):
+    # Where texts were added or taken away, one list of hashes is longer, and `zip_longest` gives None in the place of
+    # what the other lacks. Hashes beyond those of the plan's texts have no name.
+    for name, old_hash, new_hash in zip_longest(names, old.content, new.content, fillvalue=None):
         if old_hash != new_hash:
             return name or "The text"
     return None

@@ -100,7 +100,7 @@ def finished_head(sentence: SentencePooling, learned: Learned | None) -> Sentenc
     """Make the head that gives the sentence vectors of a student in memory, with the map that it keeps, if any.
 
     Args:
-        sentence: How the sentence vectors are made, but for that map.
+        sentence: How the sentence vectors are made, without that map.
         learned: Maps of the stage that taught the student finished vectors; None if no stage did.
     """
     kept_map = _kept_map(learned)
@@ -139,10 +139,10 @@ def _write_weights(kept_map: _KeptMap, folder: Path) -> None:
 
 
 def _with_map(sentence: SentencePooling, spec: LearnedMap, folder: Path) -> SentencePooling:
-    """Return a description of sentence vectors that has a map behind the pooling, in place of other modules.
+    """Describe sentence vectors that have a map as the only module behind the pooling.
 
     Args:
-        sentence: How sentence vectors are made, but for the map.
+        sentence: How sentence vectors are made without the map. A student that keeps a map learned no other modules.
         spec: Widths and bias of the map.
         folder: The folder that holds its weights.
     """

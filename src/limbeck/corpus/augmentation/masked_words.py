@@ -18,6 +18,7 @@ from limbeck.models.families import shape_of
 from limbeck.models.loading import load_model
 
 _TOKENS_AT_ONCE = 1 << 16
+"""About how many tokens, padding included, one forward pass reads."""
 
 
 class MaskedLanguageModel:
@@ -29,8 +30,8 @@ class MaskedLanguageModel:
 
     Args:
         name: The model and its revision.
-        length: Most tokens of a row, special tokens included. The released algorithm reads a text twice, so twice as
-            many, up to the positions of the model.
+        length: Most tokens of a row, special tokens included. Rows of the released algorithm hold a text twice, so they
+            may have twice as many, up to the positions of the model.
         count: Number of likeliest words or tokens, K.
         algorithm: The algorithm that the proposals are for.
 
@@ -42,16 +43,21 @@ class MaskedLanguageModel:
     def __init__(self, name: ModelName, length: int, count: int, algorithm: Algorithm = "released") -> None:
         self.device = choose_device("auto")
         self._tokenizer = fast_tokenizer(name)
-        self._model = load_model(name[0], revision=name[1], head="masked_lm").to(self.device)
-        is_released = algorithm == "released"
+        model_name, revision = name
+        self._model = load_model(model_name, revision=revision, head="masked_lm").to(self.device)
         shape = shape_of(self._model.config)
-        wanted_length = 2 * length if is_released else length
-        self._length = min(wanted_length, shape.positions or wanted_length)
+        is_released = algorithm == "released"
+        # The released algorithm predicts a word from its text and, as a second segment, the whole text again.
+        most_tokens = 2 * length if is_released else length
+        self._length = min(most_tokens, shape.positions or most_tokens)
         self._count = count
-        # Token id → word; only words are proposed.
+        # Token id → word; only words are proposed, of which the released algorithm takes punctuation for some.
         self._word_of_token = vocabulary_words(self._tokenizer, punctuation=is_released)
-        # The ids of the tokens among which the likeliest are chosen: all of the vocabulary, or the words.
-        candidates = range(shape.vocabulary) if is_released else list(self._word_of_token)
+        # The ids of the tokens among which the K likeliest are chosen: the printed algorithm's are words, the released
+        # one's are all tokens, of which those that are no words are left out afterwards.
+        candidates = list(self._word_of_token)
+        if is_released:
+            candidates = list(range(shape.vocabulary))
         self._candidates = torch.tensor(candidates, device=self.device)
         self._has_token_types = TOKEN_TYPES in self._tokenizer.model_input_names
         self._pad = PadCollator(self._tokenizer.pad_token_id)

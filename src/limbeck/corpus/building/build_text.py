@@ -107,10 +107,11 @@ def build_corpus(
 
 
 def _by_source(blocks: TokenRows, source_of_file: list[int], sources: int) -> Mapping[str, Any]:
-    """Return the rows to train on and a hash of the blocks of each source, for the manifest.
+    """Return two fields of the manifest: the number of rows to train on, and a hash of the blocks, for each source.
 
     Args:
-        blocks: Counts and hashes of the blocks, file by file; the files of a source stand together.
+        blocks: Counts and hashes of the blocks, file by file; a block is a row, and the files of a source stand
+            together.
         source_of_file: Index of the source of each file.
         sources: Number of sources.
     """

@@ -1,7 +1,8 @@
 """The first rows of labelled sources, by which a recipe is checked before anything is built.
 
-A recipe is refused early where training could not learn from its rows: all rows have the same class, or each query of a
-ranking has only one document. Files are read until their rows show that this is not so.
+A recipe is refused early where training could not learn from its rows: all rows are *alike*, which means that they have
+the same class or classes, or each query of a ranking has a *single* document. Files are read until their rows show that
+this is not so. A fact is *certain* only if no row that was not read could change it.
 """
 
 from __future__ import annotations
@@ -23,53 +24,77 @@ from limbeck.corpus.sources.named_sources import holds_texts_alone, local_files
 from limbeck.errors import CorpusError
 
 _MOST_ROWS = 100_000
+"""Most rows that are read; with more of them nothing is certain."""
 
 
 @dataclass(frozen=True)
 class FirstRows:
-    """Facts about labelled rows that are certain before they are built; the defaults mean that nothing is known.
+    """Certain facts about labelled rows, before a corpus is built of them; the defaults mean that nothing is certain.
 
     Attributes:
-        alike: How many rows each class has, where all rows are known to have the same class or classes; None otherwise.
-        are_single: Whether each query is known to have a single document.
-        absent: Classes that are known to have no row.
+        counts_of_alike: How many rows each class has, if it is certain that all rows are alike; None otherwise.
+        have_single_documents: Whether it is certain that each query has a single document.
+        absent: Classes that certainly have no row.
     """
 
-    alike: ClassCounts | None = None
-    are_single: bool = False
+    counts_of_alike: ClassCounts | None = None
+    have_single_documents: bool = False
     absent: tuple[str, ...] = ()
 
 
 def read_first_rows(
     settings: LabelledSettings, row_kind: RowKind, *, classes: bool = False, queries: bool = False
 ) -> FirstRows:
-    """Read the first rows of local files, and report what they show.
+    """Read the first rows of local files, and report what they show for certain.
 
-    At least one row of every source is read, so that a missing column or label is found. With `classes` or `queries`
-    further rows are read, up to 100,000. Not read are `.json` files, which could only be read as a whole, Hub data sets
-    and benchmark tasks by name; with any of these the rest shows nothing for certain.
+    At least one row of every local file is read, so that a missing column or label is found. With `classes` or
+    `queries` further rows are read, up to 100,000.
 
     Args:
         settings: The sources of the rows, and how to read them.
         row_kind: The kind of their task.
-        classes: Read on until rows of every class were found.
-        queries: Read on until a query with two documents was found.
+        classes: Whether to find out if all rows are alike, and which classes are absent.
+        queries: Whether to find out if all queries have a single document.
 
     Raises:
         CorpusError: for a source without a row, a row without a column or a label, or a label that is none of the
             task's.
     """
     seen = _SeenRows(settings, row_kind, classes=classes, queries=queries)
+    are_all_readable = _read_sources(settings, seen)
+    # Rows that were not read may differ from those that were.
+    if not are_all_readable or seen.rows >= _MOST_ROWS:
+        return FirstRows()
+    # Now all rows were read, or those that were read have shown that the rows are not alike, or not single.
+    if not classes:
+        return FirstRows(have_single_documents=seen.have_single_documents)
+
+    kind = KINDS[settings.task]
+    counts = count_classes(list(seen.labels.elements()), settings.labels, kind)
+    if counts.has_one:
+        return FirstRows(counts_of_alike=counts, have_single_documents=seen.have_single_documents)
+    # Where a row has one class, reading went on until all classes were found, so a class without a row is absent. For
+    # rows with several classes and for words it stopped at two different labels, and other classes may follow.
+    absent: list[str] = []
+    if kind.has_one_class:
+        absent = [name for name, count in zip(counts.names, counts.counts, strict=True) if count == 0]
+    return FirstRows(have_single_documents=seen.have_single_documents, absent=tuple(absent))
+
+
+def _read_sources(settings: LabelledSettings, seen: _SeenRows) -> bool:
+    """Read rows of all sources that can be read here, and return whether these are all sources.
+
+    Not read are `.json` files, which could only be read as a whole, and sources that are no local files, such as data
+    sets of the Hub.
+    """
     are_all_readable = True
     for name in settings.sources:
-        # Lines of text have no label that could be missing.
+        # Lines of text have no label that could be missing, so none of them is read.
         if settings.text_of_line is not None and holds_texts_alone(name):
             are_all_readable = False
             continue
         files = local_files([name])
-        # A `.json` file can only be read as a whole, which is too slow here. It is assumed to have rows.
         readable_files = [file for file in files if suffix_of(file) != ".json"]
-        # A source that is no local file, such as a Hub data set, has no files here.
         is_readable = bool(files) and len(readable_files) == len(files)
         if not is_readable:
             are_all_readable = False
@@ -78,25 +103,11 @@ def read_first_rows(
         rows_before = seen.rows
         for file in readable_files:
             seen.read_file(file, report, rows_before)
+        # A source of which a file was not read is taken to have rows in it.
         is_empty = seen.rows == rows_before
         if is_readable and is_empty:
             raise CorpusError(nothing_in(name, settings.row_name, report))
-
-    # Rows that were not read may differ from those that were.
-    if not are_all_readable or seen.rows >= _MOST_ROWS:
-        return FirstRows()
-    if not classes:
-        return FirstRows(are_single=seen.are_single)
-    kind = KINDS[settings.task]
-    counts = count_classes(list(seen.labels.elements()), settings.labels, kind)
-    if counts.has_one:
-        return FirstRows(alike=counts, are_single=seen.are_single)
-    # Where a row has one class, reading went on until all classes were found, so a class without a row is absent. For
-    # rows with several classes and for words it stopped at two different labels, and other classes may follow.
-    absent: list[str] = []
-    if kind.has_one_class:
-        absent = [name for name, count in zip(counts.names, counts.counts, strict=True) if count == 0]
-    return FirstRows(are_single=seen.are_single, absent=tuple(absent))
+    return are_all_readable
 
 
 class _SeenRows:
@@ -105,19 +116,20 @@ class _SeenRows:
     Args:
         settings: The sources of the rows, and how to read them.
         row_kind: The kind of their task.
-        classes: Read on until the labels show that the rows are not all alike.
-        queries: Read on until a query has two documents.
+        classes: Whether to read on until rows of every class were found, or, where a row may have several classes,
+            until two rows differ.
+        queries: Whether to read on until a query has two documents.
 
     Attributes:
         rows: Number of rows that were read.
         labels: Number of rows with each label; for tagged words the number of words. Empty without `classes`.
-        are_single: Whether each query had a single document so far; always false without `queries`.
+        have_single_documents: Whether each query had a single document so far; always false without `queries`.
     """
 
     def __init__(self, settings: LabelledSettings, row_kind: RowKind, *, classes: bool, queries: bool) -> None:
         self.rows = 0
         self.labels: Counter[Any] = Counter()
-        self.are_single = queries
+        self.have_single_documents = queries
         self._queries: set[str] = set()
         self._settings = settings
         self._of_words = row_kind.rows_of_words
@@ -136,7 +148,8 @@ class _SeenRows:
         Args:
             file: The file.
             report: Receives what is skipped.
-            rows_before: Number of rows that were read from earlier sources. At least one row of this source is read.
+            rows_before: Number of rows that were read from earlier sources. The file is left only after a row of this
+                source, even if the earlier ones have shown enough.
         """
         for row in read_rows(file, report, of_words=self._of_words, layout=self._settings.layout):
             for labelled_row in self._read_rows(row, report):
@@ -158,8 +171,8 @@ class _SeenRows:
 
     def _note_query(self, query: str) -> None:
         # Once a query had two documents, the answer is known.
-        if self.are_single:
-            self.are_single = query not in self._queries
+        if self.have_single_documents:
+            self.have_single_documents = query not in self._queries
             self._queries.add(query)
 
     def _have_shown_enough(self) -> bool:
@@ -167,5 +180,5 @@ class _SeenRows:
         if self.rows >= self._most_rows:
             return True
         needs_labels = self._counts_labels and len(self.labels) < self._most_labels
-        needs_query_with_two_documents = self.are_single
+        needs_query_with_two_documents = self.have_single_documents
         return not needs_labels and not needs_query_with_two_documents

@@ -2,7 +2,8 @@
 
 Sources are known by path, size and time of change of their files. A file can be replaced by another one of equal size
 and time, as archives with fixed times, `cp -p` and `rsync -t` do. So a *note* beside the cache says which content each
-folder was built from: a hash of the files, and their *states*, which change when a file is replaced (`change_state`).
+folder was built from. The *content* is a hash of all bytes of the files. To read them only once, the note also has the
+content that belongs to a *state* of the files, which changes when one of them is replaced (`FileState`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from limbeck.core.files import CLOCK_TICK_NS, atomic_text, change_state, read_json
+from limbeck.core.files import FileState, atomic_text, change_state, read_json
 from limbeck.core.hashing import fingerprint, hash_file
 from limbeck.corpus.digests import digest_of
 from limbeck.corpus.files.addresses import file_size, is_remote
@@ -47,8 +48,8 @@ def name_of_build(
         cache_dir: Root of the cache.
         identity: Plain JSON values that decide what is built, with the fingerprints of the sources.
         sources: The sources. Those that have no files are known by their fingerprints alone.
-        is_cheap: Whether hashing the files takes little time beside what is built. Without it a file that was replaced
-            or touched counts as another content.
+        is_cheap: Whether hashing the files takes little time beside what is built. Without it they are not hashed, and
+            a hash of their state serves as their content: a file that was only touched then counts as another one.
         progress: Called while many bytes are hashed.
 
     Raises:
@@ -64,20 +65,23 @@ def name_of_build(
 
     began = time.time_ns()
     states = [_state_of(file) for file in files]
-    state = digest_of(map(str, states))
+    # Notes of earlier versions have hashes of plain tuples, so states are written as these.
+    state = digest_of(str(tuple(numbers)) for numbers in states)
     note = _Note.read(cache_dir / _NOTES / f"{name}.json")
-    content = note.contents.get(state)
+    content = note.content_by_state.get(state)
     if content is None:
-        content = _hash_files(files, progress) if is_cheap else state
+        content = state
+        if is_cheap:
+            content = _hash_files(files, progress)
         is_first = note.first is None
         if is_first:
             note.first = content
-        # A file that may just be changing keeps its state, so that it is hashed again the next time.
-        latest_change = max(numbers[-1] for numbers in states)
-        is_settled = latest_change + CLOCK_TICK_NS < began
-        if is_settled:
-            note.contents[state] = content
-        if is_first or is_settled:
+        # A file that was changed just now may change again without another state. Its state is not noted, so that the
+        # files are hashed again the next time.
+        are_settled = all(numbers.is_settled(began) for numbers in states)
+        if are_settled:
+            note.content_by_state[state] = content
+        if is_first or are_settled:
             note.write()
     if content == note.first:
         return name
@@ -86,17 +90,17 @@ def name_of_build(
 
 @dataclass
 class _Note:
-    """What is known of the files of an identity.
+    """The contents that the files of an identity were seen with.
 
     Args:
         path: The file of the note.
         first: The content that the identity was first seen with; None before it is known.
-        contents: State of the files → their content.
+        content_by_state: The content of the files in each state, by a hash of the state.
     """
 
     path: Path
     first: str | None
-    contents: dict[str, str]
+    content_by_state: dict[str, str]
 
     @classmethod
     def read(cls, path: Path) -> _Note:
@@ -110,13 +114,13 @@ class _Note:
 
     def write(self) -> None:
         """Write the note; a cache that can only be read is used without it."""
-        text = json.dumps({"first": self.first, "contents": self.contents}, indent=1)
+        text = json.dumps({"first": self.first, "contents": self.content_by_state}, indent=1)
         with suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             atomic_text(self.path, f"{text}\n", durable=False, shared=True)
 
 
-def _state_of(file: Path) -> tuple[int, ...]:
+def _state_of(file: Path) -> FileState:
     try:
         return change_state(file.stat())
     except OSError as error:
