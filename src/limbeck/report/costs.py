@@ -13,6 +13,7 @@ from limbeck.core import studies
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Layout, Table
 from limbeck.core.console_blocks import console
 from limbeck.core.paths import short_model_name
+from limbeck.report.names import size_of_shape
 from limbeck.report.scores import PAPERS
 
 _LAYOUT = Layout(whole_from=2)
@@ -99,7 +100,7 @@ def _published_tables(costs: studies.Costs) -> Iterator[Table]:
     """Yield the published tables that have a row of the same shape as one of the measured students."""
     # The first model is the teacher, unless it is the only one.
     students = costs.models[1:] or costs.models
-    student_shapes = {_layers_and_width(model.shape) for model in students}
+    student_shapes = {size_of_shape(model.shape) for model in students}
     # The record has the rows of all published tables in one list.
     rows_by_title: dict[str, list[studies.PublishedCost]] = {}
     for row in costs.published:
@@ -108,16 +109,6 @@ def _published_tables(costs: studies.Costs) -> Iterator[Table]:
     for title, published in rows_by_title.items():
         if any(row.shape in student_shapes for row in published):
             yield _published_table(title, published)
-
-
-def _layers_and_width(shape: str) -> str:
-    """Return layers and width of a recorded shape as papers write them: `6x384` for `bert 6x384, 12 heads, FFN 1536`.
-
-    The record has a shape as text only, in the form that `limbeck.models.families.Shape` writes.
-    """
-    type_and_size, _, _ = shape.partition(",")
-    _, _, size = type_and_size.rpartition(" ")
-    return size
 
 
 def _published_table(title: str, published: list[studies.PublishedCost]) -> Table:

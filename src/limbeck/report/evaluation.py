@@ -59,6 +59,7 @@ def _score_blocks(record: studies.Evaluation) -> list[Block]:
         if hidden > 0:
             notes.append(f"The saved table has {counted(hidden, 'more published row')}.")
     notes += reading_notes(record)
+    # Of the notes on single models and tasks, one line of each kind.
     notes += record.notes_in_short
     if len(record.notes_in_short) < len(record.notes):
         notes.append(f"All {len(record.notes)} notes are in the saved table.")

@@ -8,6 +8,7 @@ teacher: the Spearman correlation of their similarities of sentence pairs, or th
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
 
 from rich.console import RenderableType
 
@@ -49,6 +50,21 @@ _SHARE_OF_EQUAL_ANSWERS = "accuracy"
 """The metric of an agreement that needs no name: how many rows both models give the same answer."""
 _PART_MARK = "  "
 """Indents the label of a part of the row above, in the terminal and in files."""
+Unit: TypeAlias = Literal["count", "width", "megabytes", "milliseconds", "share", "alone", "meaningless"]
+"""How values and change of a row are written.
+
+The first four are the units of sizes and times. The others are of scores from 0 to 1: `share` gives the share of the
+teacher's score, `alone` gives none, and `meaningless` is the score of a student that gives all rows one answer.
+"""
+
+
+class RowCells(NamedTuple):
+    """The cells of a row as they are printed."""
+
+    label: str
+    teacher: str
+    student: str
+    change: str
 
 
 @dataclass(frozen=True)
@@ -59,9 +75,7 @@ class Row:
         label: Name of the figure, with its unit.
         teacher: The teacher's value; None where the figure compares both models, and where it is not known.
         student: The student's value; None where it is not known.
-        unit: It decides how values and change are written: "count" (of parameters), "width" (of vectors), "megabytes",
-            "milliseconds", "share" (a score from 0 to 1), "alone" (a score without a share of the teacher's value) or
-            "meaningless" (a score of a student that gives all rows one answer).
+        unit: It decides how values and change are written; see `Unit`.
         speedup: For "milliseconds", the measured speedup: the median ratio of neighbouring passes, which differs
             slightly from the ratio of the two medians. None where it is not known or not reliable.
         interval: 95 % interval of the student's value, where there is one.
@@ -72,20 +86,20 @@ class Row:
     label: str
     teacher: float | None
     student: float | None
-    unit: str
+    unit: Unit
     speedup: float | None = None
     interval: Interval | None = None
     is_part: bool = False
     is_reliable: bool = True
 
-    def cells(self, part_mark: str = _PART_MARK) -> tuple[str, str, str, str]:
-        """Label, teacher, student and change as they are printed.
+    def cells(self, part_mark: str = _PART_MARK) -> RowCells:
+        """The cells of the row as they are printed.
 
         Args:
             part_mark: Stands before the label of a part of the row above.
         """
         label = f"{part_mark}{self.label}" if self.is_part else self.label
-        return label, self._value(self.teacher), self._value(self.student), self.change
+        return RowCells(label, self._value(self.teacher), self._value(self.student), self.change)
 
     def _value(self, value: float | None) -> str:
         """A value of a model as it is printed."""
@@ -279,8 +293,7 @@ def quality_table(
     if reliable_only:
         rows = [row for row in rows if row.is_reliable]
     cells = tuple(row.cells(part_mark) for row in rows)
-    columns_of_words = (0, 3)
-    return Table(caption, headings, cells, words=columns_of_words, layout=BOXED)
+    return Table(caption, headings, cells, layout=BOXED).with_words("", "Student vs teacher")
 
 
 def comparison_rows(comparison: Measured) -> list[Row]:
@@ -389,7 +402,7 @@ def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
             yield Row(label, teacher=teacher, student=value, unit="meaningless")
         else:
             ends = ends_of(scores.intervals.get(metric))
-            unit = "share" if has_share(scores, metric) else "alone"
+            unit: Unit = "share" if has_share(scores, metric) else "alone"
             yield Row(label, teacher=teacher, student=value, unit=unit, interval=ends)
 
 
@@ -459,7 +472,7 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
             yield _start_row(start_value, is_reliable=is_reliable)
 
 
-def _unit_of_retrieval(*, is_reliable: bool) -> str:
+def _unit_of_retrieval(*, is_reliable: bool) -> Unit:
     """The unit of a figure of retrieval, which has a share of the teacher's only where that tells something."""
     return "share" if is_reliable else "alone"
 

@@ -11,7 +11,7 @@ from limbeck.core import records
 from limbeck.core.blocks import NOTHING, counted, duration, interval
 from limbeck.core.intervals import Interval, ends_of, of_share
 from limbeck.core.paths import short_model_name
-from limbeck.report.names import metric_of_rows
+from limbeck.report.names import metric_of_rows, size_of_shape
 from limbeck.report.quality import agreement_label, format_count
 from limbeck.report.reliable import has_share, is_reliable_agreement, is_reliable_retrieval, reliable_speedup
 from limbeck.report.scored_rows import only_answer, rows_title
@@ -216,15 +216,13 @@ def _quality_highlight(quality: Quality) -> Highlight:
 def run_facts(run: RunFolder) -> Iterator[str]:
     """Yield sentences on the making of the student, and on its quality where there is no figure of it."""
     teacher = short_model_name(run.record.teacher.name_or_path)
-    # The record has the shape as text, such as `bert 6x384, 12 heads, FFN 1536`: the size stands before the comma.
-    type_and_size, _, _ = run.record.student.shape.partition(",")
-    _, _, shape = type_and_size.rpartition(" ")
+    size = size_of_shape(run.record.student.shape)
     # The record of a run that failed early may lack either.
-    if not shape or not teacher:
+    if not size or not teacher:
         return
     methods = ", ".join(dict.fromkeys(stage.method for stage in run.stages))
     training_phrase = f"taught by {methods}" if methods else "as initialised, without training"
-    yield f"A {shape} student of {teacher}, {training_phrase}."
+    yield f"A {size} student of {teacher}, {training_phrase}."
 
     if quality_of(run) is not None:
         return

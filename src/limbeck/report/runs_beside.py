@@ -107,13 +107,13 @@ def _size_facts(run: RunFolder) -> dict[str, AnyCell]:
     """Return the sizes and latencies of the student, each compared with its teacher's."""
     facts: dict[str, AnyCell] = {}
     for label, row in labelled_rows(run.record.evaluation or RunEvaluation()):
-        _, _, student, change = row.cells()
+        cells = row.cells()
         if row.unit == "milliseconds":
             # Latencies of several runs were measured at different times, when the machine may have been more or less
             # busy. The speedup over the teacher, which was measured beside the student, can be compared.
-            facts[label.replace(", ms", "")] = change
+            facts[label.replace(", ms", "")] = cells.change
         elif row.unit in _SIZE_UNITS:
-            facts[label] = Cell(student, detail=change)
+            facts[label] = Cell(cells.student, detail=cells.change)
     return facts
 
 
@@ -124,8 +124,8 @@ def _quality_facts(run: RunFolder) -> dict[str, AnyCell]:
         is_of_quality = row.unit != "milliseconds" and row.unit not in _SIZE_UNITS
         # The table of each run has the parts of these figures too, such as that of an untrained start.
         if is_of_quality and not row.is_part:
-            _, _, student, change = row.cells()
-            facts[label] = Cell(student, detail=change)
+            cells = row.cells()
+            facts[label] = Cell(cells.student, detail=cells.change)
     return facts
 
 

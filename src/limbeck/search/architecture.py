@@ -141,6 +141,7 @@ class ArchitectureSearch(engine.SharedSearch):
     # A sampler of Optuna does not know that a shape was lost with its worker.
     queues_again = True
     request: ArchitectureRequest
+    # These are set by `load`: `_vectors` for the loss `vectors`, and `_layers` for every other.
     _measure: LatencyBench
     _layers: LastLayers
     _vectors: TaughtVectors
@@ -209,7 +210,7 @@ class ArchitectureSearch(engine.SharedSearch):
         """Measure the shape that is least likely to be too slow, and return it as a trial to begin with.
 
         Returns:
-            Arguments of `enqueue_trial`.
+            Arguments of `enqueue_trial`. The latency is an attribute of the trial, so that it is not measured again.
 
         Raises:
             RecipeError: if even that shape is over the limit.
@@ -322,11 +323,11 @@ class ArchitectureSearch(engine.SharedSearch):
         student = student.to(self._layers.device)
         if self.loss == "hidden_states":
             return self._layers.hidden_states_loss(student, taught_layers(plan))
-        relations, explained = self._layers.compare(student)
+        figures = self._layers.compare(student)
         if self.loss == "relations":
-            return relations
-        assert explained is not None  # `loss_batches` gives as many batches as the fit of the map needs.
-        return 1 - explained
+            return figures.divergence
+        assert figures.explained is not None  # `loss_batches` gives as many batches as the fit of the map needs.
+        return 1 - figures.explained
 
     def propose(self, study: Study, ask: Ask) -> list[ShapeCandidate]:
         """Take shapes to train; proposals of known shapes, and of refused ones, are ended here without training.

@@ -130,7 +130,7 @@ class GeneticSampler(BaseSampler):
         trials = self._wait_for_earlier_trials(study, trial)
         log = read_genomes(trials, self.space)
         generation = self.generation(study, log=log)
-        # Without an open member other workers evaluate the rest of the generation.
+        # Without an open member other workers evaluate the rest of the generation, and the next one cannot be bred yet.
         genome = generation.open[0] if generation.open else self._draw_unseen(log, generation, trial.number)
         mapping = self.space.decode(genome)
         return {parameter(number): layer for number, layer in enumerate(mapping, start=1)}

@@ -78,7 +78,10 @@ def search_teacher_layer(
 
 @dataclass
 class LayerCandidate:
-    """A candidate's trial, and its row of the record, which is filled in while its student is trained and scored."""
+    """A candidate's trial, and its row of the record, which is filled in while its student is trained and scored.
+
+    The `state` of the row is `trained` from the beginning; it changes to `cut` or `diverged` where training ended so.
+    """
 
     trial: Trial
     row: SearchedLayer
@@ -113,8 +116,10 @@ class TeacherLayerSearch(engine.Search):
     searched = rf"stages\.\d+\.method\.{OPTION}"
     stopped = "Stopped; the same command starts the training of the candidates again."
     request: TeacherLayerRequest
+    # Set by `load` and by `train`.
     _study: Study
     _scores: held_out_scores.HeldOutScores
+    # Whether it was said that another process is waited for, which is said once.
     _waits = False
 
     def __init__(self, request: TeacherLayerRequest) -> None:
@@ -173,7 +178,7 @@ class TeacherLayerSearch(engine.Search):
             return
         line = f"{len(self.layers)} teacher layers at once"
         if self.rounds:
-            rounds = [f"{each.candidates} to step {each.end}" for each in self.rounds]
+            rounds = [f"{planned.candidates} to step {planned.end}" for planned in self.rounds]
             line += f": {', '.join(rounds)}"
         self.say(line)
 
@@ -292,7 +297,7 @@ class TeacherLayerSearch(engine.Search):
             "student": {"shape": str(plan.student)},
             "scores": list(held_out_scores.LAYER_SCORES),
             "halving": self.request.halving,
-            "rungs": [each._asdict() for each in self.rounds],
+            "rungs": [planned._asdict() for planned in self.rounds],
             "layers": result["layers"],
             "best": best,
             "recipe": with_option(self.request.proxy.recipe, OPTION, best["layer"]),

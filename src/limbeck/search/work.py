@@ -84,6 +84,7 @@ def work_on(
     lost = LostTrials(study)
     with sign_of_life(study, beat_seconds) as worker:
         while True:
+            # Trials of workers that were killed fail now.
             _queue_again(study, work, lost.fail(worker))
             if work.is_finished(study):
                 return

@@ -156,7 +156,7 @@ class Loader(TrainerCallback):
             return
         # A schedule has a list of positions, one for each length. Without one the file has the position of the only
         # stream, as checkpoints of earlier versions have it.
-        position = states if self.by_length else states[0]
+        position = states if self.by_length is not None else states[0]
         atomic_text(self._position_file(folder), json.dumps(position))
 
     def load_position(self, folder: Path) -> None:
@@ -168,7 +168,7 @@ class Loader(TrainerCallback):
         if not self._streams:
             return
         position = json.loads(self._position_file(folder).read_text(encoding="utf-8"))
-        states = position if self.by_length else [position]
+        states = position if self.by_length is not None else [position]
         for stream, state in zip(self._streams, states, strict=True):
             stream.load_state_dict(state)
 

@@ -1,8 +1,8 @@
 """`DistillationModule`: one forward of teacher and student, and the terms between their streams.
 
 A *stream* is a tensor that a model computes on the way, such as the hidden states of a layer, by a `StreamKey` of its
-name and layer. A *term* compares streams of both models, and gives a total and a count, which the trainer divides
-(`limbeck.training.term_loss`).
+name and layer. A *term* compares streams of both models, and gives a total and a count (`limbeck.training.term_loss`),
+which the trainer divides (`limbeck.training.division`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -78,8 +78,8 @@ class DistillationModule(nn.Module):
         self.maps_to_start = list(kept_maps(terms))
         self.layer_weights = make_layer_weights(terms)
 
-        # Where all terms on logits are about labelled (masked) tokens, only these tokens are scored, which is about a
-        # seventh of the work.
+        # Where all terms on logits are about labelled (masked) tokens, only these tokens are scored. That is about a
+        # seventh of the work, since BERT masks 15 % of the tokens.
         over_vocabulary = [term for term in terms if term.reads_logits]
         self._scores_labelled = bool(over_vocabulary) and all(term.rows == "label" for term in over_vocabulary)
         self._scores_tokens = _scores_with_embeddings(student, terms)
@@ -204,6 +204,7 @@ class DistillationModule(nn.Module):
                 term_of_map.setdefault(term.map_name, term)
         fits = {name: KeptMapFit() for name in term_of_map}
 
+        # A term whose map the student keeps reads one sentence vector of each model.
         was_training = self.training
         self.eval()
         for columns in batches():

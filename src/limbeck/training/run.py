@@ -105,7 +105,7 @@ class Run:
         self.corpora: list[AnyCorpus] = []
         self.tokenizers: RunTokenizers = ranks.on_all_ranks(partial(load_tokenizers, plan))
         self._warn = partial(warn, console)
-        # The finished stages, settled.
+        # The finished stages, settled, in the order of training; `_train_or_restore` appends to them.
         self._trained: list[StagePlan] = []
 
     def train(self) -> PreTrainedModel:
@@ -237,11 +237,12 @@ class Run:
             else:
                 self._warn(f"  {fit}")
         # Of several teachers this is the first, from which the student starts.
+        first_teacher = plan.teacher_info.members[0]
         teacher = {
-            "name_or_path": plan.teacher_info.members[0].title,
-            "shape": plan.teacher_info.members[0].description,
+            "name_or_path": first_teacher.title,
+            "shape": first_teacher.description,
             "weights": hashes.recipe,
-            **describe_source(plan.teacher_info.members[0]),
+            **describe_source(first_teacher),
         }
         self.record.set(
             "running",
@@ -277,10 +278,13 @@ class Run:
         )
 
     def make_untrained(self) -> tuple[PreTrainedModel, records.Initialisation]:
-        """Make the best start that a student of the recipe's shape has without training; see `untrained_plan`."""
+        """Make the best start that a student of the recipe's shape has without training; see `untrained_plan`.
+
+        It has no head, since only its sentence vectors are compared.
+        """
         tokens = sum(int(stage.tokens or 0) for stage in self.record.run.stages)
         plan = untrained_plan(self.plan.student_plan, trained_tokens=tokens)
-        return self._maker(plan, None, self.plan.own_stages).make()
+        return self._maker(plan, head=None, stages=self.plan.own_stages).make()
 
     @cached_property
     def text_alone(self) -> AnyCorpus | None:
@@ -339,7 +343,7 @@ class Run:
         folder = self._student_of(stage.spec.title)
         if not ranks.on_main_rank(folder.is_dir):
             # Parameters that were not trained are filled from the teacher layers that the terms map. These are known
-            # only for the settled stage.
+            # only for the settled stage, which is the last that was trained.
             settled = self._trained[-1]
             maker = self._maker(stage.student, stage.student_head, [settled])
             self._save(maker, student_of_stage, [record], folder)
@@ -366,6 +370,7 @@ class Run:
 
     def _train_stage(self, index: int, stage: StagePlan, student: PreTrainedModel) -> records.Stage:
         """Train a stage, taking over the learned maps of earlier stages of the same student and teacher."""
+        # `student` is None for every stage that trains the recipe's student.
         of_same_models = [
             before for before in self._trained if before.student is stage.student and before.teacher == stage.teacher
         ]

@@ -59,6 +59,7 @@ from limbeck.training.teaching.taught_texts import splits_of
 SAMPLE = "sample.safetensors"
 """File of a store with some rows as the teacher read them, to compare the store with the live teacher."""
 _SAMPLE_ROWS = 64
+"""Rows of that sample."""
 _TIMED_BATCHES = 3
 """Batches after which the time of all of them is estimated."""
 
@@ -207,10 +208,13 @@ def _teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, 
     teaching.close()
 
     # The rows and tokens of all processes.
-    sums = np.sum(ranks.gather((sum(map(len, batches)), tokens_done)), axis=0).tolist()
+    rows_done = sum(len(batch_rows) for batch_rows in batches)
+    computed_rows, computed_tokens = np.sum(ranks.gather((rows_done, tokens_done)), axis=0).tolist()
     compared = ranks.on_main_rank(partial(_store_compared, plan, folder, corpora, tokenizer, whole_model, console))
     stored_rows = ranks.on_main_rank(lambda: len(Store(folder)))
-    return TaughtRows(stored_rows, int(sums[0]), seconds, int(sums[1]), compared)
+    return TaughtRows(
+        rows=stored_rows, computed=computed_rows, seconds=seconds, tokens=computed_tokens, compared=compared
+    )
 
 
 def _stages_to_teach(plan: RunPlan) -> list[StagePlan]:
@@ -311,7 +315,8 @@ def _store_compared(
     makes_vectors = any(stage.teacher_streams & {"pooled", "vector"} for stage in plan.stages)
     if not plan.recipe.evaluation.enabled or not makes_vectors:
         return 0
-    # With `auto` the teacher's vectors are compared as its own files say that they are made.
+    # With `auto` the teacher's vectors are compared as its own files say that they are made, or else as it made them
+    # for the stage. Here its modules need not fit a student, unlike in `plan.vectors`.
     if plan.recipe.evaluation.pooling == "auto":
         vectors: str | SentenceHead = SentenceHead(plan.sentence or plan.stages[-1].teacher_vectors)
     else:

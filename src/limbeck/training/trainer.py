@@ -115,7 +115,7 @@ class DistillationTrainer(Trainer):
         # Each process draws dropout of its own for its own rows. Weights and the order of rows are the same in all.
         if self.args.process_index > 0:
             torch.manual_seed(self.args.seed + self.args.process_index)
-        self.model_accepts_loss_kwargs = False
+        self.model_accepts_loss_kwargs = False  # `Trainer` has set it by the model's signature.
         self.module = model
         self.module.teaching.move(self.args.device, pack=not self.args.torch_compile)
         self.module.read_rows.move(self.args.device)
