@@ -37,6 +37,7 @@ _USED_BY_CHECK = ("key_variable", "timeout", "requests_per_minute")
 _BATCH_SIZE = 32
 """Texts of a request, unless the request says otherwise: what text-embeddings-inference takes."""
 _WAYS = ("refuse", "cut")
+"""What may be done about a text that is too long."""
 
 
 def refuse_endpoint_options(request: TeachRequest) -> None:

@@ -22,6 +22,7 @@ _MOST_LOOKED_AT = 1000
 _ROWS_AT_ONCE = 10_000
 """Rows of a data set that are read at once."""
 _DEVELOPMENT_SPLITS = ("validation", "dev", "development")
+"""Names of splits with development rows; the first that a data set has is taken."""
 TOKENIZER_MISSING = (
     "the model object has no tokenizer, and there is none at '{place}', where it was loaded from; give tokenizer=…, or "
     "(model, tokenizer) instead of the model."

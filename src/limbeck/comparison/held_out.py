@@ -40,6 +40,7 @@ from limbeck.models.sentence_heads import SentenceHead, describe_pooling
 from limbeck.models.sentence_reader import sentence_pooling
 
 _MOST_BLOCKS_IN_BATCH = 32
+"""Most blocks that a model reads at once."""
 _TRAINING_COLUMNS = (PROMPT, TEACHER_IDS, TEXT_KEY)
 """Columns of a block that are for training alone: its prompt, the teacher's tokens, and the key of its text."""
 

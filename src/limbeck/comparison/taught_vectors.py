@@ -30,9 +30,11 @@ from limbeck.models.taps import StreamTap
 TEXTS = 1024
 """Most held-out texts that are compared."""
 FEWEST_TEXTS = 12
+"""Fewest held-out texts: with fewer, the thirds of a fit would have next to no texts."""
 _BATCH = 32
+"""Most texts that a student reads at once."""
 _PARTS = 3
-"""Least batches: a linear map is fitted on two thirds of the texts, and measured on the rest."""
+"""Fewest batches: a linear map is fitted on two thirds of the texts, and measured on the rest."""
 _SEED = 0
 """Seed of the pairs, which are the same for all students."""
 
@@ -88,13 +90,14 @@ class TaughtVectors:
         self.device = device
         collate = PadCollator(tokenizer.pad_token_id)
         size = min(_BATCH, len(rows) // _PARTS)
+        key = StreamKey(stream, teaching.facts.output_layer)
+        # The texts, and the teacher's vectors of each batch, `[texts, width]`.
         self._batches: list[Batch] = []
-        vectors: list[Tensor] = []
+        self._vectors: list[Tensor] = []
         for start in range(0, len(rows), size):
             batch = read_batch(collate(rows[start : start + size]))
             self._batches.append(batch)
-            vectors.append(teaching.read(batch)[StreamKey(stream, teaching.facts.output_layer)].float().cpu())
-        self._vectors = vectors
+            self._vectors.append(teaching.read(batch)[key].float().cpu())
 
     def unexplained(self, student: PreTrainedModel, pooling: str | SentenceHead) -> float:
         """The share of the variance of the teacher's vectors that the best linear map of the student's leaves.
@@ -128,7 +131,7 @@ class TaughtVectors:
         student_vectors = torch.cat(list(self._read(student, pooling, stream)))
         teacher_vectors = torch.cat(self._vectors)
 
-        # Two different texts make a pair: the second index skips the first.
+        # Two different texts make a pair: the second is drawn among the others, so from its number on all are shifted.
         count = len(teacher_vectors)
         generator = np.random.default_rng(_SEED)
         first = torch.from_numpy(generator.integers(count, size=pairs))

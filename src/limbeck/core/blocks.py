@@ -45,6 +45,7 @@ class Cell:
 
 
 AnyCell: TypeAlias = str | Cell
+"""A cell of a table: a text, or a value with the way it is written."""
 
 
 def number(value: float | None, digits: int = 0) -> Cell:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 _DEVICE_TYPES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mlu", "musa", "xla")
+"""Types of torch's devices, for `TYPE` or `TYPE:INDEX`."""
 # Accelerate's variable that keeps all work on the CPU.
 _CPU_ALONE = "ACCELERATE_USE_CPU"
 _VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"

@@ -30,10 +30,13 @@ from limbeck.core.paths import LOCK
 from limbeck.errors import OutputError
 
 _TAKEN = {errno.EACCES, errno.EAGAIN}
+"""Numbers of the errors for a lock that another process holds."""
 
 _PATIENCE_SECONDS = 2.0
+"""Time in which a process that is about to end gives up its lock."""
 
 _PAUSE_SECONDS = 0.05
+"""Time from one try to get a lock to the next."""
 
 # The notes of the locks that this process holds, by path. A forked process inherits the entries but not the locks: its
 # own process id differs from that in the note.

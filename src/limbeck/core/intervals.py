@@ -16,6 +16,7 @@ _LEVEL = 0.975
 _Z = statistics.NormalDist().inv_cdf(_LEVEL)
 """The same quantile of the normal distribution, 1.96 standard deviations."""
 _FEWEST_ROWS_OF_A_CORRELATION = 5
+"""Fewest rows whose correlation has an interval; the variance divides by the rows less three."""
 
 
 def of_share(share: float, rows: int) -> Interval:

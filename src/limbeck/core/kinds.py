@@ -183,6 +183,7 @@ class KindTable(Mapping[str, KindFacts]):
 
 _OF_TEXTS = "ForSequenceClassification"
 _OF_RANKINGS = ("ndcg_at_10", "mrr_at_10")
+"""Metrics of rows of queries and their documents."""
 
 KINDS = KindTable(
     {

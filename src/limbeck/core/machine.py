@@ -15,6 +15,7 @@ import psutil
 from limbeck.version import __version__
 
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tokenizers", "safetensors", "numpy", "pydantic")
+"""Packages beside limbeck on which results depend."""
 
 
 def versions() -> dict[str, str]:

@@ -7,6 +7,7 @@ from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Figure, Notes
 from limbeck.core.escaping import code_block, escape_links_and_tags, escape_markdown, running_text
 
 _MARKS = {"bold": "**", "italic": "*"}
+"""What stands on both sides of a cell with a mark."""
 
 
 def markdown_file(title: str, sections: Iterable[Section]) -> str:

@@ -12,6 +12,7 @@ from limbeck.errors import suggestion
 WAYS_OUT_OF_F1 = "name that class (positive: NAME), or take macro_f1, micro_f1 or weighted_f1"
 """What to do about the metric `f1` without a class."""
 _SHOWN_LETTERS = 80
+"""Most characters of foreign text in a message."""
 _STANDARD_NAMES: Mapping[str, str] = {
     "f1_macro": "macro_f1",
     "f1_micro": "micro_f1",

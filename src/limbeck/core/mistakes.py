@@ -35,6 +35,7 @@ _ENDING = re.compile("_(type|parsing|error|number|from_float|parsing_size)$")
 """The ending of a type of pydantic's errors: `_parsing` of `int_parsing`, `_error` of `literal_error`."""
 
 _LONGEST_VALUE = 80
+"""Most characters of foreign text in a message."""
 
 
 def explain(error: ValidationError) -> str:

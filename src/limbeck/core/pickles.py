@@ -27,6 +27,7 @@ _MEMORY_OVER = 2 * 2**30
 # The names in torch's messages on pickles that would make an object.
 _REFUSED_NAME = re.compile(r"(?:GLOBAL|global|class|function) ([A-Za-z_][\w.]*\.[\w.]+)")
 _LONGEST_NAME = 80
+"""Most characters of the name of a class in a message."""
 
 
 def convert_pickles(files: Sequence[Path], target: Path, *, seconds: float = MOST_SECONDS) -> None:

@@ -231,6 +231,7 @@ class _ActivityBars(Bars):
 
     def __init__(self, console: Console, *columns: progress.ProgressColumn, **options: Any) -> None:
         super().__init__(console, *columns, **options)
+        # As if the last line were so old already that the next one is due after `_BRIEF_SECONDS`.
         self._last_printed += _BRIEF_SECONDS - LINE_SECONDS
 
 

@@ -28,6 +28,7 @@ from limbeck.core.lists import enumerate_words
 from limbeck.errors import suggestion
 
 _LONGEST_KEY = 200
+"""Most characters of foreign text in a message."""
 
 
 class Strict(BaseModel):

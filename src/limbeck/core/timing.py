@@ -19,7 +19,9 @@ T = TypeVar("T")
 Tell: TypeAlias = Callable[[float, int], None]
 """Receives the share of a measurement that is done, 0 to 1, and the number of its rounds."""
 FEWEST_ROUNDS = 5
+"""Fewest rounds of a measurement that tells something."""
 MOST_ROUNDS = 100
+"""Most rounds, however fast they are."""
 _MOST_APART = 1.1
 """The median of the ratios over the ratio of the medians; on an idle machine they are within 2 percent."""
 

@@ -27,6 +27,7 @@ Task = TypeVar("Task")
 Send: TypeAlias = Callable[[Any], None]
 """Sends a value that can be pickled to the process that started this one."""
 _WATCH_SECONDS = 1.0
+"""Time from one call of `watch` to the next."""
 
 
 @dataclass(frozen=True)

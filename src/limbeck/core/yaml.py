@@ -30,6 +30,7 @@ _BROKEN_NUMBER = re.compile(
     r"|\.(?:inf|Inf|INF))$|^\.(?:nan|NaN|NAN)$"
 )
 _LONGEST_SHOWN = 200
+"""Most characters of foreign text in a message."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

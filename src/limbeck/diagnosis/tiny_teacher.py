@@ -9,10 +9,13 @@ from transformers import BertConfig, BertModel, BertTokenizer
 from limbeck.models.quiet import quiet
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+"""BERT's special tokens, which begin the vocabulary."""
 _SUBJECTS = ("the river", "the teacher", "a still", "my student")
+"""Parts of the sentences that make up the text."""
 _VERBS = ("moves", "teaches", "makes", "learns")
 _OBJECTS = ("slowly", "a layer", "a small model", "by the hour")
 _LENGTH = 32
+"""Most tokens of a text."""
 
 
 def random_text() -> str:

@@ -16,6 +16,7 @@ from limbeck.models import tokenizers
 from limbeck.models.sample_texts import Text
 
 BATCH_SIZE = 8
+"""Texts of a batch."""
 _LONGEST_SHORT_ROW = 64
 """Most tokens of a short row; long rows have batches of their own, so that they do not pad the short ones."""
 _MORE_PADDING = 5

@@ -28,6 +28,8 @@ LEAST_COSINE = 0.95
 """Least mean cosine between the vectors of int8 weights and those of the source."""
 LEAST_EQUAL = 0.9
 """Least share of decisions that int8 weights make as the source does."""
+_LARGEST_SHARE_OF_VALUES = 0.1
+"""Largest difference of a value with int8 weights, as a share of the largest value."""
 
 _NEVER = -1e9
 """Score of padding in question answering, so low that no answer starts or ends there."""
@@ -86,8 +88,8 @@ def check_differences(differences: Differences, dtype: str, *, bound: float | No
 def check_int8_quality(differences: Differences) -> None:
     """Refuse an int8 export that keeps too little of its source.
 
-    Quality is the share of equal decisions for a model that decides, else the mean cosine of its vectors, else the
-    share of the largest value that the largest difference leaves.
+    Quality is the share of equal decisions for a model that decides, else the mean cosine of its vectors. For a model
+    that gives single values it is 1 less the largest difference, as a share of the largest value.
 
     Raises:
         ExportMismatchError: with the quality and the bound.
@@ -104,7 +106,7 @@ def check_int8_quality(differences: Differences) -> None:
     else:
         share, _ = largest_share(differences)
         quality = 1 - share
-        bound = LEAST_EQUAL
+        bound = 1 - _LARGEST_SHARE_OF_VALUES
         title = "share of the largest value that is kept"
     # A quality that is not a number is not above the bound either.
     if not quality >= bound:

@@ -48,6 +48,7 @@ from limbeck.kinds.usage import RUN_LOGITS, HeadUsage
 # them; any other sign is a word by itself, as in CoNLL's files.
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}_]+(?:['’-][\p{L}\p{M}\p{N}_]+)*|[^\s\p{L}\p{M}\p{N}_]")
 _SHOWN_CHARACTERS = 40
+"""Most characters of foreign text in a message."""
 _UNLABELLED = (-1, "-1")
 """Values that data sets have in the place of unknown tags."""
 _NOT_SCORED = (IGNORED_LABEL, str(IGNORED_LABEL))

@@ -104,6 +104,7 @@ class MlkdBertOptions(MethodOptions):
 
     @model_validator(mode="after")
     def _options_of_this_stage(self) -> MlkdBertOptions:
+        """Refuse options of the other stage."""
         # `joint` is stage 1 with the terms of stage 2 added.
         if self.joint and self.stage == 2:
             raise ValueError("joint runs both stages in one: leave stage out")

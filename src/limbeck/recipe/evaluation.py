@@ -52,6 +52,7 @@ class EvaluationSpec(Grown):
     @field_validator("tasks", mode="before")
     @classmethod
     def _names_of_tasks(cls, value: Any) -> Any:
+        """Replace names of groups of tasks by the tasks; what is no list of names is left to the type of the field."""
         if isinstance(value, str):
             value = [value]
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):

@@ -96,6 +96,7 @@ class TeacherSpec(TargetKeys):
     @model_validator(mode="before")
     @classmethod
     def _files_of_store(cls, value: Any) -> Any:
+        """Name the folder with the teacher's files inside a store as the model, where outputs are stored."""
         is_stored = isinstance(value, Mapping) and isinstance(value.get("stored"), str)
         if not is_stored:
             return value
@@ -113,6 +114,7 @@ class TeacherSpec(TargetKeys):
     @model_validator(mode="before")
     @classmethod
     def _file_stands_for_the_model(cls, value: Any) -> Any:
+        """Name the file of a teacher that is a file of texts and targets as its model too."""
         is_file = isinstance(value, Mapping) and isinstance(value.get("targets"), str)
         if not is_file:
             return value
@@ -128,6 +130,7 @@ class TeacherSpec(TargetKeys):
 
     @model_validator(mode="after")
     def _file_takes_the_place_of_the_model(self) -> Self:
+        """Refuse keys of a model beside a file of targets."""
         if self.targets is None:
             return self
         for key in ("stored", "teaching", "missing", "cache", "classes", "revision"):
@@ -339,6 +342,7 @@ class StudentSpec(Grown):
     @model_validator(mode="wrap")
     @classmethod
     def _a_depth_starts_from_layers(cls, value: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Complete a student whose shape is a number of layers, or that of a model: it starts from layers of this."""
         keys = shape_alone(value)
         if not isinstance(keys, Mapping):
             return validate(keys)

@@ -14,6 +14,7 @@ _KEY_OF_BARE_VALUE = {"method": "name", "task": "name", "student": "shape"}
 _MOST_DIGITS = 9
 """Digits of an index into a list; no list is longer."""
 _SHOWN_CHARACTERS = 80
+"""Most characters of foreign text in a message."""
 
 
 @dataclass(frozen=True)

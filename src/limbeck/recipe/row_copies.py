@@ -23,6 +23,7 @@ from limbeck.models.weight_files import check_not_pickled
 _ENGLISH = "english"
 """The value of `corpus.augment.stop_words` that names the words of TinyBERT's authors."""
 _VECTOR_FILES = (".txt", ".vec", ".gz", ".xz", ".zst")
+"""Suffixes of files of word vectors, packed or not."""
 
 
 def augmentation(spec: RowAugmentationSpec, title: str, teacher: ModelName | None, seed: int) -> Augmentation:

@@ -118,6 +118,7 @@ class Recipe(Grown):
 
     @model_validator(mode="after")
     def _stages_fit_together(self) -> Recipe:
+        """Refuse stages without text, without the recipe's student, with unknown teachers, or of the same name."""
         if self.corpus is None and any(stage.corpus is None for stage in self.stages):
             raise ValueError("corpus is missing: stages need text, for example {sources: [installed-docs]}")
         titles = [stage.title for stage in self.stages]
@@ -127,11 +128,11 @@ class Recipe(Grown):
                 f"no stage trains the recipe's student: stages {with_own_student} all have a student of their own"
             )
         for index, stage in enumerate(self.stages):
-            named = stage.teacher.stage if stage.teacher is not None else None
+            teacher_title = stage.teacher.stage if stage.teacher is not None else None
             earlier = [title for title in titles[:index] if title in with_own_student]
-            if named is not None and named not in earlier:
+            if teacher_title is not None and teacher_title not in earlier:
                 raise ValueError(
-                    f"stages.{index}.teacher.stage '{named}' is not an earlier stage with a separate student; "
+                    f"stages.{index}.teacher.stage '{teacher_title}' is not an earlier stage with a separate student; "
                     f"there is {', '.join(earlier) or 'none'}"
                 )
         if len(set(titles)) < len(titles):

@@ -24,6 +24,7 @@ from limbeck.recipe.training_arguments import build_arguments, check_training
 MASKED_SHARE = 0.15
 """Share of tokens that BERT masks (arXiv 1810.04805, section 3.1)."""
 _LEAST_MASKED = 0.01
+"""Least share of tokens to mask that is no typing mistake."""
 
 
 def check_stage_training(stage: StageSpec, place: str, seed: int, terms: Sequence[Term], *, evaluates: bool) -> None:

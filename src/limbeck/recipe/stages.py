@@ -89,6 +89,7 @@ class StageSpec(Grown):
     @field_validator("method")
     @classmethod
     def _known_method_and_options(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a method or an option that does not exist."""
         if not isinstance(value.get("name"), str):
             raise ValueError("method needs a name, for example {name: minilmv2}")
         try:

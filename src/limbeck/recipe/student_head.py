@@ -19,6 +19,7 @@ from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
 from limbeck.recipe.stage_plan import StagePlan
 
 _SHOWN_CHARACTERS = 80
+"""Most characters of foreign text in a message."""
 _WAY_OUT = "make two recipes, the second starting from the first's student (initialise.checkpoint)."
 
 

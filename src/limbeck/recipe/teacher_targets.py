@@ -19,6 +19,7 @@ _USUAL_TEXT_COLUMN = "text"
 _RERANKER = "reranker"
 """The method that learns the scores of the documents of a query."""
 _COLUMNS = ("text", "pair", "vector", "scores", "score")
+"""Keys of a teacher that name the columns of a file of targets."""
 TARGET_KEYS = ("targets", *_COLUMNS)
 """The keys of a file of targets, and of its columns."""
 
@@ -76,6 +77,7 @@ class TargetKeys(Grown):
 
     @model_validator(mode="after")
     def _one_kind_of_targets(self) -> Self:
+        """Refuse columns without a file, and a file without exactly one kind of targets."""
         named_columns = [name for name in _COLUMNS if getattr(self, name) is not None]
         if self.targets is None:
             if named_columns:
@@ -85,9 +87,9 @@ class TargetKeys(Grown):
         if is_array(self.targets):
             self._check_array()
         elif len(kinds) != 1:
-            given_kinds = " and ".join(kinds) or "none"
+            kinds_in_words = " and ".join(kinds) or "none"
             raise ValueError(
-                f"targets needs one of vector, scores and score, which name its column; given: {given_kinds}"
+                f"targets needs one of vector, scores and score, which name its column; given: {kinds_in_words}"
             )
         elif self.scores is not None and self.scores.column is None:
             raise ValueError("scores has no column: name the column of the scores")

@@ -14,6 +14,7 @@ from limbeck.recipe.training_fields import OWN_TYPES, RANGES, Range
 _ANY_NUMBER = Range(-1e15, 1e15)
 """The range of arguments that have none of their own: it refuses NaN, infinity and numbers that are typing mistakes."""
 _SHOWN_CHARACTERS = 80
+"""Most characters of foreign text in a message."""
 
 
 @cache

@@ -28,6 +28,7 @@ CostsRecord: TypeAlias = Mapping[str, Any] | studies.Costs
 """The costs of its models, typed or as plain values."""
 STEM = "evaluation_table"
 _MOST_PUBLISHED_ON_CONSOLE = 6
+"""Most published rows on a console; the files have all."""
 _CSV_COLUMNS = (
     *("source", "model", "column", "metric", "positive"),
     *("mean", "deviation", "runs", "low", "high", "retention"),

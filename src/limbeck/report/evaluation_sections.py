@@ -29,6 +29,7 @@ from limbeck.report.subjects import EvaluationFolder
 from limbeck.report.warning_notes import first_warnings
 
 _MOST_CELLS = 100
+"""Most cells in the table of an evaluation that is not finished."""
 
 
 @summary(EvaluationFolder)

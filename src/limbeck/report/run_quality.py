@@ -206,7 +206,7 @@ def _quality_highlight(quality: Quality) -> Highlight:
         return Highlight(NOTHING, quality.label, f"{quality.student:.3f} is {quality.caution}")
     details = []
     if quality.interval is not None:
-        details.append(f"95 %: {interval(quality.interval, 3)}, over {quality.over}")
+        details.append(f"95 %: {interval(quality.interval, digits=3)}, over {quality.over}")
     if quality.start is not None:
         details.append(f"an untrained start has {quality.start:.3f}")
     return Highlight(f"{quality.student:.3f}", quality.label, "; ".join(details))

@@ -192,9 +192,9 @@ def _shapes_table(record: ArchitectureSearch) -> Table:
             str(shape.trial),
             _describe_shape(shape),
             number(shape.parameters),
-            number(shape.latency_share, 3),
-            number(shape.loss, 4),
-            number(shape.reward, 4),
+            number(shape.latency_share, digits=3),
+            number(shape.loss, digits=4),
+            number(shape.reward, digits=4),
             state,
         )
         rows.append(cells)

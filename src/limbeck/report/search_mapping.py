@@ -128,10 +128,10 @@ def _generations_table(record: MappingSearch) -> Table:
     for generation in record.generations:
         cells = (
             f"#{generation.number}",
-            number(generation.maximum, 2),
-            number(generation.minimum, 2),
-            number(generation.mean, 2),
-            number(generation.deviation, 2),
+            number(generation.maximum, digits=2),
+            number(generation.minimum, digits=2),
+            number(generation.mean, digits=2),
+            number(generation.deviation, digits=2),
             f"{generation.evaluated} of {generation.size}",
             generation.best_gene,
             show_mapping(generation.best),
@@ -144,9 +144,9 @@ def _generations_table(record: MappingSearch) -> Table:
 def _best_mappings_table(record: MappingSearch) -> Table:
     rows: list[tuple[AnyCell, ...]] = []
     for candidate in record.candidates[:_MOST_MAPPINGS]:
-        scores = [number(candidate.scores[name], 2) for name in record.scores]
+        scores = [number(candidate.scores[name], digits=2) for name in record.scores]
         generation = "" if candidate.generation is None else f"#{candidate.generation}"
-        rows.append((show_mapping(candidate.mapping), number(candidate.fitness, 2), *scores, generation))
+        rows.append((show_mapping(candidate.mapping), number(candidate.fitness, digits=2), *scores, generation))
     headings = ("Mapping", "Fitness", *record.scores, "Gen")
     return Table("Best mappings", headings, tuple(rows)).with_words(headings[0])
 

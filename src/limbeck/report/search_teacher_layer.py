@@ -91,11 +91,11 @@ def _layers_table(record: TeacherLayerSearch) -> Table:
     rows: list[tuple[AnyCell, ...]] = []
     for layer in record.layers:
         score_by_step = {score.step: score.score for score in layer.scores}
-        cells = [number(score_by_step.get(step), 2) for step in steps]
+        cells = [number(score_by_step.get(step), digits=2) for step in steps]
         state = layer.state
         if state == "cut":
             state = f"dropped after {layer.steps}"
-        rows.append((str(layer.layer), *cells, number(layer.own_loss, 4), state))
+        rows.append((str(layer.layer), *cells, number(layer.own_loss, digits=4), state))
     headings = ("Layer", *(f"Step {step}" for step in steps), "Own loss", "State")
     return Table("Layers, longest trained first, then highest score", headings, tuple(rows)).with_words("State")
 

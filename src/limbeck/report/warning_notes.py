@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from limbeck.core.blocks import Notes, counted
 
 _MOST_WARNINGS = 20
+"""Most warnings in a list; the others are counted."""
 
 
 def first_warnings(warnings: Sequence[str]) -> Notes:

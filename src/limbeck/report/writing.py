@@ -14,9 +14,11 @@ from limbeck.report.pictures import write_figure
 from limbeck.report.rendering import MARKDOWN_MARK, render_html, render_markdown
 
 _SUFFIXES = (".html", ".htm")
+"""Suffixes by which a path is that of a page."""
 _HTML_MARK = '<meta name="generator" content="limbeck '
 """In the first letters of the HTML of any version."""
 _HEAD_LETTERS = 2000
+"""First letters of a file in which the mark is looked for."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from limbeck.search.mapping_space import Genome, MappingSpace, raise_floor
 from limbeck.search.requests import GeneticSettings
 
 Pair: TypeAlias = tuple[Genome, Genome]
+"""Two parents, or their two children."""
 Scored: TypeAlias = tuple[Genome, float]
 """A genome and its fitness."""
 MOST_DRAWS = 1000

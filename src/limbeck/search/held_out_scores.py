@@ -32,6 +32,7 @@ _FEWEST_BATCHES = 3
 """Fewest batches for losses and `explained`: a map is fitted on two thirds of them, and measured on the rest."""
 
 MAPPING_SCORES = ("agreement", "relations")
+"""Scores of a search for a layer mapping."""
 LAYER_SCORES = ("agreement", "explained")
 """Scores of a search for a teacher layer.
 

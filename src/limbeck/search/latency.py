@@ -24,9 +24,13 @@ from limbeck.models.inference import encoder_of
 from limbeck.search.requests import MeasuringRequest
 
 FEWEST_PASSES = 10
+"""Fewest passes of each model in an attempt, however long they take."""
 MOST_PASSES = 100
+"""Most passes of each model in an attempt."""
 WARM_UP = 2
+"""Passes before an attempt that are not timed."""
 MOST_ATTEMPTS = 3
+"""Most attempts to measure while the machine is idle."""
 DISTURBED = 1.5
 """A pass whose wall time is above this many times its processor time waited for the machine."""
 USUAL_LENGTH = 128

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 JOURNAL = "search.journal"
 """The file in a search's folder that keeps its study, where no other storage is given."""
 MOST_STEPS = 10**9
+"""Most steps of a training."""
 MOST_TRIALS = 10**6
 """Most trials, generations or other things that an option counts, apart from steps and workers."""
 MOST_WORKERS = 1024
+"""Most processes of a search on one machine."""
 PAPER_TASKS = ("sst2", "mnli", "squad")
 """ELM's proxy tasks (arXiv 2012.06153, section 5.2)."""
 
@@ -147,6 +149,7 @@ class SearchRequest:
 
 
 Parents: TypeAlias = Literal["generation", "best"]
+"""Where parents are from; see `GeneticSettings`."""
 _PROBABILITIES = ("crossover", "exchange", "mutation", "flip")
 
 
@@ -342,7 +345,9 @@ class MeasuringRequest:
 
 
 ShapeLoss: TypeAlias = Literal["normalised", "hidden_states"]
+"""The loss that shapes are compared by: divided by that of an untrained student, or as it is printed."""
 SAMPLERS = ("tpe", "random", "nsga2", "gp", "kd_nas")
+"""Names of the samplers of shapes; see `limbeck.search.shape_samplers`."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,9 @@ from sqlalchemy.pool import NullPool
 from limbeck.errors import OutputError, RecipeError, suggestion
 
 DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
+"""Databases that SQLAlchemy connects to by a URL, and that workers may share."""
 _JOURNAL_START = b'{"op_code":'
+"""How the first line of a journal of Optuna begins."""
 # The scheme of a URL, such as `sqlite:`. It has two letters or more, since `c:` begins a path on Windows.
 _SCHEME = re.compile(r"[a-z][a-z0-9+]+:", re.IGNORECASE)
 _MALFORMED = "is malformed; write one like sqlite:///search.db or postgresql://user@host/database."

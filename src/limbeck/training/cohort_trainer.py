@@ -44,6 +44,7 @@ class CohortTrainer(DistillationTrainer):
         super().__init__(model=model, **arguments)  # type: ignore[arg-type]
         self.cohort = model
         self.diverged = DivergedStudents()
+        # It has the methods of a `LossGuard` that the trainer calls.
         self.guard = self.diverged  # type: ignore[assignment]
         self.steps = dict.fromkeys(range(len(model.members)), 0)
         self._cuts = dict(cuts or {})
@@ -53,7 +54,7 @@ class CohortTrainer(DistillationTrainer):
         self, model: nn.Module, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """Sum the losses of the active students; see `DistillationTrainer.compute_loss`."""
-        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        loss, outputs = super().compute_loss(model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch)
         if self.args.world_size > 1 and model.training:
             # The distributed wrapper waits for the gradient of every parameter, also of students that stopped. These
             # parameters enter the loss times 0, so that they get a gradient of 0. NaN times 0 would be NaN.
@@ -62,9 +63,11 @@ class CohortTrainer(DistillationTrainer):
         return (loss, outputs) if return_outputs else loss
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
+        """Clip in place of the loop, which would clip by the norm of all students together."""
         return self._clip(self.args.max_grad_norm)
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Tensor | None = None) -> Tensor:
+        """Drop the students that have diverged, count the step of the others, and return the largest norm."""
         # The loop calls this between the gradient and the optimizer's step, with None if nothing was clipped.
         norm = self._clip(float("inf")) if grad_norm is None else grad_norm
         self._drop_diverged()

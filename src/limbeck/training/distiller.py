@@ -30,6 +30,7 @@ from limbeck.training.teaching.live import LiveTeaching
 from limbeck.training.units import UNITS, count_units, sum_units
 
 _INPUTS = ("input_ids", "attention_mask")
+"""Columns that every batch needs."""
 
 
 class Distiller(nn.Module):

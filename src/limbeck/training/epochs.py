@@ -3,6 +3,7 @@
 import math
 
 _TOLERANCE = 1e-6
+"""Largest distance of a whole count of epochs from a whole number, which rounding makes."""
 
 
 def ends_epoch(epochs: float) -> bool:

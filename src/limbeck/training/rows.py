@@ -18,6 +18,7 @@ from limbeck.corpus.streams.source_blocks import Block
 from limbeck.corpus.streams.streamed_corpus import StreamedCorpus
 
 AnyCorpus = Corpus | LabelledCorpus
+"""The text of a stage, or its labelled rows."""
 _HELD_OUT_ROWS = 512
 """Most held-out rows that a stage is measured on."""
 

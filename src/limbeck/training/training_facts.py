@@ -13,6 +13,7 @@ from limbeck.core.paths import MANIFEST
 from limbeck.training.warn import Warn
 
 _TITLES = {"processes": "number of processes", "threads": "number of threads", "torch": "version of torch"}
+"""Facts whose names in a message differ from those in a checkpoint."""
 
 
 def training_facts(arguments: TrainingArguments) -> dict[str, Any]:

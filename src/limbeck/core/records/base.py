@@ -24,6 +24,7 @@ MOST_BYTES = 400 * 2**20
 _LARGEST_NUMBER = 2**1000
 """Whole numbers from here on are left out; those from 2**1024 on do not fit a float."""
 _LONGEST_PLACE = 200
+"""Most characters of the place of a wrong field in a message."""
 
 
 class Record(BaseModel):

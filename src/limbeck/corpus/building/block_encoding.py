@@ -42,6 +42,7 @@ _BATCH_TOKENS = 2**22
 _PLAIN_TEXT = SourceUse()
 _CUT = "text of which the student reads only the beginning"
 _SHOWN_CHARACTERS = 40
+"""Most characters of foreign text in a message."""
 
 
 class CutBlock(NamedTuple):

@@ -33,6 +33,7 @@ _KEYS = 2**64
 _MOST_OVER = 2
 """Rows that may be held out, as a multiple of the rows wanted, so that a large group can be held out as a whole."""
 _SHOWN_CHARACTERS = 40
+"""Most characters of foreign text in a message."""
 
 
 def held_out_threshold(keys: NDArray[np.uint64], share: float, most: int) -> int:

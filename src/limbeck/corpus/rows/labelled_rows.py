@@ -18,6 +18,7 @@ NO_ANSWER = (-1, -1)
 """Label of a question that its context does not answer."""
 
 _SHOWN_CHARACTERS = 80
+"""Most characters of foreign text in a message."""
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 

@@ -123,6 +123,7 @@ class CorpusSpec(TextSpec):
 
     @model_validator(mode="after")
     def _sources_are_named_once(self) -> CorpusSpec:
+        """Refuse a corpus without sources, and one that names them in two ways."""
         if self.task is not None and self.task.name is not None:
             for key in ("sources", "text_column"):
                 if not self._has_default(key):
@@ -141,6 +142,7 @@ class CorpusSpec(TextSpec):
 
     @model_validator(mode="after")
     def _development_rows_are_labelled(self) -> CorpusSpec:
+        """Refuse development rows that do not fit, and give text its share of held-out documents."""
         if self.development is not None and self.task is None:
             raise ValueError("development is for labelled rows, but this corpus has no task: name one, or leave it out")
         if self.development and self.held_out:
@@ -161,6 +163,7 @@ class CorpusSpec(TextSpec):
 
     @model_validator(mode="after")
     def _stream_has_no_end(self) -> CorpusSpec:
+        """Refuse keys of a stream for a built corpus, and the reverse."""
         # Settings with every key known have a default of shuffle_buffer too.
         gives_buffer = "shuffle_buffer" in self.model_fields_set and self.shuffle_buffer is not None
         if gives_buffer and not self.streaming:
@@ -171,6 +174,7 @@ class CorpusSpec(TextSpec):
 
     @model_validator(mode="after")
     def _shares_fit_the_sources(self) -> CorpusSpec:
+        """Refuse weights and shares that do not go with the sources, or with each other."""
         weights = self.mix.weights if self.mix is not None else None
         if weights is not None and len(weights) != len(self.sources):
             raise ValueError(
@@ -191,6 +195,7 @@ class CorpusSpec(TextSpec):
 
     @model_validator(mode="after")
     def _labelled_rows_are_whole(self) -> CorpusSpec:
+        """Refuse keys of text for labelled rows, which are not cut or mixed."""
         if self.task is None:
             return self
         for key in ("streaming", "mix"):
@@ -206,6 +211,7 @@ class CorpusSpec(TextSpec):
 
     @model_validator(mode="after")
     def _columns_are_different(self) -> CorpusSpec:
+        """Refuse one name for several columns, and a column of texts where the kind has none."""
         if self.task is None:
             return self
         kind = KINDS[self.task.kind]
@@ -224,6 +230,7 @@ class CorpusSpec(TextSpec):
 
     @model_validator(mode="after")
     def _windows_have_room(self) -> CorpusSpec:
+        """Refuse windows on contexts that overlap by more than half."""
         if self.task is None or not KINDS[self.task.kind].has_answers:
             return self
         length = self.length or DEFAULT_LENGTH
@@ -236,6 +243,7 @@ class CorpusSpec(TextSpec):
 
     @model_validator(mode="after")
     def _copies_suit_the_rows(self) -> CorpusSpec:
+        """Refuse copies of text without labels, and of rows whose words or queries must not change."""
         if self.augment is None:
             return self
         if self.task is None:

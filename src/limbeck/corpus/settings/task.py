@@ -107,6 +107,7 @@ class TaskSpec(Grown):
 
     @model_validator(mode="after")
     def _keys_suit_the_kind(self) -> TaskSpec:
+        """Refuse keys that do not apply to the kind of the task, or that its definition has already."""
         kind = KINDS[self.kind]
         keys_of_kind = _KEYS_OF_LABEL.get(kind.label, _KEYS_OF_TEXT_LABEL)
         for name in TaskSpec.model_fields:
@@ -128,6 +129,7 @@ class TaskSpec(Grown):
 
     @model_validator(mode="after")
     def _metrics_suit_the_kind(self) -> TaskSpec:
+        """Refuse metrics that the kind does not have, and a positive class that no metric reads."""
         facts = KINDS[self.kind]
         problems = problems_of_metrics(
             self.metric or (),
@@ -142,6 +144,7 @@ class TaskSpec(Grown):
 
     @model_validator(mode="after")
     def _unlabelled_rows_have_no_labels(self) -> TaskSpec:
+        """Refuse keys of labels for rows without labels, and kinds or tasks whose rows always have them."""
         if self.labelled:
             return self
         if KINDS[self.kind].has_queries:
@@ -155,6 +158,7 @@ class TaskSpec(Grown):
 
     @model_validator(mode="after")
     def _columns_are_different(self) -> TaskSpec:
+        """Refuse one name for several columns."""
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             raise ValueError(f"columns are {', '.join(self.columns)}: give each field a different name")
         ranking_columns = [self.query_column or "query", *(self.document_columns or ["documents"])]

@@ -23,6 +23,7 @@ from limbeck.errors import CorpusError
 NO_SPAN = (0, 0)
 """The label of a window that does not hold the whole answer: the first token, both ends."""
 _SHOWN_CHARACTERS = 40
+"""Most characters of foreign text in a message."""
 
 
 class SpecialTokens(NamedTuple):

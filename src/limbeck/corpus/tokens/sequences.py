@@ -10,6 +10,7 @@ from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES, EncodedRows
 from limbeck.errors import CorpusError
 
 _SHOWN_CHARACTERS = 40
+"""Most characters of foreign text in a message."""
 
 
 class _Tokens(NamedTuple):

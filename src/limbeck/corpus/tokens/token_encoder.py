@@ -20,6 +20,7 @@ from limbeck.errors import CorpusError
 # Characters of a text that are tokenised at once. A tokenizer needs some hundred bytes of memory for each of them.
 _LONGEST_PART = 200_000
 _SHOWN_CHARACTERS = 60
+"""Most characters of foreign text in a message."""
 PROBES = ("a", "the", "0", ".", "一")
 """Short texts. Every tokenizer that works has a token for one of them."""
 

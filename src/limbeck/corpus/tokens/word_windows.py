@@ -19,6 +19,7 @@ NO_WORD = -1
 _UNKNOWN_TAG = 0
 """Class of the words of a sentence without labels; only its place counts, and no loss reads it."""
 _SHOWN_CHARACTERS = 40
+"""Most characters of foreign text in a message."""
 
 
 class WordWindow(NamedTuple):

@@ -14,6 +14,7 @@ from limbeck.kinds.row_values import text_of
 from limbeck.kinds.split_rows import require_columns
 
 _SHOWN_CHARACTERS = 80
+"""Most characters of foreign text in a message."""
 
 
 def read_texts(file: SplitFile, layout: TextFile, report: SourceReport) -> dict[str, str]:
