@@ -146,6 +146,7 @@ def _refusal(request: Callable[..., Any], error: ValidationError) -> str:
 def _docstring_of(carry_out: Callable[..., Any], request: Callable[..., Any]) -> str:
     """Return the docstring of a function with a section of the arguments, before Returns, Raises and Example."""
     text = inspect.getdoc(carry_out) or ""
+    # The first section of the function's own docstring, before which that of the arguments is put.
     section = _SECTION.search(text)
     start = len(text) if section is None else section.start()
     declared = options_of(request)

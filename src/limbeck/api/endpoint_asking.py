@@ -47,6 +47,7 @@ def refuse_endpoint_options(request: TeachRequest) -> None:
         RecipeError: naming the option.
     """
     if request.endpoint is None:
+        # A store of an endpoint is checked without --endpoint, since it knows its server.
         for name in _OF_ENDPOINT:
             is_used = request.check and name in _USED_BY_CHECK
             if _is_given(request, name) and not is_used:

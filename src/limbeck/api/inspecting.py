@@ -278,8 +278,9 @@ def read_layers(layers: Any, subjects: "Sequence[Subject]") -> list[tuple[int, i
     shown = f"--layers '{text[:80]}'"
 
     def read(part: str) -> list[tuple[int, int]]:
+        """Read `all`, a layer such as `3`, or a layer with the teacher's beside it, such as `6:12`."""
         if part == "all":
-            return [(layer, teachers[0]) for layer, teachers in uniform_mapping.items()]
+            return [(layer, teacher_layer) for layer, [teacher_layer] in uniform_mapping.items()]
         student, colon, teacher = part.partition(":")
         layer = whole_number(student.strip())
         teacher_layer = whole_number(teacher.strip()) if colon else None
@@ -287,7 +288,8 @@ def read_layers(layers: Any, subjects: "Sequence[Subject]") -> list[tuple[int, i
             raise RecipeError(f"{shown} names a layer of a teacher; give --teacher too.")
         check_layers(subjects[0], owner, [layer])
         if teacher_layer is None:
-            teacher_layer = uniform_mapping[layer][0]
+            # The uniform mapping gives each layer a single one.
+            [teacher_layer] = uniform_mapping[layer]
         return [(layer, teacher_layer)]
 
     refusal = f"{shown} must be all, or layers separated by commas, such as 6 or 3:6,6:12."

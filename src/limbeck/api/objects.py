@@ -114,6 +114,7 @@ class Objects:
         if targets is not None:
             return {"targets": self._files.keep_table(targets.tables, f"{place}.targets"), **targets.keys}
         teacher = dict(value) if isinstance(value, Mapping) else {"model": value}
+        # A mapping may name its model, or have none, as that of stored outputs.
         if isinstance(teacher.get("model"), str | Path | None):
             return teacher
         name = self.model(teacher["model"], f"{place}.model", tokenizer)
@@ -140,6 +141,7 @@ class Objects:
 
         name = self.model(value, place, tokenizer)
         shape = shape_of(load_config(name))
+        # The sizes of a recipe's shape; the width of the embeddings is that of the layers unless it says otherwise.
         sizes = {key: getattr(shape, key) for key in ("layers", "hidden", "heads", "ffn")}
         if shape.embedding != shape.hidden:
             sizes["embedding"] = shape.embedding
@@ -234,6 +236,7 @@ class Objects:
     def document(self, data: Mapping[str, Any], place: str = "") -> dict[str, Any]:
         """Return a recipe, a stage or the plan of a comparison with names in the place of its objects."""
         document = dict(data)
+        # The keys that may hold objects. A value of another type than these take stays, for the check of the recipe.
         for key, value in data.items():
             path = f"{place}{key}"
             if key == "teacher":

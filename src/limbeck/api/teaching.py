@@ -176,7 +176,9 @@ def _check(request: TeachRequest) -> TeachResult:
 
     stored = read_facts(folder)
     notes = []
-    if stored.endpoint is not None and request.teacher is None:
+    if request.teacher is not None:
+        checked = check_store(folder, request.teacher or None)
+    elif stored.endpoint is not None:
         checked = check_store(folder)
         try:
             drift = check_endpoint(request, checked.store, progress_console(request.console))
@@ -184,8 +186,9 @@ def _check(request: TeachRequest) -> TeachResult:
         except ModelError as error:
             notes.append(f"Not compared with its endpoint: {error}")
     else:
-        model = request.teacher if request.teacher is not None else stored.model
-        if model and request.teacher is None:
+        # The model that the store was made with may be gone by now. Then only the hashes are compared.
+        model = stored.model
+        if model:
             try:
                 check_not_pickled(model)
             except Exception as error:

@@ -238,6 +238,7 @@ class ComparisonWork:
                 students=[cell.shape for cell in self.cells],
                 teaching=teaching,
             )
+            # Measures that a teacher has by itself, beside a second copy of it; see `HeldOutText.measure_once`.
             if teaching is None:
                 bar(0.0, "held-out text: teacher", Count(0, "models"))
                 teacher_folder = self.folder / _TEACHER

@@ -122,6 +122,7 @@ def first_difference(old: Any, new: Any, place: str = "") -> Difference | None:
     elif old != new:
         return Difference(place, old, new)
 
+    # A key that one of them lacks counts as None there.
     for key in dict.fromkeys((*old_values, *new_values)):
         place_below = f"{place}.{key}" if place else str(key)
         difference = first_difference(old_values.get(key), new_values.get(key), place_below)

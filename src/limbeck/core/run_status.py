@@ -118,12 +118,14 @@ def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
         folder: The run's folder.
         now: The time at which the status is judged; the present by default.
     """
+    # A file that is missing or damaged gives an empty record.
     run = records.load(records.Run, folder)
     heartbeat = records.load(records.Heartbeat, folder)
     owner = holder(folder)
     status = _judge(run, folder, owner)
     seconds_since = _seconds_since((heartbeat.time, run.updated), now or datetime.now(UTC))
 
+    # A heartbeat may be an old one: what it says of the present holds only while the run is running.
     is_running = status == "running"
     is_training = heartbeat.activity == "training"
     is_silent = is_running and seconds_since is not None and seconds_since > SILENT_AFTER

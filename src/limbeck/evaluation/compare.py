@@ -22,6 +22,7 @@ from limbeck.evaluation.sentence_pairs import text_of
 from limbeck.models import families, inference
 from limbeck.models.sentence_heads import SentenceHead, describe_pooling
 
+# Where each measure's part of the progress bar begins and ends, from 0 to 1. The teacher is larger and takes longer.
 _TEACHER_AGREEMENT = (0.0, 0.2)
 _STUDENT_AGREEMENT = (0.2, 0.27)
 _START_AGREEMENT = (0.27, 0.3)
@@ -29,7 +30,6 @@ _TEACHER_RETRIEVAL = (0.3, 0.5)
 _STUDENT_RETRIEVAL = (0.5, 0.57)
 _START_RETRIEVAL = (0.57, 0.6)
 _LATENCY = (0.6, 1.0)
-"""The begin and end of each measure's part of the progress bar; the teacher is larger and takes longer."""
 
 Text = str | tuple[str, str]
 """A held-out text, plain or as (title, body) where the corpus knows its title."""
@@ -368,6 +368,7 @@ def _measure_retrieval(
     teacher_width = pool.queries.shape[1]
     is_measured_asymmetric = asymmetric and student_width == teacher_width
 
+    # Vectors of different widths have no cosines, so the student's then cannot search the teacher's.
     score = passages.score_passages
     evaluation.student.retrieval = score(student_queries, student_passages)
     evaluation.teacher.retrieval = pool.figures

@@ -153,6 +153,7 @@ def retrieval_scores(ranks: Tensor) -> Retrieval:
 
     They are the scores of `score_places` with one relevant document for each query, whose ties are in its rank already.
     """
+    # A query has one relevant document, so above it stand `rank - 1` others, and no other has its score.
     places = ranks.numpy().astype(np.int64)
     untied = np.ones(1, np.int64)
     gain = np.ones(1)

@@ -164,10 +164,12 @@ def _encode_compared(
     teacher: Side, texts: Sequence[Text], amounts: Amounts, seed: int, report: progress.Report
 ) -> Iterator[_Encoded]:
     """Yield the vectors that each measure of `compare_models` reads; none for a measure that lacks texts."""
+    # A measure whose texts are too few raises, and is left out here as it is in the comparison.
     if amounts.pairs > 0:
         with suppress(CorpusError):
             sentences = choose_sentences([text_of(text) for text in texts], amounts.pairs, seed=seed)
             vectors = encode_sentences(teacher, sentences, progress.part_of(report, 0.0, 0.5))
+            # Each sentence is a pair with itself, since all pairs of sentences may be compared.
             own_pairs = _Pairs([(sentence.text, sentence.text) for sentence in sentences], None)
             yield _Encoded(own_pairs, vectors, vectors)
     if amounts.retrieval_pairs > 0:

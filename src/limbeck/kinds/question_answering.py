@@ -79,6 +79,7 @@ class QuestionAnswering(Kind):
         starts = []
         for text, start in answers:
             place = source.place_answer(context, text, start, row.where)
+            # The source has noted an answer that is not in the context; a row with one is left out.
             if place is None:
                 return []
             texts.append(text)

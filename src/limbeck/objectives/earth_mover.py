@@ -55,6 +55,7 @@ def hidden_distances(
     student_rows = [x.reshape(-1, width) for x in student]
     teacher_rows = [x.reshape(-1, width) for x in teacher]
     total = sum_accumulator(student[0].device).repeat(len(student), len(teacher))
+    # Tokens are taken in parts, so that the differences of all pairs of layers never take more than a chunk of memory.
     differences_of_a_token = max(1, total.numel() * width)
     step = max(1, _chunk(total) // differences_of_a_token)
     for start in range(0, len(student_rows[0]), step):

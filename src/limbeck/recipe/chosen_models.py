@@ -105,8 +105,10 @@ class ChosenModels:
         if not sources:
             if not self.obstacle:
                 return "starts at random"
+            # An error's message, as the end of a sentence.
             obstacle = self.obstacle[:1].lower() + self.obstacle[1:].rstrip(".")
             return f"starts at random: {obstacle}"
+
         noun = "layer" if len(sources) == 1 else "layers"
         source = self.student.source
         numbers = ", ".join(map(str, sources))
@@ -115,6 +117,7 @@ class ChosenModels:
             layers = f"{noun} {numbers} of the {source.shape.layers} of '{start.from_}'"
         if start.fit is not None:
             return f"starts from {layers}, fitted to the teacher in closed form on the text, since nothing is trained"
+        # Layers of a wider model were cut to the student's width.
         if self.student.shape.hidden == source.shape.hidden:
             usual = "" if start.from_ is not None else ", the start of the quickstart's recipe"
             return f"starts from {layers}{usual}"

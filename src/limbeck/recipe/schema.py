@@ -78,6 +78,7 @@ class Recipe(Grown):
         teachers = value["teachers"]
         if not isinstance(teachers, Mapping) or len(teachers) < 2:
             raise ValueError("teachers needs two or more, each by a name of yours: {a: {model: A}, b: {model: B}}")
+        # What is no model is left to the type of the field.
         first = model_alone(next(iter(teachers.values())))
         if isinstance(first, Mapping):
             first = {key: part for key, part in first.items() if key != "weight"}
@@ -127,6 +128,7 @@ class Recipe(Grown):
             raise ValueError(
                 f"no stage trains the recipe's student: stages {with_own_student} all have a student of their own"
             )
+        # A stage may be taught by the student of an earlier stage, if that stage has one of its own.
         for index, stage in enumerate(self.stages):
             teacher_title = stage.teacher.stage if stage.teacher is not None else None
             earlier = [title for title in titles[:index] if title in with_own_student]

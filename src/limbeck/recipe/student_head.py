@@ -80,10 +80,12 @@ def _decisive_stage(stages: Sequence[StagePlan]) -> StagePlan:
 def _set_classes(config: PreTrainedConfig, stage: StagePlan) -> None:
     """Write the classes of a stage into a student's configuration, in place."""
     teacher_config = stage.teacher.known_config
+    # A stage that learns the scores of a model takes over its classes as they are.
     if stage.teacher_head is not None and teacher_config is not None:
         for name in ("id2label", "label2id", "problem_type"):
             setattr(config, name, getattr(teacher_config, name, None))
         return
+    # The classes are those of the rows, or else of the stored scores. Without any they are transformers' own default.
     classes = stage.classes or ("LABEL_0", "LABEL_1")
     if stage.teacher_head is not None:
         classes = _classes_of_outputs(stage.teacher)

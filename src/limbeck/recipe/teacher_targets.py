@@ -113,6 +113,7 @@ class TargetKeys(Grown):
         text = self.text
         if text is None:
             text = _USUAL_TEXT_COLUMN
+            # An array has no columns: its texts are the lines of another file.
             if is_array(self.targets):
                 text = str(PurePath(self.targets).with_suffix(".txt"))
         if self.scores is not None:

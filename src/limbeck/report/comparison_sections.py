@@ -126,6 +126,7 @@ def results(comparison: ComparisonFolder) -> Iterator[Block]:
     record = comparison.record.summary
     if record.main is not None:
         yield from _quality_figures(record, record.main, comparison.record.costs or Costs())
+    # On a page, published rows are in a table of their own, and only the first column has words: the name of the row.
     for table in methods_tables(record):
         rows: list[tuple[AnyCell, ...]] = []
         published = []

@@ -76,7 +76,7 @@ def describe_lines(plot: Lines) -> str:
         elif len(points) <= _MOST_POINTS_IN_WORDS:
             words = "; ".join(_named_points(series))
         else:
-            lowest = min(points, key=lambda point: point[1])
+            lowest = min(points, key=_height)
             words = f"from {_value_and_place(points[0])} to {_value_and_place(points[-1])}"
             words += f", lowest {_value_and_place(lowest)}"
         sentences.append(f"{series.label}: {words}.")
@@ -88,6 +88,11 @@ def _named_points(series: Series) -> Iterator[str]:
     for index, (x, y) in enumerate(series.points):
         point = f"{show_number(x)}, {show_number(y)}"
         yield f"{series.names[index]}: {point}" if series.names else point
+
+
+def _height(point: Point) -> float:
+    _, y = point
+    return y
 
 
 def _value_and_place(point: Point) -> str:

@@ -194,6 +194,7 @@ def _folders_table(subjects: Sequence[tuple[str, Subject]]) -> Iterator[Block]:
     for title, subject in subjects:
         summary = summary_of(subject)
         cells: list[AnyCell] = [title, summary.kind, summary.status, summary.result or NOTHING]
+        # Size, speed and time of a run; other folders have none.
         if isinstance(subject, RunFolder):
             cells += main_cells(subject)
         elif has_runs:
@@ -201,9 +202,10 @@ def _folders_table(subjects: Sequence[tuple[str, Subject]]) -> Iterator[Block]:
         rows.append((*cells, str(subject.folder)))
     run_headings = MAIN_HEADINGS if has_runs else ()
     headings = ("", "Kind", "Status", "Result", *run_headings, "Folder")
-    words = (1, 2, 3, len(headings) - 1)
+    # The first part of the page is this comparison, so those of the folders begin with the second.
     links = tuple(part_anchor(number) for number in range(2, len(rows) + 2))
-    yield Table("Folders in this report", headings, tuple(rows), words=words, links=links)
+    table = Table("Folders in this report", headings, tuple(rows), links=links)
+    yield table.with_words("Kind", "Status", "Result", "Folder")
 
 
 def part_anchor(number: int) -> str:

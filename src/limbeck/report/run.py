@@ -59,6 +59,7 @@ def overview(run: RunFolder) -> Iterator[Block]:
         "Changed text": list_notes(changed_text(corpus.report)),
         "How text was read": list_notes(taken_text(corpus.report)),
     }
+    # Several teachers are listed, and `teacher` of the record is only the first of them. Empty facts are left out.
     if run.record.teachers:
         facts["Teacher"] = ""
     yield Facts(tuple((name, value) for name, value in facts.items() if value))

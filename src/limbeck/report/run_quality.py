@@ -179,6 +179,7 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
     if quality is not None and quality.share is not None and quality.teacher is not None:
         yield Highlight(f"{quality.share:.1%}", "of the teacher's quality", f"the teacher has {quality.teacher:.3f}")
 
+    # Size and speed are large figures only where the student is smaller, and the speedup reliable.
     evaluation = run.record.evaluation or records.RunEvaluation()
     teacher_size = evaluation.teacher.parameters.transformer
     student_size = evaluation.student.parameters.transformer
@@ -190,6 +191,7 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
     if speedup:
         yield Highlight(f"{speedup:.1f}x", "as fast as the teacher", f"at batch size {batch.batch_size}")
 
+    # Stages that have just begun have next to no time.
     seconds = sum(stage.seconds or 0 for stage in run.stages)
     tokens = sum(stage.tokens or 0 for stage in run.stages)
     if seconds >= 1:

@@ -449,6 +449,7 @@ class ArchitectureSearch(engine.SharedSearch):
         notes: dict[str, Any] = {STEPS: trained.steps}
         size = f"{candidate.shape.parameters:,} parameters"
         title = f"{candidate.shape.point} ({size}, {candidate.latency.share:.3f} of the teacher's latency)"
+        # An outcome without a value is one of a shape that diverged or was cut.
         if trained.diverged:
             return Outcome(notes=notes), f"{title}: diverged"
         if candidate.cut is not None:
@@ -459,6 +460,7 @@ class ArchitectureSearch(engine.SharedSearch):
         if not math.isfinite(loss):
             return Outcome(notes=notes), f"{title}: diverged"
         notes[LOSS] = loss
+        # Latencies are in units of the teacher's.
         reward = shape_reward(loss, candidate.latency.share, teacher_latency=1.0)
         return Outcome(reward, notes), f"{title}: loss {loss:.4f}, reward {reward:.4f}"
 

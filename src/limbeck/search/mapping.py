@@ -93,6 +93,7 @@ class MappingSearch(Generations, engine.SharedSearch):
         self.settings = _settings(request.genetic, self.space)
         self.genetic = GeneticSampler(self.space, self.settings, self.plan.recipe.seed)
         self.generations = request.generations
+        # By default the workers share a generation.
         self.batch = math.ceil(self.settings.population / request.workers)
         if request.batch is not None:
             self.batch = request.batch
@@ -183,6 +184,7 @@ class MappingSearch(Generations, engine.SharedSearch):
         except Interrupted:
             raise
         except LimbeckError as error:
+            # Without a value the trial fails, so that the mapping may be tried again.
             return Outcome(notes={PROBLEM: str(error)}), f"{show_mapping(mapping)}  no fitness: {error}"
 
         fitness = mean_score(scores)

@@ -64,6 +64,7 @@ def with_measured_steps(folder: Path, recipe: Mapping[str, Any]) -> dict[str, An
     for index, stage in enumerate(recipe.get("stages") or []):
         training = dict(stage.get("training") or {})
         title = str(stage.get("name") or stage["method"]["name"])
+        # None before the stage has begun, and for a stage that counts steps or epochs itself.
         measured = MeasuredSteps.read(folder / paths.STAGES / f"{index + 1}-{title}")
         if "max_minutes" in training and measured is not None:
             minutes = float(training.pop("max_minutes"))

@@ -43,6 +43,8 @@ from limbeck.training.warn import warn
 from limbeck.training.weights import save_weights, whole_weights
 
 _UNSHARDED = "training.fsdp shards over several GPUs, but this run has no GPU or a single process; leave it out."
+_LEAST_SECONDS = 1e-9
+"""Divides in place of a time of 0, which a stage without a step may have."""
 _ROWS_OF_PADDING = 20_000
 """Most rows of each length from which the share of padding is estimated."""
 
@@ -250,6 +252,7 @@ class StageTraining:
         """
         trainer = self.trainer
         steps = trainer.state.global_step
+        # The last log of training steps: `loss`, and `loss_TERM` for each term.
         last_log: dict[str, Any] = {}
         for entry in trainer.state.log_history:
             if "loss" in entry:
@@ -264,6 +267,7 @@ class StageTraining:
             if f"eval_{name}" in metrics:
                 held_out[name] = metrics[f"eval_{name}"]
 
+        # Rows that another process has read were trained too.
         self.module.read_rows.merge()
         record = Stage(
             name=self.plan.spec.title,
@@ -272,7 +276,7 @@ class StageTraining:
             rows_a_step=trainer.loader.rows_a_step,
             tokens=int(trainer.tokens_seen),
             seconds=round(seconds, 1),
-            tokens_per_second=round(trainer.tokens_this_run / max(seconds, 1e-9), 1),
+            tokens_per_second=round(trainer.tokens_this_run / max(seconds, _LEAST_SECONDS), 1),
             drawn=trainer.loader.describe_drawn(self.corpus, steps),
             lengths=self._describe_lengths(steps),
             padding_share=round(self._padding_share(), 4),
@@ -287,6 +291,7 @@ class StageTraining:
             frozen=self.frozen,
             unread=self.module.unread_rows(),
         )
+        # A stage that chose a step, or was ended early, has fewer steps than it was planned to have.
         best = self._describe_best()
         if best is not None:
             record.best = best

@@ -358,14 +358,16 @@ class RunEvaluation(Record):
 
     def without_rows_that_chose(self) -> RunEvaluation:
         """The figures without those on rows or text that chose the step whose student was kept."""
-        # A copy whose fields were set would not count as empty, so that an evaluation of nothing is left as it is.
+        # Figures on rows that chose the step are too good. An evaluation without such rows is returned itself: a copy
+        # whose fields were set would not count as empty.
         rows_chose = any(rows.chose_step for rows in (*self.development, self.task) if rows is not None)
         if not rows_chose and not self.chose_step:
             return self
 
-        figures = self.model_copy(update={"development": [each for each in self.development if not each.chose_step]})
+        figures = self.model_copy(update={"development": [rows for rows in self.development if not rows.chose_step]})
         if self.task is not None and self.task.chose_step:
             figures.task = None
+        # Held-out text chose the step: all figures on that text go.
         if self.chose_step:
             figures.agreement = None
             figures.asymmetric = None

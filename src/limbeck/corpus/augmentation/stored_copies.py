@@ -211,6 +211,7 @@ class _Piece(NamedTuple):
 def _divide(roles: Mapping[Path, Roles]) -> list[_Piece]:
     """Divide the stored rows into pieces, in their order."""
     pieces: list[_Piece] = []
+    # The roles of a file are in the order of its rows, which are stored in batches.
     for path, file_roles in roles.items():
         batch_start = 0
         for number, batch in enumerate(read_batches(path)):

@@ -375,6 +375,7 @@ def block_identity(settings: CorpusSettings, encoding: BlockEncoding) -> list[An
     """Return plain JSON values that change whenever the same documents would become other blocks."""
     split = {"unit": settings.unit, "held_out": settings.held_out, "most_held": settings.held_out_documents}
     identity: list[Any] = [encoding.encoder.fingerprint(), encoding.packing, split]
+    # Whatever is added for an option must be added only where the option is set, or older caches would be built anew.
     if settings.cutting:
         identity.append(settings.cutting)
     if settings.text_keys:

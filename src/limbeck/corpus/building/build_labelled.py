@@ -73,6 +73,8 @@ def build_labelled_corpus(
     folder = cache / "labelled" / fingerprint([LABELLED_FORMAT, rows.name, tokenizer_identity, cut_identity])
 
     def build(aside: Path) -> dict[str, Any]:
+        """Write the token rows and held-out texts into the folder of a build, and return the manifest of the corpus."""
+        # The role of each stored row: it is trained on, held out or left out. Copies are made of rows to train on.
         split_report = SourceReport()
         roles = _split_rows(settings, row_files(rows), development, split_report)
         copies = _store_copies(settings, rows, roles, cache, workers, progress)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from limbeck.corpus.text.words import words_of
 
 _SEQUENCE_WORDS = 3
+"""Words of a sequence; `_MIXERS` has a constant for each."""
 # Odd constants, one for each word of a sequence. The hash of a sequence is the sum of its words' numbers, each times
 # the constant of its place, modulo 2**64.
 _MIXERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
@@ -98,9 +99,11 @@ def _find_occurrences(texts: Iterable[Sequence[str]]) -> _Occurrences:
     if len(words) < _SEQUENCE_WORDS:
         return _Occurrences(np.empty(0, np.uint64), np.empty(0, np.int64), lengths)
 
+    # Every sequence of words, `[windows, words of a sequence]`. Those that cross the end of a part are left out.
     windows = np.lib.stride_tricks.sliding_window_view(words, _SEQUENCE_WORDS)
     is_within_part = np.all(windows != _END_OF_PART, axis=-1)
     hashes = (windows[is_within_part] * _MIXERS).sum(-1, dtype=np.uint64)
+    # A window has the number of its first word.
     text_of_window = text_of_word[: len(windows)]
     return _Occurrences(hashes, text_of_window[is_within_part], lengths)
 

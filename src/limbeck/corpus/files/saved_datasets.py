@@ -84,6 +84,7 @@ def read_arrow(file: OpenFile) -> Iterator[FoundText]:
     rows_before = file.start.position
     reader = _open_arrow(file)
     if not parquet_files.is_text_column(reader.schema, file):
+        # Noted once, when the file is read from its beginning.
         if file.start.position == 0:
             rows = sum(batch.num_rows for batch in _batches(reader))
             parquet_files.note_other_column(reader.schema, rows, file)
@@ -92,6 +93,7 @@ def read_arrow(file: OpenFile) -> Iterator[FoundText]:
     place = reader.schema.get_field_index(file.text_column)
     row = 0
     for batch in _batches(reader):
+        # Whole batches before the position are skipped at once.
         if row + batch.num_rows <= rows_before:
             row += batch.num_rows
             continue

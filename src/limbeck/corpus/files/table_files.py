@@ -104,6 +104,8 @@ def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:
     missing = missing_header(first_rows[0])
     if missing is not None:
         raise CorpusError(f"{missing}; write the names of the columns into its first line.")
+    # A column that the user named counts, also where it is missing, which is refused later. The usual name may be the
+    # default, so without such a column another is looked for.
     columns = list(first_rows[0].values)
     if file.text_column in columns or file.text_column != USUAL_TEXT_COLUMN:
         return file.text_column
@@ -117,6 +119,7 @@ def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:
             f"'{safe_name(file.path)}' has {may_be} ({list_columns(with_texts or columns)}): name it with "
             "--text-column, which is text_column in a recipe's corpus."
         )
+    # A file that is read on from a later position has its note already.
     if file.start.at_start:
         file.report.note(f"table of which the column '{with_texts[0]}' is read", str(file.path))
     return with_texts[0]

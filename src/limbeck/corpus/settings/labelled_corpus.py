@@ -154,6 +154,7 @@ class LabelledSettings(Checked, TaskSpec):
 
         Keys of newer options are only there if the option is set, so that they do not change older corpora.
         """
+        # Keys that are left out change nothing that is built, or are added below in another form.
         later = {"quotes", "label_lists"}
         left_out = {"name", "kind", "columns", "class_weights", "rows", "development", "augment", "labelled"}
         left_out |= {"metric", "positive", "student_length", "text_keys", "whole_texts"} | later

@@ -260,6 +260,7 @@ def _list_remote(text: str, suffixes: Collection[str]) -> ListedFiles:
     """List the files at an address; see `list_files`."""
     with one_line_errors(f"Cannot reach '{safe_name(text)}'"):
         system, name = file_system(text)
+        # A pattern, a folder with all that is below it, or one file.
         if GLOB_CHARACTERS.intersection(name):
             names = sorted(system.glob(name))
         elif system.isdir(name):

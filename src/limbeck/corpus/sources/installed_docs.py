@@ -98,6 +98,7 @@ class InstalledDocs:
         cursor.move(cursor.shard + 1)
 
     def _read(self, report: SourceReport, progress: StepProgress | None) -> Iterator[Document]:
+        """Yield the documents of all files, read in parallel, in the order of the files; each text once."""
         paths = self.paths()
         chunks = [paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK)]
         if progress is not None:

@@ -150,12 +150,14 @@ class BlockPacker:
         """Put units at the end of the stream, and iterate over its full blocks; the rest waits for further units."""
         parts = [self._stream]
         for unit in units:
+            # A separator stands between two units, also between the last of an earlier call and the first of this one.
             if self._has_joined and not self.pairs:
                 parts.append(np.array([self.separator], np.int32))
             self._has_joined = True
             parts.append(unit)
         stream = np.concatenate(parts)
         end_of_full_blocks = len(stream) - len(stream) % self._room
+        # A copy, so that the blocks before it can be freed.
         self._stream = stream[end_of_full_blocks:].copy()
         for start in range(0, end_of_full_blocks, self._room):
             yield from self._block(stream[start : start + self._room])

@@ -94,6 +94,7 @@ class SequenceEncoder:
         for row in rows:
             texts = [row.text, row.pair or ""] if self._paired else [row.text]
             whole: list[list[int]] = self._tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+            # As a fast tokenizer does: of a pair that is too long, the longer text is cut first.
             lengths = longest_first([len(ids) for ids in whole], self._room)
             parts = []
             for ids, length in zip(whole, lengths, strict=True):

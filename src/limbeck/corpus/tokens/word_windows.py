@@ -114,6 +114,7 @@ class WordEncoder:
 
         Words of a row without labels get a class that stands for none: it marks the tokens that are scored.
         """
+        # The class of each word of each row.
         tags: list[Any] = []
         for row in rows:
             if row.label is not None:
@@ -122,6 +123,7 @@ class WordEncoder:
             word_count = row.text.count(WORD_GAP) + 1
             tags.append((_UNKNOWN_TAG,) * word_count)
         encoded = EncodedRows([], [], [] if self._has_types else None)
+        # A window has for each token the word that begins there. Only the first token of a word is scored.
         for window in self.windows([row.text for row in rows], report):
             word_tags = tags[window.sentence]
             labels = [IGNORED_LABEL if word == NO_WORD else word_tags[word] for word in window.words]

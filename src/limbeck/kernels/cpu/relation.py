@@ -100,7 +100,8 @@ def _read(library: ctypes.CDLL) -> TeamKernel:
 
 def _is_right(relate: TeamKernel) -> bool:
     """Return whether the kernel computes a relation and its gradients of two small samples as the reference does."""
-    # [vectors, samples, tokens, width].
+    # Numbers between -1 and 1 without a pattern, [vectors, samples, tokens, width]. No size is a multiple of a vector
+    # register's, and each sample has padding.
     numbers = torch.arange(4 * 2 * 19 * 10).mul(0.37).sin().view(4, 2, 19, 10)
     student_a, student_b, teacher_a, teacher_b = (vectors.bfloat16() for vectors in numbers)
     valid = torch.arange(19) < torch.tensor([[17], [5]])
