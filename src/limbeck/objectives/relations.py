@@ -138,6 +138,8 @@ def _count_scores(work: Workload) -> int:
     gram = 8 * student * student + 8 * student * teacher + 4 * teacher * teacher
     operations = 0
     for length in work.lengths:
+        # A product of [L, width] and [width, L] takes 2 L² width operations: once for the teacher, and for the student
+        # also twice in the backward pass.
         by_scores = length**2 * (6 * student + 2 * teacher)
         by_gram = length * gram // int(work.options["heads"])
         operations += min(by_scores, by_gram)

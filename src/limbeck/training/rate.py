@@ -133,6 +133,7 @@ def _take_steps(
     clock: _Clock,
 ) -> None:
     """Train a copy of a student until the clock stops it."""
+    # The steps are those of the stage, without anything that is kept, on a copy that is thrown away.
     learner = copy.deepcopy(student)
     prepare_student(learner, plan)
     rows = stage_rows(plan, corpus, tokenizers, seed)

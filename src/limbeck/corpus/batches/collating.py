@@ -94,7 +94,9 @@ class PadCollator:
         if collate_labels is not None:
             batch[LABELS] = collate_labels(self._labels_of(rows), layout)
 
-        # Where the teacher reads other tokens of the same tokenizer, it alone reads the prompts.
+        # `PROMPT` has the number of a prompt's tokens for the student, with one exception: where the teacher reads
+        # other tokens of the same tokenizer, it alone reads the prompts. A teacher with a tokenizer of its own has its
+        # number in `TEACHER_PROMPT`.
         reader_of_prompts = ""
         if TEACHER_IDS in rows[0]:
             pad_token_id = self.pad_token_id if self.teacher_pad_token_id is None else self.teacher_pad_token_id

@@ -150,6 +150,7 @@ class _TextJudge:
         if not is_stretch_complete and not self.is_at_start:
             return
 
+        # Text may have some bytes that are none: it is judged by their share, and by NUL bytes, which text never has.
         most_bad = max(limits.FEWEST_BINARY, limits.BINARY_SHARE * self._judged)
         if self._nuls >= limits.FEWEST_BINARY or self._bad >= most_bad:
             if self.is_at_start:

@@ -49,13 +49,14 @@ class StreamBatches:
         self._lane = lane
         self._seed = seed
 
+        # The beginning of a stream, in the form of the states that `_read_window` gives.
         if state is None:
             state = {"window": 0, "sources": [None] * len(sources), "taken": 0, "drawn": [0] * len(sources)}
         self._window_number: int = state["window"]
-        self._given_of_window: int = state["taken"]  # Batches of the window that were given.
-        self._blocks_by_source: list[int] = list(
-            state["drawn"]
-        )  # Blocks of each source that were given, of all windows.
+        # Batches of the window that were given already.
+        self._given_of_window: int = state["taken"]
+        # Blocks of each source that were given, of all windows.
+        self._blocks_by_source: list[int] = list(state["drawn"])
         self._blocks = []
         for index, (source, source_state) in enumerate(zip(sources, state["sources"], strict=True)):
             self._blocks.append(SourceBlocks(source, index, encoding, lane, seed, source_state))

@@ -182,7 +182,7 @@ def _certainty(choice: Choice, column: Column, metric: str) -> dict[str, Any]:
         if metric in interval_of_metric:
             certainty["interval"] = [_PERCENT * end for end in interval_of_metric[metric]]
             certainty["rows"] = cell.rows.get(split)
-    # All runs are scored on the same rows.
+    # All runs are scored on the same rows, so they have the chance of the first.
     chance_of_splits = choice.cells[0].chance or {}
     if all(metric in chance_of_splits.get(split, {}) for split in column.splits):
         chances = [chance_of_splits[split][metric] for split in column.splits]
