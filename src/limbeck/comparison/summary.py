@@ -132,8 +132,8 @@ def _student_block(
 ) -> studies.StudentBlock:
     """Return the rows of one student, with published rows of the same size."""
     shape = rows[0].shape
-    # The shape is a text such as `bert 6x384, 12 heads`, of which published rows have only `6x384`.
-    size = shape.split(",")[0].split()[-1]
+    # Published rows have no more of a shape than its size.
+    size = size_of_shape(shape)
     published = [row for row in evaluation.published if row.shape == size]
     return studies.StudentBlock(
         student=student, shape=shape, cost=_cost(costs, student), rows=rows, published=published
