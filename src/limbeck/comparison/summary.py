@@ -133,7 +133,7 @@ def _student_block(
     """Return the rows of one student, with published rows of the same size."""
     shape = rows[0].shape
     # Published rows have no more of a shape than its size.
-    size = size_of_shape(shape)
+    size = studies.size_of_shape(shape)
     published = [row for row in evaluation.published if row.shape == size]
     return studies.StudentBlock(
         student=student, shape=shape, cost=_cost(costs, student), rows=rows, published=published

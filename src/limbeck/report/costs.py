@@ -13,7 +13,6 @@ from limbeck.core import studies
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Layout, Table
 from limbeck.core.console_blocks import console
 from limbeck.core.paths import short_model_name
-from limbeck.report.names import size_of_shape
 from limbeck.report.scores import PAPERS
 
 _LAYOUT = Layout(whole_from=2)
@@ -100,7 +99,7 @@ def _published_tables(costs: studies.Costs) -> Iterator[Table]:
     """Yield the published tables that have a row of the same shape as one of the measured students."""
     # The first model is the teacher, unless it is the only one.
     students = costs.models[1:] or costs.models
-    student_shapes = {size_of_shape(model.shape) for model in students}
+    student_shapes = {studies.size_of_shape(model.shape) for model in students}
     # The record has the rows of all published tables in one list.
     rows_by_title: dict[str, list[studies.PublishedCost]] = {}
     for row in costs.published:

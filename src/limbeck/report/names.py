@@ -107,16 +107,6 @@ def title_of(name: str | None, folder: Path) -> str:
     return title
 
 
-def size_of_shape(shape: str) -> str:
-    """Return layers and width of a recorded shape: `6x384` for `bert 6x384, 12 heads, FFN 1536`.
-
-    Records have shapes as text only, in the form that `limbeck.models.families.Shape` writes.
-    """
-    family_and_size, _, _ = shape.partition(",")
-    _, _, size = family_and_size.rpartition(" ")
-    return size
-
-
 def without_path(name: str) -> str:
     """Return the last part of a path to a folder; other names, such as those on the Hub, are returned as they are."""
     # A name on the Hub has one slash, as in `google/bert`, and no leading dot.

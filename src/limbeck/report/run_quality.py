@@ -7,11 +7,11 @@ the run in tables of runs.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from limbeck.core import records
+from limbeck.core import records, studies
 from limbeck.core.blocks import NOTHING, counted, duration, interval
 from limbeck.core.intervals import Interval, ends_of, of_share
 from limbeck.core.paths import short_model_name
-from limbeck.report.names import metric_of_rows, size_of_shape
+from limbeck.report.names import metric_of_rows
 from limbeck.report.quality import agreement_label, format_count
 from limbeck.report.reliable import has_share, is_reliable_agreement, is_reliable_retrieval, reliable_speedup
 from limbeck.report.scored_rows import only_answer, rows_title
@@ -218,7 +218,7 @@ def _quality_highlight(quality: Quality) -> Highlight:
 def run_facts(run: RunFolder) -> Iterator[str]:
     """Yield sentences on the making of the student, and on its quality where there is no figure of it."""
     teacher = short_model_name(run.record.teacher.name_or_path)
-    size = size_of_shape(run.record.student.shape)
+    size = studies.size_of_shape(run.record.student.shape)
     # The record of a run that failed early may lack either.
     if not size or not teacher:
         return

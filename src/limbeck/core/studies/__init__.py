@@ -39,6 +39,7 @@ from limbeck.core.studies.evaluation import (
     PublishedScores,
     Scores,
     Timing,
+    size_of_shape,
 )
 from limbeck.core.studies.inspection import MEAN_HEAD, Inspection
 from limbeck.core.studies.search import (
@@ -119,4 +120,5 @@ __all__ = [
     "TeacherRow",
     "TimedWith",
     "Timing",
+    "size_of_shape",
 ]

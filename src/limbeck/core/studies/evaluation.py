@@ -163,6 +163,16 @@ class PublishedScores(Record):
     computed: list[str] = Field(default_factory=list)
 
 
+def size_of_shape(shape: str) -> str:
+    """Return layers and width of a recorded shape: `6x384` for `bert 6x384, 12 heads, FFN 1536`.
+
+    Records have shapes as text only, in the form that `limbeck.models.families.Shape` writes.
+    """
+    family_and_size, _, _ = shape.partition(",")
+    _, _, size = family_and_size.rpartition(" ")
+    return size
+
+
 class ModelSize(Record):
     """Parameters, weights and operations of a model; the last in megaflops a token, by length.
 
