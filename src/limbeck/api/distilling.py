@@ -115,6 +115,7 @@ def distil_by(request: DistilRequest, *, ends_early: bool = False, measures: boo
 
     def check() -> Recipe:
         recipe = _recipe_of(request)
+        # A recipe object of the caller stays as it is.
         if isinstance(recipe, dict):
             add_reasons(recipe, note_of_callbacks(callbacks))
         loaded = load_checked(recipe, request.overrides)
@@ -184,6 +185,7 @@ def carry_out_validation(request: ValidateRequest) -> RunPlan:
     """
     recipe = request.recipe
     options = options_over(request)
+    # Only options and a dict can hold objects, such as models; they are saved, and the recipe names their files.
     if options or not isinstance(recipe, str | Path | Recipe):
         recipe = named_recipe(recipe, options, tokenizer=request.tokenizer, overrides=request.overrides)
     checked = load_checked(recipe, request.overrides)

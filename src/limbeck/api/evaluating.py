@@ -96,15 +96,15 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
     if has_scores:
         # Without tasks and without `speed` there is nothing to measure, which this call refuses.
         evaluation_request.task_names()
-    students_by_step: dict[str, str] = {}
+    titles_of_students: dict[str, str] = {}
     if request.checkpoints is not None:
         # Making the students takes a while, so that wrong names of tasks are refused before.
         if has_scores:
             evaluation_request.check_tasks()
-        students_by_step = _students_by_step(Path(request.checkpoints).expanduser(), folder, request.console)
-        models = (*evaluation_request.models, *students_by_step)
+        titles_of_students = _make_students_by_step(Path(request.checkpoints).expanduser(), folder, request.console)
+        models = (*evaluation_request.models, *titles_of_students)
         evaluation_request = replace(evaluation_request, models=models)
-    titles = evaluation_request.titles(as_list(request.names)) | students_by_step
+    titles = evaluation_request.titles(as_list(request.names)) | titles_of_students
     evaluation_request.check()
     # Torch is imported from here on, which takes seconds.
     from limbeck.evaluation.run.evaluation import run_evaluation
@@ -163,7 +163,7 @@ def _evaluation_request(request: EvaluateRequest) -> EvaluationRequest:
     )
 
 
-def _students_by_step(run: Path, output: Path, console: Console | None) -> dict[str, str]:
+def _make_students_by_step(run: Path, output: Path, console: Console | None) -> dict[str, str]:
     """Make the student of each checkpoint of a run, and return the title of each by its folder.
 
     The students stay in the folder of the evaluation, so that the same call finds them again.
@@ -173,6 +173,7 @@ def _students_by_step(run: Path, output: Path, console: Console | None) -> dict[
         output: The evaluation's folder.
         console: Where progress goes.
     """
+    # A folder with other files than those of an evaluation is refused before a student is written there.
     EVALUATION.look(output)
     checkpoints = checkpoints_of_student(run)
     has_stages = len({checkpoint.stage_number for checkpoint in checkpoints}) > 1

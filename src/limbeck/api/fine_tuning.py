@@ -111,6 +111,7 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
 
     with ProgressBar(console, at_once=True) as bar:
         outcome = run_evaluation(evaluation_request, bar)
+    # One model and one task were asked for, so that there is at most one choice; none where all runs failed.
     choice = next(iter(outcome.choices.values()), None)
     if choice is None:
         errors = [cell.error for cell in ResultsFile(folder).read() if cell.status == FAILED]
@@ -119,6 +120,7 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
     (task_name,) = evaluation_request.task_names()
     write_card = partial(write_fine_tuned_card, choice.best, task, outcome.summary, task_name=task_name)
     model_folder = place_model(folder, choice.best, write_card)
+    # The tables name the folder in which the weights are kept.
     outcome.summary.models[0].chosen[task.name].weights = model_folder.name
     files = write_evaluation(outcome.summary, folder)
     return FineTuningResult(

@@ -160,9 +160,8 @@ class Layout:
         whole_from: Columns from this index on are as wide as their widest cell; None for none.
         no_wrap: Keep cells on one line, except for those of the first column.
         label_width: Least width of the first column.
-        cut: Least width of the first column in a table that is cut into parts, each with the columns that fit on the
-            console and the first column again. That column is as wide as its longest cell, up to two fifths of the
-            console, and broken between words. 0 keeps the table in one part.
+        cut: Cut the table into parts, each with the columns that fit on the console and the first column again. That
+            column is then as wide as its longest cell, up to two fifths of the console, and broken between words.
         narrowest: Least width of the other columns of a part.
         apart: Put published rows behind a rule, and leave those out of a part that have no figure in its columns.
     """
@@ -173,8 +172,8 @@ class Layout:
     padding: int = 1
     whole_from: int | None = None
     no_wrap: bool = False
-    label_width: int | None = None
-    cut: int = 0
+    label_width: int = 0
+    cut: bool = False
     narrowest: int = 0
     apart: bool = False
 

@@ -80,7 +80,7 @@ class _ConsoleTable:
     def _label_width(self, console_width: int) -> int:
         """The width of the first column in each part of a table that is cut."""
         most = _LABEL_SHARE * console_width // 100
-        return max(self._table.layout.cut, min(self._width(0), most))
+        return max(self._table.layout.label_width, min(self._width(0), most))
 
     def _cut_into_parts(self, room: int) -> Iterator[range]:
         """Group the columns behind the first, in their order, so that each group fits into `room` characters.
@@ -165,8 +165,8 @@ class _ConsoleTable:
     def _options_of_column(self, index: int) -> dict[str, Any]:
         """Rich's options of a column in a table that is not cut."""
         layout = self._table.layout
-        least_width = None
-        if index == 0:
+        least_width: int | None = None
+        if index == 0 and layout.label_width:
             least_width = layout.label_width
         # A column from `whole_from` on is as wide as its widest cell.
         if layout.whole_from is not None and index >= layout.whole_from:

@@ -157,7 +157,10 @@ def gather(value: Result) -> list[Result]:
 
 
 def main_rank_first(function: Callable[[], Result]) -> Result:
-    """Call a function on the main rank, then on the others, which find its files on disk; return each rank's result."""
+    """Call a function on the main rank, then on the others, which find its files on disk; return each rank's result.
+
+    Where the result is None, the main rank calls the function again with the others.
+    """
 
     def call_on_main() -> Result | None:
         return function() if is_main() else None

@@ -23,7 +23,10 @@ FEWEST_ROUNDS = 5
 MOST_ROUNDS = 100
 """Most rounds, however fast they are."""
 _MOST_APART = 1.1
-"""The median of the ratios over the ratio of the medians; on an idle machine they are within 2 percent."""
+"""How far apart two figures of one speedup may be, the median of the ratios and the ratio of the medians: a factor.
+
+On an idle machine they are within 2 percent.
+"""
 
 
 def stopwatch(run: Callable[[], object], device: torch.device) -> Callable[[], float]:
@@ -119,5 +122,6 @@ def is_doubtful(first: float | None, second: float | None, ratio: float | None, 
         return True
     if not first or not second or not ratio:
         return False
-    difference = ratio * second / first
-    return not 1 / _MOST_APART <= difference <= _MOST_APART
+    # The ratio of the medians is first / second.
+    apart = ratio * second / first
+    return not 1 / _MOST_APART <= apart <= _MOST_APART

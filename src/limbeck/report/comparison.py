@@ -33,7 +33,7 @@ from limbeck.report.scores import csv_rows, numbers, published_cells, score_cell
 ComparisonRecord: TypeAlias = Mapping[str, Any] | Comparison
 """The record of a comparison, typed or as plain values."""
 STEM = "comparison_table"
-_LAYOUT = Layout(cut=30)
+_LAYOUT = Layout(cut=True, label_width=30)
 _DIRECTIONS = {"highest": "held out, ↑", "lowest": "held out, ↓"}
 """Second lines of the headings of measures, by the values that are best: the highest or the lowest."""
 _CSV_COLUMNS = (

@@ -23,7 +23,7 @@ from limbeck.report.scores import (
     share_kept,
 )
 
-_LAYOUT = Layout(cut=30, narrowest=11)
+_LAYOUT = Layout(cut=True, label_width=30, narrowest=11)
 """Layout of tables with many tasks: a console shows their columns in blocks that fit its width."""
 
 

@@ -61,6 +61,7 @@ def _status_warnings(run: RunFolder) -> Iterator[str]:
             warning += f" {problem}"
         yield warning
 
+    # The best step of a stage, a change of its steps and an early end are records whose text is a sentence.
     for stage in run.record.stages:
         if stage.best is not None:
             yield f"{stage.best}."

@@ -61,4 +61,4 @@ class SearchView(ABC, Generic[S]):
 
     @abstractmethod
     def csv_files(self, record: S) -> dict[str, str]:
-        """Return CSV texts of unrounded numbers by the names of their files."""
+        """Return CSV texts of unrounded numbers by the names of their files; the last one has the candidates."""

@@ -13,6 +13,7 @@ from limbeck.errors import RecipeError, suggestion
 from limbeck.recipe.stage_plan import StagePlan
 
 _PREFIX = "eval_"
+"""Prefix that `transformers` puts before names of metrics; a recipe may have it or leave it out."""
 
 
 def prepare_best_step(
@@ -84,6 +85,7 @@ def restore_counts(callbacks: Sequence[TrainerCallback], state: TrainerState) ->
     """
     stored = _stored_counts(state)
     stoppers = [callback for callback in callbacks if isinstance(callback, EarlyStoppingCallback)]
+    # Since the checkpoint was written, early stopping may have been added or taken out.
     for callback, counts in zip(stoppers, stored, strict=False):
         for name, value in counts["attributes"].items():
             setattr(callback, name, value)
