@@ -49,6 +49,7 @@ def _show_plan(request: CompareRequest, as_json: bool) -> None:
 
     loaded = load_plan(request.plan, request.overrides, data=request.data)
     check_places(loaded, None)
+    # Torch is imported from here on, which takes seconds: what the plan alone shows to be wrong was said before.
     from limbeck.comparison.checks import check_plan
     from limbeck.comparison.student_evaluation import check_tasks
 
@@ -56,6 +57,7 @@ def _show_plan(request: CompareRequest, as_json: bool) -> None:
     check_tasks(checked.plan.evaluation, read=False)
     plan = checked.plan
     impossible = [entry.to_dict() for entry in checked.impossible]
+    # The same content twice: as data for --json, then as lines.
     runs = []
     for combination in checked.combinations:
         shares = list(combination.variant.shares)

@@ -49,6 +49,7 @@ def export(
         from limbeck.export.pushing import check_repository
 
         check_repository(repository)
+        # The files are made as they would be pushed, and stay here.
         request = replace(request, push=None, private=False)
     result = carry_out_export(request)
 

@@ -101,6 +101,7 @@ def find_run() -> Iterator[Finding]:
         tokens = run.corpora[0].tokens
         yield Finding("corpus", "ok", f"built: {tokens:,} tokens", facts={"tokens": tokens})
         yield _judge_losses(output)
+        # The weights are read while the folder is there; it is removed at the end of the block.
         trained = student.state_dict()
         saved = load_model(run.student_folder, pooler=True).state_dict()
 

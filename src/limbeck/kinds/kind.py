@@ -407,8 +407,8 @@ class Kind:
 
         Args:
             rows: The rows.
-            predictions: The student's and the teacher's.
-            outputs: The outputs of their heads.
+            predictions: The student's and the teacher's, in this order.
+            outputs: The outputs of their heads, in the same order.
             task: The task of the rows.
         """
         return None

@@ -45,6 +45,7 @@ _MOST_TICKS = 24
 _LONGEST_TICK_LABEL = 16
 _LONGEST_ROW_NAME = 34
 _LONGEST_POINT_NAME = 30
+"""Most letters of a name beside a point; longer names are shortened."""
 _LETTER_INCHES = 0.085
 """Width of a letter of a tick label, with some room; the widest ones are narrower."""
 _HEAT_INCHES = 4.0
@@ -243,6 +244,7 @@ class NamedPoints:
             axes.plot([point.x], [point.y], color="C0", marker="o", linestyle="none")
 
         _name_axes(axes, self.x, self.y)
+        # Room for the names of the points at the edges.
         axes.margins(x=0.15, y=0.18)
         axes.xaxis.set_major_locator(MaxNLocator(_most_ticks(sheet)))
         axes.xaxis.set_major_formatter(_NUMBERS)

@@ -88,6 +88,7 @@ def _layers_table(record: TeacherLayerSearch) -> Table:
     """Lay out every layer with its score at each rung, its own loss, and the state of its training."""
     # Layers that were dropped early have no score at later steps.
     steps = sorted({score.step for layer in record.layers for score in layer.scores})
+    # The record has the layers in the order that the caption says.
     rows: list[tuple[AnyCell, ...]] = []
     for layer in record.layers:
         score_by_step = {score.step: score.score for score in layer.scores}

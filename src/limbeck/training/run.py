@@ -418,6 +418,7 @@ class Run:
                 cosines = measure_layer_cosines(teacher, self.corpora[index], tokenizer)
                 folder.mkdir(parents=True, exist_ok=True)
                 atomic_text(file, json.dumps(cosines))
+            # A run that has just measured reads the file too, so that it goes by the same digits as a resumed one.
             return tuple(json.loads(file.read_text(encoding="utf-8")))
 
         composed = stage.with_layer_cosines(ranks.on_main_rank(read_or_measure))

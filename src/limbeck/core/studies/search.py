@@ -222,7 +222,7 @@ class Rung(Record):
 
 
 class TeacherLayerSearch(Search):
-    """A search of the teacher's layers, best first."""
+    """A search of the teacher's layers, those that were trained longest first, then those of the highest score."""
 
     scores: list[str] = Field(default_factory=list)
     halving: int | None = None

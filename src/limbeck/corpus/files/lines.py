@@ -56,7 +56,7 @@ def _read_whole_lines(
     line: int,
     marks_of_skipped: dict[int, int],
 ) -> Iterator[FoundText]:
-    """Iterate over lines, without those that are too long or that damage ends."""
+    """Iterate over lines, without those that are too long or that damage ends; see `read_lines`."""
     end = position
     number = line
     while raw := stream.readline(limits.LONGEST_LINE):

@@ -184,6 +184,7 @@ class CorpusSpec(TextSpec):
         if shares and self.mix is not None:
             raise ValueError("sources have shares, but there is a mix too: leave one of them out")
         total = math.fsum(shares)
+        # Shares that were rounded may add up to a little more than 1.
         if total > 1 + 1e-6:
             raise ValueError(f"the shares of sources add up to {total:g}: change them to add up to 1 or less")
         if len(shares) < len(self.sources) and total >= 1:
