@@ -143,6 +143,7 @@ class MethodEntry(Strict):
             named_stage = dict(stage)
             # The arguments of a stage take precedence over those of the method.
             named_stage["training"] = {**self.training, **stage.get("training", {})}
+            # Stages of one recipe must not have the same name, and that of a method's stage is the method's by default.
             if len(stages) > 1:
                 named_stage.setdefault("name", f"stage-{number}")
             named_stages.append(named_stage)

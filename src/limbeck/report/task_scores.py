@@ -172,7 +172,12 @@ def _model_in_folder(folder: Path, models: Sequence[EvaluatedModel]) -> Evaluate
 
 
 def scores_of_model(model: EvaluatedModel, summary: Evaluation) -> TaskScores:
-    """Return the scores of one of the models of an evaluation's summary, beside those of the first model."""
+    """Return the scores of one of the models of an evaluation's summary, beside those of the first model.
+
+    Args:
+        model: The very object that stands in `summary.models`.
+        summary: Summary of the evaluation.
+    """
     # The first model is the teacher. Where it is this model, there is no teacher: an empty `Scores`.
     first = summary.models[0]
     teacher = Scores() if model is first else first

@@ -120,6 +120,7 @@ def check_same_text(
         return
     # A view is the text of a stage at one of its lengths. Records list them in the order of the stages.
     views = [(stage, settings) for stage in plan.stages for settings in stage.corpora]
+    # A view that the record lacks is not compared.
     for old, new, (stage, settings) in zip(before.views, now.views, views, strict=False):
         changed: str | None = None
         if old.content:

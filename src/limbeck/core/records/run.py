@@ -176,7 +176,8 @@ class CorpusView(Record):
 
     Attributes:
         fingerprint: Name of its folder in the cache, which depends on paths and dates of the files.
-        content: A hash of the content of each source, which does not depend on its place.
+        content: Hashes of content, which do not depend on places: one of each source, one of the development rows where
+            there are any, and one of the tokenizer's output. Empty in records of earlier versions.
         roles: Share of each role (query, document) in the training text; None where no source has a role.
         pieces: Number of rows to train on of each unit, such as sentences and documents; for a stream, only those at
             its beginning are counted. None where the corpus has no `units`.

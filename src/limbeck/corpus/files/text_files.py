@@ -90,6 +90,7 @@ def read_markup(file: OpenFile) -> Iterator[FoundText]:
         lines.append(last.text)
     is_empty = last.line == 0
     if not is_empty:
+        # The page ends where the last line that was read ends.
         page = prose.extract_prose("\n".join(lines))
         yield last._replace(text="\n".join(page.paragraphs))
 
