@@ -43,15 +43,17 @@ def methods_with(option: str) -> list[str]:
 
 def with_option(recipe: Recipe, option: str, value: Any) -> Recipe:
     """Return a recipe with another value of an option, wherever a method has it; nothing else is changed."""
+    # A change is text that is read as YAML, in which numbers, names and lists look as Python writes them.
     changes = [f"stages.{index}.method.{option}={value}" for index in searched_stages(recipe, option)]
     return load_recipe(recipe, changes)
 
 
 def check_text_only(plan: RunPlan) -> None:
-    """Refuse a recipe whose students cannot be compared on held-out text.
+    """Refuse a recipe whose students cannot be compared on held-out text after the same steps.
 
     Raises:
-        RecipeError: for one without stages, or with a stage that learns from labelled rows.
+        RecipeError: for one without stages, with a stage that ends after some minutes, or with one that learns from
+            labelled rows.
     """
     if not plan.stages:
         raise RecipeError("The recipe has no stages, so candidates would learn nothing; give it one.")
@@ -97,6 +99,7 @@ def check_reads_model(recipe: Recipe, searched: str) -> None:
         RecipeError: for stored outputs, and for a teaching in place of a model.
     """
     teacher = recipe.teacher
+    # With `cache` there is a model, but the stages learn from its outputs as the run has stored them.
     has_outputs_alone = (teacher.stored, teacher.targets, teacher.teaching) != (None, None, None)
     if not has_outputs_alone and not teacher.cache:
         return
