@@ -34,6 +34,8 @@ from limbeck.recipe.shipped import read_shipped
 
 _QUICKSTART_WIDTH = 384
 """Width of the quickstart's student. Its learning rate suits this width; wider students get a smaller one."""
+_LENGTH_OF_BLOCK = 128
+"""Most tokens of a block of text that is not for sentence vectors, as in the example recipes on text."""
 _RERANKER_TRAINING = {"num_train_epochs": 3, "per_device_train_batch_size": 8, "learning_rate": 5e-5}
 """Training of a reranker, in place of a task's usual one."""
 
@@ -248,7 +250,7 @@ def _teach_text(models: ChosenModels, sources: list[str], description: str) -> _
         "fine-tuning",
         "stages.0.training": budget.reason,
     }
-    corpus = {"sources": sources, "unit": "document", "length": models.fit_length(128)}
+    corpus = {"sources": sources, "unit": "document", "length": models.fit_length(_LENGTH_OF_BLOCK)}
     stage = {"method": {"name": method}, "training": {**budget.training, **training}}
     return _Choice(corpus, [stage], reasons)
 

@@ -279,4 +279,5 @@ def _student_spec(student: int | str | Mapping[str, Any], **start: Any) -> Stude
 
 def count_weights(shape: Shape) -> int:
     """About how many weights the blocks of a model have, biases and norms left out."""
+    # Queries, keys, values and output of the attention, and the two maps of the feed-forward part.
     return shape.layers * (4 * shape.hidden**2 + 2 * shape.hidden * shape.ffn)

@@ -110,6 +110,7 @@ def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
 def _agreement_note(agreement: Agreement) -> str:
     """Return the note on the pairs of an agreement."""
     pairs = counted(agreement.pairs or 0, "pair")
+    # Earlier versions, whose records name no measure, chose the pairs in another way.
     if agreement.measure is None:
         return f"Agreement: with the teacher's similarities on {pairs} of held-out sentences."
     sentences = counted(agreement.sentences or 0, "held-out sentence")
@@ -126,6 +127,7 @@ def _agreement_note(agreement: Agreement) -> str:
 
 def _retrieval_notes(evaluation: RunEvaluation, retrieval: Retrieval, pool: float) -> Iterator[str]:
     """Yield the notes on the queries of a retrieval, and on figures that do not tell students apart."""
+    # Earlier versions, whose records name no measure, searched bodies of text by their summaries.
     if retrieval.measure is None:
         yield f"Retrieval: each held-out summary is used to find its body among {pool:.0f}."
         return

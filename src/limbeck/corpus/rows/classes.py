@@ -26,7 +26,9 @@ RARE = 0.05
 _RARE_OF_EQUAL_SHARE = 0.5
 """The same as a part of an equal share, 1 / classes. With more than ten classes this bound is the lower one."""
 _CLASSES_SHOWN = 12
+"""Most classes that a line lists with their numbers."""
 _NAMES_SHOWN = 3
+"""Most names of classes in a sentence."""
 
 
 @dataclass(frozen=True)
