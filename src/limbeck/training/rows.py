@@ -117,7 +117,7 @@ def training_rows(
         rows = masking
     if isinstance(corpus, StreamedCorpus):
         return StreamedRows(corpus, replacing, masking)
-    return rows if documents is None else texts.GroupedRows(rows, corpus.train, documents)
+    return rows if documents is None else texts.GroupedRows(rows, table=corpus.train, most=documents)
 
 
 def held_out_rows(
@@ -135,7 +135,7 @@ def held_out_rows(
     count = min(_HELD_OUT_ROWS, len(corpus.held_out))
     rows = corpus.held_out.select(range(count))
     if documents is not None:
-        return texts.GroupedRows(rows, rows, documents)
+        return texts.GroupedRows(rows, table=rows, most=documents)
     return rows if mask_tokens == 0 else _masked(rows, tokenizer, mask_tokens, seed)
 
 

@@ -99,6 +99,7 @@ def _check_same_objects(folder: Path, saved: Mapping[str, Any], new: Mapping[str
         return
     inputs = folder / paths.INPUTS
     weights = _different_weights(inputs / old_name, inputs / new_name)
+    # One that the run began with at another place is kept.
     if new_name not in str(saved):
         files.remove(inputs / new_name)
     raise OutputError(
