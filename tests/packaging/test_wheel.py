@@ -44,7 +44,7 @@ def test_extras_are_spelt_alike_wherever_they_are_named():
         name = requirement.replace(";", "<").replace("=", "<").replace(">", "<").split("<")[0].strip()
         assert bounds.setdefault(name, requirement) == requirement
     # Whoever develops can run everything; the documentation has a builder of its own.
-    for extra in {"quickstart", "export", "tensorboard", "triton"} & set(extras):
+    for extra in {"quickstart", "export", "tensorboard", "triton", "mteb"} & set(extras):
         assert set(extras[extra]) <= set(extras["dev"]), extra
 
 

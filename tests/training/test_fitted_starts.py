@@ -14,6 +14,8 @@ from limbeck.errors import LimbeckError, OutputError
 from limbeck.recipe.chosen_models import untrained_plan
 from limbeck.recipe.plan import plan_run
 from limbeck.recipe.schema import Recipe
+from limbeck.training import start_text
+from limbeck.training.heartbeat import Heartbeat
 from tests.support.commands import call
 from tests.support.recipes import recipe_of
 from tests.support.training import kill_at
@@ -52,6 +54,29 @@ def test_an_instant_student_says_what_it_is(instant):
     assert "fitted in closed form, without training, by limbeck from" in card and "distilled with" not in card
     assert "this is an instant student" in card
     assert "The output maps of the copied layers were fitted in closed form to the teacher's layers 1, 3, 4" in card
+
+
+def test_a_fit_gives_signs_of_life_with_every_batch(bert_folder, text_folder, tmp_path, monkeypatch):
+    activities = []
+    beat = Heartbeat.beat
+
+    def noted(heartbeat, **fields):
+        activities.append(heartbeat._fields.get("activity"))
+        beat(heartbeat, **fields)
+
+    monkeypatch.setattr(Heartbeat, "beat", noted)
+    monkeypatch.setattr(start_text, "_BATCH", 4)
+    read = []
+    tick_of = start_text.with_progress
+    monkeypatch.setattr(
+        "limbeck.training.run.with_progress",
+        lambda reader, tick: tick_of(reader, lambda *amount: [read.append(amount), tick(*amount)]),
+    )
+    recipe = with_start(bert_folder, text_folder, tmp_path / "run", START, stages=[])
+    limbeck.distill(recipe | {"evaluation": {"enabled": False}})
+    # Each of the two fitted layers reads the text once, and the held-out error is measured before and after.
+    assert read.count((500, 500, "tokens")) == 2 and read.count((50, 50, "tokens")) >= 2
+    assert activities.count("models") > len(read) > 8
 
 
 def test_the_copied_layers_stand_beside_an_instant_student(instant):

@@ -35,6 +35,10 @@ class Tick(Protocol):
         """Receive progress."""
 
 
+def no_tick(done: int, total: int, unit: str, /) -> None:
+    """Ignore how much is done; the default."""
+
+
 ShowActivity: TypeAlias = Callable[[str], AbstractContextManager[Tick]]
 """Shows work for the time of a context. It takes the work in words; the context gives a function for its progress."""
 
@@ -42,10 +46,6 @@ ShowActivity: TypeAlias = Callable[[str], AbstractContextManager[Tick]]
 @contextmanager
 def no_activity(what: str, /) -> Iterator[Tick]:
     """Show nothing; the default."""
-
-    def no_tick(done: int, total: int, unit: str, /) -> None:
-        """Ignore progress."""
-
     yield no_tick
 
 

@@ -29,6 +29,7 @@ USES = {
     "export": f"`limbeck export --format` {enumerate_words(_FORMATS_WITH_PACKAGES, 'and')}",
     "tensorboard": "training with `report_to: tensorboard`",
     "triton": "the fastest `relation_kl` on a GPU",
+    "mteb": "`limbeck evaluate --tasks mteb:NAME`",
 }
 """The extras that are checked, with their uses. Other extras, such as that for tests, are for developers of limbeck."""
 

@@ -13,6 +13,7 @@ from limbeck.core.console_blocks import console
 from limbeck.report.costs import cost_tables
 from limbeck.report.evaluation_tables import (
     chosen_lines,
+    is_of_vectors,
     is_untrained,
     metrics_table,
     published_table,
@@ -100,7 +101,8 @@ def _title(summary: studies.Evaluation) -> str:
     if summary.as_is:
         protocol = "Models as they are, with the metrics and lengths of"
     elif is_untrained(summary):
-        return f"Sentence vectors of models as they are{average}, in percent"
+        subject = "Sentence vectors of models" if is_of_vectors(summary) else "Models"
+        return f"{subject} as they are{average}, in percent"
     else:
         protocol = "Fine-tuned with"
     return f"{protocol} the preset '{summary.preset}'{average}, in percent"

@@ -137,10 +137,12 @@ def chosen_lines(summary: studies.Evaluation) -> Iterator[str]:
 
 def _describe_choice(choice: studies.ChosenPoint) -> str:
     """Return the settings of a chosen grid point, the number of its runs, and the folder of the weights if kept."""
-    # Models that are scored without fine-tuning have no settings but the length of texts.
+    # Models that are scored without fine-tuning have no settings but the length of texts, and not even that where
+    # another evaluator than limbeck's own scores them.
     settings = choice.settings
     if "learning_rate" not in settings:
-        return f"nothing trained, {settings['length']} tokens"
+        length = f", {settings['length']} tokens" if "length" in settings else ""
+        return f"nothing trained{length}"
     epochs = "epoch" if settings["epochs"] == 1 else "epochs"
     runs = counted(choice.runs, "run")
     if choice.runs < choice.wanted:
@@ -162,5 +164,14 @@ def is_untrained(summary: studies.Evaluation) -> bool:
     """Return whether all models were scored without fine-tuning, and so without seeds."""
     if summary.as_is:
         return True
-    # Tasks on sentence vectors, such as similarity, need no fine-tuning.
-    return bool(summary.columns) and all(kind_of(column.kind).of_vectors for column in summary.columns)
+    for model in summary.models:
+        if any("learning_rate" in choice.settings for choice in model.chosen.values()):
+            return False
+    # Where every cell failed, the kinds of the tasks tell: nothing is trained for those without a head, such as
+    # similarity, nor for those of other evaluators than limbeck's own.
+    return bool(summary.columns) and all(kind_of(column.kind).head is None for column in summary.columns)
+
+
+def is_of_vectors(summary: studies.Evaluation) -> bool:
+    """Return whether all tasks compare sentence vectors."""
+    return all(kind_of(column.kind).of_vectors for column in summary.columns)

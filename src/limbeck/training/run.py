@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, TrainerCallback
 
 from limbeck.core import devices, memory, paths, progress_bars, ranks, records
 from limbeck.core.files import atomic_text
-from limbeck.core.progress import Tick
+from limbeck.core.progress import Tick, no_tick
 from limbeck.core.progress_bars import ProgressBar
 from limbeck.corpus import Tokenizers
 from limbeck.corpus.batches.batch import read_batch
@@ -54,7 +54,7 @@ from limbeck.training.run_tokenizers import RunTokenizers, load_tokenizers
 from limbeck.training.seals import sync_tree
 from limbeck.training.stage import StageTraining
 from limbeck.training.stage_rows import pad_collator
-from limbeck.training.start_text import ReadBatches, read_spread_rows, reader_of
+from limbeck.training.start_text import ReadBatches, read_spread_rows, reader_of, with_progress
 from limbeck.training.student_folder import save_student
 from limbeck.training.student_maker import StudentMaker
 from limbeck.training.teacher_records import describe_source, describe_teachers
@@ -136,8 +136,8 @@ class Run:
         ranks.on_main_rank(partial(keep_recipe, self.folder, plan.recipe))
 
         self.heartbeat.begin("models")
-        with self.record.timed("models"), self.activity("making the student"):
-            maker = self._maker(plan.student_plan, plan.head, plan.own_stages)
+        with self.record.timed("models"), self.activity("making the student") as tick:
+            maker = self._maker(plan.student_plan, plan.head, plan.own_stages, tick)
             student, initialisation = ranks.on_all_ranks(maker.make)
         self._describe_models(hashes, student, initialisation)
 
@@ -258,15 +258,19 @@ class Run:
             corpus=text,
         )
 
-    def _maker(self, student: StudentPlan, head: Head | None, stages: list[StagePlan]) -> StudentMaker:
+    def _maker(self, student: StudentPlan, head: Head | None, stages: list[StagePlan], tick: Tick) -> StudentMaker:
         """Return the maker of a student.
 
         Args:
             student: The plan of the recipe's student, or of a stage's.
             head: The head that it gets.
             stages: The stages that train it; the student of a stage is trained by that stage alone.
+            tick: Receives the progress of a start that reads text.
         """
         source = student.source
+        read_batches = self._reader_of_text(stages, source)
+        if read_batches is not None:
+            read_batches = with_progress(read_batches, tick)
         return StudentMaker(
             plan=student,
             head=head,
@@ -274,7 +278,7 @@ class Run:
             source=source,
             load_teacher=partial(self.teachers.load, source),
             seed=self.plan.recipe.seed,
-            read_batches=self._reader_of_text(stages, source),
+            read_batches=read_batches,
         )
 
     def make_untrained(self) -> tuple[PreTrainedModel, records.Initialisation]:
@@ -284,7 +288,8 @@ class Run:
         """
         tokens = sum(int(stage.tokens or 0) for stage in self.record.run.stages)
         plan = untrained_plan(self.plan.student_plan, trained_tokens=tokens)
-        return self._maker(plan, head=None, stages=self.plan.own_stages).make()
+        tick = self.heartbeat.with_beats(no_tick)
+        return self._maker(plan, head=None, stages=self.plan.own_stages, tick=tick).make()
 
     @cached_property
     def text_alone(self) -> AnyCorpus | None:
@@ -336,8 +341,9 @@ class Run:
             return self._train_or_restore(index, stage, student)
 
         # A stage that names a student makes it, trains it alone and leaves it in its own folder.
-        maker = self._maker(stage.student, stage.student_head, [stage])
-        student_of_stage, initialisation = ranks.on_all_ranks(maker.make)
+        with self.activity("making the student of the stage") as tick:
+            maker = self._maker(stage.student, stage.student_head, [stage], tick)
+            student_of_stage, initialisation = ranks.on_all_ranks(maker.make)
         record = self._train_or_restore(index, stage, student_of_stage)
         record.student = records.Student(shape=str(stage.student.shape), initialisation=initialisation)
         folder = self._student_of(stage.spec.title)

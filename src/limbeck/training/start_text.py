@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from limbeck.core.progress import Tick
 from limbeck.corpus import PadCollator, StreamedCorpus, Tokenizers
 from limbeck.corpus.batches.batch import Inputs, read_batch
 from limbeck.inspection.layer_cosines import spread_batches
@@ -57,6 +58,27 @@ def reader_of(stage: StagePlan, corpus: AnyCorpus, tokenizers: Tokenizers, sourc
     return read_inputs
 
 
+def with_progress(read: ReadBatches, tick: Tick) -> ReadBatches:
+    """Return a reader that shows how many tokens it has read; a start may read the text several times.
+
+    Args:
+        read: The reader.
+        tick: Receives the tokens that are read since the beginning of the text.
+    """
+
+    def read_and_tick(*, tokens: int | None = None, held_out: bool = False) -> Iterator[Mapping[str, Tensor]]:
+        done = 0
+        for batch in read(tokens=tokens, held_out=held_out):
+            yield batch
+            # Without a number of tokens the text is short.
+            if tokens is not None:
+                done += int(batch["attention_mask"].sum())
+                total = _wanted_tokens(tokens, held_out=held_out)
+                tick(min(done, total), total, "tokens")
+
+    return read_and_tick
+
+
 def read_spread_rows(
     corpus: AnyCorpus, collate: PadCollator, *, tokens: int | None = None, held_out: bool = False
 ) -> Iterator[dict[str, Tensor]]:
@@ -86,7 +108,7 @@ def _choose_rows(corpus: AnyCorpus, tokens: int, *, held_out: bool) -> list[int]
     stride = max(1, round(count * _GOLDEN_RATIO))
     while math.gcd(stride, count) > 1:
         stride += 1
-    wanted = math.ceil(tokens / _HELD_OUT) if held_out else tokens
+    wanted = _wanted_tokens(tokens, held_out=held_out)
 
     lengths: dict[int, int] = {}
     read = 0
@@ -101,3 +123,8 @@ def _choose_rows(corpus: AnyCorpus, tokens: int, *, held_out: bool) -> list[int]
         read += lengths[index]
     # Rows of similar length come together, so that little is padded. Sorting is stable.
     return sorted(lengths, key=lambda index: lengths[index])
+
+
+def _wanted_tokens(tokens: int, *, held_out: bool) -> int:
+    """Return about how many tokens are read: of held-out rows a tenth."""
+    return math.ceil(tokens / _HELD_OUT) if held_out else tokens

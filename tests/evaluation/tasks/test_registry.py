@@ -11,7 +11,14 @@ from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
 from limbeck.evaluation.tasks.definition import TaskDefinition
 from limbeck.evaluation.tasks.loading import load_task
-from limbeck.evaluation.tasks.registry import DEFINITIONS, TASK_GROUPS, TASKS, parse_tasks
+from limbeck.evaluation.tasks.registry import (
+    DEFINITIONS,
+    TASK_GROUPS,
+    TASKS,
+    evaluator_named,
+    is_own_task,
+    parse_tasks,
+)
 from tests.docs.pages import script
 from tests.support.command_tree import root
 
@@ -50,6 +57,17 @@ def test_a_list_of_names(tmp_path):
             parse_tasks(text)
     with pytest.raises(RecipeError, match=r"Unknown task 'sqad'\. Did you mean 'squad'\?"):
         load_task("sqad", data=tmp_path)
+
+
+def test_a_task_file_behind_the_name_of_an_evaluator_is_that_evaluators(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert evaluator_named("mteb:reviews.yaml") == "mteb" and not is_own_task("mteb:reviews.yaml")
+    assert parse_tasks("sst2,mteb:reviews.yaml", others=True) == ["sst2", "mteb:reviews.yaml"]
+    # Paths may have colons too.
+    for path in ("data/v:2/reviews.yaml", "my-data:2/reviews.yaml"):
+        assert evaluator_named(path) is None and is_own_task(path)
+    (tmp_path / "data:reviews.yaml").write_text("")
+    assert evaluator_named("data:reviews.yaml") is None and is_own_task("data:reviews.yaml")
 
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -1,7 +1,8 @@
 """`Evaluator`, which turns tasks and models into cells and runs them, and the registry of evaluators.
 
 `limbeck evaluate` asks the evaluator of each task for its cells, leaves out those that are finished, and has it run the
-others. limbeck's own are `fine_tuned`, `as_is` and `vectors`; the tasks of another evaluator are named `NAME:TASK`.
+others. `fine_tuned`, `as_is` and `vectors` score limbeck's own tasks; the tasks of any other evaluator, such as `mteb`,
+are named `NAME:TASK`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ SPLIT = "test"
 FINE_TUNED = "fine_tuned"
 AS_IS = "as_is"
 VECTORS = "vectors"
-_OWN = (FINE_TUNED, AS_IS, VECTORS)
+MTEB = "mteb"
+_OWN = (FINE_TUNED, AS_IS, VECTORS, MTEB)
 """Names of the package's evaluators, which are those of their files too."""
 
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.devices import choose_device
 from limbeck.core.hashing import fingerprint
@@ -178,27 +179,70 @@ def _read_texts(
 
 def _read_by_one_model(name: str, first: Sequence[str], second: Sequence[str], reading: TextReading) -> VectorPairs:
     """Read both lists of texts by a model that is no router."""
-    pooling = vectors_of(name, reading.pooling)
-    tokenizer = load_tokenizer(name)
-    length = reading.length
-    if pooling.max_length:
-        length = min(length, pooling.max_length)
-        # As in sentence-transformers, the length of the folder takes the place of the tokenizer's own.
-        tokenizer.model_max_length = pooling.max_length
-    model = loading.load_model(name).to(choose_device("auto"))
+    reader = load_reader(name, pooling=reading.pooling, length=reading.length)
     first_vectors, second_vectors = inference.encode_both(
-        model,
-        tokenizer,
+        reader.model,
+        reader.tokenizer,
         first,
         second,
         reading.roles,
-        pooling=SentenceHead(pooling),
-        max_length=length,
+        pooling=SentenceHead(reader.pooling),
+        max_length=reader.length,
         normalize=reading.normalize,
     )
-    if not (first_vectors.isfinite().all() and second_vectors.isfinite().all()):
+    check_finite(name, first_vectors, second_vectors)
+    return VectorPairs(first_vectors, second_vectors)
+
+
+class LoadedReader(NamedTuple):
+    """A model that reads texts, with its weights loaded.
+
+    Attributes:
+        model: The model, on the device that is used.
+        tokenizer: Its tokenizer.
+        pooling: How it makes sentence vectors.
+        length: Most tokens of a text that it reads.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    pooling: SentencePooling
+    length: int
+
+
+def load_reader(name: str, *, pooling: str | None, length: int) -> LoadedReader:
+    """Load a model that reads texts.
+
+    Args:
+        name: A folder, `package:NAME` or a Hub name; no router.
+        pooling: Pooling that replaces the folder's; None follows the folder.
+        length: Most tokens of a text by the settings of the task.
+
+    Raises:
+        ModelError: for a model that cannot be loaded, or makes no sentence vectors.
+    """
+    sentence = vectors_of(name, pooling)
+    tokenizer = load_tokenizer(name)
+    if sentence.max_length:
+        length = min(length, sentence.max_length)
+        # As in sentence-transformers, the length of the folder takes the place of the tokenizer's own.
+        tokenizer.model_max_length = sentence.max_length
+    model = loading.load_model(name).to(choose_device("auto"))
+    return LoadedReader(model, tokenizer, sentence, length)
+
+
+def check_finite(name: str, *vectors: Tensor) -> None:
+    """Refuse vectors that are not finite numbers.
+
+    Args:
+        name: The model that made them.
+        vectors: Vectors of any number of texts.
+
+    Raises:
+        ModelError: naming the model.
+    """
+    if not all(each.isfinite().all() for each in vectors):
         raise ModelError(
             f"'{name}' gives texts vectors that are not finite numbers: its weights are too large for their type, or "
             "damaged; copy the model again or retrain it."
         )
-    return VectorPairs(first_vectors, second_vectors)

@@ -29,10 +29,15 @@ from limbeck.kinds.task import Task
 Changes = Mapping[str, Any]
 """Setting to value, in place of another value."""
 _NO_LIMIT = 1_000_000
-_CHANGES_OF_KINDS: Mapping[str, Changes] = {"retrieval": {"length": 512}, "similarity": {"length": _NO_LIMIT}}
-"""Settings by kind of task, of all protocols. Their papers have neither kind, and a model reads no more tokens than its
-folder says. Texts of `similarity` have no other limit, so that scores are those of sentence-transformers; documents of
-a retrieval may be whole books, of which a model without a limit would read everything."""
+_CHANGES_OF_KINDS: Mapping[str, Changes] = {
+    "retrieval": {"length": 512},
+    "similarity": {"length": _NO_LIMIT},
+    "mteb": {"length": _NO_LIMIT},
+}
+"""Settings by kind of task, of all protocols. Their papers have none of these kinds, and a model reads no more tokens
+than its folder says. Texts of `similarity` and of mteb's tasks have no other limit, so that scores are those of
+sentence-transformers and mteb; documents of a retrieval may be whole books, of which a model without a limit would read
+everything."""
 _KEYS_OF_FILES = frozenset({"order", "like"})
 """Keys of a protocol's file beside the fields of `Protocol`: its place, and the protocol that it starts from."""
 

@@ -102,6 +102,11 @@ def find_task(name: str) -> TaskDefinition:
 
 def is_own_task(name: str) -> bool:
     """Whether a name is the path of a YAML file that describes a task."""
+    return _is_yaml(name) and evaluator_named(name) is None
+
+
+def _is_yaml(name: str) -> bool:
+    """Whether a name ends as those of YAML files do."""
     return Path(name).suffix.lower() in (".yaml", ".yml")
 
 
@@ -114,9 +119,13 @@ def folder_of_task(name: str) -> Path | None:
 
 def evaluator_named(name: str) -> str | None:
     """Return the evaluator of a task that is named `NAME:TASK`; None for a task of rows."""
-    if ":" not in name or is_own_task(name):
+    evaluator, colon, _ = name.partition(":")
+    if not colon:
         return None
-    return name.partition(":")[0]
+    # TASK may be a YAML file, as in `mteb:reviews.yaml`. But a path of such a file may have a colon itself.
+    if _is_yaml(name) and (not evaluator.isidentifier() or _is_file(name)):
+        return None
+    return evaluator
 
 
 def parse_tasks(text: str, *, others: bool = False) -> list[str]:

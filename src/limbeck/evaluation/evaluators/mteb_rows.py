@@ -1,0 +1,250 @@
+"""Rows of limbeck's tasks as tasks of mteb: STS, classification, clustering, retrieval and reranking.
+
+limbeck reads the rows, from any file that a task may have, and mteb scores them by the rules of its own tasks. A
+*form* is the type of mteb's task that rows become.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.errors import CorpusError, RecipeError
+from limbeck.evaluation.evaluators.document_search import Search
+from limbeck.evaluation.tasks.splits import TRAIN
+from limbeck.kinds.ranking_scores import queries_of
+from limbeck.kinds.task import Task
+
+CLUSTERING = "clustering"
+"""What stands before a task of classes whose rows are clustered: `mteb:clustering:reviews.yaml`."""
+_NO_LANGUAGE = "und-Zyyy"
+"""The language of rows in mteb's records: undetermined, since limbeck does not know the script of texts."""
+_SUBSET = "default"
+"""mteb's name of the only subset of a data set."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A type of mteb's tasks that rows become.
+
+    Attributes:
+        type: The name of the type in mteb.
+        metric: The main score of mteb's tasks of this type.
+        base: Name of the class in `mteb.abstasks`.
+        make_split: Makes mteb's split of the rows of a split; its second argument names the split for messages.
+        is_trained: Whether mteb trains a classifier on the vectors of the rows to train on.
+        has_queries: Whether there are queries and documents.
+        attributes: Attributes of mteb's class that differ from its defaults.
+    """
+
+    type: str
+    metric: str
+    base: str
+    make_split: Callable[[Sequence[LabelledRow], str], Any]
+    is_trained: bool = False
+    has_queries: bool = False
+    attributes: Mapping[str, Any] | None = None
+
+
+def find_form(task: Task, *, is_clustered: bool) -> Form:
+    """Return the form of the rows of a task.
+
+    Args:
+        task: The task.
+        is_clustered: Whether its rows are to be clustered.
+
+    Raises:
+        RecipeError: for a kind of task that mteb does not score.
+    """
+    if is_clustered:
+        if task.kind != "classification":
+            raise RecipeError(
+                f"{task.title} is a task of {task.kind}, whose rows have no classes to cluster by; give a task of "
+                f"classification behind mteb:{CLUSTERING}: …"
+            )
+        return _CLUSTERING
+    if task.kind not in _FORM_OF_KIND:
+        raise RecipeError(
+            f"{task.title} is a task of {task.kind}, which mteb does not score by vectors; give a task of "
+            f"{', '.join(_FORM_OF_KIND)}, or one of mteb's own."
+        )
+    return _FORM_OF_KIND[task.kind]
+
+
+def make_mteb_task(name: str, form: Form, task: Task, rows: Mapping[str, Sequence[LabelledRow]], revision: str) -> Any:
+    """Return a task of mteb with the rows of a task of limbeck.
+
+    Args:
+        name: The name of the task in mteb's records.
+        form: The form of the rows.
+        task: The task, whose scored splits mteb scores.
+        rows: The rows by split; where mteb trains a classifier, those to train on are under `"train"`.
+        revision: Fingerprint of the rows, which stands in mteb's records for the revision of a data set.
+
+    Raises:
+        CorpusError: for a split without labels, or rows that mteb cannot score.
+    """
+    import datasets
+    import mteb.abstasks
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    splits = [*task.scored]
+    if form.is_trained:
+        splits.append(TRAIN)
+    data = {}
+    for split in splits:
+        where = f"{task.title} {split}"
+        labelled_rows = [row for row in rows.get(split, ()) if row.label is not None]
+        if not labelled_rows:
+            raise CorpusError(f"{where} has no labelled rows, which mteb needs for {form.type}.")
+        data[split] = form.make_split(labelled_rows, where)
+
+    metadata = TaskMetadata(
+        name=name,
+        description=f"Rows of {task.title}, read by limbeck.",
+        dataset={"path": task.name, "revision": revision},
+        type=form.type,
+        eval_splits=[*task.scored],
+        eval_langs=[_NO_LANGUAGE],
+        main_score=form.metric,
+    )
+    attributes = {"metadata": metadata, **(form.attributes or {})}
+    mteb_task = type(form.type, (getattr(mteb.abstasks, form.base),), attributes)()
+    # mteb's tasks of queries look splits up in a subset, and the others take the splits themselves.
+    mteb_task.dataset = {_SUBSET: data} if form.has_queries else datasets.DatasetDict(data)
+    mteb_task.data_loaded = True
+    return mteb_task
+
+
+def _pairs(rows: Sequence[LabelledRow], where: str) -> Any:
+    """Return pairs of texts with their similarities.
+
+    Raises:
+        CorpusError: for a row of one text.
+    """
+    from datasets import Dataset
+
+    if any(row.pair is None for row in rows):
+        raise CorpusError(f"{where} has rows of a single text, but mteb's STS compares pairs of texts.")
+    return Dataset.from_dict(
+        {
+            "sentence1": [row.text for row in rows],
+            "sentence2": [row.pair for row in rows],
+            "score": [row.label for row in rows],
+        }
+    )
+
+
+def _classes(rows: Sequence[LabelledRow], where: str) -> Any:
+    """Return texts with their classes.
+
+    Raises:
+        CorpusError: for rows of two texts.
+    """
+    from datasets import Dataset
+
+    if any(row.pair is not None for row in rows):
+        raise CorpusError(f"{where} has rows of two texts, but mteb classifies and clusters single texts.")
+    return Dataset.from_dict({"text": [row.text for row in rows], "label": [row.label for row in rows]})
+
+
+def _search(rows: Sequence[LabelledRow], where: str) -> Any:
+    """Return queries that look for their documents among all of a split."""
+    search = Search.of(rows, where)
+    document_ids = [f"d{number}" for number in range(len(search.documents))]
+    query_ids = []
+    relevance_of_query = {}
+    for number, relevance in enumerate(search.relevance):
+        # mteb leaves the document out of a query's results that has its id. It is the query's own text.
+        query_id = f"q{number}"
+        if number in search.own_documents:
+            query_id = document_ids[search.own_documents[number]]
+        query_ids.append(query_id)
+        gains = {document_ids[document]: _whole(gain, where) for document, gain in relevance.items()}
+        # mteb drops queries without judged documents, which limbeck scores with 0; so one is judged irrelevant.
+        relevance_of_query[query_id] = gains or {document_ids[0]: 0}
+    return _split_of_queries(query_ids, search.queries, document_ids, search.documents, relevance_of_query)
+
+
+def _candidates(rows: Sequence[LabelledRow], where: str) -> Any:
+    """Return queries with the documents that are put in order for each of them."""
+    documents = list(dict.fromkeys(row.pair or "" for row in rows))
+    id_of_document = {document: f"d{number}" for number, document in enumerate(documents)}
+    query_ids = []
+    queries = []
+    relevance_of_query = {}
+    candidates_of_query = {}
+    for number, places in enumerate(queries_of(rows)):
+        query_id = f"q{number}"
+        query_ids.append(query_id)
+        queries.append(rows[places][0].text)
+        gains = {}
+        for row in rows[places]:
+            gains[id_of_document[row.pair or ""]] = max(_whole(row.label, where), 0)
+        relevance_of_query[query_id] = gains
+        candidates_of_query[query_id] = list(gains)
+    return _split_of_queries(
+        query_ids, queries, list(id_of_document.values()), documents, relevance_of_query, candidates_of_query
+    )
+
+
+def _split_of_queries(
+    query_ids: Sequence[str],
+    queries: Sequence[str],
+    document_ids: Sequence[str],
+    documents: Sequence[str],
+    relevance_of_query: Mapping[str, Mapping[str, int]],
+    candidates_of_query: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, Any]:
+    """Return a split of a retrieval or a reranking as mteb has it."""
+    from datasets import Dataset
+
+    return {
+        "queries": Dataset.from_dict({"id": list(query_ids), "text": list(queries)}),
+        "corpus": Dataset.from_dict({"id": list(document_ids), "text": list(documents)}),
+        "relevant_docs": relevance_of_query,
+        "top_ranked": candidates_of_query,
+    }
+
+
+def _whole(relevance: Any, where: str) -> int:
+    """Return a relevance as the whole number that mteb needs.
+
+    Raises:
+        CorpusError: for a fraction.
+    """
+    if relevance != int(relevance):
+        raise CorpusError(
+            f"{where} has the relevance {relevance:g}, but mteb takes whole numbers; write them so, such as 1, 2, 3."
+        )
+    return int(relevance)
+
+
+_STS = Form("STS", "cosine_spearman", "AbsTaskSTS", _pairs)
+# By default mteb clusters a part of the rows: one in 25, of data sets with many thousands.
+_CLUSTERING = Form(
+    "Clustering",
+    "v_measure",
+    "AbsTaskClustering",
+    _classes,
+    attributes={
+        "max_fraction_of_documents_to_embed": None,
+        "input_column_name": "text",
+        "label_column_name": "label",
+    },
+)
+_FORM_OF_KIND: Mapping[str, Form] = {
+    "similarity": _STS,
+    "regression": _STS,
+    "classification": Form("Classification", "accuracy", "AbsTaskClassification", _classes, is_trained=True),
+    "retrieval": Form(
+        "Retrieval",
+        "ndcg_at_10",
+        "AbsTaskRetrieval",
+        _search,
+        has_queries=True,
+        attributes={"ignore_identical_ids": True},
+    ),
+    "ranking": Form("Reranking", "map_at_1000", "AbsTaskRetrieval", _candidates, has_queries=True),
+}
+"""Kind of a task to the form of its rows."""
