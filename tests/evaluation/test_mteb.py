@@ -312,6 +312,19 @@ def test_a_data_set_that_cannot_be_read_is_refused_before_anything_runs(folder, 
     assert "\n" not in message and not ResultsFile(tmp_path / "out").read()
 
 
+def test_where_the_hub_does_not_answer_its_cache_alone_is_asked(registered, monkeypatch):
+    from huggingface_hub import constants
+
+    seen = []
+    task = find_mteb_task("mteb:TinySTS")
+    monkeypatch.setattr(task._task_in_mteb, "load_data", lambda: seen.append(constants.HF_HUB_OFFLINE))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    for answers in (False, True):
+        monkeypatch.setattr("limbeck.evaluation.evaluators.mteb_tasks.hub_answers", lambda answers=answers: answers)
+        task.open(None, "")
+    assert seen == [True, False] and not constants.HF_HUB_OFFLINE
+
+
 def test_without_the_extra_one_line_says_what_to_install(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(importlib.import_module("sys").modules, "mteb", None)
     with pytest.raises(PluginError) as error:

@@ -33,6 +33,9 @@ _METRICS = {
     "recall_at_1": "recall@1",
     "recall_at_10": "recall@10",
     "recall_at_100": "recall@100",
+    "map_at_1000": "MAP@1000",
+    "cosine_spearman": "cosine Spearman",
+    "v_measure": "V-measure",
     "exact_span": "exact answer windows",
 }
 

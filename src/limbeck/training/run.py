@@ -258,7 +258,9 @@ class Run:
             corpus=text,
         )
 
-    def _maker(self, student: StudentPlan, head: Head | None, stages: list[StagePlan], tick: Tick) -> StudentMaker:
+    def _maker(
+        self, student: StudentPlan, head: Head | None, stages: list[StagePlan], tick: Tick = no_tick
+    ) -> StudentMaker:
         """Return the maker of a student.
 
         Args:

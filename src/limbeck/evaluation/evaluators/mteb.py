@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.core import intervals
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import ModelError
 from limbeck.evaluation.evaluators.evaluator import (
     MTEB,
@@ -28,6 +29,7 @@ from limbeck.evaluation.evaluators.head_outputs import quiet_and_explain_oom
 from limbeck.evaluation.evaluators.mteb_model import ModelForMteb
 from limbeck.evaluation.evaluators.mteb_records import keep_records
 from limbeck.evaluation.evaluators.mteb_tasks import find_mteb_task, measure_splits, quiet_mteb, split_in_limbeck
+from limbeck.evaluation.evaluators.prepared_task import PreparedTask
 from limbeck.evaluation.evaluators.sentence_vectors import longest_text, vectors_of
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.planned_model import PlannedModel
@@ -44,18 +46,18 @@ _BATCH = 32
 
 
 @dataclass(frozen=True)
-class _Prepared:
-    """The parts of a cell that are no settings.
+class _PreparedForMteb(PreparedTask):
+    """A task for its cells; the rows of one of mteb's own are in the Hub's cache, and not here.
 
     Attributes:
-        rows: The rows of a task of limbeck; None for one of mteb's own, whose data are in the Hub's cache.
-        data: Fingerprint of the rows.
+        data: All rows of a task of limbeck, those to train on too; None for one of mteb's own.
+        fingerprint: Fingerprint of the rows.
         output: The folder of the evaluation.
     """
 
-    rows: TaskData | None
-    data: str
-    output: Path
+    data: TaskData | None = None
+    fingerprint: str = ""
+    output: Path = Path()
 
 
 @register_as_evaluator()
@@ -128,20 +130,27 @@ class ByMteb(Evaluator):
         )
         return PlannedCells([Cell(model.name, task.name, point, seed=0)], notes)
 
-    def prepare(self, task: EvaluatedTask, cell: Cell, model: PlannedModel, request: EvaluationRequest) -> _Prepared:
+    def prepare(
+        self, task: EvaluatedTask, cell: Cell, model: PlannedModel, request: EvaluationRequest
+    ) -> _PreparedForMteb:
         """Return the rows of a task of limbeck, or bring the data of one of mteb's own into the Hub's cache."""
-        rows = find_mteb_task(task.name).fetch(request)
-        return _Prepared(rows, data=task.data, output=request.output.expanduser())
+        data = find_mteb_task(task.name).fetch(request)
+        scored_rows: dict[str, Sequence[LabelledRow]] = {}
+        if data is not None:
+            scored_rows = {split: data.splits[split] for split in data.task.scored}
+        return _PreparedForMteb(
+            task.task, scored_rows, data=data, fingerprint=task.data, output=request.output.expanduser()
+        )
 
     def run(self, ready: ReadyCell, trained: None, report: Share) -> CellResult:
         """Score the model by mteb, and keep mteb's records."""
         started = time.monotonic()
         cell = ready.cell
-        prepared: _Prepared = ready.prepared
+        prepared: _PreparedForMteb = ready.prepared
         point = cell.point
         assert isinstance(point, SimilarityPoint)
         with quiet_and_explain_oom(), quiet_mteb():
-            mteb_task = find_mteb_task(cell.task).open(prepared.rows, prepared.data)
+            mteb_task = find_mteb_task(cell.task).open(prepared.data, prepared.fingerprint)
             sizes = measure_splits(mteb_task)
             texts = sum(size.texts for size in sizes.values())
             model = ModelForMteb(cell.model, point, texts=texts, report=report)

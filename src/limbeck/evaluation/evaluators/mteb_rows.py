@@ -152,56 +152,60 @@ def _search(rows: Sequence[LabelledRow], where: str) -> Any:
     """Return queries that look for their documents among all of a split."""
     search = Search.of(rows, where)
     document_ids = [f"d{number}" for number in range(len(search.documents))]
-    query_ids = []
+    queries = {}
     relevance_of_query = {}
     for number, relevance in enumerate(search.relevance):
-        # mteb leaves the document out of a query's results that has its id. It is the query's own text.
+        # mteb leaves the document that has a query's id out of the query's results: it is the query's own text.
         query_id = f"q{number}"
         if number in search.own_documents:
             query_id = document_ids[search.own_documents[number]]
-        query_ids.append(query_id)
+        queries[query_id] = search.queries[number]
         gains = {document_ids[document]: _whole(gain, where) for document, gain in relevance.items()}
         # mteb drops queries without judged documents, which limbeck scores with 0; so one is judged irrelevant.
         relevance_of_query[query_id] = gains or {document_ids[0]: 0}
-    return _split_of_queries(query_ids, search.queries, document_ids, search.documents, relevance_of_query)
+    documents = dict(zip(document_ids, search.documents, strict=True))
+    return _split_of_queries(queries, documents, relevance_of_query)
 
 
 def _candidates(rows: Sequence[LabelledRow], where: str) -> Any:
     """Return queries with the documents that are put in order for each of them."""
-    documents = list(dict.fromkeys(row.pair or "" for row in rows))
-    id_of_document = {document: f"d{number}" for number, document in enumerate(documents)}
-    query_ids = []
-    queries = []
+    id_of_document: dict[str, str] = {}
+    for row in rows:
+        id_of_document.setdefault(row.pair or "", f"d{len(id_of_document)}")
+    queries = {}
     relevance_of_query = {}
     candidates_of_query = {}
     for number, places in enumerate(queries_of(rows)):
         query_id = f"q{number}"
-        query_ids.append(query_id)
-        queries.append(rows[places][0].text)
+        queries[query_id] = rows[places][0].text
         gains = {}
         for row in rows[places]:
             gains[id_of_document[row.pair or ""]] = max(_whole(row.label, where), 0)
         relevance_of_query[query_id] = gains
         candidates_of_query[query_id] = list(gains)
-    return _split_of_queries(
-        query_ids, queries, list(id_of_document.values()), documents, relevance_of_query, candidates_of_query
-    )
+    documents = {document_id: document for document, document_id in id_of_document.items()}
+    return _split_of_queries(queries, documents, relevance_of_query, candidates_of_query)
 
 
 def _split_of_queries(
-    query_ids: Sequence[str],
-    queries: Sequence[str],
-    document_ids: Sequence[str],
-    documents: Sequence[str],
+    queries: Mapping[str, str],
+    documents: Mapping[str, str],
     relevance_of_query: Mapping[str, Mapping[str, int]],
     candidates_of_query: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
-    """Return a split of a retrieval or a reranking as mteb has it."""
+    """Return a split as mteb has it.
+
+    Args:
+        queries: Texts of the queries by their ids.
+        documents: Texts of the documents by their ids.
+        relevance_of_query: Id of a query to the relevance of documents by their ids.
+        candidates_of_query: Id of a query to the ids of the documents that are put in order for it; None searches all.
+    """
     from datasets import Dataset
 
     return {
-        "queries": Dataset.from_dict({"id": list(query_ids), "text": list(queries)}),
-        "corpus": Dataset.from_dict({"id": list(document_ids), "text": list(documents)}),
+        "queries": Dataset.from_dict({"id": list(queries), "text": list(queries.values())}),
+        "corpus": Dataset.from_dict({"id": list(documents), "text": list(documents.values())}),
         "relevant_docs": relevance_of_query,
         "top_ranked": candidates_of_query,
     }

@@ -22,6 +22,7 @@ from limbeck.evaluation.plan.identity import data_fingerprint
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.tasks.registry import TASKS, find_task, is_own_task
 from limbeck.kinds.task import SplitFacts, Task, TaskData
+from limbeck.models.hub_files import hub_answers
 
 _SUBSET = "default"
 """mteb's name of the only subset of a data set."""
@@ -119,11 +120,11 @@ class TaskOfMteb(MtebTask):
     """
 
     def __init__(self, name: str, name_in_mteb: str) -> None:
+        from mteb.abstasks import AbsTaskRetrieval
+
         super().__init__(name)
         self._task_in_mteb = _registered(name_in_mteb)
         self._metadata = self._task_in_mteb.metadata
-        from mteb.abstasks import AbsTaskRetrieval
-
         self.has_queries = isinstance(self._task_in_mteb, AbsTaskRetrieval)
 
     def facts(self) -> Task:
@@ -162,7 +163,7 @@ class TaskOfMteb(MtebTask):
             CorpusError: if it cannot be read.
         """
         try:
-            with quiet_mteb():
+            with quiet_mteb(), _cache_alone_without_hub():
                 self._task_in_mteb.load_data()
         except Exception as error:  # Of the network, the Hub, the cache, the task: each has its own class.
             reason = shorten_error(error).removesuffix(".")
@@ -309,6 +310,29 @@ def quiet_mteb() -> Iterator[None]:
         logger.setLevel(level)
         if had_bars:
             enable_progress_bars()
+
+
+@contextmanager
+def _cache_alone_without_hub() -> Iterator[None]:
+    """Let data sets be read from the Hub's cache alone where the Hub does not answer, as HF_HUB_OFFLINE=1 does.
+
+    Otherwise each file is asked for again and again, for a minute and with lines on the terminal.
+    """
+    import datasets.config
+    from huggingface_hub import constants
+
+    if hub_answers():
+        yield
+        return
+    switches: tuple[Any, ...] = (constants, datasets.config)
+    before = [switch.HF_HUB_OFFLINE for switch in switches]
+    for switch in switches:
+        switch.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        for switch, value in zip(switches, before, strict=True):
+            switch.HF_HUB_OFFLINE = value
 
 
 def _registered(name: str) -> Any:
