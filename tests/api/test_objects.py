@@ -112,6 +112,18 @@ def test_nothing_is_kept_in_a_folder_that_a_run_may_not_have(model, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
+def test_nothing_is_kept_in_a_folder_of_something_else(model, tmp_path):
+    (tmp_path / "mine.txt").write_text("something else")
+    plan = {"name": "two", "teacher": model, "students": [1], "corpus": TEXTS, "methods": ["minilmv2"]}
+    with pytest.raises(OutputError, match="holds no comparison; choose an empty or new folder"):
+        limbeck.compare(plan | {"budget": {"tokens": 1000}}, output=tmp_path)
+    with pytest.raises(OutputError, match="holds no evaluation; choose an empty or new folder"):
+        limbeck.evaluate(model, "rte", data=tmp_path, output=tmp_path)
+    with pytest.raises(OutputError, match="holds no evaluation; choose an empty or new folder"):
+        limbeck.finetune(model, "rte", data=tmp_path, output=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
 def test_models_of_every_kind_have_a_name(folder, model, tmp_path):
     objects = Objects(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(folder)

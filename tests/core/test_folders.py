@@ -6,7 +6,7 @@ import pytest
 
 from limbeck.core.folders import FolderKind, claim, first_difference
 from limbeck.errors import OutputError
-from limbeck.search.study import prepare_search_folder
+from limbeck.search.folder import prepare_search_folder
 
 
 def test_a_search_that_met_a_full_disk_can_be_started_again(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,7 @@ def carry_out_comparison(request: CompareRequest) -> ComparisonResult:
         0
     """
     from limbeck.api.distilling import write_cards_of_run
+    from limbeck.comparison.folder import COMPARISON
     from limbeck.comparison.load import load_plan
     from limbeck.comparison.places import check_places
 
@@ -92,7 +94,8 @@ def carry_out_comparison(request: CompareRequest) -> ComparisonResult:
     folder = Path(request.output).expanduser()
     plan = request.plan
     if isinstance(plan, Mapping):
-        plan = Objects(folder).document(plan)
+        # Objects are kept in the folder before the plan is checked, but not in a folder of something else.
+        plan = Objects(folder, partial(COMPARISON.look, folder)).document(plan)
     checked = load_plan(plan, request.overrides, data=request.data)
     check_places(checked, folder)
     # Torch is imported from here on, which takes seconds.

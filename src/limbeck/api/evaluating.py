@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,7 +140,8 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
 
 def _evaluation_request(request: EvaluateRequest) -> EvaluationRequest:
     """Turn a call into the request of the evaluation, with names in the place of the call's objects."""
-    objects = Objects(request.output)
+    folder = Path(request.output).expanduser()
+    objects = Objects(folder, partial(EVALUATION.look, folder))
     preset = request.preset
     if not preset:
         preset = "mlkd_bert" if request.as_is else "minilmv2"

@@ -18,7 +18,7 @@ from limbeck.core.blocks import Block
 from limbeck.core.progress_bars import ProgressBar
 from limbeck.core.studies import FAILED
 from limbeck.errors import TrainingError
-from limbeck.evaluation.plan.request import EvaluationRequest, fine_tuned_task
+from limbeck.evaluation.plan.request import EVALUATION, EvaluationRequest, fine_tuned_task
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -90,8 +90,9 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
     """
     console = progress_console(request.console)
     folder = Path(request.output).expanduser()
+    objects = Objects(folder, partial(EVALUATION.look, folder))
     evaluation_request = EvaluationRequest(
-        models=(Objects(folder).model(request.model),),
+        models=(objects.model(request.model),),
         tasks=str(request.task),
         output=folder,
         data=data_folder(request.data),

@@ -24,12 +24,12 @@ from limbeck.api.requests.search import SEARCHES, SearchRequest
 from limbeck.api.results import Result
 from limbeck.core import studies
 from limbeck.core.blocks import Block
-from limbeck.core.folders import FolderKind
 from limbeck.errors import RecipeError, suggestion
 from limbeck.recipe.facts import check_facts
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.schema import Recipe
 from limbeck.search import requests
+from limbeck.search.folder import SEARCH
 
 _OVER_A_RECIPE = (
     "teacher",
@@ -175,8 +175,7 @@ def carry_out_search(kind: str, request: SearchRequest) -> SearchResult | None:
         request_evaluation(planned.measures, Path(), teacher=None, students=[]).check_tasks()
     check_facts(recipe)
     # A folder with other files than those of a search is refused.
-    search_folder = FolderKind("search", studies.Search.FILE, beside=frozenset({requests.JOURNAL}))
-    search_folder.look(folder)
+    SEARCH.look(folder)
 
     # Torch is imported from here on, which takes seconds.
     from limbeck.report.search import write_search
@@ -243,10 +242,16 @@ def _recipe_of(request: SearchRequest) -> Recipe:
                 f"Without a recipe, these options are needed too: {', '.join(missing)}; or give a recipe, see "
                 "`limbeck recipe --example`."
             )
-    recipe = load_recipe(named_recipe(request.recipe, options, kept_in=folder), request.overrides)
+    document = named_recipe(request.recipe, options, kept_in=folder, before=_check_folder)
+    recipe = load_recipe(document, request.overrides)
     if recipe.output is not None:
         return recipe
     return load_recipe(recipe.model_dump(exclude_unset=True) | {"output": str(folder / "run")})
+
+
+def _check_folder(folder: str | Path) -> None:
+    """Refuse to keep objects in a folder that is not that of a search."""
+    SEARCH.look(Path(folder).expanduser())
 
 
 def _placeholder_student(request: options_of_searches.ArchitectureRequest) -> dict[str, Any]:

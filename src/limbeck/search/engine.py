@@ -33,11 +33,12 @@ from limbeck.errors import Interrupted, TrainingError
 from limbeck.models.fingerprint import model_fingerprint
 from limbeck.models.quiet import quiet
 from limbeck.recipe.plan import RunPlan
+from limbeck.search.folder import prepare_search_folder
 from limbeck.search.identity import proxy_identity
 from limbeck.search.processes import searched_together
 from limbeck.search.requests import SearchRequest
 from limbeck.search.storage import open_storage, shown
-from limbeck.search.study import IDENTITY, open_study, prepare_search_folder, quiet_optuna
+from limbeck.search.study import IDENTITY, open_study, quiet_optuna
 from limbeck.search.work import POLL_SECONDS, TRAINING_SECONDS, Outcome, Work, work_on
 from limbeck.training.cohort_trainer import Cut
 from limbeck.training.proxy import Proxy, Trained

@@ -1,4 +1,4 @@
-"""The study of a search: opened or made for one identity, in a folder of its own.
+"""The study of a search: opened or made for one identity.
 
 A *study* is Optuna's record of a search's trials. Its *identity* holds the settings that their values depend on, such
 as the teacher and the text; a study is continued only by a search of the same identity.
@@ -15,11 +15,7 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from sqlalchemy.exc import DBAPIError
 
-from limbeck.core.files import atomic_text
-from limbeck.core.folders import FolderKind, claim, writing
-from limbeck.core.paths import SEARCH_RECORD
 from limbeck.errors import OutputError
-from limbeck.search.requests import JOURNAL
 from limbeck.search.storage import open_storage, shown
 
 IDENTITY = "identity"
@@ -100,35 +96,3 @@ def quiet_optuna() -> Iterator[None]:
         yield
     finally:
         optuna.logging.set_verbosity(level)
-
-
-def prepare_search_folder(folder: Path, *, kind: str, name: str) -> None:
-    """Make the folder of a search, or check that it is the folder of this search already.
-
-    Args:
-        folder: The folder.
-        kind: The kind of the search.
-        name: Name of its study.
-
-    Raises:
-        OutputError: if it is a file, holds anything but this search, or cannot be written.
-    """
-    folder = folder.expanduser()
-    identity = {"kind": kind, "name": name}
-    if not claim(folder, _SEARCH, identity):
-        with writing(folder):
-            atomic_text(folder / SEARCH_RECORD, json.dumps({**identity, "status": "running"}) + "\n")
-
-
-def _check_same(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Refuse the folder of another search."""
-    kind = saved.get("kind")
-    name = saved.get("name")
-    if (kind, name) != (asked["kind"], asked["name"]):
-        raise OutputError(
-            f"Output folder '{folder}' holds the search {kind} '{name}', not {asked['kind']} '{asked['name']}'; choose "
-            "another folder."
-        )
-
-
-_SEARCH = FolderKind("search", SEARCH_RECORD, _check_same, beside=frozenset({JOURNAL}))
