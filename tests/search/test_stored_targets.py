@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 import limbeck
 from limbeck.comparison.taught_vectors import TaughtVectors
 from limbeck.core.paths import default_cache_dir
-from limbeck.errors import CorpusError, LimbeckError, ModelError, RecipeError
+from limbeck.errors import CorpusError, LimbeckError, ModelError, OutputError, RecipeError
 from limbeck.models.streams import StreamKey
 from limbeck.models.students import build_student
 from limbeck.recipe.load import load_recipe
@@ -25,7 +25,7 @@ from limbeck.targets.writer import open_store
 from limbeck.training.corpora import build_corpora
 from limbeck.training.run_tokenizers import load_tokenizers
 from tests.support import shape_search
-from tests.support.corpora import write_text
+from tests.support.corpora import documents, write_text
 from tests.support.models import make_embedding
 from tests.support.shape_search import make_request
 
@@ -69,6 +69,27 @@ def test_workers_of_a_cached_teacher_share_what_it_said(stored, tmp_path, monkey
     assert len(Store(folder)) > 0
 
 
+def test_texts_as_objects_are_kept_in_the_folder_of_the_search(stored, tmp_path):
+    recipe = stored | {"teacher": {"model": str(make_embedding(tmp_path))}}
+    recipe["corpus"] = stored["corpus"] | {"sources": documents(60)}
+    limbeck.teach(recipe, output=tmp_path / "store")
+    recipe["teacher"] = {"stored": str(tmp_path / "store")}
+
+    options = SEARCH | {"output": tmp_path / "out"}
+    first = limbeck.search("architecture", recipe, **options | {"trials": 1})
+    (kept,) = (tmp_path / "out/inputs").iterdir()
+    assert first.recipe["corpus"]["sources"] == [str(kept)]
+    result = limbeck.search("architecture", recipe, **options | {"trials": 2})
+    assert [shape["state"] for shape in result.record["shapes"]] == ["trained"] * 2
+
+
+def test_nothing_is_kept_in_a_folder_of_something_else(stored, tmp_path):
+    (tmp_path / "mine.txt").write_text("not a search")
+    with pytest.raises(OutputError, match="holds no search; choose an empty or new folder"):
+        limbeck.search("architecture", stored, corpus=["one text", "another text"], output=tmp_path, **SEARCH)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
 def test_shapes_are_cut_by_the_stored_vectors(stored, tmp_path):
     search = ArchitectureSearch(make_request(load_recipe(stored), tmp_path, prune=True))
     assert search.cuts == [10, 20] and search.loss == "vectors"
@@ -99,6 +120,23 @@ def test_another_store_is_another_study(stored, tmp_path):
 def test_layers_of_a_stored_teacher_are_refused(stored, tmp_path, kind, options, message):
     with pytest.raises(RecipeError, match=message):
         limbeck.search(kind, stored, output=tmp_path / "out", **options)
+
+
+@pytest.mark.parametrize("form", ["store", "file"])
+def test_shapes_need_a_teacher_whose_model_is_known(stored, tmp_path, form):
+    teacher = {"stored": str(tmp_path / "store")}
+    if form == "store":
+        open_store(tmp_path / "store", StoreFacts("a model behind an endpoint", "1", streams={"vector": 3}))
+    else:
+        (tmp_path / "vectors.jsonl").write_text('{"text": "A text.", "vector": [1, 2, 3]}')
+        teacher = {"targets": str(tmp_path / "vectors.jsonl"), "vector": "vector"}
+    start = {"shape": "1x8h2", "initialise": {"from": str(make_embedding(tmp_path))}}
+    message = "compares the latency of each shape with that of the teacher, but '.*' has only a teacher's outputs; give"
+    for student in ("1x8h2", start):
+        with pytest.raises(RecipeError, match=message):
+            recipe = stored | {"teacher": teacher, "student": student}
+            limbeck.search("architecture", recipe, output=tmp_path / "out", **SEARCH)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.fixture(scope="module")

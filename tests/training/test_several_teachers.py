@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -13,7 +14,7 @@ from transformers import TrainerCallback
 
 import limbeck
 from limbeck.corpus.batches.batch import read_batch
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, RecipeError
 from limbeck.models.streams import StreamKey
 from limbeck.recipe.load import load_recipe
 from limbeck.training.teaching.combined import COMBINATION
@@ -174,6 +175,28 @@ def test_a_stored_teacher_may_have_another_tokenizer(recipe, tmp_path):
     assert result.run.teachers[1].taught == {"aligned_embedding": ["vector"]}
 
 
+def test_a_file_may_be_the_first_of_several_teachers(recipe, models, tmp_path):
+    texts = [f"The model number {number} is a text of words that we read." for number in range(60)]
+    vectors = np.random.default_rng(0).standard_normal((len(texts), 12))
+    path = tmp_path / "vectors.parquet"
+    pd.DataFrame({"text": texts, "embedding": list(vectors)}).to_parquet(path)
+    recipe["corpus"] = {**recipe["corpus"], "sources": [str(path)], "length": 128}
+    recipe["teachers"] = {"a": {"targets": str(path), "vector": "embedding"}, "b": {"model": models[1]}}
+    # The student starts from the first teacher that is a model, and reads its tokens.
+    recipe["student"]["initialise"] = {"layers": "first", "embeddings": "projected"}
+    result = limbeck.distill(recipe)
+    assert [teacher.name for teacher in result.run.teachers] == ["a", "b"]
+    assert result.run.student.initialisation.layers
+    maps = load_file(result.folder / COMBINATION)
+    assert [tuple(maps[name].shape) for name in sorted(maps)] == [(12, 20), (48, 20)]
+    assert limbeck.distill(output=result.folder, resume=True).record["status"] == "finished"
+    # Two files have no model among them.
+    recipe["teachers"]["b"] = {**recipe["teachers"]["a"], "weight": 2}
+    recipe["student"]["initialise"] = {"layers": "random"}
+    with pytest.raises(RecipeError, match="no tokenizer: of 'a and b' only its outputs are known; name"):
+        limbeck.validate(recipe)
+
+
 def test_a_text_that_one_of_them_lacks_is_refused(recipe, models, tmp_path):
     single = {key: value for key, value in recipe.items() if key not in ("teachers", "combine")}
     single |= {"teacher": {"model": models[1]}, "corpus": {**recipe["corpus"], "max_documents": 5}}
@@ -280,10 +303,16 @@ def test_what_cannot_be_combined_is_refused(recipe, changes, message):
 
 def test_other_readers_and_other_classes_are_refused(recipe, tmp_path):
     other = make_embedding(tmp_path, "roberta")
+    recipe["corpus"] = {**recipe["corpus"], "length": 128}
+    refused = {**recipe, "teachers": {**recipe["teachers"], "b": {"model": str(other)}}}
     with pytest.raises(
-        LimbeckError, match=r"teachers\.b .* has a different vocabulary from .*, whose tokens all models read"
-    ):
-        limbeck.validate({**recipe, "teachers": {**recipe["teachers"], "b": {"model": str(other)}}})
+        LimbeckError, match=r"teachers\.b .* has a different vocabulary .* tokens all models read"
+    ) as line:
+        limbeck.validate(refused)
+    assert f"`limbeck teach RECIPE --teacher {other} --output FOLDER`" in str(line.value)
+    # What the line says makes a store with which the recipe can be used.
+    limbeck.teach(refused, teacher=str(other), output=tmp_path / "store")
+    limbeck.validate({**recipe, "teachers": {**recipe["teachers"], "b": {"stored": str(tmp_path / "store")}}})
     for name, labels in (("x", "AB"), ("y", "AC")):
         labels = dict(enumerate(labels))
         ids = {label: number for number, label in labels.items()}

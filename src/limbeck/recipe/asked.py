@@ -156,6 +156,11 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
             merged[name] = options[name]
             changed_paths.append(name)
 
+    # A teacher takes the place of several.
+    if "teacher" in options:
+        for name in ("teachers", "combine"):
+            merged.pop(name, None)
+
     # Options that change keys of one part of the recipe.
     for name, (part, main_key) in _PLACES_OF_OPTIONS.items():
         if name not in options:

@@ -48,12 +48,20 @@ def plan_recipe_teacher(recipe: Recipe) -> TeacherInfo:
         members = [_with_classes(member, labels) for member in members]
     width = _combined_width(members, combine)
     combination = TeacherCombination(tuple(members), combine.vectors, width, combine.scores, labels)
-    first = members[0].teacher
+    first = _first_with_a_model(members)
     # Models read the tokens of the batch. Where there are only stored outputs, texts are cut as the first read them.
     tokenizers = [member.teacher.tokenizer for member in members if member.teacher.is_read]
     tokenizer = tokenizers[0] if tokenizers else first.tokenizer
     sentence = _combined_sentence(first.sentence, width)
     return replace(first, tokenizer=tokenizer, sentence=sentence, combination=combination)
+
+
+def _first_with_a_model(members: Sequence[TeacherMember]) -> TeacherInfo:
+    """Return the first teacher whose model is known, from which the student starts; the first of all without any."""
+    for member in members:
+        if member.teacher.is_known_model:
+            return member.teacher
+    return members[0].teacher
 
 
 def _teacher_of(spec: MemberSpec) -> TeacherSpec:
@@ -74,8 +82,9 @@ def _check_read_alike(members: Sequence[TeacherMember]) -> None:
         if not read_alike(models[0].teacher.tokenizer, member.teacher.tokenizer):
             raise RecipeError(
                 f"teachers.{member.name} '{member.teacher.title}' has a different vocabulary from "
-                f"'{models[0].teacher.title}', whose tokens all models read; store its outputs by `limbeck teach`, and "
-                f"give teachers.{member.name} as {{stored: FOLDER}}, or choose another teacher."
+                f"'{models[0].teacher.title}', whose tokens all models read; store its outputs by "
+                f"`limbeck teach RECIPE --teacher {member.teacher.spec.model} --output FOLDER`, and give "
+                f"teachers.{member.name} as {{stored: FOLDER}}, or choose another teacher."
             )
     for member in members[1:]:
         _check_same_prompts(members[0], member)

@@ -109,6 +109,26 @@ def check_reads_model(recipe: Recipe, searched: str) -> None:
     )
 
 
+def check_known_model(recipe: Recipe) -> None:
+    """Refuse a teacher of which only outputs are known, for a search that compares students with its model.
+
+    Args:
+        recipe: The recipe.
+
+    Raises:
+        RecipeError: for a file of targets, and for a store without the files of a model.
+    """
+    teacher = recipe.teacher
+    if teacher.has_files:
+        return
+    place = teacher.targets or teacher.stored
+    raise RecipeError(
+        f"A search for a student's shape compares the latency of each shape with that of the teacher, but '{place}' "
+        "has only a teacher's outputs; give the teacher's own model as teacher.model, or a store that `limbeck teach` "
+        "made of it."
+    )
+
+
 def steps_of_only_stage(plan: RunPlan, way_out: str) -> int:
     """Return the steps of a recipe's only stage, in which candidates can be stopped early.
 
