@@ -1,10 +1,12 @@
 """Comparisons that learn from stored outputs, without the teacher."""
 
+import io
 import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 import limbeck
 from limbeck.errors import OutputError, RecipeError
@@ -80,7 +82,8 @@ def test_combinations_that_read_layers_are_left_out(plan, tmp_path):
     assert result.failed == 0
 
 
-def test_students_of_a_file_of_vectors_are_compared_without_any_model(plan, tmp_path):
+def test_students_of_a_file_of_vectors_are_compared_without_any_model(plan, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
     texts = [f"The model number {number} is a text of words that we read." for number in range(60)]
     vectors = np.random.default_rng(1).standard_normal((60, 16))
     path = tmp_path / "vectors.parquet"
@@ -91,8 +94,11 @@ def test_students_of_a_file_of_vectors_are_compared_without_any_model(plan, tmp_
         "corpus": {"sources": [str(path)], "length": 24, "held_out": 0.4},
         "students": [{"shape": STUDENT, "initialise": {"from": str(start)}}],
     }
-    result = limbeck.compare(of_file, output=tmp_path / "out")
+    lines = io.StringIO()
+    result = limbeck.compare(of_file, output=tmp_path / "out", console=Console(file=lines, width=120))
     assert result.failed == 0
+    # A large file takes long to read, so that it is told; this one is new to the cache.
+    assert lines.getvalue().count("reading and checking the targets …") == 1
     assert result.record["teacher"]["shape"] == "vector of 16 numbers"
     assert all(cell["held_out"]["agreement"] is not None for cell in result.record["cells"])
 

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
 
+from limbeck.core.cache import build_once
 from limbeck.corpus.text.documents import clean_text
 from limbeck.corpus.text.text_keys import text_key
 from limbeck.errors import CorpusError
@@ -306,3 +307,28 @@ def test_each_text_gets_its_own_vector_in_any_order(texts, order, number, tmp_pa
     whole = [text for text in texts if clean_text(text)]
     values, _ = read(vectors_in(path), whole)
     assert np.array_equal(values, np.stack([vector_of[text] for text in whole]))
+
+
+def test_the_progress_of_a_long_file_is_told(tmp_path):
+    rows = [{"text": f"Text {number}.", "embedding": [number, 1.0]} for number in range(2500)]
+    file = vectors_in(write_jsonl(tmp_path / "long.jsonl", rows))
+    reports = []
+    store_of_file(file, lambda *report: reports.append(report))
+    step = "reading and checking the targets"
+    assert reports == [(step, 0, None, "rows"), (step, 1000, None, "rows"), (step, 2000, None, "rows")]
+    # What is in the cache is not read again.
+    store_of_file(file, lambda *report: reports.append(report))
+    assert len(reports) == 3
+
+
+def test_another_process_that_reads_the_file_is_waited_for(tmp_path, monkeypatch):
+    file = vectors_in(write_jsonl(tmp_path / "vectors.jsonl", [{"text": "A text.", "embedding": [1.0]}]))
+    steps = []
+
+    def build_later(folder, build, *, waiting):
+        waiting()
+        return build_once(folder, build)
+
+    monkeypatch.setattr("limbeck.targets.file_store.build_once", build_later)
+    store_of_file(file, lambda *report: steps.append(report[0]))
+    assert steps == ["waiting for another process that reads the targets", "reading and checking the targets"]

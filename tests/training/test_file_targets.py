@@ -1,11 +1,13 @@
 """Students of a file of targets: as of the same outputs in a store, without a model, and refused where texts lack."""
 
+import io
 import json
 import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from safetensors.torch import load_file
 from scipy.special import softmax
 
@@ -274,3 +276,14 @@ def test_what_a_file_holds_is_told(start, vectors, tmp_path, request):
     )
     assert f"targets: {told}" in command("validate", recipe).stdout
     assert f"Teacher: the targets of {vectors}, {told}" in command("distill", recipe).stderr
+
+
+def test_a_run_shows_how_the_file_is_read(start, vectors, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
+    lines = io.StringIO()
+    recipe = of_file(start, vectors, tmp_path / "run")
+    limbeck.distill(recipe, console=Console(file=lines, width=120))
+    printed = lines.getvalue()
+    assert printed.count("reading and checking the targets …") == 1
+    # It comes before anything else is read.
+    assert printed.index("reading and checking the targets") < printed.index("Corpus:")

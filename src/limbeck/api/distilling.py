@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+
 from limbeck.api.calls import python_call
 from limbeck.api.model_folder import ModelFolder
 from limbeck.api.named_recipes import add_reasons, named_recipe, options_over, print_reasons
@@ -125,10 +127,9 @@ def distil_by(request: DistilRequest, *, ends_early: bool = False, measures: boo
     # Only the main rank saves objects and looks at the folder; the others receive the recipe.
     checked = on_main_rank(check)
     # Torch is imported from here on, which takes seconds: what a recipe alone shows to be wrong was said before.
-    from limbeck.recipe.plan import plan_checked
     from limbeck.training.distil import distil
 
-    plan = on_all_ranks(lambda: plan_checked(checked))
+    plan = on_all_ranks(lambda: _plan(checked, console))
     print_reasons(checked, console)
     distilled = distil(
         plan,
@@ -189,9 +190,18 @@ def carry_out_validation(request: ValidateRequest) -> RunPlan:
     if options or not isinstance(recipe, str | Path | Recipe):
         recipe = named_recipe(recipe, options, tokenizer=request.tokenizer, overrides=request.overrides)
     checked = load_checked(recipe, request.overrides)
-    from limbeck.recipe.plan import plan_checked
+    return _plan(checked, progress_console(None))
 
-    return plan_checked(checked)
+
+def _plan(recipe: Recipe, console: Console) -> RunPlan:
+    """Plan a checked recipe; files of targets, which may take long to read, are read before with their progress."""
+    from limbeck.core.corpus_progress import CorpusProgress
+    from limbeck.recipe.plan import plan_checked
+    from limbeck.recipe.target_reading import read_target_files, teachers_of
+
+    with CorpusProgress(console) as progress:
+        read_target_files(teachers_of(recipe), progress)
+    return plan_checked(recipe)
 
 
 distill = python_call("distill", DistilRequest, carry_out_distillation)

@@ -16,10 +16,12 @@ from limbeck.comparison.plan import ComparisonPlan
 from limbeck.comparison.student_evaluation import check_tasks
 from limbeck.comparison.work import ComparisonWork, with_message
 from limbeck.core import folders, machine, records, studies
+from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.corpus import Corpus, Tokenizers
 from limbeck.errors import Interrupted
 from limbeck.models.quiet import quiet
 from limbeck.models.tokenizers import load_tokenizer
+from limbeck.recipe.target_reading import read_target_files
 from limbeck.training.corpora import build_corpora
 from limbeck.training.distil import WriteCards
 from limbeck.training.resuming import hash_of_teacher
@@ -57,6 +59,8 @@ def run_comparison(
         OutputError: for a folder that cannot be used, or holds a comparison of something else.
         Interrupted: if the user stopped it; what was finished is kept.
     """
+    with CorpusProgress(console) as progress:
+        read_target_files([plan.teacher], progress)
     checked = check_plan(plan)
     check_tasks(plan.evaluation, read=True)
     fixed = _fixed(plan)

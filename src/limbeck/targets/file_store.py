@@ -21,6 +21,7 @@ from limbeck.core.blocks import counted
 from limbeck.core.cache import build_once
 from limbeck.core.paths import default_cache_dir
 from limbeck.corpus.messages import safe_name
+from limbeck.corpus.progress import Progress, StepProgress, count_items, step_progress, waiting_notice
 from limbeck.corpus.source_report import SourceReport, nothing_in
 from limbeck.corpus.sources.source_kinds import RowSource
 from limbeck.corpus.stored.seen_keys import AddKeys, seen_keys
@@ -38,6 +39,8 @@ FILE_STORE_FORMAT = 1
 """Raise it when the same file would give another store: older ones are then built anew."""
 _FOLDER = "targets"
 """Folder of the cache with a store for each file of targets."""
+_READING = "reading and checking the targets"
+_WAITING = "waiting for another process that reads the targets"
 _ROWS_AT_ONCE = 1024
 _BYTES_OF_REPEATED = 64_000_000
 """Targets of repeated texts that wait in memory to be compared with those of the first."""
@@ -103,8 +106,12 @@ class _Counts:
         self.most_length = max(self.most_length, float(lengths.max()))
 
 
-def store_of_file(file: TargetFile) -> StoreOfFile:
+def store_of_file(file: TargetFile, progress: Progress | None = None) -> StoreOfFile:
     """Return the store of a file, which is read and checked unless its content is in the cache already.
+
+    Args:
+        file: The file.
+        progress: Called as the file is read; not where its content is in the cache.
 
     Raises:
         CorpusError: for a file that cannot be read, and the first row that no student could learn.
@@ -113,13 +120,13 @@ def store_of_file(file: TargetFile) -> StoreOfFile:
     meaning = [file.text, file.pair, file.column, file.form, list(file.classes)]
     identity = [FILE_STORE_FORMAT, source.fingerprint(), meaning]
     cache = default_cache_dir()
-    folder = cache / _FOLDER / name_of_build(cache, identity, [source])
+    folder = cache / _FOLDER / name_of_build(cache, identity, [source], progress=progress)
 
     def build(aside: Path) -> dict[str, Any]:
-        maker = _StoreMaker(file, source, aside)
+        maker = _StoreMaker(file, source, aside, step_progress(progress, _READING))
         return {"format": FILE_STORE_FORMAT, "summary": maker.make()}
 
-    manifest = build_once(folder, build)
+    manifest = build_once(folder, build, waiting=waiting_notice(progress, _WAITING))
     return StoreOfFile(folder, manifest["summary"])
 
 
@@ -130,12 +137,14 @@ class _StoreMaker:
         file: The file.
         source: Its rows.
         folder: The folder of the store, empty.
+        progress: Called with the number of rows that were read.
     """
 
-    def __init__(self, file: TargetFile, source: RowSource, folder: Path) -> None:
+    def __init__(self, file: TargetFile, source: RowSource, folder: Path, progress: StepProgress | None = None) -> None:
         self._file = file
         self._source = source
         self._folder = folder
+        self._progress = progress
         self._counts = _Counts()
         # Targets of texts that were there before, until they are compared with the stored ones, and their bytes.
         self._repeated: list[_Target] = []
@@ -169,7 +178,8 @@ class _StoreMaker:
     def _targets(self) -> Iterator[_Target]:
         """Iterate over the rows with a text, each with the key of its text and its checked target."""
         report = self._counts.report
-        for row in read_target_rows(self._file, self._source, report):
+        rows = read_target_rows(self._file, self._source, report)
+        for row in count_items(rows, self._progress, "rows"):
             text = _text_of(row.text, row, report)
             pair = None
             if self._file.pair is not None:
