@@ -13,6 +13,7 @@ import limbeck
 from limbeck.corpus.batches.batch import read_batch
 from limbeck.corpus.text.text_keys import text_key
 from limbeck.errors import LimbeckError, ModelError, RecipeError
+from limbeck.models.directions import principal_directions
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.targets.facts import StoreFacts
@@ -188,6 +189,27 @@ def test_words_are_trained_on_the_text_and_saved_with_the_student(trained, tmp_p
     assert AutoTokenizer.from_pretrained(export.folder).get_vocab() == tokenizer.get_vocab()
 
 
+@pytest.mark.parametrize(("embeddings", "mode"), [(None, "averaged"), ("averaged", "averaged"), ("random", "random")])
+def test_rows_of_words_of_its_own_start_from_those_of_the_pieces(trained, embeddings, mode):
+    if embeddings is not None:
+        trained["student"]["initialise"] = {"embeddings": embeddings}
+    trained["stages"][0]["training"]["max_steps"] = 1
+    result = limbeck.distill(trained)
+    start = result.run.student.initialisation
+    assert start.embeddings == mode
+    assert f"and {mode} embeddings" in start.summary
+    stage = HeldStage(plan_run(load_recipe(trained)))
+    table = stage.module.student.get_input_embeddings().weight
+    # A token that both vocabularies have starts as the teacher's row, in the directions that the student keeps.
+    tokenizers = stage.tokenizers
+    source = AutoModel.from_pretrained(trained["teacher"]["model"]).get_input_embeddings().weight.detach()
+    directions = principal_directions(source, SHAPE["hidden"]).basis
+    row = source[tokenizers.teacher.convert_tokens_to_ids("the")].double() @ directions
+    starts_alike = torch.allclose(table[tokenizers.student.convert_tokens_to_ids("the")].double(), row, atol=1e-5)
+    assert starts_alike == (mode == "averaged")
+    stage.close()
+
+
 def test_a_killed_run_with_words_of_its_own_goes_on(trained, tmp_path):
     limbeck.distill(trained)
     killed = {**trained, "output": str(tmp_path / "killed")}
@@ -311,6 +333,10 @@ def test_a_model_given_as_the_student_brings_its_tokenizer(teacher, bert, text_f
         (
             {"student": {"shape": SHAPE, "vocabulary": {"train": WORDS}, "initialise": {"embeddings": "copied"}}},
             "so its embeddings cannot be copied",
+        ),
+        (
+            {"student": {"shape": SHAPE, "initialise": {"embeddings": "averaged"}}},
+            "averaged, which is for a student with a vocabulary of its own; leave it out, or give student.vocabulary",
         ),
         (
             {"student": {"shape": SHAPE, "vocabulary": {"train": WORDS}, "initialise": {"checkpoint": "$bert"}}},

@@ -56,7 +56,7 @@ def find_bases(
         source: The source's base model.
         student_config: The student's configuration.
         layers: The source's layer of each student layer, counted from 1; empty for random layers.
-        embeddings: `"copied"`, `"projected"` or `"random"`.
+        embeddings: `"copied"`, `"projected"`, `"averaged"` or `"random"`.
         narrow_by: `"weights"` or `"activations"`: what decides where layers are copied.
         seed: Decides the random tokens on which activations are measured.
     """
@@ -65,7 +65,7 @@ def find_bases(
     narrows_layers = bool(layers) and not same_blocks(student_shape, source_shape)
     if narrows_layers and narrow_by == "activations":
         return active_bases(source, student_shape, source_shape, layers=layers, seed=seed)
-    if narrows_layers or embeddings == "projected":
+    if narrows_layers or embeddings in ("projected", "averaged"):
         return word_bases(source, student_shape, source_shape)
     return Bases()
 

@@ -185,7 +185,8 @@ def shape_of(config: PreTrainedConfig) -> Shape:
         ffn = 4 * hidden  # GPT-2's `n_inner` may be unset.
     embedding = None
     if fields.embedding is not None:
-        embedding = getattr(config, fields.embedding)
+        # DeBERTa's configurations have the field only where the embeddings are factorised.
+        embedding = getattr(config, fields.embedding, None)
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and family.padded_positions:
         # The rows of the table up to the padding's own serve no token.

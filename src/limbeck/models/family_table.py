@@ -77,6 +77,8 @@ class Family:
         embedding_projection: Path of the map from a factorised embedding to the hidden width, where one may
             exist.
         plain_drops_projection: Whether that map is missing where both widths are equal (ELECTRA).
+        norm_behind_projection: Whether the norm of the embeddings reads the output of that map, and not the tables
+            (DeBERTa).
         final_norm: Path of the norm after the last block, where there is one.
         extras: Paths of other modules that the blocks share (relative positions).
         roles: The block's linear maps by role, or None where blocks can only be copied at equal shape.
@@ -100,6 +102,7 @@ class Family:
     layout: str = ""
     embedding_projection: str | None = None
     plain_drops_projection: bool = False
+    norm_behind_projection: bool = False
     final_norm: str | None = None
     extras: tuple[str, ...] = ()
     roles: BlockRoles | None = None
@@ -273,7 +276,48 @@ families: Registry[Family] = Registry(
 )
 
 
+_WITH_FACTORISED = replace(UNLISTED, fields=Fields(embedding="embedding_size"), plain_drops_projection=True)
+_FACTORISED = (
+    replace(_WITH_FACTORISED, model_type="convbert", embedding_projection="embeddings_project"),
+    replace(_WITH_FACTORISED, model_type="roformer", embedding_projection="embeddings_project"),
+    replace(
+        _WITH_FACTORISED,
+        model_type="deberta",
+        embedding_projection="embeddings.embed_proj",
+        norm_behind_projection=True,
+    ),
+    replace(
+        _WITH_FACTORISED,
+        model_type="deberta-v2",
+        embedding_projection="embeddings.embed_proj",
+        norm_behind_projection=True,
+    ),
+    replace(
+        UNLISTED,
+        model_type="rembert",
+        fields=Fields(embedding="input_embedding_size"),
+        embedding_projection="encoder.embedding_hidden_mapping_in",
+    ),
+)
+_FACTORISED_BY_TYPE = {family.model_type: family for family in _FACTORISED}
+"""Families outside of the table of which one thing is known: where their factorised embeddings are."""
+
+
 def row_of(model_type: str) -> Family:
-    """Return a family's row of the table; `UNLISTED` for a family outside of it."""
+    """Return a family's row of the table; `unlisted_row` for a family outside of it."""
     is_listed = model_type in families
-    return families[model_type] if is_listed else UNLISTED
+    return families[model_type] if is_listed else unlisted_row(model_type)
+
+
+def unlisted_row(model_type: str) -> Family:
+    """Return what is known of a family outside of the table before `structure.py` looks into a model of it."""
+    return _FACTORISED_BY_TYPE.get(model_type, UNLISTED)
+
+
+def families_with_factorised_embeddings() -> list[str]:
+    """The names of the families whose configurations have a width of factorised embeddings, sorted."""
+    names = list(_FACTORISED_BY_TYPE)
+    for name, family in families.items():
+        if family.fields.embedding is not None:
+            names.append(name)
+    return sorted(names)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from limbeck.models.heads import Head
+    from limbeck.models.token_pieces import Pieces
 
 _OWN_STEPS: tuple[StartStep, ...] = (Embeddings(), Layers(), TaskHead())
 """Steps of every start."""
@@ -153,6 +154,7 @@ def start_student(
     head: Head | None = None,
     source_head: Head | None = None,
     texts: ReadText | None = None,
+    pieces: Pieces | None = None,
     source_name: str = "",
 ) -> Initialisation:
     """Set the student's tensors by the steps of a start, in place.
@@ -169,6 +171,7 @@ def start_student(
         head: The student's head, or None.
         source_head: The head that the source was loaded with, or None.
         texts: Reads text with the source, for steps that need some; see `read_text`.
+        pieces: For averaged embeddings, the source's tokens of each token of the student; see `pieces_of_tokens`.
         source_name: Name of a source that is not the student's teacher, for the summary.
 
     Returns:
@@ -182,6 +185,7 @@ def start_student(
     start.head = head
     start.source_head = source_head
     start.texts = texts
+    start.pieces = pieces
     for step in steps_of(settings):
         if step.reads_text and texts is None:
             raise ModelError(
@@ -198,7 +202,7 @@ def start_student(
         # The names of tensors by their origin: `copied`, `projected`, `reset` and `random`.
         **asdict(start.transfer),
     }
-    if start.embeddings == "projected":
+    if start.embeddings in ("projected", "averaged"):
         facts["explained"] = start.bases.explained
     if head is not None:
         facts["head"] = {"kind": head, "copied": start.copied_head}
@@ -231,7 +235,7 @@ def _summary(start: Start, source_name: str) -> str:
     # their share.
     has_active_basis = bases.measured is not None and bases.hidden is not None
     notes = ""
-    if start.embeddings == "projected" and bases.explained is not None and not has_active_basis:
+    if start.embeddings in ("projected", "averaged") and bases.explained is not None and not has_active_basis:
         notes += f" (keeping {bases.explained:.0%} of their variance)"
     if bases.measured is not None:
         notes += ", narrowed by activations"

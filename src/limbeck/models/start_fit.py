@@ -106,7 +106,7 @@ class Fit(StartStep):
 
         helps = error < error_as_copied
         if helps:
-            start.transfer.note_fitted(_names_of_weights(student, fitted))
+            start.transfer.note_changed(_names_of_weights(student, fitted))
         else:
             for output, weights in zip(fitted, copies, strict=True):
                 output.linear.load_state_dict(weights)

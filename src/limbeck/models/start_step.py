@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from limbeck.core.records import FittedStart
     from limbeck.models.heads import Head
     from limbeck.models.streams import StreamKey, Streams
+    from limbeck.models.token_pieces import Pieces
 
 Place: TypeAlias = Literal["vocabulary", "embeddings", "layers", "fit", "head"]
 PLACES: tuple[Place, ...] = ("vocabulary", "embeddings", "layers", "fit", "head")
@@ -39,8 +40,8 @@ class StartSettings:
 
     Attributes:
         layers: The source's layers to copy, see `selected_layers`.
-        embeddings: `"copied"` (equal widths), `"projected"` (narrower), `"random"`, or `"auto"`: whichever of
-            these the widths allow.
+        embeddings: `"copied"` (equal widths), `"projected"` (narrower), `"averaged"` (for another vocabulary, from
+            `Start.pieces`), `"random"`, or `"auto"`: whichever of the others the widths allow.
         narrow_by: What decides which directions, heads and neurons copied layers keep in a narrower student: the
             source's `"weights"`, or its `"activations"` on random tokens, which norms are then scaled and shifted
             for too. The latter costs one forward pass over 2,048 tokens.
@@ -93,10 +94,11 @@ class Start:
             one with fewer words, which later steps then start from.
         settings: The options.
         layers: For each student layer the source's layer that it starts from, from 1; empty for random layers.
-        embeddings: `"copied"`, `"projected"` or `"random"`.
+        embeddings: `"copied"`, `"projected"`, `"averaged"` or `"random"`.
         head: The student's head, or None.
         source_head: The head that the source was loaded with, or None.
         texts: Reads text, handed in by the caller; None where no step needs text.
+        pieces: The source's tokens of each token of a student with another vocabulary, handed in by the caller.
         transfer: The origin of every tensor below the head.
         copied_head: Names of the head's parameters that were copied.
         fit: The facts of a fit on text, if there was one.
@@ -110,6 +112,7 @@ class Start:
     head: Head | None = None
     source_head: Head | None = None
     texts: ReadText | None = None
+    pieces: Pieces | None = None
     transfer: Transfer = field(default_factory=Transfer)
     copied_head: list[str] = field(default_factory=list)
     fit: FittedStart | None = None

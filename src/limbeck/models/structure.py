@@ -24,7 +24,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 from transformers.utils import logging as transformers_logging
 
 from limbeck.errors import ModelError, shorten_error
-from limbeck.models.family_table import UNLISTED, Family, Fields
+from limbeck.models.family_table import Family, Fields, unlisted_row
 from limbeck.models.layer_lists import fit_layer_lists
 from limbeck.models.pooler import pooler_option
 
@@ -95,8 +95,9 @@ def unlisted_family(model_type: str) -> Family:
         # True and false are numbers in Python, but no rates.
         if type(value) in (int, float) and _is_dropout(name):
             dropouts.append(name)
-    fields = Fields(layers, hidden, heads, ffn, dropouts=tuple(dropouts))
-    return replace(UNLISTED, model_type=model_type, fields=fields)
+    known = unlisted_row(model_type)
+    fields = Fields(layers, hidden, heads, ffn, embedding=known.fields.embedding, dropouts=tuple(dropouts))
+    return replace(known, model_type=model_type, fields=fields)
 
 
 def _problem_of_class(model_type: str) -> str | None:
@@ -219,18 +220,20 @@ def _look_into(model: PreTrainedModel, refusal: str) -> Family:
 
     shape_of_states = (1, _TOKENS, int(model.config.hidden_size))
     path = _path_of_blocks(observer, output, shape_of_states, refusal)
-    # Modules around the blocks are embeddings if they hold a table that was read, and else extras.
+    # Modules around the blocks are embeddings if they hold a table that was read, and else extras, but for the map
+    # behind factorised embeddings.
+    family = unlisted_family(str(model.config.model_type))
     embeddings = []
     extras = []
     for module in _modules_around(model, path, refusal):
         if _holds_any(module, observer.rows):
             embeddings.append(module)
-        else:
+        elif module != family.embedding_projection:
             extras.append(module)
     positions = _find_positions(model, observer)
     first_output = observer.calls[path][0].returned
     return replace(
-        unlisted_family(str(model.config.model_type)),
+        family,
         blocks=path,
         embeddings=tuple(embeddings),
         layout=model.config.model_type,

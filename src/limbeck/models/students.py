@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from limbeck.errors import ModelError
 from limbeck.models.blueprint import StudentBlueprint
 from limbeck.models.families import Shape, family_of, shape_of
-from limbeck.models.family_table import families
+from limbeck.models.family_table import families, families_with_factorised_embeddings
 from limbeck.models.layer_lists import fit_layer_lists
 from limbeck.models.pooler import pooler_option
 from limbeck.models.sentences import TRAINED_WIDTHS
@@ -60,10 +60,11 @@ def student_config(
     factorises = blueprint.embedding is not None and blueprint.embedding != blueprint.hidden
     if factorises and family.fields.embedding is None:
         if family.model_type != "bert":
+            known = families_with_factorised_embeddings()
             raise ModelError(
                 f"A {family.model_type} student cannot have factorised embeddings (embedding {blueprint.embedding}, "
-                f"hidden {blueprint.hidden}): only bert (as ELECTRA), electra and albert can; leave out "
-                "embedding."
+                f"hidden {blueprint.hidden}): those of bert (as ELECTRA), {', '.join(known[:-1])} and {known[-1]} can; "
+                "leave out embedding."
             )
         from transformers import ElectraConfig
 
@@ -79,7 +80,10 @@ def student_config(
     values[fields.heads] = blueprint.heads
     values[fields.ffn] = blueprint.ffn
     if fields.embedding is not None:
-        values[fields.embedding] = _embedding_width(blueprint, teacher_shape)
+        width = _embedding_width(blueprint, teacher_shape)
+        # DeBERTa has the field only where the embeddings are factorised.
+        if width != blueprint.hidden or fields.embedding in values:
+            values[fields.embedding] = width
     if vocabulary is not None:
         values["vocab_size"] = vocabulary
     if blueprint.dropout is not None:

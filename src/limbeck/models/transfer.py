@@ -21,7 +21,7 @@ class Transfer:
 
     Attributes:
         copied: Equal to the source's.
-        projected: Made of the source's by a basis, by a choice of heads and neurons, or by a fit.
+        projected: Made of the source's by a basis, by a choice of heads and neurons, by a fit, or as means of rows.
         reset: Norms at scale 1 and shift 0.
         random: As the seed draws them.
     """
@@ -63,8 +63,8 @@ class Transfer:
             names = getattr(self, origin)
             names.append(name)
 
-    def note_fitted(self, names: Iterable[str]) -> None:
-        """Note that tensors with values of the source were fitted afterwards."""
+    def note_changed(self, names: Iterable[str]) -> None:
+        """Note that tensors which were written as copies are made of the source's, such as by a fit."""
         for name in names:
             if name in self.copied:
                 self.copied.remove(name)

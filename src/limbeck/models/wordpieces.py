@@ -25,7 +25,7 @@ _SEPARATOR = "[SEP]"
 _MASK = "[MASK]"
 _SPECIAL = (_PAD, _UNKNOWN, _BEGINNING, _SEPARATOR, _MASK)
 """The special tokens of BERT; the id of each is its index here."""
-_CONTINUATION = "##"
+CONTINUATION = "##"
 """Beginning of a token that goes on with a word."""
 _TOKENS_OF_A_LETTER = 4
 """At most one token in four is a letter at the beginning of a word, so that texts in many scripts have words too."""
@@ -61,7 +61,7 @@ def train_wordpieces(
     # The trainer numbers letters inside of words in an order that changes from call to call, and pairs of equal
     # frequency are merged in the order of their numbers. Only special tokens have numbers that are given, so these
     # letters are special to the trainer.
-    inner_letters = [_CONTINUATION + letter for letter in letters.inside]
+    inner_letters = [CONTINUATION + letter for letter in letters.inside]
     trainer = trainers.WordPieceTrainer(
         vocab_size=words,
         special_tokens=[*_SPECIAL, *inner_letters],

@@ -26,6 +26,7 @@ from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.sentences import SentencePooling, pooling_with_prompts
 from limbeck.models.start import check_start, source_shape
 from limbeck.models.start_checkpoint import same_tensors
+from limbeck.models.start_embeddings import embedding_mode
 from limbeck.models.start_step import StartSettings
 from limbeck.models.students import student_config
 from limbeck.models.teaching_facts import TeachingFacts
@@ -52,7 +53,7 @@ class TeacherInfo:
         stage: The name of the earlier stage whose student it is; None for a teacher with files.
         teaching: The teaching in place of the model; None where the model teaches.
         combination: How several teachers give the outputs of one; None for one. The other fields are then those of the
-            first, from which the student starts.
+            first whose model is known, from which the student starts.
     """
 
     spec: TeacherSpec
@@ -318,8 +319,7 @@ def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
         LimbeckError: for a shape, layers or a checkpoint that do not fit, and for a student that names neither a model
             nor a vocabulary where its teacher has no files.
     """
-    if spec.vocabulary is not None:
-        spec = _with_own_vocabulary(spec)
+    _check_embeddings_of_own_vocabulary(spec)
     source = teacher
     if spec.initialise.from_ is not None:
         source = plan_teacher(TeacherSpec(model=spec.initialise.from_))
@@ -350,6 +350,9 @@ def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
     if tokenizer.trained_words:
         set_special_ids(config)
     shape = shape_of(config)
+    if tokenizer.trained_words:
+        spec = _with_averaged_embeddings(spec, shape, source)
+        settings = start_settings(spec.initialise)
 
     # The student of an earlier stage has no tokenizer of its own yet to compare a checkpoint's with.
     checkpoint = spec.initialise.checkpoint
@@ -360,15 +363,22 @@ def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
     return StudentPlan(spec, config, blueprint, shape, source_layers, source, tokenizer)
 
 
-def _with_own_vocabulary(spec: StudentSpec) -> StudentSpec:
-    """Return a student whose embeddings start at random, since no other model has its vocabulary.
+def _check_embeddings_of_own_vocabulary(spec: StudentSpec) -> None:
+    """Refuse embeddings of another model for a student with a vocabulary of its own, and averaged ones without one.
 
     Raises:
-        RecipeError: for a student whose embeddings are to be those of another model.
+        RecipeError: with what to leave out.
     """
     start = spec.initialise
+    if spec.vocabulary is None:
+        if start.embeddings == "averaged":
+            raise RecipeError(
+                "student.initialise.embeddings is averaged, which is for a student with a vocabulary of its own; leave "
+                "it out, or give student.vocabulary, such as {train: 16000}."
+            )
+        return
     own_rows = "student.vocabulary trains tokens of the student's own"
-    if start.embeddings not in ("auto", "random"):
+    if start.embeddings in ("copied", "projected"):
         raise RecipeError(
             f"{own_rows}, so its embeddings cannot be {start.embeddings} (student.initialise.embeddings); leave one "
             "of the two out."
@@ -380,7 +390,24 @@ def _with_own_vocabulary(spec: StudentSpec) -> StudentSpec:
         )
     if spec.untrained == "teacher":
         raise RecipeError(f"{own_rows}, of which the teacher has no values (student.untrained); leave one of them out.")
-    return spec.model_copy(update={"initialise": start.model_copy(update={"embeddings": "random"})})
+
+
+def _with_averaged_embeddings(spec: StudentSpec, shape: Shape, source: TeacherInfo) -> StudentSpec:
+    """Return a student with a vocabulary of its own, and with the start of its embeddings chosen.
+
+    Without a choice of the user's they are averaged, or random in a student that is wider than its source.
+
+    Args:
+        spec: The student.
+        shape: Its shape.
+        source: The model that it starts from.
+    """
+    start = spec.initialise
+    if start.embeddings != "auto":
+        return spec
+    is_wider = embedding_mode("auto", shape, source.shape) == "random"
+    embeddings = "random" if is_wider else "averaged"
+    return spec.model_copy(update={"initialise": start.model_copy(update={"embeddings": embeddings})})
 
 
 def _blank_source(spec: StudentSpec, teacher: TeacherInfo) -> TeacherInfo:

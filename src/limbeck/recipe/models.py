@@ -228,8 +228,14 @@ class InitialiseSpec(Grown):
 
     layers: LayerStrategy | list[Whole] = "random"
     """random, or the teacher's layers to copy: first, last, uniform, ends, or a list such as [1, 3, 6]."""
-    embeddings: Literal["auto", "copied", "projected", "random"] = "auto"
-    """The teacher's embeddings: copied, or projected onto their principal directions when narrower."""
+    embeddings: Literal["auto", "copied", "projected", "averaged", "random"] = Field(
+        "auto",
+        description=(
+            "The teacher's embeddings: copied, or projected onto their principal directions when narrower. averaged is "
+            "for a trained vocabulary: a token's row is the mean of the rows of the pieces that the teacher's "
+            "tokenizer cuts it into. auto takes what the widths and the vocabulary allow."
+        ),
+    )
     narrow_by: Literal["weights", "activations"] | None = None
     """What narrows copied layers: the teacher's weights, or its activations on random tokens; default: weights."""
     checkpoint: Place | None = None

@@ -23,7 +23,7 @@ from limbeck.training.division import divide_loss
 from limbeck.training.freezing import freeze_unreached
 from limbeck.training.module import DistillationModule
 from limbeck.training.rows import AnyCorpus
-from limbeck.training.run_tokenizers import load_tokenizers
+from limbeck.training.run_tokenizers import RunTokenizers, load_tokenizers
 from limbeck.training.stage import prepare_student
 from limbeck.training.stage_rows import StageRows, stage_rows
 from limbeck.training.start_text import reader_of
@@ -78,9 +78,14 @@ class HeldStage:
             self.plan = weigh_classes(stage_plan, self.corpus)
 
     @cached_property
+    def _run_tokenizers(self) -> RunTokenizers:
+        """The tokenizers of all models of the plan."""
+        return load_tokenizers(self._run_plan)
+
+    @cached_property
     def tokenizers(self) -> Tokenizers:
         """The tokenizers of student and teacher."""
-        return load_tokenizers(self._run_plan).of_stage(self._checked_plan)
+        return self._run_tokenizers.of_stage(self._checked_plan)
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -125,6 +130,7 @@ class HeldStage:
                 load_teacher=partial(teachers.load, run.student_plan.source),
                 seed=run.recipe.seed,
                 read_batches=reader_of(stage, self.corpus, self.tokenizers, run.student_plan.source),
+                tokenizers=self._run_tokenizers,
             )
         return StudentMaker(
             plan=stage.student,
@@ -134,6 +140,7 @@ class HeldStage:
             load_teacher=partial(teachers.load, stage.student.source),
             seed=run.recipe.seed,
             read_batches=reader_of(stage, self.corpus, self.tokenizers, stage.student.source),
+            tokenizers=self._run_tokenizers,
         )
 
     @cached_property

@@ -281,6 +281,7 @@ class Run:
             load_teacher=partial(self.teachers.load, source),
             seed=self.plan.recipe.seed,
             read_batches=read_batches,
+            tokenizers=self.tokenizers,
         )
 
     def make_untrained(self) -> tuple[PreTrainedModel, records.Initialisation]:

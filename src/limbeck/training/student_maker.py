@@ -17,8 +17,10 @@ from limbeck.models.start import read_text, start_student
 from limbeck.models.start_checkpoint import load_checkpoint
 from limbeck.models.start_pooler import add_pooler
 from limbeck.models.start_step import StartSettings
+from limbeck.models.token_pieces import pieces_of_tokens
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, start_settings
 from limbeck.recipe.stage_plan import StagePlan
+from limbeck.training.run_tokenizers import RunTokenizers
 from limbeck.training.start_text import ReadBatches
 from limbeck.training.untrained import (
     describe_rows,
@@ -40,6 +42,7 @@ def make_student(
     head: heads.Head | None = None,
     teacher_head: heads.Head | None = None,
     read_batches: ReadBatches | None = None,
+    tokenizers: RunTokenizers | None = None,
 ) -> tuple[PreTrainedModel, Initialisation]:
     """Build a student and give it its start.
 
@@ -50,6 +53,7 @@ def make_student(
         head: The head that the student gets; None for none.
         teacher_head: The head that its teacher is known to have, from which the student's starts where shapes allow.
         read_batches: Reads text, for starts that look at activations of the teacher.
+        tokenizers: Loads tokenizers, for a student with a vocabulary of its own.
 
     Returns:
         The student, and the description of its start for the record.
@@ -66,6 +70,9 @@ def make_student(
     teacher = load_teacher(head=teacher_head)
     settings = start_settings(start, seed=seed)
     texts = None if read_batches is None else read_text(teacher, read_batches)
+    pieces = None
+    if settings.embeddings == "averaged" and tokenizers is not None and plan.source.tokenizer is not None:
+        pieces = pieces_of_tokens(tokenizers.load(plan.tokenizer), tokenizers.load(plan.source.tokenizer))
     initialisation = start_student(
         student,
         teacher,
@@ -73,6 +80,7 @@ def make_student(
         head=head,
         source_head=teacher_head,
         texts=texts,
+        pieces=pieces,
         source_name=start.from_ or "",
     )
     trained_words = plan.tokenizer.trained_words
@@ -93,6 +101,7 @@ class StudentMaker:
         load_teacher: Loads that teacher.
         seed: Decides what is random.
         read_batches: Reads text for starts that need some.
+        tokenizers: Loads tokenizers, for a student with a vocabulary of its own.
     """
 
     plan: StudentPlan
@@ -102,6 +111,7 @@ class StudentMaker:
     load_teacher: LoadTeacher
     seed: int
     read_batches: ReadBatches | None = None
+    tokenizers: RunTokenizers | None = None
 
     def make(self) -> tuple[PreTrainedModel, Initialisation]:
         """Build the student and give it its start; see `make_student`."""
@@ -117,6 +127,7 @@ class StudentMaker:
             head=self.head,
             teacher_head=self.head if self.head in heads_of_teacher else None,
             read_batches=self.read_batches,
+            tokenizers=self.tokenizers,
         )
 
     def finish(self, student: PreTrainedModel, records: Sequence[Stage]) -> tuple[PreTrainedModel, Untrained]:
