@@ -35,8 +35,10 @@ def make_guard(factor=None, weight=1.0, folder=Path(), warn=pytest.fail):
 def judge(losses, factor, norm=1.0):
     """The verdicts on a term with weight 2, and the last one's numbers: bad, loss, median, norm, term."""
     guard = make_guard(factor, weight=2.0)
-    found = [guard._judge(torch.tensor([loss]).double(), torch.tensor(norm).double()).tolist() for loss in losses]
-    return [bool(one[0]) for one in found], found[-1]
+    judged = [guard._judge(torch.tensor([loss]).double(), torch.tensor(norm).double()) for loss in losses]
+    is_bad = [bool(step_is_bad) for step_is_bad, _ in judged]
+    _, last_verdict = judged[-1]
+    return is_bad, last_verdict.tolist()
 
 
 def test_what_is_not_finite_is_bad_whatever_the_factor():
