@@ -38,6 +38,7 @@ _PLACES_OF_OPTIONS = {
     "length": _PlaceOfOption("corpus", "length"),
     "development": _PlaceOfOption("corpus", "development"),
 }
+"""Options that change one part of a recipe, with their places."""
 
 _TRAINING_ARGUMENTS = {
     "steps": "max_steps",

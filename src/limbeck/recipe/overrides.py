@@ -86,6 +86,11 @@ def _overlap(path: str, other_path: str) -> bool:
 
 
 def _read_override(text: str) -> _Override:
+    """Read `path.to.key=value`, and refuse a path that no recipe has.
+
+    Raises:
+        RecipeError: naming the override.
+    """
     path, value = parse_assignment(text, where=f"Override '{text}'", form="it as path.to.key=value")
     keys = tuple(path.split("."))
     if not all(keys):

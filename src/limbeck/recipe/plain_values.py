@@ -49,6 +49,7 @@ def check_plain(data: Any, place: str = "", depth: int = 0) -> None:
 
 
 def _check_text(text: str, place: str) -> None:
+    """Refuse a text that is too long or has characters that no name may have."""
     if len(text) > LONGEST_TEXT:
         raise RecipeError(f"{place}: {text[:60]!r}… has {len(text):,} characters; give {LONGEST_TEXT:,} or less.")
     for character in text:

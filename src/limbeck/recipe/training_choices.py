@@ -18,13 +18,16 @@ _NEED_WORKERS = (
     "dataloader_persistent_workers",
     "dataloader_multiprocessing_context",
 )
+"""Arguments that have no effect without worker processes, `dataloader_num_workers`."""
 _NEED_BEST_STEP = (
     "metric_for_best_model",
     "greater_is_better",
     "early_stopping_patience",
     "early_stopping_threshold",
 )
+"""Arguments that are about the best step, which `load_best_model_at_end` asks for."""
 _COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+"""The modes of `torch.compile`."""
 _FSDP_SETTINGS = {"reshard_after_forward"}
 """Settings of FSDP that a recipe may give. The student is sharded as one unit and not layer by layer, since terms read
 tensors inside its layers, which the wrapper of a layer would not gather."""

@@ -54,6 +54,16 @@ def convert_argument(name: str, value: Any, place: str) -> Any:
 
 
 def _convert(annotation: Any, value: Any, place: str) -> Any:
+    """Return a value as the type of its argument, such as 5e-5 for the text `5e-5`.
+
+    Args:
+        annotation: The type.
+        value: The value as the recipe has it.
+        place: The place of the argument in the recipe, for messages.
+
+    Raises:
+        RecipeError: for a value of another type.
+    """
     # Pydantic would take true and false for the numbers 1 and 0.
     takes_bool = annotation is bool or bool in get_args(annotation)
     if isinstance(value, bool) and not takes_bool:

@@ -68,6 +68,7 @@ def _checkpoints_at_once(stage: StagePlan) -> int:
     if limit is None:
         # All are kept; where steps are not known before the text is read, at least the last one.
         steps = training.get("max_steps", 1)
+        # An interval below 1 is a share of all steps.
         interval = training["save_steps"]
         limit = max(1, int(steps // interval)) if interval >= 1 else int(1 / interval)
     # A new one is written before the oldest is removed, and the best one stays.
