@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         RunResult,
         SearchResult,
         TeachResult,
+        TrimResult,
         benchmark,
         compare,
         distill,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         report,
         search,
         teach,
+        trim,
         validate,
     )
     from limbeck.errors import LimbeckError
@@ -53,6 +55,7 @@ __all__ = [
     "RunResult",
     "SearchResult",
     "TeachResult",
+    "TrimResult",
     "__version__",
     "benchmark",
     "compare",
@@ -66,6 +69,7 @@ __all__ = [
     "report",
     "search",
     "teach",
+    "trim",
     "validate",
 ]
 _MODULES = {

@@ -14,6 +14,7 @@ from tests.support.task_files import write_tasks
 #: In the order in which one uses the results of another.
 CALLS = (
     "validate", "distill", "evaluate", "finetune", "compare", "export", "report", "search", "benchmark", "inspect",
+    "trim",
 )  # fmt: skip
 #: Numbers that would take hours, and what stands for them here.
 SMALLER = (

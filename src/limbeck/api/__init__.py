@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from limbeck.api.reporting import report
     from limbeck.api.searching import SearchResult, search
     from limbeck.api.teaching import TeachResult, teach
+    from limbeck.api.trimming import TrimResult, trim
 
 __getattr__, __dir__ = import_when_used(
     __name__,
@@ -34,6 +35,7 @@ __getattr__, __dir__ = import_when_used(
         "reporting": "report",
         "searching": "SearchResult search",
         "teaching": "TeachResult teach",
+        "trimming": "TrimResult trim",
     },
 )
 
@@ -49,6 +51,7 @@ __all__ = [
     "RunResult",
     "SearchResult",
     "TeachResult",
+    "TrimResult",
     "benchmark",
     "compare",
     "distill",
@@ -61,5 +64,6 @@ __all__ = [
     "report",
     "search",
     "teach",
+    "trim",
     "validate",
 ]

@@ -37,6 +37,7 @@ from limbeck.cli.search import search
 from limbeck.cli.start_notice import cancel_start, is_quiet
 from limbeck.cli.status import status
 from limbeck.cli.teach import teach
+from limbeck.cli.trim import trim
 from limbeck.cli.usage import UsageError, is_help, usage_message
 from limbeck.cli.value_words import name_values
 from limbeck.core.blocks import counted
@@ -51,7 +52,7 @@ PANELS: dict[str, tuple[typer.Typer | Callable[..., None], ...]] = {
     "Get started": (quickstart, doctor, methods, recipe, validate, schema),
     "Distil and search": (finetune, teach, distill, finish, compare, search, status),
     "Measure and look inside": (evaluate, benchmark, inspect),
-    "Show and deploy": (report, export),
+    "Show and deploy": (report, export, trim),
 }
 """The commands, as `limbeck --help` groups them."""
 

@@ -36,6 +36,7 @@ HELD_OUT_RECORD = "held_out.json"
 SEARCH_RECORD = "search.json"
 INSPECTION_RECORD = "inspection.json"
 EXPORT_RECORD = "export.json"
+TRIM_RECORD = "trim.json"
 REPORT_PAGE = "report.html"
 MODEL_CARD = "README.md"
 

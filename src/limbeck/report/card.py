@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from huggingface_hub import EvalResult, ModelCardData
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from limbeck.core.escaping import one_line, printable_values
 from limbeck.core.exports import Export
 from limbeck.core.kinds import kind_of, own_kind_like
+from limbeck.core.paths import MODEL_CARD
 from limbeck.core.yaml import read_document
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.tasks.registry import find_task
@@ -53,6 +54,14 @@ def card_text(data: ModelCardData, template: str, card: Any) -> str:
     # Parts of the template without content leave blank lines behind: more than one in a row becomes one.
     body = re.sub(r"\n{3,}", "\n\n", body).strip()
     return f"{front_matter(data.to_dict())}\n{body}\n"
+
+
+def read_card(folder: Path) -> ModelCard | None:
+    """Read the card of a model; None where it is missing or cannot be read."""
+    try:
+        return ModelCard.load(folder / MODEL_CARD, ignore_metadata_errors=True)
+    except Exception:  # Anybody may have written the card; if it cannot be read, a new one is made.
+        return None
 
 
 def front_matter(fields: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from limbeck.core.files import atomic_text, writing
 from limbeck.core.paths import MODEL_CARD, run_of_student
 from limbeck.errors import RecipeError
 from limbeck.models import locating
-from limbeck.report.card import export_tags, front_matter, is_in_float32, usage_fields
+from limbeck.report.card import export_tags, front_matter, is_in_float32, read_card, usage_fields
 from limbeck.report.card_templates import onnx_usage, router_usage
 from limbeck.report.export_text import ExportRecord, export_part
 from limbeck.report.run_cards import find_record
@@ -88,7 +88,7 @@ def card_without_run(located: str, record: ExportRecord) -> str:
     # Now a name such as `package:NAME` is a folder too, and all that is no folder is the name of a model on the Hub.
     resolved = locating.resolve_model(located)
     hub_name = None if locating.is_local(resolved) else resolved
-    own_card = None if hub_name is not None else _read_card(Path(resolved))
+    own_card = None if hub_name is not None else read_card(Path(resolved))
     if own_card is not None:
         text = own_card.text
         fields = _fields_of_own_card(own_card, export)
@@ -130,11 +130,3 @@ def _fields_of_new_card(hub_name: str | None, export: Export) -> dict[str, Any]:
         if export.dtype == "int8":
             fields["base_model_relation"] = "quantized"
     return fields
-
-
-def _read_card(folder: Path) -> ModelCard | None:
-    """Return the card of a model; None where it is missing or cannot be read."""
-    try:
-        return ModelCard.load(folder / MODEL_CARD, ignore_metadata_errors=True)
-    except Exception:  # Anybody may have written the card; if it cannot be read, a new one is made.
-        return None

@@ -1,0 +1,122 @@
+"""A cut vocabulary in words and tables: sizes before and after, what texts cost, and the card of the model."""
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from limbeck.core.blocks import Block, Cell, Layout, Notes, Paragraph, Table, counted, number
+from limbeck.core.escaping import escape_csv_rows, escape_markdown
+from limbeck.core.files import atomic_text, writing
+from limbeck.core.markdown import escaped_blocks
+from limbeck.core.paths import MODEL_CARD
+from limbeck.core.trims import OutputDifferences, SourceCosts, Trim
+from limbeck.models import locating
+from limbeck.report.card import front_matter, read_card
+
+
+def trim_blocks(trim: Trim) -> Iterator[Block]:
+    """Yield sizes before and after, what texts cost by source, and the differences of outputs."""
+    yield Paragraph(
+        f"{trim.source} with {trim.pieces:,} of its {trim.pieces_before:,} pieces ({trim.kind}; {trim.staying:,} "
+        "always stay)"
+    )
+    yield _sizes(trim)
+    if any(costs.texts for costs in trim.costs):
+        yield _costs(trim)
+    if trim.differences is not None:
+        yield Notes(tuple(_difference_lines(trim.differences)))
+
+
+def _sizes(trim: Trim) -> Table:
+    """The table of sizes."""
+    rows = (
+        ("pieces", number(trim.pieces_before), number(trim.pieces)),
+        ("parameters", number(trim.parameters_before), number(trim.parameters)),
+        ("megabytes", number(trim.megabytes_before, 1), number(trim.megabytes, 1)),
+    )
+    return Table("Size", ("", "before", "after"), rows, layout=Layout(collapsed=False))
+
+
+def _costs(trim: Trim) -> Table:
+    """The table of what held-out texts cost, with a row for each source."""
+    rows = []
+    for costs in trim.costs:
+        texts = costs.texts or None
+        rows.append(
+            (
+                costs.source,
+                number(costs.counted),
+                number(costs.texts),
+                number(None if texts is None else costs.tokens_before / texts, 1),
+                number(None if texts is None else costs.tokens_after / texts, 1),
+                _share_cut_more(costs),
+            )
+        )
+    headings = (
+        "source",
+        "texts counted",
+        "held out",
+        "tokens a text\nbefore",
+        "tokens a text\nafter",
+        "words cut into more pieces",
+    )
+    return Table("What held-out texts cost", headings, tuple(rows), layout=Layout(collapsed=False))
+
+
+def _share_cut_more(costs: SourceCosts) -> Cell:
+    """The share of words that are cut into more pieces than before."""
+    if costs.words == 0:
+        return Cell(None)
+    return Cell(100 * costs.words_cut_more / costs.words, "{:.2f} %")
+
+
+def _difference_lines(differences: OutputDifferences) -> Iterator[str]:
+    """Yield a sentence on each kind of held-out texts."""
+    if differences.same_texts:
+        largest = ", ".join(f"{value:g} in {name}" for name, value in differences.same.items())
+        yield (
+            f"{differences.same_texts:,} of {counted(differences.texts, 'held-out text')} are cut as before: the "
+            f"largest difference is {largest}."
+        )
+    other_texts = differences.texts - differences.same_texts
+    if differences.others:
+        largest = ", ".join(f"{value:.3g} in {name}" for name, value in differences.others.items())
+        yield f"{counted(other_texts, 'text')} are cut differently: the largest difference is {largest}."
+    if other_texts and not differences.others:
+        yield f"{counted(other_texts, 'text')} are cut differently, so that their tokens cannot be compared."
+
+
+def costs_csv(trim: Trim) -> str:
+    """The costs of texts as CSV, a row for each source."""
+    names = list(SourceCosts.model_fields)
+    text = io.StringIO()
+    csv.DictWriter(text, names).writerows(escape_csv_rows(names, [costs.to_dict() for costs in trim.costs]))
+    return text.getvalue()
+
+
+def write_trim_card(located: str, folder: Path, trim: Trim) -> None:
+    """Write the card of a model whose vocabulary was cut: the model's own, with a section on the vocabulary.
+
+    Args:
+        located: Folder or name of the whole model, as `locate_model` returns it.
+        folder: The smaller model's folder.
+        trim: Its record.
+    """
+    resolved = locating.resolve_model(located)
+    is_folder = locating.is_local(resolved)
+    fields = {}
+    text = f"# {escape_markdown(trim.source.replace('/', ' / '))}"
+    card = read_card(Path(resolved)) if is_folder else None
+    if card is not None:
+        fields = card.data.to_dict()
+        # The scores in the card are those of the whole vocabulary.
+        fields.pop("model-index", None)
+        fields.pop("metrics", None)
+        text = card.text.strip()
+    elif not is_folder:
+        fields = {"base_model": resolved}
+    parts = [f"{front_matter(fields)}\n{text}", "## Vocabulary", *escaped_blocks(trim_blocks(trim), figures="")]
+    path = folder / MODEL_CARD
+    with writing(path):
+        atomic_text(path, "\n\n".join(parts) + "\n")
