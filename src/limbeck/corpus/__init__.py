@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from limbeck.corpus.batches.mixing import RowMix
     from limbeck.corpus.building.build_labelled import build_labelled_corpus
     from limbeck.corpus.building.build_text import build_corpus
-    from limbeck.corpus.building.build_vocabulary import build_vocabulary
+    from limbeck.corpus.building.build_vocabulary import build_vocabulary, choose_text_pieces
     from limbeck.corpus.building.corpora import Corpus, LabelledCorpus
     from limbeck.corpus.progress import Progress
     from limbeck.corpus.settings import (
@@ -56,7 +56,7 @@ __getattr__, __dir__ = import_when_used(
         "batches.masking": "MaskedTokens ReplacedTokens",
         "building.build_text": "build_corpus",
         "building.build_labelled": "build_labelled_corpus",
-        "building.build_vocabulary": "build_vocabulary",
+        "building.build_vocabulary": "build_vocabulary choose_text_pieces",
         "building.corpora": "Corpus LabelledCorpus",
         "text.documents": "Document",
         "text.pieces": "UNITS",
@@ -98,6 +98,7 @@ __all__ = [
     "build_corpus",
     "build_labelled_corpus",
     "build_vocabulary",
+    "choose_text_pieces",
     "mask_id_of",
     "open_source",
     "open_stream",

@@ -1,9 +1,9 @@
 """A student's start: the steps that give its tensors their first values, from a model that is its *source*.
 
 A start runs the steps of `STARTS` in the order of their places: the vocabulary, the embeddings, the layers, a fit on
-text, and the task head. The vocabulary has no step of limbeck's own; plugins may add some. Two parts of a student
-start later: its pooler, when the student is saved (`start_pooler.py`), and the map that it keeps behind its
-pooling, on the first text that it is trained on (`start_kept_map.py`).
+text, and the task head. Two parts of a student start later: its pooler, when the student is saved
+(`start_pooler.py`), and the map that it keeps behind its pooling, on the first text that it is trained on
+(`start_kept_map.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from limbeck.models.start_embeddings import Embeddings, embedding_mode
 from limbeck.models.start_fit import Fit
 from limbeck.models.start_head import TaskHead
 from limbeck.models.start_layers import Layers
+from limbeck.models.start_pieces import CutSource
 from limbeck.models.start_step import PLACES, ReadText, SourceText, Start, StartSettings, StartStep
 from limbeck.models.streams import StreamKey
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 _OWN_STEPS: tuple[StartStep, ...] = (Embeddings(), Layers(), TaskHead())
 """Steps of every start."""
-_FURTHER_STEPS: tuple[StartStep, ...] = (Fit(),)
+_FURTHER_STEPS: tuple[StartStep, ...] = (CutSource(), Fit())
 """Steps that run if `StartSettings.steps` names them, as those of plugins do."""
 
 

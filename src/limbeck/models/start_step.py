@@ -1,7 +1,8 @@
 """`StartStep`: a step of a student's start, and `Start`, the student and its source that the steps work on.
 
 A student *starts* by taking the first values of its tensors from a *source*, a model that is usually its teacher. The
-steps are in `start_embeddings.py`, `start_layers.py`, `start_fit.py` and `start_head.py`; `start.py` runs them.
+steps are in `start_pieces.py`, `start_embeddings.py`, `start_layers.py`, `start_fit.py` and `start_head.py`;
+`start.py` runs them.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ tokenizer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Literal
 
 from transformers import BertConfig, PreTrainedConfig
 
+from limbeck.corpus.sources.named_sources import check_source
 from limbeck.errors import RecipeError
 from limbeck.evaluation.evaluators.head_match import names_of_classes, rename_classes
 from limbeck.methods.teaching import Teaching, make_teaching
@@ -27,14 +29,15 @@ from limbeck.models.sentences import SentencePooling, pooling_with_prompts
 from limbeck.models.start import check_start, source_shape
 from limbeck.models.start_checkpoint import same_tensors
 from limbeck.models.start_embeddings import embedding_mode
+from limbeck.models.start_pieces import PIECES
 from limbeck.models.start_step import StartSettings
 from limbeck.models.students import student_config
 from limbeck.models.teaching_facts import TeachingFacts
 from limbeck.models.weight_files import check_not_pickled
 from limbeck.models.wordpieces import set_special_ids
-from limbeck.recipe.models import InitialiseSpec, ShapeSpec, StudentSpec, TeacherSpec
+from limbeck.recipe.models import InitialiseSpec, ShapeSpec, StudentSpec, TeacherSpec, VocabularySpec
 from limbeck.recipe.teacher_targets import TARGET_KEYS
-from limbeck.recipe.tokenizer_plans import TokenizerPlan, reading_difference
+from limbeck.recipe.tokenizer_plans import TokenizerPlan, VocabularyCut, reading_difference
 from limbeck.targets.facts import TEACHER_FOLDER, EndpointFacts
 from limbeck.targets.file_teaching import FileTeaching
 from limbeck.targets.stored_teaching import StoredTeaching
@@ -323,6 +326,11 @@ def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
     source = teacher
     if spec.initialise.from_ is not None:
         source = plan_teacher(TeacherSpec(model=spec.initialise.from_))
+    elif spec.vocabulary is not None and spec.vocabulary.pieces is not None and not teacher.has_weights:
+        raise RecipeError(
+            "student.vocabulary.pieces keeps pieces of a model that the student starts from, but "
+            f"{teacher.facts.title} have no weights; name a model as student.initialise.from."
+        )
     elif not teacher.has_weights:
         spec = _without_source(spec, teacher)
         if not teacher.is_known_model:
@@ -344,7 +352,7 @@ def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
         source_layers = selected_layers(spec.initialise.layers, blueprint.layers, source.shape.layers)
 
     # The start may have steps that change the vocabulary, so its size is that of the model they come to.
-    settings = start_settings(spec.initialise)
+    settings = start_settings(spec.initialise, cut=tokenizer.cut)
     vocabulary = tokenizer.trained_words or source_shape(source.shape, settings).vocabulary
     config = student_config(blueprint, source.config, source_layers=source_layers, vocabulary=vocabulary)
     if tokenizer.trained_words:
@@ -364,13 +372,13 @@ def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
 
 
 def _check_embeddings_of_own_vocabulary(spec: StudentSpec) -> None:
-    """Refuse embeddings of another model for a student with a vocabulary of its own, and averaged ones without one.
+    """Refuse embeddings of another model for a student whose vocabulary is trained, and averaged ones for others.
 
     Raises:
         RecipeError: with what to leave out.
     """
     start = spec.initialise
-    if spec.vocabulary is None:
+    if spec.vocabulary is None or spec.vocabulary.train is None:
         if start.embeddings == "averaged":
             raise RecipeError(
                 "student.initialise.embeddings is averaged, which is for a student with a vocabulary of its own; leave "
@@ -440,16 +448,49 @@ def _plan_tokenizer(spec: StudentSpec, source: TeacherInfo) -> TokenizerPlan:
         # A teacher without files has been replaced by a model with a tokenizer, or the vocabulary is the student's own.
         assert source.tokenizer is not None
         return source.tokenizer
+    if spec.vocabulary.pieces is not None:
+        return _plan_cut(spec.vocabulary, spec.vocabulary.pieces, spec, source)
     if source.shape.causal:
         raise RecipeError(
             f"student.vocabulary trains WordPieces for encoders, but the student is a {source.shape.model_type}; leave "
             "it out, or start from an encoder (student.initialise.from)."
         )
+    assert spec.vocabulary.train is not None  # One of the two is given.
     return TokenizerPlan(
         trained_words=spec.vocabulary.train,
         like=source.tokenizer,
         has_segments=segment_count(source.config) > 1,
     )
+
+
+def _plan_cut(vocabulary: VocabularySpec, pieces: int, spec: StudentSpec, source: TeacherInfo) -> TokenizerPlan:
+    """Return the tokenizer of the model that a student starts from, to be cut to some of its pieces.
+
+    Raises:
+        RecipeError: for a start whose embeddings are not those of that model, and for more pieces than it has.
+    """
+    if spec.initialise.checkpoint is not None:
+        raise RecipeError(
+            "student.vocabulary.pieces keeps pieces of the model that the student starts from, but "
+            "student.initialise.checkpoint has a vocabulary of its own; name it as student.initialise.from instead."
+        )
+    tokenizer = source.tokenizer
+    if tokenizer is None or tokenizer.trained_words or tokenizer.cut is not None:
+        raise RecipeError(
+            f"student.vocabulary.pieces keeps pieces of the vocabulary of {source.title}, which is itself made in this "
+            "run; leave it out, or name a model as student.initialise.from."
+        )
+    if pieces >= source.shape.vocabulary:
+        raise RecipeError(
+            f"student.vocabulary.pieces is {pieces:,}, but '{source.title}' has only {source.shape.vocabulary:,} "
+            "pieces; give fewer, or leave vocabulary out."
+        )
+    for place in vocabulary.count or ():
+        check_source(place, "texts")
+    if vocabulary.always is not None and not Path(vocabulary.always).expanduser().is_file():
+        raise RecipeError(f"student.vocabulary.always '{vocabulary.always}' is no file; give one with a word a line.")
+    cut = VocabularyCut(pieces, tuple(vocabulary.count or ()), vocabulary.always or "")
+    return replace(tokenizer, cut=cut)
 
 
 def _without_source(spec: StudentSpec, teacher: TeacherInfo) -> StudentSpec:
@@ -472,17 +513,23 @@ def _without_source(spec: StudentSpec, teacher: TeacherInfo) -> StudentSpec:
     return spec.model_copy(update={"initialise": start.model_copy(update={"embeddings": "random"})})
 
 
-def start_settings(spec: InitialiseSpec, *, seed: int = 0) -> StartSettings:
+def start_settings(
+    spec: InitialiseSpec, *, seed: int = 0, cut: VocabularyCut | None = None, piece_ids: Sequence[int] | None = None
+) -> StartSettings:
     """Return the options of a start that a recipe asks for.
 
     Args:
         spec: The recipe's `initialise`, without a checkpoint.
         seed: The run's.
+        cut: How the vocabulary of the model that it starts from is cut; None for a whole one.
+        piece_ids: The ids of the pieces that stay, once they are known.
     """
     narrow_by = "weights" if spec.narrow_by is None else spec.narrow_by
     steps = dict(spec.steps or {})
     if spec.fit is not None:
         steps["fit"] = spec.fit.model_dump()
+    if cut is not None:
+        steps[PIECES] = {"number": cut.pieces, "ids": piece_ids}
     return StartSettings(layers=spec.layers, embeddings=spec.embeddings, narrow_by=narrow_by, seed=seed, steps=steps)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, field_validator, model_validator
 
 from limbeck.core.fields import MOST, Count, Grown, Name, Place, Whole, Width
 from limbeck.core.strict import Strict
@@ -282,11 +282,38 @@ class ShapeSpec(Strict):
     """Width of factorised embeddings; default: hidden."""
 
 
-class VocabularySpec(Strict):
+class VocabularySpec(Grown):
     """The vocabulary of a student that does not read its source's tokens."""
 
-    train: int = Field(ge=32, le=1_000_000)
+    train: int | None = Field(None, ge=32, le=1_000_000)
     """Number of WordPieces that are trained on the text of the student's first stage, special tokens among them."""
+    pieces: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description=(
+            "Number of pieces that stay of the vocabulary of the model that the student starts from, with their rows "
+            "of the embeddings: those that always stay, and those that the text uses most."
+        ),
+    )
+    count: list[Place] | None = None
+    """Sources of the text on which pieces are counted; default: the text of the student's first stage."""
+    always: Place | None = None
+    """File of words, one a line, whose pieces stay however rare they are."""
+    added = frozenset({"train", "pieces", "count", "always"})
+
+    @field_validator("count", mode="before")
+    @classmethod
+    def _one_source_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _is_trained_or_cut(self) -> Self:
+        if (self.train is None) == (self.pieces is None):
+            raise ValueError("give either train, a number of new WordPieces, or pieces, a number of those to keep")
+        if self.train is not None and (self.count or self.always):
+            raise ValueError("count and always choose pieces to keep: leave them out, or give pieces in place of train")
+        return self
 
 
 def shape_alone(value: Any) -> Any:
@@ -336,8 +363,9 @@ class StudentSpec(Grown):
     vocabulary: VocabularySpec | None = Field(
         None,
         description=(
-            "A vocabulary of the student's own, {train: 16000}: WordPieces that are trained on its text. Teacher and "
-            "student then read the same text by different tokens, which methods on sentence vectors or scores allow. "
+            "A vocabulary of the student's own: {train: 16000} trains WordPieces on its text, and {pieces: 16000} "
+            "keeps the pieces that it uses of the model that the student starts from. Teacher and student then read "
+            "the same text by different tokens, which methods on sentence vectors or scores allow. "
             "Default: the tokenizer of the model that the student starts from."
         ),
     )

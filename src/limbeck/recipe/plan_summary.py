@@ -91,6 +91,11 @@ def _summarise_tokens(student: StudentPlan, stages: Sequence[StagePlan]) -> str:
     trained_words = student.tokenizer.trained_words
     if trained_words:
         return f"the student's are {trained_words:,} WordPieces that are trained on the text"
+    cut = student.tokenizer.cut
+    if cut is not None:
+        text = "the text" if not cut.counted else ", ".join(cut.counted)
+        summary = f"the student's are the {cut.pieces:,} of '{student.tokenizer.model}' that {text} uses most"
+        return f"{summary}; the teacher reads its own, so that terms are of whole texts"
     reads_apart = any(stage.teacher_tokenizer is not None for stage in stages)
     if not reads_apart:
         return ""

@@ -13,6 +13,21 @@ from limbeck.models.vocabularies import vocabulary_difference
 
 
 @dataclass(frozen=True)
+class VocabularyCut:
+    """How the vocabulary of a tokenizer is cut to the pieces that a text uses.
+
+    Args:
+        pieces: Number of pieces that stay.
+        counted: Sources of the text on which pieces are counted; empty for the text that the student is trained on.
+        always: File of words whose pieces always stay; empty for none.
+    """
+
+    pieces: int
+    counted: tuple[str, ...] = ()
+    always: str = ""
+
+
+@dataclass(frozen=True)
 class TokenizerPlan:
     """Where a tokenizer comes from.
 
@@ -22,6 +37,7 @@ class TokenizerPlan:
         trained_words: Number of WordPieces to train on the text; 0 for a tokenizer that is read.
         like: For a trained one, the tokenizer whose case it follows; None lowers the case, as BERT's usual one does.
         has_segments: For a trained one, whether its model tells the two texts of a pair apart.
+        cut: How its vocabulary is cut; None for a whole one.
     """
 
     model: str = ""
@@ -29,6 +45,7 @@ class TokenizerPlan:
     trained_words: int = 0
     like: TokenizerPlan | None = None
     has_segments: bool = False
+    cut: VocabularyCut | None = None
 
 
 def read_alike(student: TokenizerPlan, teacher: TokenizerPlan) -> bool:
@@ -48,6 +65,13 @@ def reading_difference(student: TokenizerPlan, teacher: TokenizerPlan) -> str:
         return ""
     if student.trained_words or teacher.trained_words:
         return "The student's WordPieces are trained on the text"
+    if student.cut is not None:
+        return (
+            f"The student's vocabulary is cut to {student.cut.pieces:,} pieces; for methods on tokens cut the "
+            "teacher's first, by limbeck trim"
+        )
+    if teacher.cut is not None:
+        return f"The teacher's vocabulary is cut to {teacher.cut.pieces:,} pieces"
     student_tokenizer = load_tokenizer(student.model, revision=student.revision)
     teacher_tokenizer = load_tokenizer(teacher.model, revision=teacher.revision)
     return vocabulary_difference(student_tokenizer, teacher_tokenizer)

@@ -388,6 +388,11 @@ def _check_stages(plan: RunPlan) -> None:
         raise RecipeError(
             "A search trains candidates by one teacher, but the recipe has several; give one of them as teacher."
         )
+    if plan.student_plan.tokenizer.cut is not None:
+        raise RecipeError(
+            "student.vocabulary.pieces cuts a vocabulary for one student, but a search makes many; cut the model that "
+            "they start from by limbeck trim, and name that."
+        )
     for stage in plan.stages:
         place = f"Stage '{stage.spec.title}'"
         if stage.student is not None:

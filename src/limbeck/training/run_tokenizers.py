@@ -1,14 +1,21 @@
-"""`RunTokenizers`: the tokenizers of a run's models, each loaded or trained once."""
+"""`RunTokenizers`: the tokenizers of a run's models, each loaded, trained or cut once."""
 
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
 from limbeck import corpus as texts
+from limbeck.corpus.files.small_files import read_texts
+from limbeck.corpus.settings import CorpusSpec
 from limbeck.errors import RecipeError
+from limbeck.kinds.kind import Kind
 from limbeck.kinds.registry import KINDS
+from limbeck.models.piece_choice import PieceAim
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_fits_model
+from limbeck.models.vocabulary_cut import CutTokenizer, Pieces
 from limbeck.models.weight_files import fetch_weights
 from limbeck.models.wordpieces import read_wordpieces
 from limbeck.recipe.plan import RunPlan
@@ -17,7 +24,7 @@ from limbeck.recipe.tokenizer_plans import TokenizerPlan
 
 
 class RunTokenizers:
-    """Loads or trains the tokenizers of a run's models, each when it is first asked for.
+    """Loads, trains or cuts the tokenizers of a run's models, each when it is first asked for.
 
     Args:
         plan: The plan of the run.
@@ -26,6 +33,7 @@ class RunTokenizers:
     def __init__(self, plan: RunPlan) -> None:
         self._plan = plan
         self._loaded: dict[TokenizerPlan, PreTrainedTokenizerBase] = {}
+        self._cuts: dict[TokenizerPlan, CutTokenizer] = {}
 
     @cached_property
     def student(self) -> PreTrainedTokenizerBase:
@@ -45,7 +53,7 @@ class RunTokenizers:
         return texts.Tokenizers(student, self.load(stage.teacher_tokenizer))
 
     def load(self, plan: TokenizerPlan) -> PreTrainedTokenizerBase:
-        """Load a tokenizer, or train it on the text of the first stage whose student has it.
+        """Load a tokenizer, or make it of the text of the first stage whose student has it.
 
         Raises:
             LimbeckError: for a tokenizer that cannot be read, and a text that is too small for its vocabulary.
@@ -53,17 +61,52 @@ class RunTokenizers:
         if plan not in self._loaded:
             if plan.trained_words:
                 self._loaded[plan] = self._train(plan)
+            elif plan.cut is not None:
+                self._loaded[plan] = self._cut(plan).tokenizer
             else:
                 self._loaded[plan] = load_tokenizer(plan.model, revision=plan.revision)
         return self._loaded[plan]
 
+    def piece_ids(self, plan: TokenizerPlan) -> tuple[int, ...] | None:
+        """The ids of the pieces of a cut tokenizer in the whole one, in the order of its own ids; None for no cut."""
+        if plan.cut is None:
+            return None
+        return self._cut(plan).old_ids
+
+    def _cut(self, plan: TokenizerPlan) -> CutTokenizer:
+        """Cut a tokenizer to the pieces that the text uses most, or read from limbeck's cache which these are."""
+        if plan not in self._cuts:
+            assert plan.cut is not None
+            whole = self.load(replace(plan, cut=None))
+            if plan.cut.counted:
+                settings: texts.CorpusSettings | texts.LabelledSettings = texts.CorpusSettings.of(
+                    CorpusSpec(sources=list(plan.cut.counted), held_out=0)
+                )
+            else:
+                settings = self._text_of(plan)
+            words = []
+            if plan.cut.always:
+                words = read_texts(Path(plan.cut.always).expanduser())
+            # Prompts stand before every text, but the text of a corpus is without them.
+            sentence = self._plan.teacher_info.sentence
+            if sentence is not None:
+                words += [prompt for prompt in sentence.prompts.values() if prompt]
+            chosen = texts.choose_text_pieces(
+                settings, whole, PieceAim(pieces=plan.cut.pieces, words=words), kind=_kind_of(settings)
+            )
+            self._cuts[plan] = Pieces(whole).cut(chosen)
+        return self._cuts[plan]
+
     def _train(self, plan: TokenizerPlan) -> PreTrainedTokenizerBase:
         """Train a tokenizer, or read it from limbeck's cache."""
         settings = self._text_of(plan)
-        kind = KINDS[settings.task] if isinstance(settings, texts.LabelledSettings) else None
         like = None if plan.like is None else self.load(plan.like)
         folder = texts.build_vocabulary(
-            settings, plan.trained_words, kind=kind, lowercase=_lowers_case(like), has_segments=plan.has_segments
+            settings,
+            plan.trained_words,
+            kind=_kind_of(settings),
+            lowercase=_lowers_case(like),
+            has_segments=plan.has_segments,
         )
         return read_wordpieces(folder)
 
@@ -73,9 +116,16 @@ class RunTokenizers:
             if stage.tokenizer == plan:
                 return stage.corpus
         raise RecipeError(
-            "student.vocabulary is trained on the text of a stage, but no stage trains the student; add one, or leave "
+            "student.vocabulary is made of the text of a stage, but no stage trains the student; add one, or leave "
             "vocabulary out."
         )
+
+
+def _kind_of(settings: texts.CorpusSettings | texts.LabelledSettings) -> Kind | None:
+    """The kind of the task of labelled rows; None for text."""
+    if isinstance(settings, texts.LabelledSettings):
+        return KINDS[settings.task]
+    return None
 
 
 def _lowers_case(tokenizer: PreTrainedTokenizerBase | None) -> bool:

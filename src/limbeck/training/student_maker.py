@@ -18,6 +18,7 @@ from limbeck.models.start_checkpoint import load_checkpoint
 from limbeck.models.start_pooler import add_pooler
 from limbeck.models.start_step import StartSettings
 from limbeck.models.token_pieces import pieces_of_tokens
+from limbeck.models.vocabulary_rows import cut_config
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, start_settings
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.run_tokenizers import RunTokenizers
@@ -59,6 +60,9 @@ def make_student(
         The student, and the description of its start for the record.
     """
     config = type(plan.config)(**plan.config.to_dict())
+    piece_ids = None if tokenizers is None else tokenizers.piece_ids(plan.tokenizer)
+    if piece_ids is not None:
+        config = cut_config(config, piece_ids)
     if plan.spec.dropout is not None:
         for name in families.family_of(config).fields.dropouts:
             setattr(config, name, plan.spec.dropout)
@@ -68,7 +72,7 @@ def make_student(
         load_checkpoint(student, start.checkpoint)
         return student, Initialisation.read({"checkpoint": start.checkpoint})
     teacher = load_teacher(head=teacher_head)
-    settings = start_settings(start, seed=seed)
+    settings = start_settings(start, seed=seed, cut=plan.tokenizer.cut, piece_ids=piece_ids)
     texts = None if read_batches is None else read_text(teacher, read_batches)
     pieces = None
     if settings.embeddings == "averaged" and tokenizers is not None and plan.source.tokenizer is not None:
@@ -86,6 +90,11 @@ def make_student(
     trained_words = plan.tokenizer.trained_words
     if trained_words:
         initialisation.summary += f" Its vocabulary is {trained_words:,} WordPieces that were trained on its text."
+    if piece_ids is not None:
+        initialisation.summary += (
+            f" Its vocabulary is the {len(piece_ids):,} of the {plan.source.shape.vocabulary:,} pieces that text uses "
+            "most."
+        )
     return student, initialisation
 
 

@@ -1,0 +1,38 @@
+"""The start of a student with fewer pieces in its vocabulary: its source with the rows of these pieces alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from limbeck.errors import ModelError
+from limbeck.models.families import Shape
+from limbeck.models.start_step import Start, StartSettings, StartStep
+from limbeck.models.vocabulary_rows import cut_rows
+
+PIECES = "pieces"
+"""Name of the step; its option `number` is the number of pieces, and `ids` their ids in the source's vocabulary."""
+
+
+class CutSource(StartStep):
+    """Puts a model with the rows that stay in the source's place, from which later steps start."""
+
+    name = PIECES
+    place = "vocabulary"
+
+    def shape(self, source: Shape, settings: StartSettings) -> Shape:
+        """Return the source's shape with the smaller vocabulary."""
+        return replace(source, vocabulary=settings.steps[PIECES]["number"])
+
+    def apply(self, start: Start) -> None:
+        """Cut the source.
+
+        Raises:
+            ModelError: for a start whose pieces were not chosen on text.
+        """
+        ids = start.settings.steps[PIECES].get("ids")
+        if ids is None:
+            raise ModelError(
+                "A student with fewer pieces than its source needs text on which they are chosen; cut the model first, "
+                "by limbeck trim, and start from that."
+            )
+        start.source = cut_rows(start.source, ids)
