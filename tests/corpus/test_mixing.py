@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from limbeck.corpus import MixSpec, RowMix
 from limbeck.corpus.batches.mixing import draw_counts
+from limbeck.corpus.settings import CorpusSettings
+from limbeck.corpus.settings.mix import LanguageShares
 from limbeck.training.sampler import LengthGroupedSampler
 
 
@@ -18,10 +20,32 @@ from limbeck.training.sampler import LengthGroupedSampler
         (MixSpec(exponent=0), [10, 30, 0], [0.5, 0.5, 0.0]),
         (MixSpec(exponent=0.5), [1, 9], [0.25, 0.75]),
         (MixSpec(exponent=0.5), [9000, 1000], [0.75, 0.25]),
+        # English has nine times the text of German, in two sources.
+        (LanguageShares(0.5, ("en", "de", "en")), [60, 10, 30], [0.5, 0.25, 0.25]),
+        (LanguageShares(0.0, ("en", "de", "en", "sw")), [60, 10, 0, 0], [0.5, 0.5, 0.0, 0.0]),
     ],
 )
 def test_shares(mix, sizes, expected):
     assert mix.shares(sizes) == pytest.approx(expected)
+
+
+def test_sources_of_one_language_share_its_part():
+    sources = [{"source": "a", "language": "en"}, {"source": "b"}, {"source": "c", "language": "en"}]
+    mixed = CorpusSettings(sources=sources, mix={"exponent": 0.5})
+    assert mixed.languages == ("en", "", "en")
+    assert mixed.mixing == LanguageShares(0.5, ("en", "b", "en"))
+    # Where no language has several sources, the mix is that of the sources.
+    apart = CorpusSettings(sources=sources[:2], mix={"exponent": 0.5})
+    assert apart.mixing == MixSpec(exponent=0.5)
+    assert CorpusSettings(sources=["a", "b"]).languages == ()
+
+
+def test_the_values_of_a_placeholder_are_languages_where_it_says_so(tmp_path):
+    for name in ("de", "en"):
+        (tmp_path / f"{name}.txt").write_text("text")
+    by_language = CorpusSettings(mix={"by": f"{tmp_path}/{{language}}.txt", "exponent": 0.3})
+    assert by_language.languages == ("de", "en")
+    assert CorpusSettings(mix={"by": f"{tmp_path}/{{site}}.txt", "exponent": 0.3}).languages == ()
 
 
 @settings(deadline=None)

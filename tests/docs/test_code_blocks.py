@@ -98,7 +98,7 @@ def test_yaml_is_a_recipe_a_plan_or_a_task(block, real_sizes, monkeypatch):
         return
     if "methods" in data:
         assert load_plan(data).methods
-    elif "type" in data:
+    elif "type" in data or "parallel" in data:
         path = real_sizes / "task.yaml"
         path.write_text(block.text, encoding="utf-8")
         assert read_own_task(path).task.name == data["name"]
@@ -173,6 +173,8 @@ def check_program(block, words):
 
 def _known_source(source, world):
     if isinstance(source, dict):
+        if source.get("source") is None:
+            return source
         return source | {"source": _known_source(source["source"], world)}
     return source if (world / source).exists() else "texts"
 

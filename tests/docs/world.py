@@ -68,6 +68,10 @@ def _write_texts(folder: Path) -> None:
     lines = "\n".join(sentence for text in documents(16, 2) for sentence in text.split("\n\n"))
     for name in ("held-out.txt", "my-sentences.txt"):
         (folder / name).write_text(lines, encoding="utf-8")
+    for name in ("news", "test"):
+        for language in ("en", "de"):
+            sentences = [f"The {language} text {number} of {name} is a text." for number in range(80)]
+            (folder / f"{name}.{language}").write_text("\n".join(sentences), encoding="utf-8")
     for name in ("texts", "data/wikipedia", "wikipedia-en", "texts/en", "texts/de", "texts/sw"):
         (folder / name).mkdir(parents=True, exist_ok=True)
         for number, text in enumerate(documents(30)):

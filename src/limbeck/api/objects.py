@@ -227,7 +227,9 @@ class Objects:
         )
 
     def _described_source(self, value: Mapping[str, Any], place: str) -> dict[str, Any]:
-        """Return a source that a mapping describes, such as `{source: …, role: query}`."""
+        """Return a source that a mapping describes, such as `{source: …, role: query}`, or parallel text as it is."""
+        if isinstance(value.get("parallel"), Mapping):
+            return dict(value)
         sources = self.sources(value["source"], place) if "source" in value else []
         if len(sources) != 1:
             raise RecipeError(f"{place}: a mapping here describes one source: give {{source: …, role: …}}.")
@@ -346,13 +348,18 @@ def _are_contents(values: Sequence[Any]) -> bool:
     In a list of strings the majority decides. A string with a blank is a text, unless it is the path of a file.
     """
     members = values[:_MOST_LOOKED_AT]
-    rows = [member for member in members if isinstance(member, Mapping) and "source" not in member]
+    rows = [member for member in members if isinstance(member, Mapping) and not _describes_source(member)]
     if rows and len(rows) == len(members):
         return True
     # A path names a source, and a mapping among other members describes one.
     if any(isinstance(member, Path | Mapping) for member in members):
         return False
     return _are_mostly_texts([member for member in members if isinstance(member, str)])
+
+
+def _describes_source(member: Mapping[Any, Any]) -> bool:
+    """Whether a mapping describes a source, and is no row; a row may have a text in a column `parallel`."""
+    return "source" in member or isinstance(member.get("parallel"), Mapping)
 
 
 def _are_mostly_texts(values: Sequence[str]) -> bool:

@@ -80,4 +80,9 @@ def _keys_beside_source(source: Any) -> dict[str, Any]:
     """Return the keys beside the name of a source, such as its role; an empty mapping for a source without any."""
     if not isinstance(source, Mapping):
         return {}
-    return {key: value for key, value in source.items() if key != "source"}
+    keys = {key: value for key, value in source.items() if key != "source"}
+    parallel = keys.get("parallel")
+    if isinstance(parallel, Mapping):
+        # Of parallel text the languages count, in their order, since the teacher reads the first.
+        keys["parallel"] = list(parallel.get("files") or parallel.get("languages") or parallel)
+    return keys

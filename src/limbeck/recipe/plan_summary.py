@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from limbeck.core.lists import enumerate_words
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings, SourceUse
 from limbeck.corpus.sources.named_sources import stored_size
 from limbeck.evaluation.evaluators.head_match import match_head
@@ -60,6 +61,9 @@ def summarise_plan(
         copies = summarise_copies(stage.corpus, labels=learn_labels(stage.terms))
         if copies and copies not in lines.values():
             lines[f"rows of stage {number}"] = copies
+        translations = _summarise_translations(stage.corpus)
+        if translations:
+            lines[f"translations of stage {number}"] = translations
         sources = _summarise_sources(stage.corpus)
         if sources and sources not in lines.values():
             lines[f"sources of stage {number}"] = sources
@@ -96,7 +100,7 @@ def _summarise_tokens(student: StudentPlan, stages: Sequence[StagePlan]) -> str:
         text = "the text" if not cut.counted else ", ".join(cut.counted)
         summary = f"the student's are the {cut.pieces:,} of '{student.tokenizer.model}' that {text} uses most"
         return f"{summary}; the teacher reads its own, so that terms are of whole texts"
-    reads_apart = any(stage.teacher_tokenizer is not None for stage in stages)
+    reads_apart = any(stage.teacher_tokenizer not in (None, stage.tokenizer) for stage in stages)
     if not reads_apart:
         return ""
     return f"the student's are those of '{student.tokenizer.model}', and the teacher reads its own"
@@ -225,6 +229,17 @@ def _summarise_sources(settings: CorpusSettings | LabelledSettings) -> str:
     if not settings.student_reads_prompts:
         summary += "; the student reads no prompts"
     return summary
+
+
+def _summarise_translations(settings: CorpusSettings | LabelledSettings) -> str:
+    """The languages of parallel text, and the one that the teacher reads; empty for other text."""
+    if not isinstance(settings, CorpusSettings):
+        return ""
+    summaries = []
+    for source in settings.parallel_sources:
+        languages = source.all_languages
+        summaries.append(f"the student reads {enumerate_words(languages, 'and')}, and the teacher {languages[0]} alone")
+    return "; ".join(dict.fromkeys(summaries))
 
 
 def _titles_of_sources(settings: CorpusSettings) -> list[str]:

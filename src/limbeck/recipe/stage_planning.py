@@ -102,7 +102,13 @@ def plan_stage(
         # Without the teacher's tokenizer, its outputs are of texts as they are, not cut to a length.
         has_outputs_alone = any(member.tokenizer is None for member in stage_teacher.members)
         settings = settings.model_copy(update={"text_keys": True, "whole_texts": has_outputs_alone})
+    reads_translations = isinstance(settings, CorpusSettings) and settings.teaches_translations
+    if reads_translations:
+        check_terms_apart(terms, pairing, place, "The teacher reads sentences that the student's translate")
     teacher_tokenizer = _teacher_tokenizer(stage, place, terms, pairing, learner, stage_teacher)
+    if teacher_tokenizer is None and reads_translations:
+        # A teacher whose outputs alone are known has no tokenizer: its outputs are found by the texts that it read.
+        teacher_tokenizer = stage_teacher.tokenizer
     check_student_length(settings, place, reads_apart=teacher_tokenizer is not None)
     if teacher_tokenizer is not None:
         check_text_apart(stage, place, settings)

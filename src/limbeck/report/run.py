@@ -12,6 +12,7 @@ from limbeck.core.paths import short_model_name
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.report.curves import loss_blocks
 from limbeck.report.development import answer_blocks, disagreement_blocks
+from limbeck.report.languages import NOTE, languages_table
 from limbeck.report.layers import layers_table
 from limbeck.report.names import without_path
 from limbeck.report.provenance import run_provenance
@@ -108,6 +109,15 @@ def result(run: RunFolder) -> Iterator[Block]:
     caption = "Both models, and how the student compares with its teacher"
     yield quality_table(evaluation, caption, part_mark="↳ ")
     yield Notes(tuple(comparison_notes(evaluation)))
+
+
+@section(RunFolder, "Languages")
+def languages(run: RunFolder) -> Iterator[Block]:
+    """Show the text and the held-out figures of each language."""
+    table = languages_table(run.record, run.record.evaluation or records.RunEvaluation())
+    if table is not None:
+        yield table
+        yield Notes((NOTE,))
 
 
 @section(RunFolder, "Largest disagreements")

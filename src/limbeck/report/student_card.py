@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from huggingface_hub import EvalResult, ModelCardData, try_to_load_from_cache
 
-from limbeck.core import records
+from limbeck.core import markdown, records
 from limbeck.core.escaping import one_line
 from limbeck.core.exports import Export
 from limbeck.core.files import atomic_text, writing
@@ -38,6 +38,7 @@ from limbeck.report.card import (
 )
 from limbeck.report.card_templates import folder_name, name_in_card
 from limbeck.report.export_text import ExportRecord
+from limbeck.report.languages import NOTE, languages_table
 from limbeck.report.quality import comparison_markdown
 from limbeck.report.student_results import development_results, held_out_results
 from limbeck.report.task_scores import TaskScores, hub_results
@@ -153,6 +154,12 @@ class StudentCard:
     def comparison(self) -> str:
         """The table of teacher and student in Markdown; empty where nothing was measured."""
         return "" if self.evaluation.is_empty else comparison_markdown(self.evaluation, reliable_only=True)
+
+    @property
+    def languages(self) -> str:
+        """The table of languages in Markdown; empty where the languages of the text are not known."""
+        table = languages_table(self.run, self.evaluation)
+        return "" if table is None else f"{markdown.plain_table(table)}\n\n{NOTE}\n"
 
     @property
     def is_measured(self) -> bool:

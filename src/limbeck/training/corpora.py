@@ -14,6 +14,7 @@ from limbeck.core import records
 from limbeck.core.blocks import counted
 from limbeck.core.corpus_progress import CorpusProgress, StepListener
 from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus, Tokenizers
+from limbeck.corpus.settings.parallel import describe_place
 from limbeck.evaluation.tasks.corpus_rows import TaskRows
 from limbeck.kinds.registry import KINDS
 from limbeck.recipe.plan import RunPlan
@@ -159,7 +160,7 @@ def describe_text(places: Sequence[str], corpus: AnyCorpus) -> records.CorpusTex
     manifest = corpus.manifest
     is_streamed = isinstance(corpus, StreamedCorpus)
     return records.CorpusText(
-        sources=list(dict.fromkeys(places)),  # Each once, in their order.
+        sources=list(dict.fromkeys(map(describe_place, places))),  # Each once, in their order.
         # How much text a stream has is unknown; the corpus knows only its beginning.
         documents=None if is_streamed else manifest["documents"],
         held_out_documents=manifest["held_out_documents"],
@@ -184,6 +185,18 @@ def _describe_view(
     )
     if not stage.pairing.labelled:
         described.labelled = False  # Records have the field only where rows lack their labels.
+    if view.languages:
+        described.languages = _describe_languages(view)
+    return described
+
+
+def _describe_languages(view: AnyCorpus) -> list[records.LanguageRows]:
+    """Describe the rows to train on of each language."""
+    share_of_language = view.shares_of_languages()
+    rows_of_language = view.rows_by_language()
+    described = []
+    for language, share in share_of_language.items():
+        described.append(records.LanguageRows(language=language, rows=rows_of_language.get(language), share=share))
     return described
 
 

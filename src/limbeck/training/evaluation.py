@@ -13,11 +13,12 @@ from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.progress import Report, no_progress, part_of
-from limbeck.core.records import UntrainedStart
+from limbeck.core.records import RunEvaluation, UntrainedStart
 from limbeck.corpus import Document, LabelledCorpus
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import Amounts, Side, Start, compare_models, measure_task
 from limbeck.evaluation.combined_side import CombinedSide
+from limbeck.evaluation.languages import measure_languages
 from limbeck.evaluation.stored_side import StoredSide
 from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
@@ -65,6 +66,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         report=part_of(report, 0.0, share_of_comparison),
     )
 
+    _add_languages(run, comparison, teacher_vectors, student_vectors, student)
     if no_start:
         comparison.start = UntrainedStart(unavailable=no_start)
 
@@ -77,6 +79,50 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     comparison.seconds["development"] = round(time.perf_counter() - begin, 3)
     figures = {"development": [scores.to_dict() for scores in development]}
     return comparison.to_dict() | figures | _chosen_by_text(plan)
+
+
+def _add_languages(
+    run: Run,
+    comparison: RunEvaluation,
+    teacher_vectors: str | SentenceHead,
+    student_vectors: str | SentenceHead,
+    student: PreTrainedModel,
+) -> None:
+    """Add the figures by language to a comparison, where the languages of the run's text are known.
+
+    Args:
+        run: The run.
+        comparison: Receives the figures, in place.
+        teacher_vectors: How the teacher makes sentence vectors.
+        student_vectors: How the student makes them.
+        student: The student.
+    """
+    is_compared = amounts_of(run.plan, run.corpora).pairs > 0
+    if not run.corpora or not is_compared:
+        return
+    corpus = run.corpora[0]
+    if not corpus.languages:
+        return
+    places_of_language = corpus.held_out_by_language("documents")
+    if not places_of_language:
+        comparison.unavailable["languages"] = (
+            "This text does not tell which held-out documents are of which language: it is a stream, or was built by "
+            "an earlier version (set $LIMBECK_CACHE to another folder to build it anew)."
+        )
+        return
+    documents = corpus.held_out_documents()
+    documents_of_language = {}
+    for language, places in places_of_language.items():
+        documents_of_language[language] = [documents[place] for place in places]
+    begin = time.perf_counter()
+    student_side = _side(run, student, run.tokenizers.student, student_vectors, run.student_folder)
+    try:
+        comparison.languages = measure_languages(
+            teacher_side(run, teacher_vectors), student_side, documents_of_language
+        )
+    except LimbeckError as error:
+        comparison.unavailable["languages"] = str(error)
+    comparison.seconds["languages"] = round(time.perf_counter() - begin, 3)
 
 
 def _chosen_by_text(plan: RunPlan) -> dict[str, Any]:
@@ -228,6 +274,10 @@ def held_out_texts(
         return None
     texts: list[str | tuple[str, str]] = []
     for document in documents:
+        # The teacher does not read the languages that it teaches by translations; `_add_languages` measures these.
+        is_translation = document.teacher_text not in (None, document.text)
+        if is_translation:
+            continue
         if document.title:
             texts.append((document.title, document.body))
         else:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from limbeck.core import records
 from limbeck.corpus import CorpusSettings, LabelledSettings
+from limbeck.corpus.settings.parallel import describe_place
 from limbeck.errors import OutputError
 from limbeck.models.fingerprint import fingerprint_beside
 from limbeck.recipe.model_plans import TeacherInfo
@@ -150,7 +151,7 @@ def _changed_text(
         stage: The stage.
         settings: The settings of the text at the view's length.
     """
-    names = [f"The text of the source '{source}'" for source in settings.places]
+    names = [f"The text of the source '{describe_place(source)}'" for source in settings.places]
     if stage.development is not None:
         names.append(f"The text of the development rows '{stage.development.title}'")
     names.append("The tokenizer's output for the text")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Subset
 from transformers import PreTrainedTokenizerBase
 
 from limbeck import corpus as texts
@@ -132,11 +132,41 @@ def held_out_rows(
 
     Arguments are those of `training_rows`.
     """
-    count = min(_HELD_OUT_ROWS, len(corpus.held_out))
-    rows = corpus.held_out.select(range(count))
+    rows = corpus.held_out.select(held_out_places(corpus))
     if documents is not None:
         return texts.GroupedRows(rows, table=rows, most=documents)
     return rows if mask_tokens == 0 else _masked(rows, tokenizer, mask_tokens, seed)
+
+
+def held_out_places(corpus: AnyCorpus) -> list[int]:
+    """Return the places of the held-out rows that a stage is measured on: the first, or as many of each language."""
+    places_by_language = corpus.held_out_by_language("rows")
+    if not places_by_language:
+        return list(range(min(_HELD_OUT_ROWS, len(corpus.held_out))))
+    rows_of_each = max(1, _HELD_OUT_ROWS // len(places_by_language))
+    places: list[int] = []
+    for places_of_language in places_by_language.values():
+        places += places_of_language[:rows_of_each]
+    return sorted(places)
+
+
+def held_out_languages(corpus: AnyCorpus, rows: Any) -> dict[str, Any]:
+    """Return the rows of each language among those that `held_out_rows` returned; empty where none is known.
+
+    Args:
+        corpus: The corpus.
+        rows: These rows; None without any.
+    """
+    if rows is None:
+        return {}
+    # Place in the corpus to place among the rows that are measured.
+    number_of_place = {place: number for number, place in enumerate(held_out_places(corpus))}
+    rows_of_language = {}
+    for language, places in corpus.held_out_by_language("rows").items():
+        numbers = [number_of_place[place] for place in places if place in number_of_place]
+        if numbers:
+            rows_of_language[language] = Subset(rows, numbers)
+    return rows_of_language
 
 
 def _masked(rows: Any, tokenizer: PreTrainedTokenizerBase, share: float, seed: int) -> MaskedTokens:

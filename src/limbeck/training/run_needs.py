@@ -71,10 +71,22 @@ def _places_in(value: Any) -> list[str]:
     items = value if isinstance(value, list) else [value]
     places: list[str] = []
     for item in items:
+        if isinstance(item, dict) and item.get("parallel"):
+            places += _files_in(item["parallel"])
+            continue
         place = _value(item, "source") if isinstance(item, dict) else item
         if place:
             places.append(str(place))
     return places
+
+
+def _files_in(parallel: Any) -> list[str]:
+    """Return the files of parallel text in a kept recipe."""
+    files = _value(parallel, "files")
+    if isinstance(files, dict):
+        return [str(file) for file in files.values()]
+    file = _value(parallel, "file")
+    return [str(file)] if file else []
 
 
 def _value(part: Any, *keys: str) -> Any:

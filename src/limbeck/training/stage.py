@@ -32,7 +32,7 @@ from limbeck.training.freezing import freeze_unreached, untrained_names
 from limbeck.training.learned_maps import Learned
 from limbeck.training.log_file import log_lines
 from limbeck.training.module import DistillationModule
-from limbeck.training.rows import AnyCorpus
+from limbeck.training.rows import AnyCorpus, held_out_languages
 from limbeck.training.sampler import grouped_padding_share
 from limbeck.training.seals import file_facts
 from limbeck.training.signals import InterruptSaver
@@ -103,6 +103,7 @@ class StageTraining:
         self.progress = progress
         self.warn = partial(warn, console)
         self.interrupt = InterruptSaver()
+        self.held_out_by_language: dict[str, dict[str, float | None]] = {}
 
         rows = stage_rows(plan, corpus, tokenizers, seed)
         arguments = build_arguments(plan.spec.training, output=str(folder), seed=seed, evaluates=len(rows.held_out) > 0)
@@ -213,7 +214,9 @@ class StageTraining:
             # A run that is ended early keeps the student of its newest checkpoint.
             if not self.ends_early:
                 trainer.load_best()
-            return self._measure_held_out()
+            metrics = self._measure_held_out()
+            self.held_out_by_language = self._measure_languages()
+            return metrics
         except RuntimeError as error:
             # Ctrl-C reaches the workers of the data loader too. They end at once, and the step fails without its batch.
             is_stopped = self.interrupt.interrupted and "DataLoader worker" in str(error)
@@ -243,6 +246,24 @@ class StageTraining:
                     return entry
         return trainer.evaluate()
 
+    def _measure_languages(self) -> dict[str, dict[str, float | None]]:
+        """Measure the trained stage on the held-out rows of each language; empty where languages are not known.
+
+        Returns:
+            Language to the loss and the terms.
+        """
+        trainer = self.trainer
+        measured: dict[str, dict[str, float | None]] = {}
+        for language, rows in held_out_languages(self.corpus, trainer.eval_dataset).items():
+            result = trainer.evaluation_loop(trainer.get_eval_dataloader(rows), description=language)
+            values = {name.removeprefix("eval_"): value for name, value in (result.metrics or {}).items()}
+            measured[language] = {name: values.get(name) for name in self._names_of_losses() if name in values}
+        return measured
+
+    def _names_of_losses(self) -> list[str]:
+        """Return `loss`, the weighted sum, and the names of its terms."""
+        return ["loss", *(term.name for term in self.plan.terms)]
+
     def describe(self, metrics: Mapping[str, float], *, seconds: float) -> Stage:
         """Describe the trained stage for the run's record.
 
@@ -263,7 +284,7 @@ class StageTraining:
                 final_terms[key.removeprefix("loss_")] = value
 
         held_out: dict[str, float | None] = {}
-        for name in ("loss", *(term.name for term in self.plan.terms)):
+        for name in self._names_of_losses():
             if f"eval_{name}" in metrics:
                 held_out[name] = metrics[f"eval_{name}"]
 
@@ -291,6 +312,8 @@ class StageTraining:
             frozen=self.frozen,
             unread=self.module.unread_rows(),
         )
+        if self.held_out_by_language:
+            record.held_out_by_language = self.held_out_by_language
         # A stage that chose a step, or was ended early, has fewer steps than it was planned to have.
         best = self._describe_best()
         if best is not None:

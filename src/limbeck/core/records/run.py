@@ -171,6 +171,20 @@ class Student(Record):
         return start or ""
 
 
+class LanguageRows(Record):
+    """The rows of a language that a stage trains on.
+
+    Attributes:
+        language: Its code.
+        rows: Their number; None of a stream.
+        share: Their share of all rows that are trained on, 0 to 1.
+    """
+
+    language: str = ""
+    rows: Number | None = None
+    share: Number | None = None
+
+
 class CorpusView(Record):
     """The text of a stage: its unit, longest block in tokens, extent and fingerprint.
 
@@ -182,6 +196,7 @@ class CorpusView(Record):
         pieces: Number of rows to train on of each unit, such as sentences and documents; for a stream, only those at
             its beginning are counted. None where the corpus has no `units`.
         labelled: False for rows of a task that have no labels; None for any other text.
+        languages: The rows of each language; None where no source has a language.
     """
 
     stage: str | None = None
@@ -196,6 +211,7 @@ class CorpusView(Record):
     roles: dict[str, Number] | None = None
     pieces: dict[str, Number] | None = None
     labelled: bool | None = None
+    languages: list[LanguageRows] | None = None
 
 
 class SourceNotes(Record):
@@ -303,6 +319,7 @@ class Stage(File):
         lengths: For a schedule of lengths: each `length` in its order, with the `steps` and `tokens` trained at it.
         final_terms: The last logged loss of each term.
         held_out: The loss and its terms on held-out text.
+        held_out_by_language: The same on the held-out text of each language, where languages are known.
         weights: Size and hash of its file of weights.
         untrained: The student's parameters that this stage did not train.
         unread: Embedding table to the rows that this stage did not train; older records have none.
@@ -333,6 +350,7 @@ class Stage(File):
     final_loss: Number | None = None
     final_terms: dict[str, Number | None] = Field(default_factory=dict)
     held_out: dict[str, Number | None] = Field(default_factory=dict)
+    held_out_by_language: dict[str, dict[str, Number | None]] = Field(default_factory=dict)
     untrained: list[str] = Field(default_factory=list)
     frozen: list[str] = Field(default_factory=list)
     unread: dict[str, Ranges] = Field(default_factory=dict)

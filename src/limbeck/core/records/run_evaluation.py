@@ -321,6 +321,26 @@ class MeasuredWith(Record):
     reduced: list[str] = Field(default_factory=list)
 
 
+class LanguageFigures(Record):
+    """Figures of the student on the held-out text of a language.
+
+    Attributes:
+        language: Its code.
+        texts: Number of texts that were compared.
+        agreement: Spearman's correlation of the similarities of all pairs of texts with the teacher's, which reads the
+            texts in its own language where they are translations; None of too few texts.
+        to_teacher_language: Share of sentences whose nearest sentence in the teacher's language is a translation, 0 to
+            1, by the student's vectors; None where the teacher reads the language itself.
+        from_teacher_language: The same of sentences of the teacher's language.
+    """
+
+    language: str = ""
+    texts: Number | None = None
+    agreement: Number | None = None
+    to_teacher_language: Number | None = None
+    from_teacher_language: Number | None = None
+
+
 class RunEvaluation(Record):
     """A teacher beside its student.
 
@@ -340,6 +360,7 @@ class RunEvaluation(Record):
         cut: The same of shorter vectors, a width each, the widest first.
         chose_step: Whether the held-out text chose the step whose student was kept.
         start: The best untrained start of the student's shape, which shows what training added.
+        languages: Figures by language, where the languages of the text are known.
     """
 
     teacher: ModelFigures = Field(default_factory=ModelFigures)
@@ -355,6 +376,7 @@ class RunEvaluation(Record):
     cut: list[CutVectors] = Field(default_factory=list)
     chose_step: bool = False
     start: UntrainedStart | None = None
+    languages: list[LanguageFigures] = Field(default_factory=list)
 
     def without_rows_that_chose(self) -> RunEvaluation:
         """The figures without those on rows or text that chose the step whose student was kept."""
@@ -373,6 +395,7 @@ class RunEvaluation(Record):
             figures.asymmetric = None
             figures.cut = []
             figures.start = None
+            figures.languages = []
             figures.teacher = self.teacher.model_copy(update={"retrieval": None})
             figures.student = self.student.model_copy(update={"retrieval": None})
         return figures

@@ -203,7 +203,11 @@ class BlockEncoding:
         """Iterate over blocks of one piece each, with columns for the piece's unit, prompt, teacher's ids or key."""
         texts = [piece.text for piece in pieces]
         prompt = self._use(source).prompt
-        teacher_ids_of_pieces = self._teacher_reading.encode(texts, prompt)
+        # A teacher without a tokenizer, whose outputs are known by the keys of texts, reads nothing here.
+        teacher_texts = texts
+        if self._has_two_tokenizers:
+            teacher_texts = [piece.teacher_text or piece.text for piece in pieces]
+        teacher_ids_of_pieces = self._teacher_reading.encode(teacher_texts, prompt)
         # Student and teacher read pieces without a prompt alike, so those are tokenised once.
         student_ids_of_pieces = teacher_ids_of_pieces
         if self._has_two_tokenizers or (self._reads_apart and prompt):
@@ -216,7 +220,7 @@ class BlockEncoding:
             if self._has_units:
                 columns[UNIT] = _NUMBER_OF_UNIT[piece.kind]
             if self._has_two_tokenizers:
-                blocks = self._blocks_by_two_tokenizers(piece.text, prompt, teacher_ids, student_ids, packer)
+                blocks = self._blocks_by_two_tokenizers(piece, prompt, teacher_ids, student_ids, packer)
             elif self._reads_apart:
                 blocks = _blocks_read_apart(teacher_ids, student_ids, packer)
             else:
@@ -226,7 +230,7 @@ class BlockEncoding:
                     # A text that fits has a key without tokens, so that any tokenizer finds it.
                     is_whole = self.whole_texts or packer.holds(teacher_ids)
                     read_ids = None if is_whole else block.columns.get(TEACHER_IDS, block.ids)
-                    columns[TEXT_KEY] = text_key(piece.text, prompt=prompt, cut_to=read_ids)
+                    columns[TEXT_KEY] = text_key(piece.teacher_text or piece.text, prompt=prompt, cut_to=read_ids)
                 yield CutBlock(block.ids, {**columns, **block.columns}, block.cut_text)
 
     def _blocks_read_alike(self, text: str, ids: NDArray[np.int32], packer: BlockPacker) -> Iterator[CutBlock]:
@@ -240,7 +244,7 @@ class BlockEncoding:
 
     def _blocks_by_two_tokenizers(
         self,
-        text: str,
+        piece: Piece,
         prompt: str,
         teacher_ids: NDArray[np.int32],
         student_ids: NDArray[np.int32],
@@ -248,19 +252,24 @@ class BlockEncoding:
     ) -> Iterator[CutBlock]:
         """Iterate over the blocks of a piece that is cut by the teacher's tokens.
 
-        The student reads the text of each block by its own tokenizer, as far as it fits into its length.
+        The student reads the text of each block by its own tokenizer, as far as it fits into its length. Of a piece
+        that the teacher reads in another language there is one block: each side reads its beginning.
 
         Args:
-            text: The piece.
+            piece: The piece.
             prompt: The text in front of it.
             teacher_ids: Ids of prompt and piece, as the teacher reads them.
             student_ids: Ids of the piece, as the student reads it, with the prompt if it reads that.
             packer: Cuts the teacher's blocks.
         """
-        parts = [text]
+        parts = [piece.text]
         student_ids_of_blocks = [student_ids]
-        if not packer.holds(teacher_ids):
-            parts = texts_of_blocks(text, prompt, self.encoder, packer)
+        is_cut_by_teacher = not packer.holds(teacher_ids)
+        is_translated = piece.teacher_text is not None
+        if is_translated:
+            teacher_ids = packer.beginning(teacher_ids)
+        elif is_cut_by_teacher:
+            parts = texts_of_blocks(piece.text, prompt, self.encoder, packer)
             student_ids_of_blocks = self._student_reading.encode(parts, prompt)
         student = self._student_reading.encoder
         room = self.student_length - len(student.prefix) - len(student.suffix)
@@ -269,7 +278,7 @@ class BlockEncoding:
         for teacher_block, part, ids in zip(teacher_blocks, parts, student_ids_of_blocks, strict=False):
             block = np.asarray([*student.prefix, *ids[:room], *student.suffix], dtype=np.int32)
             cut_text = ""
-            if len(ids) > room:
+            if len(ids) > room or (is_translated and is_cut_by_teacher):
                 cut_text = part
             yield CutBlock(block, {TEACHER_IDS: teacher_block}, cut_text)
 

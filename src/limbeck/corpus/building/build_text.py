@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from limbeck.core.blocks import counted
 from limbeck.core.cache import build_once
 from limbeck.core.hashing import fingerprint
 from limbeck.corpus.building.block_encoding import block_encoding, block_identity
 from limbeck.corpus.building.cache_root import cache_root
-from limbeck.corpus.building.corpora import Corpus
+from limbeck.corpus.building.corpora import HELD_OUT_BY_SOURCE, Corpus
 from limbeck.corpus.building.splitting import held_out_threshold
 from limbeck.corpus.building.tokenising import WAITING, Amount, TokenRows, tokenise
 from limbeck.corpus.digests import digest_of
 from limbeck.corpus.progress import Progress, waiting_notice
 from limbeck.corpus.settings import CorpusSettings
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.stored.arrow_files import document_files, lowest_keys, read_documents, write_documents
+from limbeck.corpus.stored.arrow_files import (
+    DOCUMENT_SCHEMA,
+    PARALLEL_SCHEMA,
+    document_files,
+    lowest_keys,
+    read_batches,
+    read_documents,
+    write_documents,
+)
 from limbeck.corpus.stored.stored_documents import store_documents
+from limbeck.corpus.text.documents import above_translations
 
 BLOCK_FORMAT = 2
 """Raise it when the same documents would give other blocks: older caches are then built anew."""
@@ -65,6 +76,10 @@ def build_corpus(
         # matter: of as many documents as may be held out, and of one more, which bounds the threshold from above.
         lowest = lowest_keys(documents, settings.held_out_documents + 1)
         held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
+        schema = DOCUMENT_SCHEMA
+        if settings.teaches_translations:
+            schema = PARALLEL_SCHEMA
+            held_below = above_translations(held_below)
         files = document_files(documents)
         # `shards` has the index of the source of each file, in the order of the files.
         sources_in_order: list[int] = stored["shards"]
@@ -86,7 +101,7 @@ def build_corpus(
             progress=progress,
             amount=Amount(stored["characters"], "characters"),
         )
-        held_out = write_documents(read_documents(documents, held_below), aside)
+        held_out = write_documents(read_documents(documents, held_below), aside, schema)
         report = SourceReport.from_dict(stored["report"])
         report.merge(blocks.report)
         return {
@@ -99,11 +114,34 @@ def build_corpus(
             "report": report.to_dict(),
             "held_out_documents": held_out.items,
             **_by_source(blocks, sources_in_order, len(settings.places)),
+            HELD_OUT_BY_SOURCE: _held_out_by_source(files, held_below, blocks, sources_in_order, len(settings.places)),
             "splits": blocks.splits,
         }
 
     build_once(folder, build, goes_on=True, waiting=waiting_notice(progress, WAITING))
-    return Corpus(folder, settings.mixing, settings.titles, settings.uses)
+    return Corpus(folder, settings.mixing, settings.titles, settings.uses, settings.languages)
+
+
+def _held_out_by_source(
+    files: Sequence[Path], held_below: int, blocks: TokenRows, source_of_file: Sequence[int], sources: int
+) -> dict[str, list[int]]:
+    """Return the numbers of held-out documents and rows of each source, for the manifest.
+
+    Args:
+        files: The stored documents; the files of a source stand together.
+        held_below: The key below which documents are held out.
+        blocks: Counts of the blocks, file by file.
+        source_of_file: Index of the source of each file.
+        sources: Number of sources.
+    """
+    documents_by_source = [0] * sources
+    rows_by_source = [0] * sources
+    for path, source, rows in zip(files, source_of_file, blocks.held_out_rows_by_file, strict=True):
+        for records in read_batches(path):
+            is_held_out = records.column("key").to_numpy() < np.uint64(held_below)
+            documents_by_source[source] += int(is_held_out.sum())
+        rows_by_source[source] += rows
+    return {"documents": documents_by_source, "rows": rows_by_source}
 
 
 def _by_source(blocks: TokenRows, source_of_file: list[int], sources: int) -> Mapping[str, Any]:

@@ -29,6 +29,11 @@ from limbeck.errors import CorpusError
 if TYPE_CHECKING:
     import datasets
 
+OTHER_LANGUAGES = "other"
+"""What figures call the sources whose language is not known, beside those of a known one."""
+HELD_OUT_BY_SOURCE = "held_out_by_source"
+"""Key of a manifest with the numbers of held-out `documents` and `rows` of each source; earlier versions lack it."""
+
 
 class Corpus:
     """A finished corpus, opened from its folder.
@@ -38,6 +43,7 @@ class Corpus:
         mix: The shares of its sources; `None` reads every row once an epoch.
         titles: Names of the sources in records; `None` takes the sources as the settings name them.
         uses: The role, prompt and units of each source; empty where no source has any.
+        languages: The language of each source, "" where it is not known; empty where no source has one.
 
     Attributes:
         path: The folder.
@@ -57,6 +63,7 @@ class Corpus:
         mix: Mixing | None = None,
         titles: Sequence[str] | None = None,
         uses: Sequence[SourceUse] = (),
+        languages: Sequence[str] = (),
     ) -> None:
         manifest = read_manifest(Path(path))
         if manifest is None or "splits" not in manifest:
@@ -66,6 +73,7 @@ class Corpus:
         self.mix = mix
         self.titles: Sequence[str] = titles or manifest["settings"]["sources"]
         self.uses = uses
+        self.languages = languages
         self.train = _open_split(self.path, "train")
         self.held_out = _open_split(self.path, "held_out")
         self.shorter: Sequence[Corpus] = ()
@@ -140,6 +148,37 @@ class Corpus:
             share_of_role[role] = share_of_role.get(role, 0.0) + share
         return share_of_role
 
+    def shares_of_languages(self) -> dict[str, float]:
+        """Return the share of each language among the rows that are trained on; empty where no language is known."""
+        share_of_language: dict[str, float] = {}
+        for language, share in zip(self.languages, self.shares(), strict=False):
+            name = language or OTHER_LANGUAGES
+            share_of_language[name] = share_of_language.get(name, 0.0) + share
+        return share_of_language
+
+    def rows_by_language(self) -> dict[str, int]:
+        """Count the rows to train on of each language; empty of a stream, and where no language is known."""
+        rows_by_language: dict[str, int] = {}
+        for language, rows in zip(self.languages, self.manifest.get("source_rows", ()), strict=False):
+            name = language or OTHER_LANGUAGES
+            rows_by_language[name] = rows_by_language.get(name, 0) + rows
+        return rows_by_language
+
+    def held_out_by_language(self, counted: str) -> dict[str, list[int]]:
+        """Return the places of the held-out rows of each language in `held_out`; empty where no language is known.
+
+        Args:
+            counted: `rows` gives rows, and `documents` the places of documents in `held_out_documents()`.
+        """
+        counts: list[int] = self.manifest.get(HELD_OUT_BY_SOURCE, {}).get(counted, [])
+        places_by_language: dict[str, list[int]] = {}
+        first = 0
+        for language, count in zip(self.languages, counts, strict=False):
+            places = places_by_language.setdefault(language or OTHER_LANGUAGES, [])
+            places += range(first, first + count)
+            first += count
+        return places_by_language
+
     def rows_by_unit(self) -> dict[str, int | float]:
         """Count the rows to train on of each unit, such as sentences and titles.
 
@@ -158,11 +197,15 @@ class Corpus:
         return rows_by_unit
 
     def describe_rows(self) -> Iterator[str]:
-        """Yield a line with the share of each role, and one with the rows of each unit, where there are several."""
+        """Yield a line with the shares of roles, one with those of languages, and one with the rows of each unit."""
         share_of_role = self.shares_of_roles()
         if share_of_role:
             roles = [f"{role} {share:.1%}" for role, share in share_of_role.items()]
             yield f"by role: {', '.join(roles)}"
+        share_of_language = self.shares_of_languages()
+        if share_of_language:
+            languages = [f"{language} {share:.1%}" for language, share in share_of_language.items()]
+            yield f"by language: {', '.join(languages)}"
         rows_by_unit = self.rows_by_unit()
         if rows_by_unit:
             total = sum(rows_by_unit.values())

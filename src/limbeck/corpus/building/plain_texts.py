@@ -66,7 +66,8 @@ class PlainTexts:
             for records in read_batches(path):
                 for document in documents_of(records):
                     for piece in cut_document(document, self._settings.unit, units):
-                        yield PlainText(text_key(piece.text, prompt=prompt), prompt + piece.text)
+                        text = piece.teacher_text or piece.text
+                        yield PlainText(text_key(text, prompt=prompt), prompt + text)
 
     @cached_property
     def _files(self) -> list[Path]:

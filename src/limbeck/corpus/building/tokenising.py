@@ -61,12 +61,14 @@ class TokenRows(NamedTuple):
     Args:
         splits: Counts of each split, `train` and `held_out`; see `PackingCounts`.
         rows_by_file: Number of rows to train on of each file.
+        held_out_rows_by_file: Number of held-out rows of each file.
         digests: A hash of all token rows of each file.
         report: Everything that was cut or left out.
     """
 
     splits: dict[str, dict[str, int]]
     rows_by_file: list[int]
+    held_out_rows_by_file: list[int]
     digests: list[str]
     report: SourceReport
 
@@ -101,6 +103,7 @@ def tokenise(
 
     counts_by_split = {split: Counter(asdict(PackingCounts())) for split in SPLITS}
     rows_by_file: list[int] = []
+    held_out_rows_by_file: list[int] = []
     digests: list[str] = []
     report = SourceReport()
     tokenise_file = partial(_tokenise_file, folder, encoding)
@@ -108,6 +111,7 @@ def tokenise(
         for split in SPLITS:
             counts_by_split[split].update(piece["counts"][split])
         rows_by_file.append(piece["counts"]["train"]["blocks"])
+        held_out_rows_by_file.append(piece["counts"]["held_out"]["blocks"])
         digests.append(piece["content"])
         report.merge(SourceReport.from_dict(piece["report"]))
         if step is not None:
@@ -117,7 +121,7 @@ def tokenise(
     if sum(rows_by_file) == 0:
         raise NothingToBuildError(nothing)
     splits = {split: dict(counts) for split, counts in counts_by_split.items()}
-    return TokenRows(splits, rows_by_file, digests, report)
+    return TokenRows(splits, rows_by_file, held_out_rows_by_file, digests, report)
 
 
 def _tokenise_file(folder: Path, encoding: Encoding, numbered: tuple[int, Path]) -> dict[str, Any]:

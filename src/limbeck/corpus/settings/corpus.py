@@ -12,6 +12,7 @@ from limbeck.core.kinds import KINDS
 from limbeck.core.mistakes import mistakes_of
 from limbeck.corpus.settings.augmentation import RowAugmentationSpec
 from limbeck.corpus.settings.mix import MixSpec
+from limbeck.corpus.settings.parallel import ParallelSpec
 from limbeck.corpus.settings.sources import SourceSpec
 from limbeck.corpus.settings.task import TaskSpec
 from limbeck.corpus.settings.text import StageTextSpec, TextSpec
@@ -39,7 +40,8 @@ class CorpusSpec(TextSpec):
         default_factory=list,
         description="Files, folders, globs, addresses (https://, s3://), hub:NAME data sets, installed-docs "
         "(docstrings of installed packages) or installed-text (read-me files, news and licences too); or "
-        "{source, role, share, units}. Leave it out where mix.by names them.",
+        "{source, language, role, share, units}, or {parallel: {en: FILE, de: FILE}}. Leave it out where mix.by names "
+        "them.",
     )
     text_column: Name = "text"
     """The column of text in tables, jsonl, parquet, arrow and Hub data."""
@@ -87,13 +89,30 @@ class CorpusSpec(TextSpec):
 
     @property
     def described_sources(self) -> list[SourceSpec]:
-        """The sources with their keys."""
-        return [SourceSpec(source=source) if isinstance(source, str) else source for source in self.sources]
+        """The sources with their keys; each language of parallel text is a source."""
+        described: list[SourceSpec] = []
+        for source in self.sources:
+            if isinstance(source, str):
+                described.append(SourceSpec(source=source))
+            else:
+                described += source.by_language
+        return described
 
     @property
     def places(self) -> list[str]:
         """The sources by their names."""
-        return [source.source for source in self.described_sources]
+        return [source.source or "" for source in self.described_sources]
+
+    @property
+    def parallel_sources(self) -> list[ParallelSpec]:
+        """The sources that are parallel text, of which the teacher reads its own language."""
+        described = [source for source in self.sources if isinstance(source, SourceSpec)]
+        return [source.parallel for source in described if source.parallel is not None]
+
+    @property
+    def teaches_translations(self) -> bool:
+        """Whether a source is parallel text."""
+        return bool(self.parallel_sources)
 
     def merged(self, text: StageTextSpec) -> CorpusSpec:
         """The corpus as a stage cuts it: what the stage gives replaces what the corpus gives.
@@ -176,10 +195,9 @@ class CorpusSpec(TextSpec):
     def _shares_fit_the_sources(self) -> CorpusSpec:
         """Refuse weights and shares that do not go with the sources, or with each other."""
         weights = self.mix.weights if self.mix is not None else None
-        if weights is not None and len(weights) != len(self.sources):
-            raise ValueError(
-                f"mix.weights has {len(weights)} weights for {len(self.sources)} sources: give one for each"
-            )
+        sources = len(self.described_sources)
+        if weights is not None and len(weights) != sources:
+            raise ValueError(f"mix.weights has {len(weights)} weights for {sources} sources: give one for each")
         shares = [source.share for source in self.described_sources if source.share is not None]
         if shares and self.mix is not None:
             raise ValueError("sources have shares, but there is a mix too: leave one of them out")
@@ -187,7 +205,7 @@ class CorpusSpec(TextSpec):
         # Shares that were rounded may add up to a little more than 1.
         if total > 1 + 1e-6:
             raise ValueError(f"the shares of sources add up to {total:g}: change them to add up to 1 or less")
-        if len(shares) < len(self.sources) and total >= 1:
+        if len(shares) < sources and total >= 1:
             raise ValueError(
                 f"the shares of sources add up to {total:g} and leave nothing for those without one: give smaller "
                 "ones, or give every source a share"
@@ -207,7 +225,7 @@ class CorpusSpec(TextSpec):
             if getattr(self, key) is not None:
                 raise ValueError(f"{key} is for text without labels; with task every row stays whole: leave it out")
         if any(isinstance(source, SourceSpec) for source in self.sources):
-            raise ValueError("role, share and units of a source are for text without labels: give its name alone")
+            raise ValueError("keys of a source are for text without labels: give its name alone")
         return self
 
     @model_validator(mode="after")

@@ -127,6 +127,57 @@ class SourceShares:
         return f"shares, the rest by size, in {_unit_of_sizes(streamed=streamed)}"
 
 
+@dataclass(frozen=True)
+class LanguageShares:
+    """Shares of languages by their sizes to a power; the sources of a language divide its share by their sizes.
+
+    Args:
+        exponent: The exponent α, see `shares_by_size`.
+        languages: The language of each source, several of which may have the same.
+    """
+
+    exponent: float
+    languages: tuple[str, ...]
+
+    @property
+    def reads_sizes(self) -> bool:
+        """Whether shares depend on the sizes of sources: they do."""
+        return True
+
+    def shares(self, sizes: Sequence[int | None]) -> list[float]:
+        """The share of each source; they add up to 1.
+
+        Args:
+            sizes: Size of each source in any unit, `None` where it is not known.
+
+        Raises:
+            CorpusError: if a size is not known, or all sources are empty.
+        """
+        places_of_language: dict[str, list[int]] = {}
+        for place, language in enumerate(self.languages):
+            places_of_language.setdefault(language, []).append(place)
+
+        size_of_language: dict[str, int | None] = {}
+        for language, places in places_of_language.items():
+            known_sizes = [size for size in (sizes[place] for place in places) if size is not None]
+            is_known = len(known_sizes) == len(places)
+            size_of_language[language] = sum(known_sizes) if is_known else None
+
+        shares = [0.0] * len(sizes)
+        share_of_language = shares_by_size(list(size_of_language.values()), self.exponent)
+        for (language, places), share in zip(places_of_language.items(), share_of_language, strict=True):
+            # A language without any text has the share 0.
+            if size_of_language[language]:
+                parts = shares_by_size([sizes[place] for place in places])
+                for place, part in zip(places, parts, strict=True):
+                    shares[place] = share * part
+        return shares
+
+    def describe(self, *, streamed: bool) -> str:
+        """The rule in words, for records."""
+        return f"size^{self.exponent:g} of each language, in {_unit_of_sizes(streamed=streamed)}"
+
+
 def shares_by_size(sizes: Sequence[int | None], exponent: float = 1.0) -> list[float]:
     """Return shares by size, p_i = n_i^α / Σ_j n_j^α; an empty source has the share 0, also with α = 0.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from limbeck.core.fields import Grown, Place
+from limbeck.corpus.settings.parallel import Language, Parallel, place_of
 from limbeck.corpus.settings.text import Units
 
 Role: TypeAlias = Literal["query", "document"]
@@ -17,15 +18,41 @@ Role: TypeAlias = Literal["query", "document"]
 class SourceSpec(Grown):
     """A source of text, with what it is to a model of sentence vectors, how much of it is read, and how it is cut."""
 
-    source: Place
+    source: Place | None = None
     """The source, written as it would be without other keys."""
+    parallel: Parallel | None = None
+    """In place of source, sentences and their translations, {en: FILE, de: FILE}: the student reads all languages, and
+    the teacher reads the first in place of each."""
+    language: Language | None = None
+    """The language of its texts, such as de, by which shares and figures are told."""
     role: Role | None = None
     """What its texts are, query or document: the teacher reads its prompt for that role before them."""
     share: float | None = Field(None, gt=0, lt=1)
     """Its share of the training data; sources without one divide the rest by their sizes."""
     units: Units | None = None
     """Kinds of pieces that it is cut into; default: those of the corpus."""
-    added = frozenset({"role", "share", "units"})
+    added = frozenset({"source", "parallel", "language", "role", "share", "units"})
+
+    @model_validator(mode="after")
+    def _is_one_source(self) -> SourceSpec:
+        if (self.source is None) == (self.parallel is None):
+            raise ValueError("give either source or parallel")
+        if self.parallel is not None:
+            for key in ("language", "share", "units"):
+                if getattr(self, key) is not None:
+                    raise ValueError(f"{key} is not for parallel text, whose sentences stay whole: leave it out")
+        return self
+
+    @property
+    def by_language(self) -> list[SourceSpec]:
+        """The source itself, or a source for each language of parallel text."""
+        if self.parallel is None:
+            return [self]
+        sources = []
+        for language in self.parallel.all_languages:
+            place = place_of(self.parallel, language)
+            sources.append(SourceSpec(source=place, language=language, role=self.role))
+        return sources
 
 
 @dataclass(frozen=True)

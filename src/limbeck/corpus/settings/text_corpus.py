@@ -11,10 +11,13 @@ from pydantic import Field, PrivateAttr, model_validator
 from limbeck.core.fields import Length, Share
 from limbeck.corpus.settings.checked import Checked
 from limbeck.corpus.settings.corpus import DEFAULT_HELD_OUT, DEFAULT_LENGTH, CorpusSpec
-from limbeck.corpus.settings.mix import Mixing, MixSpec, SourceShares
+from limbeck.corpus.settings.mix import LanguageShares, Mixing, MixSpec, SourceShares
+from limbeck.corpus.settings.parallel import names_parallel_text
 from limbeck.corpus.settings.sources import SourceSpec, SourceUse
 from limbeck.corpus.settings.text import Unit
 
+_LANGUAGE = "{language}"
+"""The placeholder of `mix.by` whose values are languages."""
 _SHORTEST_PAIR = 5
 """Length of a pair in tokens: one of each segment, and BERT's three special ones."""
 
@@ -99,12 +102,24 @@ class CorpusSettings(Checked, CorpusSpec):
         """
         if self._parts:
             return tuple(self._parts)
+        if self.teaches_translations:
+            return self._titles_by_language()
         if not self.uses:
             return tuple(self.places)
         times = Counter(self.places)
         titles = []
         for source, use in zip(self.places, self.uses, strict=True):
             titles.append(source if times[source] == 1 else f"{source} ({use.title})")
+        return tuple(titles)
+
+    def _titles_by_language(self) -> tuple[str, ...]:
+        """Names of the sources where some are parallel text: the languages of these, numbered where one comes again."""
+        titles: list[str] = []
+        times: Counter[str] = Counter()
+        for source, place in zip(self.described_sources, self.places, strict=True):
+            title = source.language if names_parallel_text(place) and source.language else place
+            times[title] += 1
+            titles.append(title if times[title] == 1 else f"{title} ({times[title]})")
         return tuple(titles)
 
     @cached_property
@@ -123,10 +138,25 @@ class CorpusSettings(Checked, CorpusSpec):
         """Whether the student reads the prompts too; else rows have `teacher_input_ids` beside what it reads."""
         return self.student_prompts == "teacher"
 
+    @cached_property
+    def languages(self) -> tuple[str, ...]:
+        """The language of each source, "" where it is not known; empty where no source has one.
+
+        It is the value of `{language}` in `mix.by`, or what the recipe says of the source.
+        """
+        if self._parts:
+            return tuple(self._parts) if self.mix is not None and _LANGUAGE in str(self.mix.by) else ()
+        languages = tuple(source.language or "" for source in self.described_sources)
+        return languages if any(languages) else ()
+
     @property
     def stated_mixing(self) -> Mixing | None:
         """The rule of the sources' shares that is given: the mix, or the shares of sources."""
         if self.mix is not None:
+            # A language may have several sources. A source of an unknown one stands for itself.
+            names = [language or place for language, place in zip(self.languages, self.places, strict=False)]
+            if self.mix.exponent is not None and len(set(names)) < len(names):
+                return LanguageShares(self.mix.exponent, tuple(names))
             return self.mix
         shares = tuple(source.share for source in self.described_sources)
         return SourceShares(shares) if any(shares) else None

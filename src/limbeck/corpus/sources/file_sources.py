@@ -69,7 +69,7 @@ class Files:
             columns.append(self.layout)
         if self.separator is not None:
             columns.append({"separator": self.separator})
-        states = [_file_state(file, place) for file, place in zip(self.files, self.places, strict=True)]
+        states = [file_state(file, place) for file, place in zip(self.files, self.places, strict=True)]
         return ["files", *columns, states]
 
     def read_files(self) -> Sequence[FilePath]:
@@ -231,7 +231,7 @@ def _has_byte_positions(path: FilePath) -> bool:
     return not is_compressed(path) and not FILE_KINDS[suffix_of(path)].counts_rows
 
 
-def _file_state(file: FilePath, place: str) -> list[Any]:
+def file_state(file: FilePath, place: str) -> list[Any]:
     """Return path, size and time of change of a file; for a remote file its address and a key of its version.
 
     Args:

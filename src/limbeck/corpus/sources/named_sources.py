@@ -16,9 +16,11 @@ from limbeck.corpus.files.addresses import file_size, is_remote
 from limbeck.corpus.files.file_kinds import UNKNOWN_LAYOUT, TableLayout
 from limbeck.corpus.files.file_readers import FILE_KINDS
 from limbeck.corpus.messages import safe_name
+from limbeck.corpus.settings.parallel import names_parallel_text
 from limbeck.corpus.sources.file_sources import Files, check_files, expand_home, find_files
 from limbeck.corpus.sources.hub_datasets import HUB_PREFIX, HubDataset, names_hub_dataset
 from limbeck.corpus.sources.installed_docs import InstalledDocs, InstalledText
+from limbeck.corpus.sources.parallel_text import ParallelText, open_parallel_text
 from limbeck.corpus.sources.source_kinds import SOURCES as SOURCES
 from limbeck.corpus.sources.source_kinds import RowSource, Source, SourceKind
 from limbeck.corpus.sources.text_lines import TextLines
@@ -195,6 +197,14 @@ def _open_hub(text: str, text_column: str | None, _workers: int | None) -> HubDa
     return HubDataset(text.removeprefix(HUB_PREFIX), text_column or "")
 
 
+def _open_parallel(text: str, _text_column: str | None, _workers: int | None) -> ParallelText:
+    return open_parallel_text(text)
+
+
+def _check_parallel(text: str) -> None:
+    open_parallel_text(text)
+
+
 def _installed_kind(cls: type[InstalledDocs]) -> SourceKind:
     """Return the kind of source that `cls` reads. Its strings are the `name` of the class, or `name:FOLDER`."""
 
@@ -219,3 +229,13 @@ SOURCES.register("files", SourceKind(form="", matches=_any_text, open=_open_file
 SOURCES.register("hub", SourceKind(form="hub:owner/name", matches=names_hub_dataset, open=_open_hub))
 SOURCES.register(InstalledDocs.name, _installed_kind(InstalledDocs))
 SOURCES.register(InstalledText.name, _installed_kind(InstalledText))
+SOURCES.register(
+    "parallel",
+    SourceKind(
+        form="parallel: {en: FILE, de: FILE}",
+        matches=names_parallel_text,
+        open=_open_parallel,
+        check=_check_parallel,
+        is_labelled=False,
+    ),
+)

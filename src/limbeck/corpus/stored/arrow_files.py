@@ -30,6 +30,9 @@ BATCH_ITEMS = 1000
 """Documents or rows that are written together."""
 
 DOCUMENT_SCHEMA = pa.schema([("text", pa.large_string()), ("title", pa.large_string()), ("key", pa.uint64())])
+_TEACHER_TEXT = pa.field("teacher_text", pa.large_string())
+PARALLEL_SCHEMA = DOCUMENT_SCHEMA.append(_TEACHER_TEXT)
+"""Columns of documents some of which the teacher reads in another language."""
 
 
 def row_schema(label_type: pa.DataType) -> pa.Schema:
@@ -115,7 +118,10 @@ def read_documents(folder: Path, below: int | None = None) -> Iterator[Document]
 
 def documents_of(records: pa.RecordBatch) -> Iterator[Document]:
     """Iterate over the documents of a stored batch."""
-    return map(Document, records.column("text").to_pylist(), records.column("title").to_pylist())
+    columns = [records.column("text").to_pylist(), records.column("title").to_pylist()]
+    if _TEACHER_TEXT.name in records.schema.names:
+        columns.append(records.column(_TEACHER_TEXT.name).to_pylist())
+    return map(Document, *columns)
 
 
 def lowest_keys(folder: Path, most: int) -> NDArray[np.uint64]:
@@ -150,15 +156,23 @@ def rows_of(records: pa.RecordBatch) -> RowBatch:
     return RowBatch(rows, records.column("key").to_numpy())
 
 
-def batch_of_documents(documents: Sequence[Document], keys: Keys) -> StoredBatch:
-    """Return documents and their keys in the form in which they are written."""
+def batch_of_documents(documents: Sequence[Document], keys: Keys, schema: pa.Schema = DOCUMENT_SCHEMA) -> StoredBatch:
+    """Return documents and their keys in the form in which they are written.
+
+    Args:
+        documents: The documents.
+        keys: Their keys.
+        schema: The columns; `PARALLEL_SCHEMA` if some document has a text of the teacher's own.
+    """
     columns: list[Any] = [
         [document.text for document in documents],
         [document.title for document in documents],
         pa.array(keys, pa.uint64()),
     ]
+    if schema is PARALLEL_SCHEMA:
+        columns.append([document.teacher_text for document in documents])
     characters = sum(len(document.text) for document in documents)
-    return StoredBatch(pa.record_batch(columns, schema=DOCUMENT_SCHEMA), characters)
+    return StoredBatch(pa.record_batch(columns, schema=schema), characters)
 
 
 def batch_of_rows(rows: Sequence[LabelledRow], keys: Keys, schema: pa.Schema) -> StoredBatch:
@@ -173,10 +187,10 @@ def batch_of_rows(rows: Sequence[LabelledRow], keys: Keys, schema: pa.Schema) ->
     return StoredBatch(pa.record_batch(columns, schema=schema), characters)
 
 
-def write_documents(documents: Iterable[Document], folder: Path) -> Written:
-    """Write documents to the files of a folder."""
+def write_documents(documents: Iterable[Document], folder: Path, schema: pa.Schema = DOCUMENT_SCHEMA) -> Written:
+    """Write documents to the files of a folder; see `batch_of_documents`."""
     batches = _CountedBatches(
-        batch_of_documents(batch, [document.key for document in batch]) for batch in _in_batches(documents)
+        batch_of_documents(batch, [document.key for document in batch], schema) for batch in _in_batches(documents)
     )
     # The generator writes each file when the next one is asked for.
     for _ in write_shards(batches, folder, "documents", SHARD_CHARACTERS):

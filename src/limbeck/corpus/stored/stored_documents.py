@@ -16,9 +16,12 @@ from limbeck.corpus.progress import Progress, step_progress, waiting_notice
 from limbeck.corpus.settings import CorpusSettings
 from limbeck.corpus.source_report import SourceReport, nothing_in
 from limbeck.corpus.sources.named_sources import open_source
+from limbeck.corpus.sources.parallel_text import ParallelText
 from limbeck.corpus.sources.source_kinds import HasSize, Source
 from limbeck.corpus.stored import arrow_files
 from limbeck.corpus.stored.arrow_files import (
+    DOCUMENT_SCHEMA,
+    PARALLEL_SCHEMA,
     StoredBatch,
     batch_of_documents,
     document_files,
@@ -218,7 +221,8 @@ class SourceReader:
             document_by_key = self._new_documents(batch, add_keys)
             if not document_by_key:
                 continue
-            stored = batch_of_documents(list(document_by_key.values()), list(document_by_key))
+            schema = PARALLEL_SCHEMA if isinstance(listed.source, ParallelText) else DOCUMENT_SCHEMA
+            stored = batch_of_documents(list(document_by_key.values()), list(document_by_key), schema)
             self._documents += len(document_by_key)
             self._characters += stored.characters
             yield stored

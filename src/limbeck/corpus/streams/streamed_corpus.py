@@ -44,6 +44,7 @@ class StreamedCorpus(Corpus):
         encoding: How documents become blocks, and which are held out.
         window: Number of blocks that are shuffled together.
         uses: The role, prompt and units of each source; empty where no source has any.
+        languages: The language of each source, see `Corpus`.
     """
 
     def __init__(
@@ -53,8 +54,9 @@ class StreamedCorpus(Corpus):
         encoding: BlockEncoding,
         window: int,
         uses: Sequence[SourceUse] = (),
+        languages: Sequence[str] = (),
     ) -> None:
-        super().__init__(path, titles=[source.name for source in sources], uses=uses)
+        super().__init__(path, titles=[source.name for source in sources], uses=uses, languages=languages)
         self.sources = sources
         self._encoding = encoding
         self._window = window
@@ -127,6 +129,7 @@ def open_stream(
         replace(encoding, held_below=int(manifest["held_below"])),
         settings.shuffle_buffer,
         settings.uses,
+        settings.languages,
     )
 
 

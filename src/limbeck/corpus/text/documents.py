@@ -14,6 +14,9 @@ from limbeck.corpus.text.cursor import Cursor, FoundText
 Item = TypeVar("Item")
 CUT_DOCUMENT = f"document longer than {limits.LONGEST_DOCUMENT:,} characters, cut"
 
+_TRANSLATION_BITS = 32
+"""Bits of a key in which translations of one text differ."""
+
 # C0 and C1 controls except tab and newline, the byte order mark, and surrogates that stand alone.
 _UNWANTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
 
@@ -24,10 +27,13 @@ class Document(NamedTuple):
     Args:
         text: The whole text, the title's sentence included.
         title: The first paragraph, when it summarises the rest (a docstring's summary line); else `None`.
+        teacher_text: The text that the teacher reads in its place, such as the English sentence that it translates;
+            None where both models read the text.
     """
 
     text: str
     title: str | None = None
+    teacher_text: str | None = None
 
     @property
     def body(self) -> str:
@@ -38,9 +44,26 @@ class Document(NamedTuple):
 
     @property
     def key(self) -> int:
-        """A 64-bit hash of the text: equal texts, in any corpus and any process, have equal keys."""
-        digest = hashlib.blake2b(self.text.encode(), digest_size=8).digest()
-        return int.from_bytes(digest, "little")
+        """A 64-bit hash of the text: equal texts, in any corpus and any process, have equal keys.
+
+        Translations of one text have the upper half of its key, so that all of them are held out or none is; see
+        `above_translations`. The lower half is of both texts, so that no translation counts as a repeat of another.
+        """
+        if self.teacher_text is None or self.teacher_text == self.text:
+            return _hash(self.text)
+        upper = _hash(self.teacher_text) >> _TRANSLATION_BITS << _TRANSLATION_BITS
+        lower = _hash(f"{self.teacher_text}\0{self.text}") % 2**_TRANSLATION_BITS
+        return upper + lower
+
+
+def above_translations(key: int) -> int:
+    """Return the least bound not below a key that keeps the translations of a text on one side of it."""
+    return -(-key >> _TRANSLATION_BITS) << _TRANSLATION_BITS
+
+
+def _hash(text: str) -> int:
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
 
 
 def clean_text(text: str) -> str:

@@ -105,10 +105,12 @@ class Piece(NamedTuple):
     Args:
         text: The text.
         kind: Name of its unit.
+        teacher_text: The text that the teacher reads in its place, see `Document`; such a piece is a whole document.
     """
 
     text: str
     kind: str
+    teacher_text: str | None = None
 
 
 def split_pieces(document: Document, kinds: Collection[str]) -> list[Piece]:
@@ -144,6 +146,9 @@ def cut_document(document: Document, unit: str, units: Collection[str] = ()) -> 
         unit: Name of the unit of the corpus, from `UNITS`.
         units: Names of the units of the source, which take its place; empty where it names none.
     """
+    if document.teacher_text is not None:
+        # The parts of a text and of its translation would not fit to each other.
+        return [Piece(document.text, "document", document.teacher_text)]
     if units:
         return split_pieces(document, units)
     return [Piece(text, unit) for text in UNITS[unit](document.text)]

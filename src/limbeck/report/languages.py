@@ -1,0 +1,61 @@
+"""The table of languages of a run: how much of each is trained on, its held-out loss, agreement and translations."""
+
+from limbeck.core.blocks import AnyCell, Cell, Table, number
+from limbeck.core.records import LanguageFigures, LanguageRows, Run, RunEvaluation
+
+CAPTION = "Languages: text, and figures on held-out text"
+NOTE = (
+    "The agreement is Spearman's correlation of the similarities of held-out texts with the teacher's, which reads "
+    "translations in its own language. The last two columns are the shares of sentences whose nearest sentence in the "
+    "teacher's language is their translation, and the other way round."
+)
+"""What the columns of the table are."""
+
+
+def languages_table(run: Run, evaluation: RunEvaluation) -> Table | None:
+    """Lay out the figures of each language; None where the languages of the text are not known.
+
+    Rows and shares are of the first stage whose languages are known, and the held-out loss is of the last one.
+
+    Args:
+        run: The record of the run.
+        evaluation: The figures of its evaluation that may be shown.
+    """
+    rows_of_language: dict[str, LanguageRows] = {}
+    views = run.corpus.views if run.corpus is not None else []
+    for view in reversed(views):
+        if view.languages:
+            rows_of_language = {rows.language: rows for rows in view.languages}
+    losses: dict[str, float | None] = {}
+    for stage in run.stages:
+        if stage.held_out_by_language:
+            losses = {language: terms.get("loss") for language, terms in stage.held_out_by_language.items()}
+    figures_of_language = {figures.language: figures for figures in evaluation.languages}
+
+    table_rows: list[tuple[AnyCell, ...]] = []
+    for language in dict.fromkeys([*rows_of_language, *losses, *figures_of_language]):
+        rows = rows_of_language.get(language, LanguageRows())
+        figures = figures_of_language.get(language, LanguageFigures())
+        cells = (
+            number(rows.rows),
+            Cell(rows.share, "{:.1%}"),
+            Cell(losses.get(language), "{:.4g}"),
+            number(figures.texts),
+            Cell(figures.agreement, "{:.3f}"),
+            Cell(figures.to_teacher_language, "{:.1%}"),
+            Cell(figures.from_teacher_language, "{:.1%}"),
+        )
+        table_rows.append((language, *cells))
+    if not table_rows:
+        return None
+    headings = (
+        "Language",
+        "Rows",
+        "Share",
+        "Held-out loss",
+        "Held-out texts",
+        "Agreement with the teacher",
+        "Finds its translation",
+        "Is found by it",
+    )
+    return Table(CAPTION, headings, tuple(table_rows))
