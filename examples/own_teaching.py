@@ -1,6 +1,6 @@
 """A teaching of your own: sentence vectors that are read from a dictionary, by the tokens of each text.
 
-    limbeck distill recipe.yaml --plugin examples/own_teaching.py
+    limbeck --plugin examples/own_teaching.py distill recipe.yaml
 
 The recipe names it, and the model that the student starts from:
 

@@ -135,7 +135,7 @@ def test_steps_with_accelerate_are_those_of_the_trainer(case):
 
 
 class OwnTrainer(Trainer):
-    """A trainer of transformers as docs/extending.md has it."""
+    """A trainer of transformers as docs/training_loop.md has it."""
 
     loss_is_scaled_for_ga = True
 
