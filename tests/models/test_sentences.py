@@ -291,7 +291,7 @@ def test_what_cannot_be_applied_is_refused(transformer, text_folder, tmp_path):
         return plan(folder, text_folder)
 
     for read in (open_model, taught, lambda folder: vectors_of_a_task(str(folder), None)):
-        refused(prompts, {"truncate_dim": 3}, "by truncate_dim 3", "set it to null", read=read)
+        refused(prompts, {"truncate_dim": 3}, "by truncate_dim 3", "set truncate_dim to null", read=read)
     refused("sentence_bert_config.json", {"transformer_task": "text-generation"}, "'text-generation'")
     for key, value in (
         ("query_length", 6),

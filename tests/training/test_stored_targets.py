@@ -243,7 +243,7 @@ def test_wrong_recipes_of_stores_are_refused_in_one_line(live, store, tmp_path):
     limbeck.teach(live, output=store)
     for teacher, message in (
         ({"missing": "compute"}, "missing: compute needs the teacher"),
-        ({"model": live["teacher"]["model"]}, "model is not loaded beside stored outputs"),
+        ({"model": live["teacher"]["model"]}, "a teacher with stored outputs is not loaded"),
         ({"cache": True}, "cache stores in limbeck's cache"),
         ({"teaching": {"name": "stored"}}, "give either stored or teaching"),
     ):

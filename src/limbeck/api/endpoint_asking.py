@@ -64,9 +64,9 @@ def refuse_endpoint_options(request: TeachRequest) -> None:
         raise RecipeError(f"--too-long is '{request.too_long}'.{suggestion(request.too_long, _WAYS)}")
     for name in ("too_long", "tokenizer"):
         if request.limit is None and _is_given(request, name):
-            raise RecipeError(f"{_flag(name)} says nothing without --limit; give that too.")
+            raise RecipeError(f"{_flag(name)} has no effect without --limit; give --limit too.")
     if process_count() > 1:
-        raise RecipeError("An endpoint is asked by one process; start it without a launcher, and give --concurrency.")
+        raise RecipeError("Only one process may ask an endpoint; run the command without a launcher, and give --concurrency.")
 
 
 def _is_given(request: TeachRequest, name: str) -> bool:

@@ -7,7 +7,7 @@ from limbeck.errors import RecipeError
 
 inspect = command_group(
     "inspect",
-    "Look inside a model, alone or beside its teacher, in numbers and figures.",
+    "Look inside a model, alone or with its teacher, in numbers and figures.",
     "limbeck inspect similarity runs/mine/student --teacher google-bert/bert-base-uncased --output look/",
 )
 

@@ -98,8 +98,8 @@ class Messages:
         folder = Path(str(output)).expanduser().resolve()
         if folder in self.log_file.expanduser().resolve().parents:
             raise OutputError(
-                f"--log-file '{self.log_file}' lies in the output folder '{output}', which is to be empty at first; "
-                "give a file beside it."
+                f"--log-file '{self.log_file}' lies in the output folder '{output}', which must be empty when a "
+                "run begins; give a file in another folder."
             )
 
     def log_error(self, error: LimbeckError) -> None:

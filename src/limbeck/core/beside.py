@@ -39,7 +39,7 @@ def tried_beside(text: str) -> str:
     """Return the part of a message on a missing path that names the second place; empty where there was none."""
     if text not in _tried:
         return ""
-    return f" (nor does '{_tried[text]}', beside the recipe)"
+    return f" (nor does '{_tried[text]}', in the folder of the recipe)"
 
 
 def _leads_somewhere(text: str) -> bool:

@@ -79,7 +79,7 @@ class AlignedEmbeddingOptions(MethodOptions):
 
 @register_as_method(options=AlignedEmbeddingOptions, citation=LEAF)
 def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> list[Term]:
-    """The teacher's finished sentence vectors, by a map that the student keeps: it serves beside its teacher.
+    """The teacher's finished sentence vectors, by a map that the student keeps, so that one index serves both.
 
     Make the terms on the finished vectors, whole and cut to prefixes, and those on hidden states below. Finished
     vectors are those that the model is used by: pooled and, in the teacher, through the modules of its folder.

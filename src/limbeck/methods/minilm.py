@@ -28,12 +28,12 @@ class MiniLMOptions(MethodOptions):
     """Options of MiniLM (arXiv 2002.10957, section 3)."""
 
     attention_weight: Weight = Field(1.0, description="Weight of the attention distributions (eq. 6).")
-    value_weight: Weight = Field(1.0, description="Weight of the value relation (eq. 9); 0 is table 5.")
+    value_weight: Weight = Field(1.0, description="Weight of the value relation (eq. 9); table 5 of the paper has 0.")
     value_transfer: Literal["relation", "vectors", "hidden"] = Field(
         "relation",
         description=(
-            "Taught beside the attention: the values' relation, or through a learned map the values (table 6) or the "
-            "hidden states (its supplement)."
+            "The second thing that is taught, after the attention: relation (of the values), or through a learned map "
+            "vectors (the values, table 6) or hidden (the hidden states, in the supplement)."
         ),
     )
     mapping: MappingChoice = Field(

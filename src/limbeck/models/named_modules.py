@@ -273,7 +273,8 @@ def _measure(module: nn.Module, blocks: list[nn.Module], outputs: Mapping[str, n
 
     if [run.number for run in runs] != list(range(len(blocks))):
         raise ModelError(
-            f"The blocks of {title} do not run once each in the order of their numbers; name the modules of its layers."
+            f"{title} does not run each of its blocks once, in the order of their numbers; name the modules of its "
+            "layers."
         )
     for run in runs:
         _check_block(run, runs[0], title)

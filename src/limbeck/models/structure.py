@@ -422,6 +422,6 @@ def _modules_around(model: nn.Module, path_of_blocks: str, refusal: str) -> Iter
         saved_buffers = set(around._buffers) - around._non_persistent_buffers_set
         tensors = [*around._parameters, *saved_buffers]
         if tensors:
-            raise ModelError(f"{refusal}: it keeps the tensor '{prefix}{tensors[0]}' beside its modules.")
+            raise ModelError(f"{refusal}: it keeps the tensor '{prefix}{tensors[0]}' outside of its modules.")
         prefix += f"{next_name}."
         around = around.get_submodule(next_name)

@@ -89,8 +89,8 @@ def given_document(recipe: Any, options: Mapping[str, Any], *, resume: bool = Fa
         if not may_be_second_source:
             raise
         raise RecipeError(
-            f"'{path}' would be the recipe, behind the first file of --corpus, and is none; quote the pattern, as in "
-            f"--corpus '{path.parent}/*{path.suffix}', or repeat --corpus."
+            f"'{path}' stands where a recipe belongs, but it is a text: --corpus takes one file. Quote the pattern, as "
+            f"in --corpus '{path.parent}/*{path.suffix}', or repeat --corpus before each file."
         ) from None
 
 

@@ -81,8 +81,8 @@ class TeacherInfo:
         """
         if self.known_config is None:
             raise RecipeError(
-                f"Only the outputs of '{self.title}' are known, not its model; name another teacher for what reads "
-                "its model."
+                f"Only the outputs of '{self.title}' are known, not its model; name another teacher for terms that "
+                "read hidden states, attention or tokens."
             )
         return self.known_config
 

@@ -51,8 +51,8 @@ class TeacherSpec(TargetKeys):
     teaching: dict[str, Any] | None = Field(
         None,
         description=(
-            "What teaches in place of the model, by its registered name, with its options beside it: {name: NAME, "
-            "...}. The model is then where the student starts, and its tokenizer is the student's."
+            "The registered name of a teaching, which gives the targets in place of the model, with its options: "
+            "{name: NAME, ...}. The student then starts from the model and has its tokenizer."
         ),
     )
     stored: Place | None = Field(
@@ -109,7 +109,7 @@ class TeacherSpec(TargetKeys):
         model = value.get("model")
         if not model or Path(str(model)).name == TEACHER_FOLDER:
             return {**value, "model": str(Path(value["stored"]) / TEACHER_FOLDER)}
-        raise ValueError("model is not loaded beside stored outputs: leave it out, or set missing: compute")
+        raise ValueError("a teacher with stored outputs is not loaded: leave model out, or set missing: compute")
 
     @model_validator(mode="before")
     @classmethod
@@ -124,8 +124,8 @@ class TeacherSpec(TargetKeys):
         if not model or model == value["targets"] or names_targets(str(model)):
             return {**value, "model": value["targets"]}
         raise ValueError(
-            "model is not loaded beside a file of targets: leave it out, or name it as student.initialise.from to "
-            "start from it"
+            "a teacher that is a file of targets has no model: leave model out, or name it as student.initialise.from "
+            "to start from it"
         )
 
     @model_validator(mode="after")
@@ -159,7 +159,7 @@ class MemberSpec(TeacherSpec):
     """One of several teachers."""
 
     weight: float = Field(1.0, gt=0, le=MOST)
-    """How much it counts beside the others; the weights are divided by their sum."""
+    """Weight of the teacher; a teacher of weight 2 counts twice as much as one of weight 1."""
 
 
 class CombineSpec(Strict):

@@ -57,7 +57,7 @@ def _check_has_labels(term: Term, pairing: Pairing) -> None:
     if learns_labels and not pairing.labelled:
         raise RecipeError(
             f"the term '{term.name}' learns labels, but the rows have none (corpus.task.labelled is false); give "
-            "labelled rows, or leave the term out by its weight of 0 (of bert_pkd by soft_label_share: 1)."
+            "labelled rows, or set the weight of the term to 0 (for bert_pkd: soft_label_share: 1)."
         )
 
 

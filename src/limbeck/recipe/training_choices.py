@@ -43,7 +43,7 @@ def _check_loggers(arguments: Mapping[str, Any], place: str) -> None:
     words = {"none", "all"} & set(names)
     if words and len(names) > 1:
         raise RecipeError(
-            f"{place}.report_to has '{min(words)}' beside others: give it alone, or give the names of loggers."
+            f"{place}.report_to has '{min(words)}' and other names: give it alone, or give only names of loggers."
         )
     if words or not names:
         return

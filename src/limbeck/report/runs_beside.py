@@ -39,7 +39,7 @@ def run_blocks(runs: TitledRuns) -> Iterator[Block]:
     yield from _quality_figures(runs)
     training = _facts_table("Training of the runs", [(title, _training_facts(run)) for title, run in runs])
     yield training.with_words("Teacher", "Student", "Methods")
-    yield _facts_table("Size and speed, each beside its teacher's", [(title, _size_facts(run)) for title, run in runs])
+    yield _facts_table("Size and speed, compared with the teacher", [(title, _size_facts(run)) for title, run in runs])
     yield _facts_table("Quality of the students", [(title, _quality_facts(run)) for title, run in runs])
     if len(_measures_of(runs)) > 1:
         yield Notes(

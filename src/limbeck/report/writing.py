@@ -151,6 +151,6 @@ def _check_default_figures_folder(path: Path, markdown: Path) -> None:
     is_in_use = path.is_dir() and any(path.iterdir())
     if is_in_use and not markdown.exists():
         raise OutputError(
-            f"'{path}' exists, but '{markdown.name}' beside it, whose figures it would hold, does not; move it away, "
-            "or give a folder as --figures."
+            f"The folder of the figures, '{path}', already has files, but there is no '{markdown.name}' that they belong "
+            "to; move the folder away, or give another one as --figures."
         )

@@ -27,7 +27,8 @@ class ValidateRequest:
 
     recipe: Recipe | Mapping[str, Any] | str | Path | None = shared.recipe_argument(
         "The recipe (YAML).",
-        "As `distill` takes it, with all that follows beside or in place of it; objects are kept in limbeck's cache.",
+        "A recipe as `distill` takes it, which the other arguments change or replace; objects are kept in limbeck's "
+        "cache.",
     )
     overrides: str | Sequence[str] = shared.overrides_option()
     _: KW_ONLY

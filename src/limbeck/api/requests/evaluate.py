@@ -68,7 +68,7 @@ class EvaluateRequest:
     seeds: int | None = option(
         "Number of seeds per grid point; default: the paper's.",
         default=None,
-        python="Runs of every grid point; None leaves it to the protocol.",
+        python="Runs of every grid point; None is the number of the protocol.",
         least=1,
     )
     teacher: Any = option(

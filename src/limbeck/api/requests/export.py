@@ -44,9 +44,9 @@ class ExportRequest:
         metavar="MODEL",
     )
     output: str | Path | None = option(
-        "Output folder; default: beside the model's.",
+        "Output folder; default: next to the model's folder.",
         default=None,
-        python="The export's folder; None is beside the model's.",
+        python="The export's folder; None is a folder next to the model's.",
         cls=Path,
     )
     dtype: str | None = option(
@@ -68,7 +68,10 @@ class ExportRequest:
         panel=MEASURING,
     )
     verify: bool = option(
-        "Compare again in a fresh process, on all of the text; int8 must pass too.", default=False, panel=MEASURING
+        "Compare the finished export a second time, in a new process and on all of the text; an int8 export that "
+        "differs too much then fails.",
+        default=False,
+        panel=MEASURING,
     )
     evaluation: str | Path | None = option(
         "Folder of `limbeck evaluate` with scores for the model card; default: one in the run.",

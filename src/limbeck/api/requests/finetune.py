@@ -51,7 +51,7 @@ class FinetuneRequest:
     seeds: int | None = option(
         "Number of seeds per grid point; default: the protocol's.",
         default=None,
-        python="Runs of every grid point; None leaves it to the protocol.",
+        python="Runs of every grid point; None is the number of the protocol.",
         least=1,
         panel=TRAINING,
     )

@@ -191,7 +191,7 @@ class ArchitectureRequest(SearchRequest):
         reads=_count,
     )
     max_latency_share: float | None = option(
-        "Longest latency, as a share of the teacher's: 0.5.", default=None, panel=SHAPES
+        "Longest latency, as a share of the teacher's, such as 0.5.", default=None, panel=SHAPES
     )
     device: str = option("cpu, cuda, cuda:1 …; auto: the accelerator where there is one.", default="auto")
     measure_length: int | None = option(

@@ -44,16 +44,17 @@ class RowAugmentationSpec(Grown):
     algorithm: Algorithm | None = Field(
         None,
         description=(
-            "released: as the authors' code, which made the published scores. It never replaces stop words and words "
-            "with a digit, predicts a word from the text with a mask and the whole text behind it, changes one text of "
-            "a pair at a time, and leaves out equal copies. printed: algorithm 1 of the paper; default: released."
+            "released: the code of the authors, which made the published scores. It never replaces stop words and words "
+            "with a digit. It predicts a word from two texts: the text with a mask, and behind it the whole text. It "
+            "changes one text of a pair at a time, and leaves out equal copies. printed: algorithm 1 of the paper. "
+            "Default: released."
         ),
     )
     stop_words: list[Name] | Place | None = Field(
         None,
         description=(
             "Words that are never replaced: english, a list, a text file with a word on each line, or none; default: "
-            "english, the 173 function words of the authors' code; none for printed."
+            "english, the 173 function words of the authors' code, or none with algorithm: printed."
         ),
     )
     copies: int = Field(20, ge=1, le=10_000)

@@ -75,7 +75,7 @@ class LabelledSettings(Checked, TaskSpec):
     whole_texts: bool = False
     """Whether the key of a row is that of its whole texts, even where they are cut."""
     augment: Augmentation | None = None
-    """Copies that the rows to train on have beside them, with other words; none by default."""
+    """Copies of the rows to train on, with other words, which are added to the rows; none by default."""
 
     @field_validator("sources", mode="before")
     @classmethod

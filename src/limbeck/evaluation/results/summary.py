@@ -19,8 +19,8 @@ from limbeck.kinds.answer_scores import THRESHOLD_SUFFIX
 _PERCENT = 100
 _COMPUTED_NOTE = "† is not printed in the paper: computed from its figures, over the columns of the measured average."
 _TASK_NOTE = (
-    "Published rows left out: {}, of students distilled on the tasks; they are shown only beside students trained on "
-    "labelled rows."
+    "Published rows left out: {}, of students distilled on the tasks; they are shown only with students that were "
+    "trained on labelled rows."
 )
 
 

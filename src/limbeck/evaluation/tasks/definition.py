@@ -99,7 +99,7 @@ class TaskDefinition(Strict):
     them) or `only` (fields and the values that a row must have). Needed without `hub`."""
     quotes: Quotes | None = None
     """Quotation marks in tables between tabs: `fields`, as pandas writes them, or `characters` like any other, as in
-    GLUE's files; by default found out by the file."""
+    GLUE's files; by default limbeck looks at the file."""
     hub: HubSource | None = None
     """A data set: `name`, `config`, `revision`; `splits`, the task's to the data set's or to its `split` and `config`;
     `columns` and `rows` where they differ from those of the files."""
@@ -477,4 +477,4 @@ def _is_near(name: str) -> bool:
 
 def _far_file(name: str, owner: str) -> str:
     """Return the problem with a file that lies elsewhere; `owner` is the split or the key that names it."""
-    return f"the file '{name[:_SHOWN_CHARACTERS_OF_FILE]}' of {owner} must lie beside the description or in --data"
+    return f"the file '{name[:_SHOWN_CHARACTERS_OF_FILE]}' of {owner} must lie in the folder of the description or in --data"
