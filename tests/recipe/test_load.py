@@ -36,7 +36,8 @@ def test_paths_that_are_not_in_the_current_folder_are_looked_for_beside_the_reci
     (beside / "recipe.yaml").write_text(dump_yaml(tiny_recipe | {"corpus": {"sources": sources}}))
     recipe = load_recipe("../recipes/recipe.yaml")
     assert recipe.corpus.sources == ["texts", "../recipes/only/*.txt", "gone/", "installed-docs"]
-    with pytest.raises(CorpusError, match=r"'gone/' does not exist \(nor does '../recipes/gone', in the folder of the recipe\)"):
+    message = r"'gone/' does not exist \(nor does '../recipes/gone', in the folder of the recipe\)"
+    with pytest.raises(CorpusError, match=message):
         check_files("gone/")
 
 

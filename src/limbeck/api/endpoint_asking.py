@@ -66,7 +66,7 @@ def refuse_endpoint_options(request: TeachRequest) -> None:
         if request.limit is None and _is_given(request, name):
             raise RecipeError(f"{_flag(name)} has no effect without --limit; give --limit too.")
     if process_count() > 1:
-        raise RecipeError("Only one process may ask an endpoint; run the command without a launcher, and give --concurrency.")
+        raise RecipeError("Only one process may ask an endpoint; start it without a launcher, and give --concurrency.")
 
 
 def _is_given(request: TeachRequest, name: str) -> bool:

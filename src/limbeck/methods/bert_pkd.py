@@ -32,7 +32,10 @@ class BertPkdOptions(MappedOptions):
         "random as RAIL-KD, attention as ALP-KD.",
     )
     soft_label_share: float = Field(
-        0.5, ge=0, le=1, description="alpha: share of the soft labels, where the hard ones have the rest (0.2, 0.5, 0.7 tried)."
+        0.5,
+        ge=0,
+        le=1,
+        description="alpha: share of the soft labels, where the hard ones have the rest (0.2, 0.5, 0.7 tried).",
     )
     patient_weight: float = Field(100.0, ge=0, description="beta: weight of the CLS vectors (10 to 1000 tried).")
     temperature: float = Field(10.0, gt=0, description="T of the soft labels (5, 10, 20 tried).")

@@ -65,8 +65,8 @@ def check_transformer(folder: Path, tokenizer_folder: Path) -> None:
         tokenizer = read_json(tokenizer_folder / "tokenizer.json", {})
         if not _lowers_case(tokenizer):
             raise ModelError(
-                f"'{file}' says do_lower_case, but the tokenizer in its folder keeps capitals; load the model once with "
-                "sentence-transformers 5 or later and save it again, which puts it into the tokenizer."
+                f"'{file}' says do_lower_case, but the tokenizer in its folder keeps capitals; load the model once "
+                "with sentence-transformers 5 or later and save it again, which puts it into the tokenizer."
             )
 
 

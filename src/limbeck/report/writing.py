@@ -151,6 +151,6 @@ def _check_default_figures_folder(path: Path, markdown: Path) -> None:
     is_in_use = path.is_dir() and any(path.iterdir())
     if is_in_use and not markdown.exists():
         raise OutputError(
-            f"The folder of the figures, '{path}', already has files, but there is no '{markdown.name}' that they belong "
-            "to; move the folder away, or give another one as --figures."
+            f"The folder of the figures, '{path}', already has files, but there is no '{markdown.name}' that they "
+            "belong to; move the folder away, or give another one as --figures."
         )

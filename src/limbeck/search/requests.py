@@ -202,7 +202,8 @@ class GeneticSettings:
             raise RecipeError(f"Unknown parents '{self.parents}'.{suggestion(self.parents, get_args(Parents))}")
         if self.elite > 0 and self.parents == "best":
             raise RecipeError(
-                f"An elite of {self.elite} has no effect with parents 'best', which keep the best mappings by themselves; leave it out."
+                f"An elite of {self.elite} has no effect with parents 'best', which keep the best mappings by "
+                "themselves; leave it out."
             )
 
 

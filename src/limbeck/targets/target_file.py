@@ -99,7 +99,8 @@ def check_target_file(file: TargetFile) -> None:
     for place in (file.place, file.text):
         if not expand_home(place).is_file():
             raise CorpusError(
-                f"There is no file '{safe_name(place)}': an array of targets needs a text file with a line for each row."
+                f"There is no file '{safe_name(place)}': an array of targets needs a text file with a line for each "
+                "row."
             )
 
 

@@ -44,8 +44,8 @@ class RowAugmentationSpec(Grown):
     algorithm: Algorithm | None = Field(
         None,
         description=(
-            "released: the code of the authors, which made the published scores. It never replaces stop words and words "
-            "with a digit. It predicts a word from two texts: the text with a mask, and behind it the whole text. It "
+            "released: the code of the authors, which made the published scores. It never replaces stop words and "
+            "words with a digit. It predicts a word from two texts: the text with a mask, and behind it the whole text. It "
             "changes one text of a pair at a time, and leaves out equal copies. printed: algorithm 1 of the paper. "
             "Default: released."
         ),

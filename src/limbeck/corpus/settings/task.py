@@ -50,8 +50,8 @@ class TaskSpec(Grown):
     )
     quotes: Quotes | None = Field(
         None,
-        description="Quotation marks in tables with tabs. fields: they enclose a field, as pandas writes them; characters: "
-        "they are ordinary characters, as in GLUE's files. Default: limbeck looks at the file.",
+        description="Quotation marks in tables with tabs. fields: they enclose a field, as pandas writes them; "
+        "characters: they are ordinary characters, as in GLUE's files. Default: limbeck looks at the file.",
     )
     pair_column: Name | None = None
     """Column of the second text, for tasks on pairs."""
@@ -61,8 +61,8 @@ class TaskSpec(Grown):
     """multi_label: instead of label_column, a column of 0 and 1 for each class, named after the class."""
     label_lists: Literal["numbers", "flags"] | None = Field(
         None,
-        description="multi_label: the meaning of numbers in a list. numbers: the numbers of the row's classes; flags: 1 or "
-        "0 for each class. Default: limbeck looks at all rows.",
+        description="multi_label: the meaning of numbers in a list. numbers: the numbers of the row's classes; flags: "
+        "1 or 0 for each class. Default: limbeck looks at all rows.",
     )
     class_weights: Literal["balanced"] | dict[str, Number] | list[Number] | None = None
     """Weights of the classes in hard labels: balanced, by name (others: 1), or a list in the teacher's order."""

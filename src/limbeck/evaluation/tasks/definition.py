@@ -477,4 +477,5 @@ def _is_near(name: str) -> bool:
 
 def _far_file(name: str, owner: str) -> str:
     """Return the problem with a file that lies elsewhere; `owner` is the split or the key that names it."""
-    return f"the file '{name[:_SHOWN_CHARACTERS_OF_FILE]}' of {owner} must lie in the folder of the description or in --data"
+    shown = name[:_SHOWN_CHARACTERS_OF_FILE]
+    return f"the file '{shown}' of {owner} must lie in the folder of the description or in --data"
