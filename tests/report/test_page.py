@@ -251,7 +251,7 @@ def test_markdown_and_pictures_that_are_not_of_a_report_are_not_replaced(tmp_pat
     picture = tmp_path / "mine-figures" / "layers.svg"
     picture.parent.mkdir()
     picture.write_text("my own")
-    with pytest.raises(OutputError, match=r"mine-figures' exists, but 'mine.md' beside it"):
+    with pytest.raises(OutputError, match=r"mine-figures', already has files, but there is no 'mine.md'"):
         write_report([SEARCHED], tmp_path / "mine.html", markdown=True)
     assert picture.read_text() == "my own"
     (tmp_path / "file-figures").write_text("a file")

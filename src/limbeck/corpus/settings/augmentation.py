@@ -45,9 +45,9 @@ class RowAugmentationSpec(Grown):
         None,
         description=(
             "released: the code of the authors, which made the published scores. It never replaces stop words and "
-            "words with a digit. It predicts a word from two texts: the text with a mask, and behind it the whole text. It "
-            "changes one text of a pair at a time, and leaves out equal copies. printed: algorithm 1 of the paper. "
-            "Default: released."
+            "words with a digit. It predicts a word from two texts: the text with a mask, and behind it the whole "
+            "text. It changes one text of a pair at a time, and leaves out equal copies. printed: algorithm 1 of the "
+            "paper. Default: released."
         ),
     )
     stop_words: list[Name] | Place | None = Field(
