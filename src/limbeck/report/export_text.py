@@ -103,8 +103,8 @@ def _quality_lines(differences: Differences) -> Iterator[str]:
         yield f"Cosine with the source's vectors: {cosine['mean']:.4f} on average, {cosine['lowest']:.4f} at worst."
     if differences.equal_decisions is not None:
         yield (
-            f"Decisions equal to the source's: {differences.equal_decisions:.1%}; KL of the probabilities "
-            f"{differences.mean_kl:.2g} nats."
+            f"Decisions equal to the source's: {differences.equal_decisions:.1%}. The KL divergence of the "
+            f"probabilities is {differences.mean_kl:.2g} nats."
         )
 
 
@@ -112,8 +112,8 @@ def _development_line(differences: Differences) -> str:
     """Return a line on the decisions on the development rows of the student's run."""
     rows = counted(differences.texts or 0, "development row")
     return (
-        f"On {rows} of the run, {differences.equal_decisions:.1%} of the decisions are equal to the source's; KL of "
-        f"the probabilities {differences.mean_kl:.2g} nats."
+        f"On {rows} of the run, {differences.equal_decisions:.1%} of the decisions are equal to the source's. The KL "
+        f"divergence of the probabilities is {differences.mean_kl:.2g} nats."
     )
 
 
@@ -128,9 +128,9 @@ def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
     if busy:
         yield busy
     if weight_bits == 7:
-        yield "Weights have 7 bits: the exporting processor has no VNNI, without which 8 bits could overflow."
+        yield "Weights have 7 bits, because the exporting processor has no VNNI, without which 8 bits could overflow."
     else:
-        yield "Weights have 8 bits, which may overflow on x86 processors without VNNI; to serve on one, export on one."
+        yield "Weights have 8 bits. On x86 processors without VNNI they may overflow: to serve on one, export on one."
 
 
 def latency_table(latencies: Sequence[Int8Latency]) -> Table:
@@ -173,9 +173,9 @@ def busy_line(rows: Sequence[Int8Latency]) -> str:
     if not doubtful:
         return ""
     return (
-        f"The machine was busy: at {', '.join(doubtful)} tokens there were fewer than {timing.FEWEST_ROUNDS} rounds, "
-        f"or the median ratio disagrees with the ratio of medians, so no speedup is given ({NOTHING}); export again "
-        "with more --seconds."
+        f"The machine was busy, so no speedup is given ({NOTHING}) at {', '.join(doubtful)} tokens. There were "
+        f"fewer than {timing.FEWEST_ROUNDS} rounds, or the median ratio and the ratio of medians differ. Export again with more "
+        "--seconds."
     )
 
 

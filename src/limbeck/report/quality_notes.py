@@ -54,19 +54,19 @@ def _latency_notes(evaluation: RunEvaluation) -> Iterator[str]:
     latency = evaluation.latency
     if latency is None:
         return
-    conditions = f"{latency.length} tokens, {latency.dtype}, {latency.device}"
+    conditions = f"texts of {latency.length} tokens, in {latency.dtype}, on {latency.device}"
     if latency.threads is not None:
-        conditions += f", {counted(latency.threads, 'thread')}"
-    yield f"Latency: {conditions}, models measured alternately."
+        conditions += f" with {counted(latency.threads, 'thread')}"
+    yield f"Latency: {conditions}. Teacher and student were measured in turn."
     doubtful = [f"{batch.batch_size}" for batch in latency.batches if _has_doubtful_speedup(batch)]
     if doubtful:
         yield (
-            f"The machine was busy, or the rounds were few, at batch size {' and '.join(doubtful)}: the median ratio "
-            f"disagrees with the ratio of the medians, so no speedup is given ({NOTHING}). Measure again on an idle "
-            "machine: limbeck benchmark model TEACHER STUDENT."
+            f"The machine was busy, or the rounds were few, at batch size {' and '.join(doubtful)}. The median ratio "
+            f"and the ratio of the medians differ there, so no speedup is given ({NOTHING}). Measure again on an idle "
+            "machine with: limbeck benchmark model TEACHER STUDENT."
         )
     elif any(_is_unsteady(batch) for batch in latency.batches):
-        yield "The machine was busy: speedups compare neighbouring passes and are more reliable than the times."
+        yield "The machine was busy. Speedups compare neighbouring passes, so they are more reliable than the times."
 
 
 def _is_unsteady(batch: BatchLatency) -> bool:
@@ -112,11 +112,11 @@ def _agreement_note(agreement: Agreement) -> str:
     pairs = counted(agreement.pairs or 0, "pair")
     # Earlier versions, whose records name no measure, chose the pairs in another way.
     if agreement.measure is None:
-        return f"Agreement: with the teacher's similarities on {pairs} of held-out sentences."
+        return f"Agreement: rank correlation with the teacher's similarities on {pairs} of held-out sentences."
     sentences = counted(agreement.sentences or 0, "held-out sentence")
     note = (
-        f"Agreement: with the teacher's similarities on {pairs} of {sentences}, as the mean of five correlations, from "
-        "that of the farthest pairs to that of the nearest."
+        f"Agreement: rank correlation with the teacher's similarities on {pairs} of {sentences}. It is the mean of "
+        "five correlations, from the farthest fifth of the pairs to the nearest."
     )
     if not is_reliable_agreement(agreement):
         note += (
@@ -145,7 +145,7 @@ def _retrieval_notes(evaluation: RunEvaluation, retrieval: Retrieval, pool: floa
     if saturated:
         verb = "is" if len(saturated) == 1 else "are"
         yield (
-            f"The teacher's {', '.join(saturated)} {verb} above {SATURATED:g}: where the teacher hardly fails, poor "
+            f"The teacher's {', '.join(saturated)} {verb} above {SATURATED:g}. Where the teacher hardly fails, poor "
             "students come near it, so no share is given and the card leaves the figure out."
         )
 
@@ -159,8 +159,8 @@ def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
         yield f"No untrained start: {_after_colon(start.unavailable)}"
     elif start.agreement is not None or start.retrieval is not None:
         yield (
-            "Untrained start: a student of the same shape before any training, so the difference is what the student "
-            f"gained since. {start.summary}"
+            "Untrained start: a student of the same shape before any training. The difference is the gain from "
+            f"training. {start.summary}"
         )
         if _is_below_start(evaluation):
             yield (
@@ -190,17 +190,17 @@ def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:
     if any(scores.intervals for scores in evaluation.development):
         samples.append("scores over development rows")
     if samples:
-        yield f"95 % intervals of the student's figures: {', '.join(samples)}; one training run, one seed."
+        yield f"95 % intervals of the student's figures: {', '.join(samples)}. There was one run with one seed."
 
 
 def _vector_notes(evaluation: RunEvaluation) -> Iterator[str]:
     if evaluation.asymmetric is not None:
         if evaluation.asymmetric.measure is None:
-            yield "In the teacher's documents: summaries are encoded by the student, bodies by the teacher."
+            yield "In the teacher's documents: the student encodes the summaries, and the teacher the bodies."
         else:
-            yield "In the teacher's documents: queries are encoded by the student, passages by the teacher."
+            yield "In the teacher's documents: the student encodes the queries, and the teacher the passages."
     if evaluation.cut:
-        yield "Components: the first ones of both models' vectors; agreement is with the teacher's full vectors."
+        yield "Components: only the first ones of the vectors count. The agreement is with the teacher's full vectors."
     if evaluation.student.vector_width is not None:
         made_by = evaluation.settings.student_pooling or evaluation.settings.pooling
         yield f"Vector width: the student's vectors, made by {made_by}, are not as wide as its layers."

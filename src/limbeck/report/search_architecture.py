@@ -147,8 +147,8 @@ def _loss_note(record: ArchitectureSearch) -> str:
 def _latency_notes(record: ArchitectureSearch) -> Iterator[str]:
     latency = record.latency
     yield (
-        f"Latency: {latency.batch} x {latency.length} tokens, {latency.dtype}, on {latency.device}, "
-        "teacher and student measured alternately, the least disturbed pass of each; the teacher takes "
+        f"Latency: {latency.batch} x {latency.length} tokens, in {latency.dtype}, on {latency.device}. Teacher and "
+        "student were measured in turn, and the least disturbed pass of each counts. The teacher takes "
         f"{record.teacher.latency_ms:.1f} ms. Parameters are the encoder's, without pooler and head."
     )
     shapes_by_note = Counter(shape.note for shape in record.shapes if shape.note is not None)
