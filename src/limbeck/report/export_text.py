@@ -174,8 +174,8 @@ def busy_line(rows: Sequence[Int8Latency]) -> str:
         return ""
     return (
         f"The machine was busy, so no speedup is given ({NOTHING}) at {', '.join(doubtful)} tokens. There were "
-        f"fewer than {timing.FEWEST_ROUNDS} rounds, or the median ratio and the ratio of medians differ. Export again with more "
-        "--seconds."
+        f"fewer than {timing.FEWEST_ROUNDS} rounds, or the median ratio and the ratio of medians differ. Export "
+        "again with more --seconds."
     )
 
 

@@ -116,7 +116,7 @@ def _agreement_note(agreement: Agreement) -> str:
     sentences = counted(agreement.sentences or 0, "held-out sentence")
     note = (
         f"Agreement: rank correlation with the teacher's similarities on {pairs} of {sentences}. It is the mean of "
-        "five correlations, from the farthest fifth of the pairs to the nearest."
+        "five correlations, one for each range of similarity from far pairs to near ones."
     )
     if not is_reliable_agreement(agreement):
         note += (
