@@ -32,8 +32,8 @@ class MiniLMOptions(MethodOptions):
     value_transfer: Literal["relation", "vectors", "hidden"] = Field(
         "relation",
         description=(
-            "The second thing that is taught, after the attention: relation (of the values), or through a learned map "
-            "vectors (the values, table 6) or hidden (the hidden states, in the supplement)."
+            "What is taught after the attention. relation: the relation of the values; vectors: the values, through a "
+            "learned map (table 6); hidden: the hidden states, through a learned map (supplement)."
         ),
     )
     mapping: MappingChoice = Field(

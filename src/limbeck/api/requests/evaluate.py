@@ -137,7 +137,7 @@ class EvaluateRequest:
     seconds: float = option(
         "With --speed: time for all measurements.",
         default=60.0,
-        python="For all latencies together.",
+        python="The time for all measurements of latency together.",
         least=0.01,
         most=LONGEST_SECONDS,
         panel=MEASURING,

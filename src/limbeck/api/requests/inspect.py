@@ -35,7 +35,7 @@ def _count_option(default: int) -> Any:
 class InspectRequest:
     """The options of every inspection."""
 
-    model: Any = argument("A folder, package:NAME, or a Hub name; the student, with --teacher.", cls=str)
+    model: Any = argument("A folder, package:NAME, or a Hub name; with --teacher, the student.", cls=str)
     teacher: Any = option("Second model, to compare it with.", default=None, cls=str)
     _: KW_ONLY
     texts: str | Path | Sequence[str] | None = option(
