@@ -49,8 +49,8 @@ def student_option() -> Any:
     return option(
         'Shape of the student: "6x384", a preset, or a number of the teacher\'s layers.',
         default=None,
-        python='A shape such as `"3x384"`, or a number of the teacher\'s layers; a model, or the path of one, from which '
-        "the student starts; or the student of a recipe.",
+        python='A shape such as `"3x384"`, or a number of the teacher\'s layers; a model, or the path of one, from '
+        "which the student starts; or the student of a recipe.",
         cls=str,
         metavar="SHAPE",
         panel=DISTILLED,
