@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck.comparison.cells import rows_per_step, steps_of_stages
+from limbeck.comparison.cells import Cell, rows_per_step, steps_of_stages
 from limbeck.comparison.load import load_plan
 from limbeck.errors import RecipeError
 from tests.support.comparisons import tiny_plan
@@ -77,3 +77,11 @@ def test_too_small_a_budget_is_refused():
         RecipeError, match="budget.tokens 100 gives a stage 50 tokens, but one step reads about 80; raise"
     ):
         steps_of_stages(100, [0.5, 0.5], [BATCH, BATCH], 10.0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"), [(3, "3"), ("all", "all"), ("3x384", "3x384"), ({"layers": 2, "hidden": 32, "heads": 4}, "2x32")]
+)
+def test_the_folder_of_a_run_begins_with_the_shape_of_its_student(shape, size):
+    cell = Cell(None, None, seed=1, steps=(), recipe={"student": {"shape": shape}, "stages": []})
+    assert cell.folder(Path("compared")).name.startswith(f"{size}-start-seed1-")

@@ -108,7 +108,10 @@ class Cell:
     def folder(self, comparison: Path) -> Path:
         """Return the run's folder: a readable name that follows from the recipe alone, and its identity."""
         shape = self.recipe["student"]["shape"]
-        size = shape if isinstance(shape, str) else f"{shape['layers']}x{shape['hidden']}"
+        # A number or a word stands for layers of the model that the student starts from.
+        size = str(shape)
+        if isinstance(shape, Mapping):
+            size = f"{shape['layers']}x{shape['hidden']}"
         methods = dict.fromkeys(stage["method"]["name"] for stage in self.recipe["stages"])
         # A method without stages trains nothing: its student stays as it starts.
         joined_methods = "+".join(methods) or "start"
