@@ -210,7 +210,7 @@ def test_records_of_fits_read_as_sentences():
     assert str(fit) == (
         "The output maps of the copied layers were fitted in closed form to the teacher's layers 1, 5, 6 on 98,214 "
         "tokens of text, without training. On text that was not fitted to, this took the error of the last layer from "
-        "0.400 of the variance to 0.250."
+        "0.400 of the variance to 0.250. On text of another kind the student may be worse than its copied layers."
     )
     kept = json.loads(json.dumps(records.Initialisation(summary="s", fit=fit).to_dict()))
     assert records.Initialisation.read(kept).fit == fit

@@ -119,7 +119,8 @@ class FittedStart(Record):
         return (
             f"The output maps of the copied layers were fitted in closed form to the teacher's layers {targets} on "
             f"{tokens} of text, without training. On text that was not fitted to, this took the error of the last "
-            f"layer from {error_as_copied} of the variance to {error}."
+            f"layer from {error_as_copied} of the variance to {error}. On text of another kind the student may be "
+            "worse than its copied layers."
         )
 
 
