@@ -204,7 +204,7 @@ def _check(request: TeachRequest) -> TeachResult:
         figures["texts compared with the teacher"] = checked.drift.rows
         figures["least cosine"] = round(checked.drift.cosine, 6)
         figures["largest difference"] = float(f"{checked.drift.difference:.2g}")
-    return TeachResult(folder, figures, tuple(notes))
+    return TeachResult(folder, figures, (*notes, *checked.notes))
 
 
 def _facts_of(folder: Path) -> Iterator[tuple[str, str | int]]:
@@ -215,6 +215,8 @@ def _facts_of(folder: Path) -> Iterator[tuple[str, str | int]]:
     yield "teacher", facts.teacher
     yield "streams", ", ".join(f"{name} ({width})" for name, width in facts.streams.items())
     yield "numbers", facts.number_format
+    if facts.computed_in:
+        yield "computed in", facts.computed_in
     yield "bytes per text", facts.row_bytes
     if facts.endpoint is not None:
         yield "endpoint", facts.endpoint.url

@@ -8,6 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from limbeck.targets.facts import StoreFacts
+
+_ROUNDING = {"float32": 1e-3, "float16": 5e-3, "bfloat16": 4e-2, "int8": 2e-2}
+"""Largest `Drift.difference` that numbers of a kind explain: they round, and products are summed in another order."""
+
 
 class Drift(NamedTuple):
     """The difference between stored rows and those of the teacher now.
@@ -43,3 +48,21 @@ def measure_drift(stored: Mapping[str, NDArray[np.float32]], current: Mapping[st
         differences.append(float(np.abs(first - second).max() / np.abs(second).max()))
         rows = len(values)
     return Drift(min(cosines), max(differences), rows)
+
+
+def describe_drift(drift: Drift, facts: StoreFacts) -> str:
+    """Return a sentence that says whether rounding explains the difference between a store and its teacher.
+
+    Args:
+        drift: The difference.
+        facts: The facts of the store. Earlier stores do not know what their teacher computed in; bfloat16 is assumed.
+    """
+    computed_in = facts.computed_in or "bfloat16"
+    numbers = " and ".join(sorted({computed_in, facts.number_format}))
+    most = max(_ROUNDING[computed_in], _ROUNDING[facts.number_format])
+    if drift.difference <= most:
+        return f"The teacher says the same as when the store was made, up to the rounding of {numbers}."
+    return (
+        f"The teacher, or a library below it, has changed since the store was made: rounding of {numbers} explains "
+        f"differences up to {most:g}."
+    )

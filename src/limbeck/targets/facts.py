@@ -19,7 +19,7 @@ TEACHER_FOLDER = "teacher"
 """Folder inside a store with the teacher's configuration, tokenizer and modules, but without its weights."""
 STORE_FORMAT = 1
 """Raise it when stores of this version could not be read by earlier ones."""
-_LATER_FACTS = ("prompts", "endpoint")
+_LATER_FACTS = ("prompts", "endpoint", "computed_in")
 """Facts that the first stores did not have."""
 
 
@@ -58,6 +58,8 @@ class StoreFacts:
         prompts: The text before texts of each role, where no files of the teacher say so: `query`, `document`, and
             `default` for texts without a role.
         endpoint: The server that the outputs came from; None for any other teacher.
+        computed_in: The numbers that the teacher computed with, such as `bfloat16`, which round its outputs however
+            they are kept; empty where it is not known.
 
     Raises:
         ModelError: for an unknown number format, and for a store without streams.
@@ -73,6 +75,7 @@ class StoreFacts:
     figures: Mapping[str, Any] = field(default_factory=dict)
     prompts: Mapping[str, str] = field(default_factory=dict)
     endpoint: EndpointFacts | None = None
+    computed_in: str = ""
 
     def __post_init__(self) -> None:
         if self.number_format not in NUMBER_FORMATS:
@@ -84,8 +87,12 @@ class StoreFacts:
     @property
     def identity(self) -> str:
         """A hash that changes with what a student would learn."""
-        # The other facts are for messages and tables. They do not change the numbers of the rows.
-        return fingerprint([self.weights, dict(self.streams), self.number_format])
+        # The other facts are for messages and tables. They do not change the numbers of the rows. Stores of earlier
+        # versions, which do not know what their teacher computed in, keep the identity that runs have recorded.
+        deciding = [self.weights, dict(self.streams), self.number_format]
+        if self.computed_in:
+            deciding.append(self.computed_in)
+        return fingerprint(deciding)
 
     @property
     def row_bytes(self) -> int:

@@ -138,10 +138,15 @@ def finished_files(folder: Path) -> list[Path]:
         examined = examine(path.with_suffix(NOTE))
         if examined.damage is not None:
             raise ModelError(
-                f"The store '{folder}' is damaged: {examined.damage}; copy it again, or remove '{path.name}' and its "
-                "note, and run `limbeck teach` again for its rows."
+                f"The store '{folder}' is damaged: {examined.damage}; copy it again, or remove '{path}' and its note, "
+                "and run `limbeck teach` again for its rows."
             )
         # Without damage and without a listing there is no note.
         if examined.listing is not None:
             files.append(path)
     return files
+
+
+def unfinished_files(folder: Path) -> list[Path]:
+    """Return the files of rows in a folder that have no note: their process was killed before it wrote it."""
+    return [path for path in sorted(folder.glob(ROW_FILES)) if not path.with_suffix(NOTE).is_file()]

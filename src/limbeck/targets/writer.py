@@ -22,7 +22,7 @@ from limbeck.errors import OutputError
 from limbeck.targets.facts import STORE_FACTS, StoreFacts, read_facts, write_facts
 from limbeck.targets.journal import Journal, read_journal
 from limbeck.targets.row_files import KEY, NUMBER_FORMATS, Tensors, check_widths, map_tensors
-from limbeck.targets.store import JOURNALS, NOTE, ROW_FILES, ROWS, Store, finished_files
+from limbeck.targets.store import JOURNALS, NOTE, ROWS, Store, finished_files, unfinished_files
 
 FILE_BYTES = 128_000_000
 """A file of rows ends with the batch that reaches so many bytes."""
@@ -65,7 +65,7 @@ def hold_store_alone(folder: Path) -> ExitStack:
     return lock
 
 
-def open_store(folder: Path, facts: StoreFacts) -> Store:
+def open_store(folder: Path, facts: StoreFacts, option: str = "--output") -> Store:
     """Make a store, or take up one of the same teacher; one process does this before any of them writes.
 
     Rows that a process which was killed left in its journal are put into files.
@@ -73,6 +73,7 @@ def open_store(folder: Path, facts: StoreFacts) -> Store:
     Args:
         folder: The folder; the teacher's files are in it already, if it has any.
         facts: Whose outputs it is to hold.
+        option: The option that names the folder, for messages.
 
     Raises:
         OutputError: for a folder with the outputs of another teacher, or with other files.
@@ -81,7 +82,7 @@ def open_store(folder: Path, facts: StoreFacts) -> Store:
     # Inside of `writing`, errors of the system such as a full disk become an `OutputError`.
     with writing(folder):
         if (folder / STORE_FACTS).is_file():
-            check_same_store(folder, facts)
+            check_same_store(folder, facts, option)
         else:
             folder.mkdir(parents=True, exist_ok=True)
             write_facts(folder, facts)
@@ -90,26 +91,33 @@ def open_store(folder: Path, facts: StoreFacts) -> Store:
     return Store(folder)
 
 
-def check_same_store(folder: Path, facts: StoreFacts) -> None:
+def check_same_store(folder: Path, facts: StoreFacts, option: str = "--output") -> None:
     """Refuse a store with the rows of another teacher, or with rows in another form.
 
     Args:
         folder: The folder of the store.
         facts: Whose outputs it is to hold.
+        option: The option that names the folder, for the message.
 
     Raises:
         OutputError: with the first difference.
     """
     stored = read_facts(folder)
-    if stored.identity == facts.identity:
-        return
+    way_out = f"give another folder as {option}"
+    # Stores of earlier versions do not know what their teacher computed in.
+    computes_alike = stored.computed_in in ("", facts.computed_in)
     if stored.weights != facts.weights:
         difference = f"holds what '{stored.teacher}' said, which is not this '{facts.teacher}'"
     elif dict(stored.streams) != dict(facts.streams):
         difference = f"holds {_words_of(stored.streams)}, not {_words_of(facts.streams)}"
-    else:
+    elif stored.number_format != facts.number_format:
         difference = f"holds numbers as {stored.number_format}, not {facts.number_format}"
-    raise OutputError(f"The store '{folder}' {difference}; give another folder as --output.")
+    elif not computes_alike:
+        difference = f"holds what '{stored.teacher}' computed in {stored.computed_in}, not {facts.computed_in}"
+        way_out = f"set teacher.dtype to {stored.computed_in} to go on with it, or {way_out}"
+    else:
+        return
+    raise OutputError(f"The store '{folder}' {difference}; {way_out}.")
 
 
 def _words_of(streams: Mapping[str, int]) -> str:
@@ -118,9 +126,8 @@ def _words_of(streams: Mapping[str, int]) -> str:
 
 def _remove_unfinished(folder: Path) -> None:
     """Remove files of rows whose process was killed before it wrote their note; the journal still has their rows."""
-    for path in folder.glob(ROW_FILES):
-        if not path.with_suffix(NOTE).is_file():
-            path.unlink()
+    for path in unfinished_files(folder):
+        path.unlink()
 
 
 def _empty_journals(folder: Path, facts: StoreFacts) -> None:

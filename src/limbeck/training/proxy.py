@@ -41,8 +41,9 @@ from limbeck.training.stage import prepare_student
 from limbeck.training.stage_rows import stage_rows
 from limbeck.training.start_text import reader_of
 from limbeck.training.student_maker import StudentMaker
-from limbeck.training.teaching.models import TeacherModels, teacher_dtype
+from limbeck.training.teaching.models import TeacherModels
 from limbeck.training.teaching.taught_texts import check_texts_taught
+from limbeck.training.teaching.teacher_dtype import teacher_dtype
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,9 @@ from limbeck.training.start_text import ReadBatches, read_spread_rows, reader_of
 from limbeck.training.student_folder import save_student
 from limbeck.training.student_maker import StudentMaker
 from limbeck.training.teacher_records import describe_source, describe_teachers
-from limbeck.training.teaching.models import TeacherModels, teacher_dtype
+from limbeck.training.teaching.models import TeacherModels
 from limbeck.training.teaching.taught_texts import check_texts_taught, print_teachings, sample_text
+from limbeck.training.teaching.teacher_dtype import teacher_dtype
 from limbeck.training.vector_checks import compare_once
 from limbeck.training.warn import warn
 

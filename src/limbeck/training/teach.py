@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.console import Console
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
@@ -19,16 +20,17 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.core import ranks
 from limbeck.core.blocks import duration
 from limbeck.core.devices import choose_device
-from limbeck.core.files import atomic_file
+from limbeck.core.files import atomic_file, atomic_text
 from limbeck.core.progress import Count, no_progress
 from limbeck.core.progress_bars import ProgressBar
+from limbeck.core.seals import examine, file_facts, sealed_text
 from limbeck.corpus import Tokenizers
 from limbeck.corpus.batches.batch import Batch, read_batch
 from limbeck.corpus.batches.collating import PadCollator
 from limbeck.corpus.text.text_keys import TEXT_KEY
-from limbeck.errors import ModelError, RecipeError
+from limbeck.errors import ModelError, RecipeError, shorten_error
 from limbeck.evaluation import Side
-from limbeck.evaluation.stored_side import store_compared
+from limbeck.evaluation.stored_side import COMPARED, store_compared
 from limbeck.models.families import shape_of
 from limbeck.models.heads import head_of
 from limbeck.models.loading import load_config, load_model
@@ -43,9 +45,9 @@ from limbeck.models.vector_check import check_vectors
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_checks import check_text_level, check_text_unchanged
 from limbeck.recipe.stage_plan import StagePlan
-from limbeck.targets.drift import Drift, measure_drift
+from limbeck.targets.drift import Drift, describe_drift, measure_drift
 from limbeck.targets.facts import StoreFacts, read_facts
-from limbeck.targets.store import Store
+from limbeck.targets.store import Store, unfinished_files
 from limbeck.targets.stored_teaching import as_rows
 from limbeck.targets.writer import StoreWriter, hold_store_alone, merge_files, open_store
 from limbeck.training.corpora import build_corpora
@@ -58,6 +60,8 @@ from limbeck.training.teaching.taught_texts import splits_of
 
 SAMPLE = "sample.safetensors"
 """File of a store with some rows as the teacher read them, to compare the store with the live teacher."""
+SAMPLE_NOTE = "sample.note.json"
+"""File beside it with its hash."""
 _SAMPLE_ROWS = 64
 """Rows of that sample."""
 _TIMED_BATCHES = 3
@@ -184,7 +188,8 @@ def _teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, 
             markup=False,
             soft_wrap=True,
         )
-        if not (folder / SAMPLE).is_file():
+        # A sample that is damaged, or of an earlier version without a note, is written anew.
+        if examine(folder / SAMPLE_NOTE).listing is None:
             _write_sample(folder, rows, collate)
 
     device = choose_device("auto")
@@ -341,6 +346,7 @@ def _write_sample(folder: Path, rows: _Rows, collate: PadCollator) -> None:
     chosen = rows.take(np.linspace(0, len(rows) - 1, count).astype(np.int64))
     with atomic_file(folder / SAMPLE) as partial_file:
         save_file(_inputs(collate, chosen), partial_file)
+    atomic_text(folder / SAMPLE_NOTE, sealed_text({"files": {SAMPLE: file_facts(folder / SAMPLE)}}))
 
 
 @dataclass(frozen=True)
@@ -351,11 +357,13 @@ class CheckedStore:
         store: The store, with its files merged.
         merged: Files that were merged.
         drift: How far some rows are from what the live teacher says of their texts; None where it was not asked.
+        notes: Sentences on parts of the store that could not be checked, and on the size of the drift.
     """
 
     store: Store
     merged: int
     drift: Drift | None = None
+    notes: tuple[str, ...] = ()
 
 
 def check_store(folder: Path, model: str | None = None) -> CheckedStore:
@@ -372,18 +380,54 @@ def check_store(folder: Path, model: str | None = None) -> CheckedStore:
     with hold_store_alone(folder):
         merged = merge_files(folder)
     store = Store(folder)
-    sample_file = folder / SAMPLE
-    if model is None or not sample_file.is_file():
-        return CheckedStore(store, merged)
-    batch = read_batch(load_file(sample_file))
-    assert batch.text_keys is not None
-    keys = batch.text_keys.numpy()
-    is_stored = store.has(keys)
-    stored = store.read(keys[is_stored])
-    live = _ask(model, batch, store.facts)
+    # The vectors of compared texts are a store of their own. Opening it compares its files with their hashes.
+    if (folder / COMPARED).is_dir():
+        Store(folder / COMPARED)
+    notes = [
+        f"'{path}' has no note, so its rows do not count; run `limbeck teach` again for them."
+        for path in unfinished_files(folder)
+    ]
+    if model is None:
+        return CheckedStore(store, merged, notes=tuple(notes))
 
+    sample = _read_sample(folder)
+    if sample is None:
+        notes.append("Not compared with its teacher: the store has no sample; run `limbeck teach` again to add one.")
+        return CheckedStore(store, merged, notes=tuple(notes))
+    assert sample.text_keys is not None
+    keys = sample.text_keys.numpy()
+    is_stored = store.has(keys)
+    if not is_stored.any():
+        notes.append("Not compared with its teacher: no row of its sample is stored yet; run `limbeck teach` again.")
+        return CheckedStore(store, merged, notes=tuple(notes))
+    stored = store.read(keys[is_stored])
+    live = _ask(model, sample, store.facts)
     drift = measure_drift(stored, {name: values[is_stored] for name, values in live.items()})
-    return CheckedStore(store, merged, drift)
+    notes.append(describe_drift(drift, store.facts))
+    return CheckedStore(store, merged, drift, tuple(notes))
+
+
+def _read_sample(folder: Path) -> Batch | None:
+    """Read the rows that `_write_sample` wrote; None where there are none.
+
+    Raises:
+        ModelError: for a damaged file.
+    """
+    path = folder / SAMPLE
+    if not path.is_file():
+        return None
+    examined = examine(folder / SAMPLE_NOTE)
+    damage = examined.damage
+    if damage is None:
+        try:
+            return read_batch(load_file(path))
+        except (SafetensorError, OSError) as error:
+            # The samples of earlier versions have no note, by which damage would be known before.
+            damage = shorten_error(error)
+    raise ModelError(
+        f"The sample '{path}' is damaged ({damage}), so the store cannot be compared with its teacher; run `limbeck "
+        "teach` with its recipe again, which writes a new one."
+    )
 
 
 def _ask(name: str, batch: Batch, facts: StoreFacts) -> dict[str, NDArray[np.float32]]:
@@ -394,7 +438,8 @@ def _ask(name: str, batch: Batch, facts: StoreFacts) -> dict[str, NDArray[np.flo
     """
     config = load_config(name)
     head = head_of(config) if "logits" in facts.streams else None
-    model = load_model(name, head=head)
+    # An earlier store does not know what its teacher computed in.
+    model = load_model(name, head=head, dtype=facts.computed_in or None)
     # The streams of a store are made of a model's whole output, which counts as that of its last layer.
     layer = shape_of(config).layers
     pooling = SentenceHead(finished_pooling(sentence_pooling(name)))

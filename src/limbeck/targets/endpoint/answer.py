@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from limbeck.errors import ModelError
 
 _NUMBER_BYTES = np.dtype("<f4").itemsize
+_LONGEST_ERROR = 200
+"""Characters that are shown of an error."""
 
 
 class Embeddings(NamedTuple):
@@ -48,6 +50,8 @@ def read_answer(body: bytes, texts: int) -> Embeddings:
     """
     answer = _parse(body)
     entries = answer.get("data")
+    if entries is None and answer.get("error"):
+        raise ModelError(f"answers with an error in place of vectors: {_in_short(answer['error'])}.")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ModelError("answers without a list of vectors (data), so it speaks another API than OpenAI's embeddings.")
     if len(entries) != texts:
@@ -63,7 +67,13 @@ def read_answer(body: bytes, texts: int) -> Embeddings:
         )
     vectors: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * texts
     for index, entry in zip(indices, entries, strict=True):
-        vectors[index] = _read_vector(entry.get("embedding"))
+        try:
+            vectors[index] = _read_vector(entry.get("embedding"))
+        except ModelError as error:
+            raise ModelError(
+                f"{str(error).rstrip('.')}, for text {index + 1} of a batch of {texts}; see whether the model can read "
+                "that text, or ask with another --model."
+            ) from None
 
     widths = sorted({len(vector) for vector in vectors})
     if len(widths) > 1:
@@ -138,6 +148,14 @@ def _tokens_of(answer: dict[str, Any]) -> int | None:
         if type(tokens) is int and tokens > 0:
             return tokens
     return None
+
+
+def _in_short(error: Any) -> str:
+    """Return what an endpoint says of an error, in one short line: its message, or all of it."""
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        error = error["message"]
+    text = error if isinstance(error, str) else json.dumps(error, default=str)
+    return " ".join(text.split())[:_LONGEST_ERROR].rstrip(".")
 
 
 def _shown(indices: list[Any]) -> str:

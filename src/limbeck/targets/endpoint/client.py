@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
@@ -33,6 +34,8 @@ MOST_ATTEMPTS = 8
 _LONGEST_ASKED_WAIT_SECONDS = 3600.0
 """Longest wait that an endpoint may ask for (Retry-After); it is rather told to the user above this."""
 _LARGEST_ANSWER_BYTES = 2**29
+_READ_BYTES = 2**20
+"""Most bytes that are read at once."""
 _LARGEST_REFUSAL_BYTES = 10_000
 _LONGEST_REASON = 200
 """Characters that are shown of what a server says of a refusal."""
@@ -77,7 +80,7 @@ class EmbeddingsClient:
     Args:
         endpoint: The endpoint.
         pace: When requests may go.
-        timeout: Seconds without a byte of an answer after which an attempt has failed.
+        timeout: Seconds for the whole of an answer, after which an attempt has failed.
         notice: Called with a line for each wait before a further attempt.
 
     Attributes:
@@ -166,8 +169,9 @@ class EmbeddingsClient:
             headers["Authorization"] = f"Bearer {self._key}"
         request = Request(self.endpoint.embeddings_url, data=body, headers=headers)
         try:
+            latest = time.monotonic() + self._timeout
             with self._opener.open(request, timeout=self._timeout) as response:
-                answer: bytes = response.read(_LARGEST_ANSWER_BYTES + 1)
+                answer = _read_until(response, latest)
         except HTTPError as error:
             with error:
                 raise self._refusal(error) from None
@@ -209,7 +213,7 @@ class EmbeddingsClient:
             cause = error.reason
         reason = self._without_key(shorten_error(cause))
         if isinstance(cause, TimeoutError):
-            return _PassingError(f"sent nothing for {duration(self._timeout)}")
+            return _PassingError(f"sent no whole answer in {duration(self._timeout)}")
         if isinstance(cause, ssl.SSLCertVerificationError):
             return self._error(f"has no certificate that can be trusted ({reason}).")
         cannot_be_reached = isinstance(cause, ConnectionRefusedError | socket.gaierror | ssl.SSLError)
@@ -225,6 +229,33 @@ class EmbeddingsClient:
 
     def _error(self, predicate: str) -> ModelError:
         return ModelError(f"The endpoint {self.endpoint.title} {predicate}")
+
+
+def _read_until(response: HTTPResponse, latest: float) -> bytes:
+    """Read the body of an answer, up to one byte more than the largest.
+
+    Args:
+        response: The answer.
+        latest: The moment (`time.monotonic`) after which no more is read. The timeout of a connection counts from one
+            byte to the next, so a server that sends a few bytes at a time would never reach it.
+
+    Raises:
+        TimeoutError: for a body that does not end by that moment.
+    """
+    parts: list[bytes] = []
+    size = 0
+    while size <= _LARGEST_ANSWER_BYTES:
+        part = response.read1(_READ_BYTES)
+        if not part:
+            # `read1` does not say that a connection has ended too early.
+            if response.length:
+                raise IncompleteRead(b"", response.length)
+            break
+        parts.append(part)
+        size += len(part)
+        if time.monotonic() > latest:
+            raise TimeoutError
+    return b"".join(parts)
 
 
 def _seconds_of(retry_after: str | None) -> float:

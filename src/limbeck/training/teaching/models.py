@@ -6,7 +6,6 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from limbeck.core.devices import bf16_is_fast
 from limbeck.methods.teaching import Teaching
 from limbeck.methods.term import Term
 from limbeck.models.loading import load_model, model_without_weights
@@ -17,6 +16,7 @@ from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.teaching.combined import CombinedMember, CombinedTeaching
 from limbeck.training.teaching.live import LiveTeaching
 from limbeck.training.teaching.stored_outputs import remembering
+from limbeck.training.teaching.teacher_dtype import teacher_dtype
 
 
 def load_teacher_model(spec: TeacherSpec, **options: Any) -> PreTrainedModel:
@@ -97,14 +97,3 @@ class TeacherModels:
             vectors=combination.vectors,
             mean_of=mean_of_scores(combination, stage.pairing),
         )
-
-
-def teacher_dtype(stage: StagePlan) -> str:
-    """Return the number format of a stage's teacher: the recipe's, or with `auto` the format of the training."""
-    dtype = stage.teacher.spec.dtype
-    if dtype != "auto":
-        return dtype
-    training = stage.spec.training
-    # By default training is in bfloat16 on devices that are fast at it.
-    trains_in_bf16 = training.get("bf16", bf16_is_fast() and not training.get("fp16"))
-    return "bfloat16" if trains_in_bf16 else "float32"

@@ -26,6 +26,7 @@ from limbeck.recipe.stage_plan import StagePlan
 from limbeck.targets.facts import STORE_FACTS, TEACHER_FOLDER, StoreFacts
 from limbeck.targets.stored_teaching import RememberingTeaching
 from limbeck.targets.writer import check_same_store, hold_store, open_store
+from limbeck.training.teaching.teacher_dtype import teacher_dtype
 
 _CACHED_STORES = "stores"
 """Folder of limbeck's cache with a store for each teacher whose outputs are cached."""
@@ -81,6 +82,7 @@ def facts_of_store(
         hidden_width=teacher.shape.hidden,
         labels=teacher.labels,
         figures=figures,
+        computed_in=teacher_dtype(stages[0]),
     )
 
 
@@ -147,7 +149,7 @@ def remembering(live: Teaching, stage: StagePlan) -> Teaching:
             return False
         try:
             copy_teacher_files(stage.teacher, folder)
-            open_store(folder, facts)
+            open_store(folder, facts, "teacher.stored")
         except BaseException:
             lock.close()
             raise
@@ -158,6 +160,6 @@ def remembering(live: Teaching, stage: StagePlan) -> Teaching:
         # The other run may still be making the store. Without one every text is computed.
         if not (folder / STORE_FACTS).is_file():
             return live
-        ranks.on_main_rank(partial(check_same_store, folder, facts))
+        ranks.on_main_rank(partial(check_same_store, folder, facts, "teacher.stored"))
     process = ranks.process_index()
     return ranks.on_all_ranks(partial(RememberingTeaching, live, folder, process, lock=lock, writes=writes))
