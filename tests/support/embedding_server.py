@@ -27,13 +27,14 @@ def vector_of(text: str, width: int = WIDTH) -> NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server sends: a status, a body, and how much of it."""
+    """What the server sends: a status, a body, how much of it, and with which pause after each of its bytes."""
 
     status: int = 200
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     delay: float = 0.0
     share: float = 1.0
+    pause: float = 0.0
 
 
 def answer_to(texts: list[str], width: int = WIDTH, *, as_base64: bool = False) -> dict[str, Any]:
@@ -116,7 +117,13 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {"Content-Length": str(len(body)), **reply.headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body[: int(len(body) * reply.share)])
+        sent = body[: int(len(body) * reply.share)]
+        if not reply.pause:
+            self.wfile.write(sent)
+            return
+        for position in range(len(sent)):
+            self.wfile.write(sent[position : position + 1])
+            threading.Event().wait(reply.pause)
 
     def log_message(self, *_: Any) -> None:
         """Print nothing."""

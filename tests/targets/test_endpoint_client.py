@@ -89,6 +89,9 @@ NAN = json.dumps(changed(embedding=[math.nan] * 6)).encode()
         (changed(embedding="AAAA"), "no base64 of float32"),
         ({"embeddings": [[1, 2]]}, "another API than OpenAI's embeddings"),
         ({"data": [1, 2, 3]}, "another API"),
+        ({"error": {"message": "quota exceeded", "code": 7}}, "an error in place of vectors: quota exceeded"),
+        ({"error": "busy."}, "an error in place of vectors: busy"),
+        (changed(embedding=[0] * 6), "direction to learn, for text 2 of a batch of 3; see whether the model can read"),
         (b"[1, 2]", "something else than a JSON object"),
         (b"<html>It works!</html>", "something else than a JSON object; is this the address of its API"),
     ],
@@ -127,6 +130,15 @@ def test_what_passes_is_tried_again(fault):
     assert np.array_equal(embeddings.vectors, expected(TEXTS))
     assert len(server.requests) == 3
     assert len(notices) == 2 and all("the next attempt is in" in notice for notice in notices)
+
+
+def test_an_answer_that_comes_byte_by_byte_meets_the_time_limit():
+    drips = Reply(body=answer_to(TEXTS), pause=0.02)
+    notices = []
+    with embedding_server(first_replies(drips)) as server:
+        embeddings = client_of(server, timeout=0.3, notices=notices).embed(TEXTS)
+    assert np.array_equal(embeddings.vectors, expected(TEXTS))
+    assert len(notices) == 1 and "sent no whole answer in" in notices[0]
 
 
 def test_what_does_not_pass_ends_in_one_line(monkeypatch):

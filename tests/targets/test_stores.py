@@ -10,8 +10,10 @@ import sys
 import numpy as np
 import pytest
 
+from limbeck.core.hashing import fingerprint
 from limbeck.errors import ModelError, OutputError
 from limbeck.targets import writer as writer_module
+from limbeck.targets.drift import describe_drift, measure_drift
 from limbeck.targets.facts import STORE_FACTS, STORE_FORMAT, StoreFacts, read_facts
 from limbeck.targets.journal import read_journal
 from limbeck.targets.row_files import KEY
@@ -97,12 +99,42 @@ def test_streams_that_lack_or_have_another_width_are_refused(folder):
         ({"weights": "other", "teacher": "B"}, "holds what 'a teacher' said, which is not this 'B'"),
         ({"streams": {"vector": 4}}, "holds vector of 8 numbers, not vector of 4 numbers"),
         ({"number_format": "int8"}, "holds numbers as float32, not int8"),
+        (
+            {"computed_in": "float32"},
+            "holds what 'a teacher' computed in bfloat16, not float32; set teacher.dtype to bfloat16 to go on with it, "
+            "or give another folder as --output",
+        ),
     ],
 )
 def test_a_store_takes_only_outputs_of_its_teacher(folder, changes, message):
-    fill(folder, [1])
+    open_store(folder, facts_of(computed_in="bfloat16"))
+    changes = {"computed_in": "bfloat16", **changes}
     with pytest.raises(OutputError, match=message):
         open_store(folder, facts_of(**changes))
+
+
+def test_a_store_that_does_not_know_what_its_teacher_computed_in_goes_on(folder):
+    before = open_store(folder, facts_of()).facts
+    assert open_store(folder, facts_of(computed_in="bfloat16")).facts == before
+    # Runs have recorded this identity.
+    assert before.identity == fingerprint(["abc", {"vector": WIDTH}, "float32"])
+    assert facts_of(computed_in="bfloat16").identity != before.identity
+
+
+@pytest.mark.parametrize(
+    ("computed_in", "factor", "says"),
+    [
+        ("float32", 1 + 1e-5, "the same as when the store was made, up to the rounding of float32"),
+        ("float32", 1.01, "has changed since the store was made: rounding of float32"),
+        ("bfloat16", 1.01, "up to the rounding of bfloat16 and float32"),
+        ("bfloat16", 1.2, "has changed since the store was made: rounding of bfloat16 and float32"),
+        ("", 1.01, "up to the rounding of bfloat16 and float32"),
+    ],
+)
+def test_a_drift_that_rounding_explains_is_told_from_another_teacher(computed_in, factor, says):
+    values = values_of([1, 2, 3])
+    drift = measure_drift({"vector": values}, {"vector": values * np.float32(factor)})
+    assert says in describe_drift(drift, facts_of(computed_in=computed_in))
 
 
 def test_files_are_begun_anew_and_merged(folder, monkeypatch):

@@ -10,11 +10,11 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from transformers import Trainer, TrainingArguments
+from transformers import AutoModel, Trainer, TrainingArguments
 
 import limbeck
 from limbeck.core import ranks
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, TrainingError
 from limbeck.methods import METHODS, Pairing
 from limbeck.models.families import shape_of
 from limbeck.models.students import build_student
@@ -555,6 +555,32 @@ def test_batches_that_cannot_be_read_are_refused_in_a_line(batch):
         assert "\n" not in str(caught.value)
     annealed.set_course(epoch=0, share=0.5)
     annealed(batch).backward()
+
+
+@pytest.mark.parametrize("kind", ["folders", "objects", "sentence-transformers"])
+def test_ids_of_other_tokens_are_refused(kind, tmp_path):
+    teacher = make_embedding(tmp_path, "roberta")
+    student = make_embedding(tmp_path, "bert")
+    rows = {"input_ids": torch.tensor([[2, 5, 6, 3]]), "attention_mask": torch.ones(1, 4, dtype=torch.long)}
+    models = {
+        "folders": lambda folder: folder,
+        "objects": AutoModel.from_pretrained,
+        "sentence-transformers": lambda folder: SentenceTransformer(str(folder), device="cpu"),
+    }
+    load = models[kind]
+    distiller = limbeck.Distiller(load(student), load(teacher), "sentence_embedding", hidden_weight=0, pooling="mean")
+    with pytest.raises(TrainingError, match="differ in .* tokens: .* give the teacher's tokens of the same texts"):
+        distiller(rows)
+    # With tokens of its own the teacher reads what is meant for it.
+    distiller(rows | {f"teacher_{name}": value for name, value in rows.items()})
+
+
+def test_vocabularies_of_other_sizes_are_refused_where_no_tokenizer_is_known():
+    student = tiny_model(vocab_size=1000)
+    teacher = tiny_model(vocab_size=2000)
+    distiller = limbeck.Distiller(student, teacher, "hidden_states")
+    with pytest.raises(TrainingError, match="vocabulary of 1,000 tokens, and the teacher one of 2,000"):
+        distiller(tiny_batch())
 
 
 def test_a_kept_map_starts_by_least_squares(tmp_path):

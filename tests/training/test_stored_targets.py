@@ -17,7 +17,7 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.targets.store import Store
 from limbeck.targets.writer import hold_store_alone
-from limbeck.training.teach import check_store
+from limbeck.training.teach import SAMPLE, SAMPLE_NOTE, check_store
 from tests.support.models import make_embedding, make_teacher
 from tests.support.recipes import recipe_of
 
@@ -347,4 +347,58 @@ def test_a_store_that_another_process_writes_to_is_left_alone(live, store):
         limbeck.teach(live, output=store)
     limbeck.teach(live, output=store)
     with hold_store_alone(store), pytest.raises(OutputError, match="Another process writes to the store"):
+        limbeck.teach(store, check=True)
+
+
+def test_a_store_is_continued_in_the_numbers_that_its_teacher_computed_in(live, store):
+    live["teacher"]["dtype"] = "bfloat16"
+    assert limbeck.teach(live, output=store).figures["computed in"] == "bfloat16"
+    float32 = live | {"teacher": live["teacher"] | {"dtype": "float32"}}
+    message = "computed in bfloat16, not float32; set teacher.dtype to bfloat16 to go on with it, or give another"
+    with pytest.raises(OutputError, match=f"{message} folder as (--)?output"):
+        limbeck.teach(float32, output=store)
+    with pytest.raises(OutputError, match=f"{message} folder as teacher.stored"):
+        limbeck.distill(from_store(float32, store, model=live["teacher"]["model"], dtype="float32", missing="compute"))
+    # The check compares with a teacher that computes in the same numbers.
+    checked = limbeck.teach(store, check=True)
+    assert checked.figures["largest difference"] < 0.02
+    assert "up to the rounding of bfloat16 and float32" in checked.notes[0]
+
+
+def test_a_check_says_which_parts_of_a_store_it_could_not_compare(live, store):
+    limbeck.teach(live, output=store)
+    sample = store / SAMPLE
+    content = sample.read_bytes()
+
+    sample.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ModelError, match=r"The sample .* is damaged \(.* has changed since it was written\)"):
+        limbeck.teach(store, check=True)
+    # A sample of an earlier version has no note.
+    (store / SAMPLE_NOTE).unlink()
+    sample.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ModelError, match="The sample .* is damaged"):
+        limbeck.teach(store, check=True)
+    # A further call writes a new one.
+    limbeck.teach(live, output=store)
+    assert sample.read_bytes() == content
+
+    sample.unlink()
+    assert "the store has no sample" in limbeck.teach(store, check=True).notes[0]
+    sample.write_bytes(content)
+    [note] = store.glob("rows-*.json")
+    note.unlink()
+    unfinished, nothing = limbeck.teach(store, check=True).notes
+    assert "has no note, so its rows do not count" in unfinished
+    assert "no row of its sample is stored yet" in nothing
+
+
+def test_a_check_compares_the_vectors_of_compared_texts_with_their_hashes(tmp_path, text_folder, store):
+    teacher = make_embedding(tmp_path)
+    recipe = recipe_of(teacher, text_folder, {"name": "aligned_embedding"}, output=str(tmp_path / "live"))
+    recipe["evaluation"] = {"pairs": 40, "retrieval_pairs": 10, "speed": False, "length": 32}
+    limbeck.teach(recipe, output=store)
+    rows, *_ = sorted((store / "compared").glob("rows-*.safetensors"))
+    content = rows.read_bytes()
+    rows.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ModelError, match="compared' is damaged: 'rows-.* has changed since it was written"):
         limbeck.teach(store, check=True)

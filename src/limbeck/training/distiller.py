@@ -24,7 +24,7 @@ from limbeck.training.division import DividedLoss, divide_loss
 from limbeck.training.freezing import freeze_unreached
 from limbeck.training.gathering import sum_over_ranks
 from limbeck.training.loop_method import compose_for_loop, read_stage, sentence_heads
-from limbeck.training.loop_models import check_streams_are_used, entry, find_model, find_teacher
+from limbeck.training.loop_models import check_streams_are_used, entry, find_model, find_teacher, reading_difference
 from limbeck.training.module import DistillationModule
 from limbeck.training.teaching.live import LiveTeaching
 from limbeck.training.units import UNITS, count_units, sum_units
@@ -110,6 +110,9 @@ class Distiller(nn.Module):
             teaching.close()
             raise
         self.term_losses: dict[str, Tensor] = {}
+        # The first difference of the tokens that both read; None until a batch has the same ids for both.
+        self._reading_difference: str | None = None
+        self._models_as_given = (student_model, teacher_model)
         # Weights of a teacher of the user's own stay as they are, so that it can be used and saved at any time.
         self._may_pack = isinstance(teacher, str | Path)
         self._teaching_device: torch.device | None = None
@@ -304,6 +307,19 @@ class Distiller(nn.Module):
         self._outside_runs = []
         self.distillation.close()
 
+    # Tokenizers are compared once, which is nothing to compile.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _check_same_ids_mean_the_same(self) -> None:
+        """Refuse a batch whose ids both models read, where they are ids of other tokens in each."""
+        if self._reading_difference is None:
+            self._reading_difference = reading_difference(*self._models_as_given)
+        if self._reading_difference:
+            raise TrainingError(
+                f"{self._reading_difference}, but in this batch both read the same ids; give the teacher's tokens of "
+                "the same texts as teacher_input_ids and teacher_attention_mask, or a student with the teacher's "
+                "tokenizer."
+            )
+
     @property
     def _reads_labels(self) -> bool:
         """Whether a term reads labels, or counts the tokens that have one."""
@@ -331,6 +347,8 @@ class Distiller(nn.Module):
             if is_read and batch.get(column) is None:
                 raise TrainingError(f"The method reads {column} of the rows, but the batch has no column '{column}'.")
         inputs = read_batch(batch)
+        if inputs.teacher is inputs.student:
+            self._check_same_ids_mean_the_same()
         shape = inputs.student["input_ids"].shape
         teacher_shape = inputs.teacher["input_ids"].shape
         if shape != teacher_shape and any(compares_tokens(term) for term in self.terms if term.teacher):

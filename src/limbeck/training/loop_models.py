@@ -6,14 +6,15 @@ named (`limbeck.models.named_modules`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.errors import ModelError
 from limbeck.methods.teaching import Teaching
@@ -24,6 +25,16 @@ from limbeck.models.named_modules import NamedModules
 from limbeck.models.sentence_reader import check_pooling_named, sentence_pooling
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.teaching_facts import TeachingFacts, facts_of_shape
+from limbeck.models.tokenizers import load_tokenizer
+from limbeck.models.vocabularies import vocabulary_difference
+
+_PADDED_TO = 128
+"""Vocabularies are padded to multiples of up to so many tokens, so two sizes may be of one vocabulary."""
+
+
+def _no_tokenizer() -> PreTrainedTokenizerBase | None:
+    """Return no tokenizer, for a model that is known without one."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,7 @@ class LoopModel:
         module: The object of the user's through which other code may run it; None for a model that is loaded here.
         readable: Names of the streams that can be read; None for all.
         teaching: The source of what is taught, where that is no model.
+        tokenizer: Returns its tokenizer; None where none is known.
     """
 
     title: str
@@ -47,6 +59,7 @@ class LoopModel:
     module: nn.Module | None = None
     readable: tuple[str, ...] | None = None
     teaching: Teaching | None = None
+    tokenizer: Callable[[], PreTrainedTokenizerBase | None] = _no_tokenizer
 
     @property
     def shape(self) -> Shape:
@@ -83,7 +96,8 @@ def find_model(model: Any, owner: Literal["student", "teacher"], streams: Mappin
         transformer = model.transformers_model
         if not isinstance(transformer, PreTrainedModel):
             raise ModelError(f"{title} is a SentenceTransformer without a Transformer in it; give one that has one.")
-        return _transformers_model(transformer, title, _sentence_of(model, title))
+        known = _transformers_model(transformer, title, _sentence_of(model, title))
+        return replace(known, tokenizer=lambda: cast(PreTrainedTokenizerBase, model.tokenizer))
     if isinstance(model, PreTrainedModel):
         return _transformers_model(model, title, None)
     if isinstance(model, nn.Module):
@@ -107,6 +121,25 @@ def check_streams_are_used(streams: Mapping[str, str] | None, models: Sequence[L
         )
 
 
+def reading_difference(student: LoopModel, teacher: LoopModel) -> str:
+    """Return the first difference of the tokens that two models read, as a sentence without its period.
+
+    It is empty where they read the same tokens, or where nothing is known of a tokenizer and the sizes of the
+    vocabularies agree.
+    """
+    student_tokenizer = student.tokenizer()
+    teacher_tokenizer = teacher.tokenizer()
+    if student_tokenizer is not None and teacher_tokenizer is not None:
+        return vocabulary_difference(student_tokenizer, teacher_tokenizer)
+    if teacher.teaching is not None:
+        return ""
+    sizes = (student.shape.vocabulary, teacher.shape.vocabulary)
+    padded_sizes = {math.ceil(size / _PADDED_TO) for size in sizes}
+    if len(padded_sizes) > 1:
+        return f"The student has a vocabulary of {sizes[0]:,} tokens, and the teacher one of {sizes[1]:,}"
+    return ""
+
+
 def entry(model: PreTrainedModel) -> nn.Module:
     """Return the module through which all runs of a model go."""
     if isinstance(model, NamedModules):
@@ -127,13 +160,27 @@ def _named_model(name: str) -> LoopModel:
             check_has_head(name, config, head)
         return load_model(name, head=head)
 
-    return LoopModel(name, facts_of_shape(shape_of(config), name), load, sentence)
+    facts = facts_of_shape(shape_of(config), name)
+    return LoopModel(name, facts, load, sentence, tokenizer=partial(_tokenizer_of, name))
+
+
+def _tokenizer_of(name: str) -> PreTrainedTokenizerBase | None:
+    """Return the tokenizer in the folder of a model; None where the folder has none that can be read."""
+    try:
+        return load_tokenizer(name)
+    except ModelError:
+        return None
 
 
 def _transformers_model(model: PreTrainedModel, title: str, sentence: SentencePooling | None) -> LoopModel:
     """Return a model of transformers that is there already."""
     load = partial(_with_head, model, title)
-    return LoopModel(title, facts_of_shape(shape_of(model.config), title), load, sentence, module=model)
+    facts = facts_of_shape(shape_of(model.config), title)
+    # A model that was loaded from a folder of this machine keeps its name. A Hub name would need the network.
+    tokenizer = _no_tokenizer
+    if model.name_or_path and Path(model.name_or_path).is_dir():
+        tokenizer = partial(_tokenizer_of, model.name_or_path)
+    return LoopModel(title, facts, load, sentence, module=model, tokenizer=tokenizer)
 
 
 def _own_model(model: nn.Module, title: str, streams: Mapping[str, str] | None) -> LoopModel:
