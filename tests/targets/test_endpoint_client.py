@@ -79,6 +79,8 @@ NAN = json.dumps(changed(embedding=[math.nan] * 6)).encode()
         (changed(embedding=[0.5] * 5), "vectors of 5 and 6 numbers in one batch"),
         (NAN, "numbers which are not finite"),
         (changed(embedding=[1e300] * 6), "numbers which are not finite"),
+        (changed(embedding=[1e30] * 6), "a vector of length 2.45e.30, whose direction cannot be computed"),
+        (changed(embedding=[1e-9] * 6), "a vector of length 2.45e-09, whose direction cannot be computed"),
         (changed(embedding=[0] * 6), "a vector of zeros"),
         (changed(embedding=["0.5"] * 6), "no list of numbers"),
         (changed(embedding=[[0.5] * 6]), "no list of numbers"),

@@ -185,7 +185,7 @@ def test_texts_above_the_limit_are_refused_before_any_is_sent(folder):
     assert result.figures["of these cut"] == 1
     assert result.figures["texts cut to"] == "120 characters"
     # Whole texts of the same server are other vectors.
-    with pytest.raises(OutputError, match="which is not this"):
+    with pytest.raises(OutputError, match="of texts cut to 120 characters, not of whole texts"):
         teach(server, folder, texts)
 
 

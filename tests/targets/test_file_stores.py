@@ -218,6 +218,8 @@ def row(embedding, text="A text."):
         ([row([1, float("nan")])], r":1 has a number in 'embedding' that is not finite"),
         ([row([1, 1e39])], "that is not finite"),
         ([row([0, 0])], "has a vector of zeros"),
+        ([row([1e30, 0])], r"a vector of length 1e\+30 in 'embedding', outside of 1e-06 to 1e\+06"),
+        ([row([0, 1e-15])], "a vector of length 1e-15 in 'embedding', outside of 1e-06"),
         ([row(None)], r":1 has a text, but nothing in 'embedding'"),
         ([row("far")], "has 'far' in 'embedding', which is no list of numbers"),
         ([row([[1, 2]])], "which is no list of numbers"),

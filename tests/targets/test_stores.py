@@ -82,6 +82,8 @@ def test_a_row_of_zeros_and_numbers_that_cannot_be_kept(folder):
     open_store(folder.parent / "half", facts_of(number_format="float16"))
     with StoreWriter(folder.parent / "half") as writer, pytest.raises(ModelError, match="too large for float16"):
         writer.add(np.array([2]), {"vector": np.full((1, WIDTH), 1e5, np.float32)})
+    with StoreWriter(folder.parent / "half") as writer, pytest.raises(ModelError, match="too small for float16"):
+        writer.add(np.array([2]), {"vector": np.full((1, WIDTH), 1e-9, np.float32)})
 
 
 def test_streams_that_lack_or_have_another_width_are_refused(folder):
@@ -99,6 +101,7 @@ def test_streams_that_lack_or_have_another_width_are_refused(folder):
         ({"weights": "other", "teacher": "B"}, "holds what 'a teacher' said, which is not this 'B'"),
         ({"streams": {"vector": 4}}, "holds vector of 8 numbers, not vector of 4 numbers"),
         ({"number_format": "int8"}, "holds numbers as float32, not int8"),
+        ({"prompts": {"default": "q: "}}, "holds vectors of texts with no prompts, not with the prompts default='q: '"),
         (
             {"computed_in": "float32"},
             "holds what 'a teacher' computed in bfloat16, not float32; set teacher.dtype to bfloat16 to go on with it, "

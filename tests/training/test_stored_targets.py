@@ -402,3 +402,12 @@ def test_a_check_compares_the_vectors_of_compared_texts_with_their_hashes(tmp_pa
     rows.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(ModelError, match="compared' is damaged: 'rows-.* has changed since it was written"):
         limbeck.teach(store, check=True)
+
+
+def test_a_folder_with_other_files_becomes_no_store(live, tmp_path):
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "a.txt").write_text("A text of the user.")
+    with pytest.raises(OutputError, match="holds no store; choose an empty or new folder"):
+        limbeck.teach(live, output=texts)
+    assert [path.name for path in texts.iterdir()] == ["a.txt"]

@@ -41,7 +41,10 @@ class TeachingFacts:
     labels: tuple[str, ...] = ()
     identity: str = ""
     reads: Literal["tokens", "rows"] = "tokens"
-    way_out: str = "choose a method on sentence vectors or scores, or a teacher that is a model"
+    way_out: str = (
+        "choose a method on sentence vectors or scores, such as aligned_embedding, or sentence_embedding with "
+        "hidden_weight: 0; or a teacher that is a model"
+    )
 
     @property
     def model_shape(self) -> Shape:
@@ -97,7 +100,8 @@ class TeachingFacts:
             raise RecipeError(f"The term '{term}' reads {key} of the teacher, which '{self.title}' cannot give.")
         raise RecipeError(
             f"The term '{term}' reads {key} of the teacher, but '{self.title}' gives {' and '.join(self.widths)} "
-            "alone; choose a method on these, or a teacher that is a model."
+            "alone; choose a method on these, run `limbeck teach` with this method for a store that has it, or give a "
+            "teacher that is a model."
         )
 
 

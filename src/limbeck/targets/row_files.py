@@ -60,7 +60,7 @@ class NumberFormat:
             values: Its numbers, `[rows, width]`.
 
         Raises:
-            ModelError: for a number that is not finite, or too large for float16.
+            ModelError: for a number that is not finite, or too large for float16, and a row that is zero in float16.
         """
         if not np.isfinite(values).all():
             raise ModelError(f"The teacher gave a {stream} that is not finite, which no student can learn.")
@@ -72,7 +72,11 @@ class NumberFormat:
             return {stream: np.rint(values / scale[:, None]).astype(np.int8), f"{stream}{_SCALE}": scale}
         if np.abs(values).max(initial=0) > np.finfo(self.dtype).max:  # type: ignore[type-var]
             raise ModelError(f"The teacher gave a {stream} that is too large for {self.name}; choose float32.")
-        return {stream: values.astype(self.dtype)}
+        stored_values = values.astype(self.dtype)
+        has_vanished = values.any(axis=1) & ~stored_values.any(axis=1)
+        if has_vanished.any():
+            raise ModelError(f"The teacher gave a {stream} that is too small for {self.name}; choose float32.")
+        return {stream: stored_values}
 
     def decode(self, stream: str, tensors: Tensors, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the numbers of some rows of a stream, `[rows, width]`.

@@ -16,6 +16,9 @@ from limbeck.targets.target_file import Form, TargetFile, TargetRow
 
 LEAST_PROBABILITY = 1e-6
 """A probability of 0 counts as this: its logarithm would not be finite."""
+LEAST_LENGTH = 1e-6
+MOST_LENGTH = 1e6
+"""Range of the lengths of vectors. Losses add a small number to lengths, and square them, in float32."""
 _ROUNDING = 0.02
 """Probabilities of a row that were rounded may have a sum that differs so much from 1."""
 _SHOWN_CHARACTERS = 60
@@ -48,6 +51,12 @@ def _read_vector(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
         raise CorpusError(
             f"{safe_name(row.where)} has a vector of zeros in '{_column(file)}', which has no direction; leave the row "
             "out."
+        )
+    length = float(np.linalg.norm(values.astype(np.float64)))
+    if not LEAST_LENGTH <= length <= MOST_LENGTH:
+        raise CorpusError(
+            f"{safe_name(row.where)} has a vector of length {length:.3g} in '{_column(file)}', outside of "
+            f"{LEAST_LENGTH:g} to {MOST_LENGTH:g}, where its direction can be computed; scale the vectors to length 1."
         )
     return values
 

@@ -16,16 +16,18 @@ from safetensors.numpy import save_file
 
 from limbeck.core.files import atomic_file, atomic_text
 from limbeck.core.folder_lock import folder_lock
-from limbeck.core.folders import writing
+from limbeck.core.folders import FolderKind, writing
+from limbeck.core.paths import INPUTS, LOCK
 from limbeck.core.seals import file_facts, sealed_text
 from limbeck.errors import OutputError
-from limbeck.targets.facts import STORE_FACTS, StoreFacts, read_facts, write_facts
+from limbeck.targets.facts import STORE_FACTS, TEACHER_FOLDER, StoreFacts, read_facts, write_facts
 from limbeck.targets.journal import Journal, read_journal
 from limbeck.targets.row_files import KEY, NUMBER_FORMATS, Tensors, check_widths, map_tensors
 from limbeck.targets.store import JOURNALS, NOTE, ROWS, Store, finished_files, unfinished_files
 
 FILE_BYTES = 128_000_000
 """A file of rows ends with the batch that reaches so many bytes."""
+_STORE = FolderKind("store", STORE_FACTS, beside=frozenset({LOCK, INPUTS, TEACHER_FOLDER, f"{TEACHER_FOLDER}.partial"}))
 
 
 def hold_store(folder: Path) -> ExitStack | None:
@@ -36,7 +38,13 @@ def hold_store(folder: Path) -> ExitStack | None:
 
     Returns:
         What releases the store when it is closed.
+
+    Raises:
+        OutputError: for a folder with other files.
     """
+    # A damaged store is reported where it is read.
+    if not (folder / STORE_FACTS).is_file():
+        _STORE.look(folder)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     lock = ExitStack()
@@ -57,7 +65,7 @@ def hold_store_alone(folder: Path) -> ExitStack:
         What releases the store when it is closed.
 
     Raises:
-        OutputError: for a store that another process writes to.
+        OutputError: for a store that another process writes to, and for a folder with other files.
     """
     lock = hold_store(folder)
     if lock is None:
@@ -106,10 +114,16 @@ def check_same_store(folder: Path, facts: StoreFacts, option: str = "--output") 
     way_out = f"give another folder as {option}"
     # Stores of earlier versions do not know what their teacher computed in.
     computes_alike = stored.computed_in in ("", facts.computed_in)
-    if stored.weights != facts.weights:
+    stored_cut = stored.endpoint.cut_to if stored.endpoint is not None else ""
+    new_cut = facts.endpoint.cut_to if facts.endpoint is not None else ""
+    if stored.teacher == facts.teacher and stored_cut != new_cut:
+        difference = f"holds what was said of {_cut_texts(stored_cut)}, not of {_cut_texts(new_cut)}"
+    elif stored.weights != facts.weights:
         difference = f"holds what '{stored.teacher}' said, which is not this '{facts.teacher}'"
     elif dict(stored.streams) != dict(facts.streams):
         difference = f"holds {_words_of(stored.streams)}, not {_words_of(facts.streams)}"
+    elif dict(stored.prompts) != dict(facts.prompts):
+        difference = f"holds vectors of texts with {_prompts_of(stored.prompts)}, not with {_prompts_of(facts.prompts)}"
     elif stored.number_format != facts.number_format:
         difference = f"holds numbers as {stored.number_format}, not {facts.number_format}"
     elif not computes_alike:
@@ -118,6 +132,17 @@ def check_same_store(folder: Path, facts: StoreFacts, option: str = "--output") 
     else:
         return
     raise OutputError(f"The store '{folder}' {difference}; {way_out}.")
+
+
+def _cut_texts(cut_to: str) -> str:
+    return f"texts cut to {cut_to}" if cut_to else "whole texts"
+
+
+def _prompts_of(prompts: Mapping[str, str]) -> str:
+    """Return prompts in words."""
+    if not any(prompts.values()):
+        return "no prompts"
+    return "the prompts " + ", ".join(f"{role}={prompt!r}" for role, prompt in prompts.items())
 
 
 def _words_of(streams: Mapping[str, int]) -> str:

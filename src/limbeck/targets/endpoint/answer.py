@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limbeck.errors import ModelError
+from limbeck.targets.target_values import LEAST_LENGTH, MOST_LENGTH
 
 _NUMBER_BYTES = np.dtype("<f4").itemsize
 _LONGEST_ERROR = 200
@@ -106,6 +107,9 @@ def _read_vector(value: Any) -> NDArray[np.float32]:
         raise ModelError("answers with a vector that has numbers which are not finite.")
     if not vector.any():
         raise ModelError("answers with a vector of zeros alone, which has no direction to learn.")
+    length = float(np.linalg.norm(vector.astype(np.float64)))
+    if not LEAST_LENGTH <= length <= MOST_LENGTH:
+        raise ModelError(f"answers with a vector of length {length:.3g}, whose direction cannot be computed.")
     return vector
 
 
