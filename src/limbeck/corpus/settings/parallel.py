@@ -25,9 +25,11 @@ class ParallelSpec(Grown):
     """In place of `files`, a table or a TMX file that has all languages."""
     languages: list[Language] | None = None
     """The languages of `file`."""
-    columns: list[Name] | list[Count] | None = None
-    """The column of each language in a table: its name, or the number of its field if the table has no header;
-    default: the columns are named like the languages."""
+    columns: list[Name] | list[Count] | None = Field(
+        None,
+        description="The column of each language in a table: its name, or the number of its field if the table has no "
+        "header; default: the columns are named like the languages.",
+    )
     added = frozenset({"files", "file", "languages", "columns"})
 
     @model_validator(mode="after")

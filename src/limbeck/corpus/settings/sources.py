@@ -20,9 +20,11 @@ class SourceSpec(Grown):
 
     source: Place | None = None
     """The source, written as it would be without other keys."""
-    parallel: Parallel | None = None
-    """In place of source, sentences and their translations, {en: FILE, de: FILE}: the student reads all languages, and
-    the teacher reads the first in place of each."""
+    parallel: Parallel | None = Field(
+        None,
+        description="In place of source, sentences and their translations, {en: FILE, de: FILE}: the student reads all "
+        "languages, and the teacher reads the first in place of each.",
+    )
     language: Language | None = None
     """The language of its texts, such as de, by which shares and figures are told."""
     role: Role | None = None
