@@ -25,8 +25,8 @@ from limbeck.core.folders import claim
 from limbeck.core.run_status import find_runs, status_of
 from limbeck.evaluation.run.output_folder import prepare_folder
 from limbeck.evaluation.run.results_file import ResultsFile
+from limbeck.search.folder import prepare_search_folder
 from limbeck.search.storage import open_storage
-from limbeck.search.study import prepare_search_folder
 
 
 def _json_garbage(random: Random) -> bytes:
