@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, processors
 from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
 from limbeck.errors import ModelError
@@ -227,6 +227,27 @@ def test_unused_slots_go_and_special_tokens_stay():
     after = pieces.cut(pieces.staying)
     assert after.old_ids == (0, 1, 4, 5, 6, 7, 8, 9)
     assert after.tokenizer.convert_tokens_to_ids("[new]") == 7
+
+
+@pytest.mark.parametrize(
+    "processor",
+    [
+        processors.TemplateProcessing(single="[S] $A [E]", special_tokens=[("[S]", 3), ("[E]", 4)]),
+        processors.BertProcessing(("[E]", 4), ("[S]", 3)),
+        processors.RobertaProcessing(("[E]", 4), ("[S]", 3)),
+        processors.Sequence([processors.ByteLevel(), processors.BertProcessing(("[E]", 4), ("[S]", 3))]),
+    ],
+    ids=["template", "bert", "roberta", "sequence"],
+)
+def test_tokens_around_a_text_and_padding_get_their_new_ids(processor):
+    words = ["[UNK]", "[unused0]", "[unused1]", "[S]", "[E]", "[P]", "a"]
+    backend = Tokenizer(models.WordPiece({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))
+    backend.post_processor = processor
+    backend.enable_padding(pad_id=5, pad_token="[P]", length=4)
+    pieces = Pieces(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]", pad_token="[P]"))
+    after = pieces.cut(pieces.staying)
+    assert after.old_ids == (0, 3, 4, 5, 6)
+    assert after.tokenizer.backend_tokenizer.encode("a").ids == [1, 4, 2, 3]
 
 
 def test_scores_of_unknown_characters_stay():

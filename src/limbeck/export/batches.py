@@ -53,8 +53,10 @@ def tokenise(
         longest: Most tokens of a text, special ones included.
     """
     rows = []
+    # Copying a tokenizer of a large vocabulary takes long, so it is done once.
+    plain = tokenizers.plain_tokenizer(tokenizer)
     for text in texts:
-        encoded = tokenizers.encode_texts(tokenizer, [text], truncation=True, max_length=longest)
+        encoded = plain([text], padding=False, verbose=False, truncation=True, max_length=longest)
         length = len(encoded["input_ids"][0])
         # The mask is all ones without padding; the tokenizer's outputs replace these defaults.
         inputs = dict.fromkeys(names, [0] * length)
