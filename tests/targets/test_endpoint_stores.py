@@ -320,5 +320,5 @@ def test_options_of_an_endpoint_need_one(folder, tmp_path):
 def test_several_processes_are_refused(folder, monkeypatch):
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with embedding_server() as server, pytest.raises(RecipeError, match="is asked by one process"):
+    with embedding_server() as server, pytest.raises(RecipeError, match="Only one process may ask an endpoint"):
         teach(server, folder)
