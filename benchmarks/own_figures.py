@@ -1,148 +1,231 @@
-"""Whether a run's own figures order students as tasks do: Spearman with SICK and with SQuAD's MRR@10.
+"""Whether a run's own figures order students as public measures do: agreement beside SICK, passages beside SQuAD.
 
-Each run has measured its student on the text that it held out, by passage retrieval and by agreement from far pairs to
-near ones (`limbeck distill`). The same students are scored on SICK and on SQuAD's paragraphs, which no run has seen.
-The correlations of the figures with the tasks stand beside that of the two tasks with each other, which no figure can
-be expected to exceed by much.
+    python benchmarks/own_figures.py --data DATA --work runs/own-figures
+    python benchmarks/own_figures.py --table
 
-    python benchmarks/own_figures.py RUNS … --data DATA --work runs/own-figures --output own_figures.json
-    python benchmarks/own_figures.py --output own_figures.json --table
+all-MiniLM-L6-v2 (6x384) becomes students of 3x384 on the same text, half of it Wikipedia (`wikipedia-en` below DATA) and
+half everyday sentences (`tatoeba/english.txt`). They differ in steps, rate, start and method. Each run measures its
+agreement and its retrieval of passages on held-out text, as every run does. SICK's test split (Spearman) and the
+articles of SQuAD's `v1.1-dev.json` (MRR@10) are scored afterwards by `limbeck.evaluate`.
 
-RUNS are folders of runs, or folders with runs in them, all of one teacher and one held-out text. DATA has SICK and
-SQuAD, as `limbeck evaluate` finds them. A stopped evaluation goes on where it was.
+Only students whose SICK is within six points of the best one's count. `--table` prints the rows, and the Spearman
+correlation over students of each own figure with each public one, with 95 % intervals by resampling students. A row is
+added as soon as it is measured; a stopped run goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from embedding_ablation import TEACHER, add_row, find, read_rows
+from harness import made_with, table
 from scipy.stats import spearmanr
 
-FIGURES = ("retrieval", "agreement")
-TASKS = ("sick_cosine", "squad_retrieval")
-METRICS = {"sick_cosine": "spearman", "squad_retrieval": "mrr_at_10"}
-FEWEST_STUDENTS = 3
-"""Fewest students whose order has a correlation."""
+RESULTS = Path(__file__).parent / "results" / "own_figures.jsonl"
+SEED = 1
+WIKIPEDIA_FILES = 6
+EVERYDAY_SENTENCES = 40_000
+MOST_POINTS = 6.0
+"""Points of SICK below the best student at which a student still counts."""
+RESAMPLED = 10_000
+OWN = ("agreement", "passages")
+PUBLIC = ("sick", "squad")
+TASKS = {"sick": ("sick_cosine", "spearman"), "squad": ("squad_retrieval", "mrr_at_10")}
+"""The public measures, with the task and the metric of each."""
+
+SENTENCES: dict[str, Any] = {
+    "name": "sentence_embedding",
+    "pooled_weight": 1.0,
+    "hidden_weight": 30.0,
+    "layer_weight": 9.0,
+}
 
 
 @dataclass(frozen=True)
-class MeasuredStudent:
-    """A student with the figures of its run and its scores on the tasks, 0 to 1 or in percent.
+class Student:
+    """A student of the comparison.
 
     Args:
-        name: Name of the run's folder.
-        figures: The run's own figures, by `FIGURES`.
-        start: The same figures of the untrained start.
-        scores: The scores, by `TASKS`.
+        steps: Steps of 64 sentences.
+        layers: The teacher's layers that it starts from.
+        rate: Peak learning rate.
+        method: The method, without a mapping of layers where `layers` says it.
+        fit: Tokens that its start is fitted on; 0 for copied layers.
     """
 
-    name: str
-    figures: dict[str, float]
-    start: dict[str, float]
-    scores: dict[str, float]
+    steps: int
+    layers: tuple[int, int, int] = (1, 3, 6)
+    rate: float = 1e-3
+    method: Mapping[str, Any] = field(default_factory=lambda: SENTENCES)
+    fit: int = 0
+
+    def recipe(self, sources: Sequence[str], output: Path) -> dict[str, Any]:
+        """Return the recipe."""
+        method = dict(self.method)
+        if "layer_weight" in method:
+            method["layer_mapping"] = {1: self.layers[0], 2: self.layers[1]}
+        start: dict[str, Any] = {"layers": list(self.layers), "embeddings": "copied"}
+        if self.fit:
+            start["fit"] = {"tokens": self.fit}
+        return {
+            "output": str(output),
+            "seed": SEED,
+            "teacher": {"model": TEACHER},
+            "student": {"shape": "3x384", "initialise": start, "dropout": 0.0},
+            "corpus": {"sources": list(sources), "held_out": 0.03},
+            "stages": [
+                {
+                    "method": method,
+                    "text": {"unit": "sentence", "length": 64},
+                    "freeze": ["embeddings"],
+                    "training": {
+                        "max_steps": self.steps,
+                        "per_device_train_batch_size": 64,
+                        "learning_rate": self.rate,
+                        "warmup_steps": 0.05,
+                        "weight_decay": 0.01,
+                        "eval_strategy": "no",
+                        "save_strategy": "no",
+                    },
+                }
+            ],
+        }
 
 
-def find_runs(folders: Iterable[Path]) -> list[Path]:
-    """Return the runs with a student, each once, that are these folders or lie directly in them."""
-    runs: dict[Path, None] = {}
-    for folder in folders:
-        for place in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
-            if (place / "run.json").is_file() and (place / "student").is_dir():
-                runs[place] = None
-    return list(runs)
+STUDENTS = {
+    "40 steps": Student(40),
+    "80 steps": Student(80),
+    "160 steps": Student(160),
+    "320 steps": Student(320),
+    "640 steps": Student(640),
+    "a third of the rate": Student(160, rate=3e-4),
+    "three times the rate": Student(160, rate=3e-3),
+    "layers 1, 2, 3": Student(160, layers=(1, 2, 3)),
+    "layers 1, 2, 3, 480 steps": Student(480, layers=(1, 2, 3)),
+    "layers 1, 2, 6": Student(160, layers=(1, 2, 6)),
+    "layers 2, 4, 6": Student(160, layers=(2, 4, 6)),
+    "cosine alone": Student(160, method={"name": "sentence_embedding", "pooled_weight": 1.0}),
+    "cosine alone, 480 steps": Student(480, method={"name": "sentence_embedding", "pooled_weight": 1.0}),
+    "hidden states": Student(160, method={"name": "hidden_states"}),
+    "relations": Student(160, method={"name": "minilmv2", "relation_heads": 48}, rate=3e-4),
+    "fitted, 80 steps": Student(80, layers=(1, 2, 6), rate=3e-4, fit=50_000),
+}
 
 
-def read_figures(run: Path) -> tuple[dict[str, float], dict[str, float]]:
-    """Return a run's own figures and those of its untrained start, from its record.
-
-    Raises:
-        SystemExit: for a run that was measured by an earlier version, or has no figure.
-    """
-    from limbeck.core.records import Run, load
-
-    evaluation = load(Run, run).evaluation
-    if evaluation is None or evaluation.agreement is None or evaluation.student.retrieval is None:
-        sys.exit(f"'{run}' has no agreement or no retrieval; distil it with evaluation.quality.")
-    if evaluation.agreement.measure is None:
-        sys.exit(f"'{run}' was measured by an earlier version, whose figures are others; distil it again.")
-    figures = {"retrieval": evaluation.student.retrieval.mrr_at_10, "agreement": evaluation.agreement.spearman}
-    start: dict[str, float] = {}
-    if evaluation.start is not None and evaluation.start.retrieval is not None:
-        start["retrieval"] = evaluation.start.retrieval.mrr_at_10 or 0.0
-    if evaluation.start is not None and evaluation.start.agreement is not None:
-        start["agreement"] = evaluation.start.agreement.spearman or 0.0
-    return {name: float(value or 0.0) for name, value in figures.items()}, start
+def write_text(data: Path, folder: Path) -> list[str]:
+    """Write everyday sentences, each a document, and return the sources of both kinds of text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    everyday = folder / "everyday.txt"
+    if not everyday.is_file():
+        with find(data, "english.txt").open(encoding="utf-8") as file:
+            sentences = [line.strip() for line in islice(file, EVERYDAY_SENTENCES)]
+        everyday.write_text("\n\n".join(sentences) + "\n", encoding="utf-8")
+    articles = sorted(find(data, "wikipedia-en").glob("*.txt"))[:WIKIPEDIA_FILES]
+    return [*map(str, articles), str(everyday)]
 
 
-def score_students(runs: Sequence[Path], data: Path, work: Path) -> list[MeasuredStudent]:
-    """Score the students of runs on the tasks."""
+def measure(data: Path, work: Path, minutes: float) -> None:
+    """Make and score the students that have no row, until the minutes are over."""
     import limbeck
 
-    students = []
-    for run in runs:
-        figures, start = read_figures(run)
-        output = work / run.name
-        result = limbeck.evaluate(str(run / "student"), tasks=list(TASKS), data=data, output=output)
-        [model] = result.evaluation.models
-        scores = {}
-        for task in TASKS:
-            figure = model.columns[task].metrics[METRICS[task]]
-            scores[task] = float(figure.mean or 0.0)
-        students.append(MeasuredStudent(run.name, figures, start, scores))
-        print(f"{run.name}: {figures} {scores}", flush=True)
-    return students
+    began = time.monotonic()
+    sources = write_text(data, work / "text")
+    measured = {row["student"] for row in read_rows(RESULTS)}
+    for name, student in STUDENTS.items():
+        if name in measured:
+            continue
+        if time.monotonic() - began > 60 * minutes:
+            print("The time is over; the same command goes on.", flush=True)
+            return
+        output = work / name.replace(" ", "-").replace(",", "")
+        result = limbeck.distill(student.recipe(sources, output), overwrite=True)
+        evaluation = result.record["evaluation"]
+        row = {
+            "student": name,
+            "steps": student.steps,
+            "agreement": evaluation["agreement"]["spearman"],
+            "agreement_interval": evaluation["agreement"]["interval"],
+            "passages": evaluation["student"]["retrieval"]["mrr_at_10"],
+            "passages_interval": evaluation["student"]["retrieval"]["interval"],
+            "teacher_passages": evaluation["teacher"]["retrieval"]["mrr_at_10"],
+            **public_scores(str(result.student), data, work / "scores" / output.name),
+            "seed": SEED,
+        }
+        add_row(row | made_with(), RESULTS)
 
 
-def correlate(students: Sequence[MeasuredStudent]) -> dict[str, float]:
-    """Return Spearman's correlation over students of each figure with each task, and of the tasks with each other."""
-    by_name = {task: [student.scores[task] for student in students] for task in TASKS}
-    correlations = {}
-    for figure in FIGURES:
-        values = [student.figures[figure] for student in students]
-        for task in TASKS:
-            correlations[f"{figure} with {task}"] = float(spearmanr(values, by_name[task]).statistic)
-    first, second = TASKS
-    correlations[f"{first} with {second}"] = float(spearmanr(by_name[first], by_name[second]).statistic)
-    return correlations
+def public_scores(student: str, data: Path, output: Path) -> dict[str, float]:
+    """Return the public scores of a student, in percent."""
+    import limbeck
+
+    tasks = [task for task, _ in TASKS.values()]
+    evaluation = limbeck.evaluate(student, tasks=tasks, data=data, output=output, overwrite=True).evaluation
+    [model] = evaluation.models
+    scores: dict[str, float] = {}
+    for name, (task, metric) in TASKS.items():
+        mean = model.columns[task].metrics[metric].mean
+        assert mean is not None
+        scores[name] = round(float(mean), 3)
+    return scores
 
 
-def table(results: Mapping[str, Any]) -> str:
-    """Return the results as two tables in Markdown."""
-    lines = ["| student | retrieval | agreement | SICK | SQuAD MRR@10 |", "|---|--:|--:|--:|--:|"]
-    for student in results["students"]:
-        values = [*student["figures"].values(), *student["scores"].values()]
-        lines.append(f"| {student['name']} | {' | '.join(f'{value:.3f}' for value in values)} |")
-    lines += ["", "| correlation (Spearman) | |", "|---|--:|"]
-    for name, value in results["correlations"].items():
-        lines.append(f"| {name} | {value:.3f} |")
-    return "\n".join(lines)
+def counted(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rows of students that are near the best one on SICK."""
+    best = max(row["sick"] for row in rows)
+    return [row for row in rows if row["sick"] >= best - MOST_POINTS]
+
+
+def correlation(rows: Sequence[Mapping[str, Any]], first: str, second: str) -> tuple[float, float, float]:
+    """Return the Spearman correlation of two figures over students, and its 95 % interval."""
+    figures = np.array([[row[first], row[second]] for row in rows])
+    generator = np.random.default_rng(SEED)
+    resampled = []
+    for _ in range(RESAMPLED):
+        chosen = figures[generator.integers(len(figures), size=len(figures))]
+        if len(np.unique(chosen[:, 0])) > 1 and len(np.unique(chosen[:, 1])) > 1:
+            resampled.append(spearmanr(chosen[:, 0], chosen[:, 1]).statistic)
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    return float(spearmanr(figures[:, 0], figures[:, 1]).statistic), float(low), float(high)
+
+
+def tables() -> Iterator[str]:
+    """Go through the two tables: the students, and the correlations of those that count."""
+    rows = sorted(read_rows(RESULTS), key=lambda row: row["sick"], reverse=True)
+    near = counted(rows)
+    lines = []
+    for row in rows:
+        name = row["student"] if row in near else f"{row['student']} (does not count)"
+        lines.append([name, f"{row['agreement']:.4f}", f"{row['passages']:.4f}", row["sick"], row["squad"]])
+    yield table(["student", "agreement", "MRR@10 of passages", "SICK", "SQuAD MRR@10"], lines)
+    lines = []
+    pairs = [(own, public) for own in OWN for public in PUBLIC]
+    for first, second in [*pairs, PUBLIC, OWN]:
+        middle, low, high = correlation(near, first, second)
+        lines.append([f"{first} with {second}", len(near), f"{middle:.2f}", f"{low:.2f} to {high:.2f}"])
+    yield table(["figures", "students", "Spearman", "95 % interval"], lines)
 
 
 def main() -> None:
-    """Score students, or print the table of an earlier call."""
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="*", type=Path)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--work", type=Path, default=Path("runs/own-figures"))
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--data", type=Path, help="folder with wikipedia-en, tatoeba, SICK and SQuAD")
+    parser.add_argument("--work", type=Path, help="folder for runs")
+    parser.add_argument("--minutes", type=float, default=120.0, help="begin no student after so many")
+    parser.add_argument("--table", action="store_true", help="print the tables of the rows")
     arguments = parser.parse_args()
-    if not arguments.table:
-        runs = find_runs(arguments.runs)
-        if len(runs) < FEWEST_STUDENTS:
-            print(
-                f"{len(runs)} runs: an order of fewer than {FEWEST_STUDENTS} students has no meaning", file=sys.stderr
-            )
-        students = score_students(runs, arguments.data, arguments.work)
-        results = {"students": [asdict(student) for student in students], "correlations": correlate(students)}
-        arguments.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(table(json.loads(arguments.output.read_text(encoding="utf-8"))))
+    if arguments.table:
+        print("\n\n".join(tables()))
+    elif arguments.data is None or arguments.work is None:
+        parser.error("a measurement needs --data and --work")
+    else:
+        measure(arguments.data, arguments.work, arguments.minutes)
 
 
 if __name__ == "__main__":
