@@ -3,7 +3,7 @@
     python benchmarks/own_figures.py --data DATA --work runs/own-figures
     python benchmarks/own_figures.py --table
 
-all-MiniLM-L6-v2 (6x384) becomes students of 3x384 on the same text, half of it Wikipedia (`wikipedia-en` below DATA) and
+all-MiniLM-L6-v2 (6x384) becomes students of 3x384 on the same text, half of it Wikipedia (`wikipedia-en` below DATA),
 half everyday sentences (`tatoeba/english.txt`). They differ in steps, rate, start and method. Each run measures its
 agreement and its retrieval of passages on held-out text, as every run does. SICK's test split (Spearman) and the
 articles of SQuAD's `v1.1-dev.json` (MRR@10) are scored afterwards by `limbeck.evaluate`.
@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
+
 from embedding_ablation import TEACHER, add_row, find, read_rows
 from harness import made_with, table
-from scipy.stats import spearmanr
 
 RESULTS = Path(__file__).parent / "results" / "own_figures.jsonl"
 SEED = 1

@@ -111,6 +111,6 @@ def _small_options(arguments: tuple[str, ...]) -> list[str]:
     if arguments[0] == "search" and "--data" in arguments:
         more += ["--tasks", "rte", "--preset", "quick", "--seeds", "1", "--set-task", "epochs=1"]
     if arguments[0] == "quickstart" and "--corpus" not in arguments:
-        more += ["--corpus", "texts"]  # The installed docstrings take half a minute to read.
+        more += ["--corpus", "texts"]
         more += [] if "--output" in arguments else ["--output", "runs/quickstart"]
     return more

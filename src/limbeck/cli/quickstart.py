@@ -16,7 +16,8 @@ from limbeck.cli.options import Device, Json, Overrides, Overwrite, Quiet, Verbo
 @command("limbeck quickstart", "limbeck quickstart --corpus my-texts/ --output runs/mine")
 def quickstart(
     corpus: Annotated[
-        list[str] | None, typer.Option(help="Text to train on instead of the installed docstrings; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Text to train on instead of WordNet's examples; may be repeated."),
     ] = None,
     output: Annotated[
         str | None,
@@ -29,7 +30,7 @@ def quickstart(
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
-    """Distil all-MiniLM-L6-v2 into a 3-layer student on the docstrings of this machine, and compare the two.
+    """Distil all-MiniLM-L6-v2 into a 3-layer student on definitions and examples of WordNet, and compare the two.
 
     Needs the extra `quickstart`. Run a second time, it shows the finished result; a stopped run is continued.
     """
@@ -45,7 +46,7 @@ def quickstart(
     if corpus:
         options["corpus"] = corpus
     request = DistilRequest(
-        follow_text(merge_options(recipe, options)),
+        merge_options(recipe, options),
         changes("--set", overrides),
         resume=not overwrite,
         overwrite=overwrite,
@@ -57,16 +58,6 @@ def quickstart(
         f"print(SentenceTransformer('{result.student}').encode('a small, fast model').shape)\""
     )
     print_run(result, messages.as_json, trial)
-
-
-def follow_text(recipe: dict[str, Any]) -> dict[str, Any]:
-    """Leave random words out where the text is not that of installed programs: ordinary text is wide enough."""
-    if all(source.startswith("installed-") for source in recipe["corpus"]["sources"]):
-        return recipe
-    stages = [dict(stage) for stage in recipe["stages"]]
-    for stage in stages:
-        stage.pop("augment", None)
-    return recipe | {"stages": stages}
 
 
 def default_output(folder: str, corpus: list[str] | None) -> str:

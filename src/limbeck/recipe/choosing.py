@@ -191,10 +191,6 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
     else:
         stage["method"] = {"name": "aligned_embedding"}
         reason = f"{description}, and the student reads other tokens, so only finished vectors can be compared"
-    # The quickstart replaces words, since its installed texts are narrow (documentation). Texts of the user are kept.
-    are_installed_texts = all(source.startswith("installed-") for source in sources)
-    if "augment" in quickstart_stage and are_installed_texts:
-        stage["augment"] = quickstart_stage["augment"]
 
     # The training: the quickstart's, but with a budget of its own.
     training = dict(quickstart_stage["training"])

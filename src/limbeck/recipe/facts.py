@@ -36,9 +36,6 @@ from limbeck.recipe.teacher_targets import names_targets
 from limbeck.targets.facts import read_facts
 from limbeck.targets.target_file import check_target_file
 
-_NO_PATHS = ("installed-docs", "installed-text")
-"""Names of sources that come with the package, and so are no paths."""
-
 PartT = TypeVar("PartT", bound=Strict)
 
 
@@ -353,8 +350,6 @@ def check_corpus(corpus: CorpusSpec) -> None:
 
 def _check_source(source: str, content: Literal["texts", "rows"] | None) -> None:
     """Refuse a source that does not exist, or that holds texts instead of rows or the reverse; None allows both."""
-    if source in _NO_PATHS or source.startswith("hub:"):
-        return
     from limbeck.corpus.sources.named_sources import check_source  # It imports what reads files.
 
     check_source(source, content)

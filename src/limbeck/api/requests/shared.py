@@ -61,8 +61,8 @@ def student_option() -> Any:
 def corpus_option() -> Any:
     """Return the field of a run's text."""
     return option(
-        "File, folder, glob, hub:NAME, installed-docs or installed-text; may be repeated. Or a task: its name or "
-        "task.yaml.",
+        "File, folder, glob, hub:NAME, installed-docs, installed-text or wordnet; may be repeated. Or a task: its name "
+        "or task.yaml.",
         default=None,
         python="Files, folders or data sets by name; or a list of texts, rows as dicts, a `datasets.Dataset` or "
         "`DatasetDict` (its validation split is `development`), a table of pandas or Arrow, any iterable of texts "

@@ -39,9 +39,9 @@ class CorpusSpec(TextSpec):
     sources: list[Place | SourceSpec] = Field(
         default_factory=list,
         description="Files, folders, globs, addresses (https://, s3://), hub:NAME data sets, installed-docs "
-        "(docstrings of installed packages) or installed-text (read-me files, news and licences too); or "
-        "{source, language, role, share, units}, or {parallel: {en: FILE, de: FILE}}. Leave it out where mix.by names "
-        "them.",
+        "(docstrings of installed packages), installed-text (read-me files, news and licences too) or wordnet "
+        "(definitions and example sentences, which come with limbeck); or {source, language, role, share, units}, or "
+        "{parallel: {en: FILE, de: FILE}}. Leave it out where mix.by names them.",
     )
     text_column: Name = "text"
     """The column of text in tables, jsonl, parquet, arrow and Hub data."""

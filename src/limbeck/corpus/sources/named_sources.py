@@ -24,6 +24,7 @@ from limbeck.corpus.sources.parallel_text import ParallelText, open_parallel_tex
 from limbeck.corpus.sources.source_kinds import SOURCES as SOURCES
 from limbeck.corpus.sources.source_kinds import RowSource, Source, SourceKind
 from limbeck.corpus.sources.text_lines import TextLines
+from limbeck.corpus.sources.wordnet import WordNet
 from limbeck.errors import CorpusError
 
 
@@ -48,7 +49,8 @@ def open_source(
         text: A file, folder or glob pattern; an address such as `https://host/file.jsonl` or `s3://bucket/*.parquet`;
             `hub:owner/name[:config][@split][#revision]`, or a bare `owner/name` where there is no such path;
             `installed-docs`, or `installed-docs:FOLDER` for the Python files of one folder; `installed-text` or
-            `installed-text:FOLDER`, which have pages such as read-me files too.
+            `installed-text:FOLDER`, which have pages such as read-me files too; `wordnet`, definitions and example
+            sentences that come with limbeck.
         text_column: Column of the text, for kinds that have columns.
         workers: Processes for sources that are read in parallel.
         separator: Separates the documents of text files; None finds it out by each file.
@@ -225,6 +227,14 @@ def _installed_kind(cls: type[InstalledDocs]) -> SourceKind:
     return SourceKind(form=cls.name, matches=matches, open=open_installed, check=check, is_labelled=False)
 
 
+def _names_wordnet(text: str) -> bool:
+    return text == WordNet.name
+
+
+def _open_wordnet(_text: str, _text_column: str | None, _workers: int | None) -> WordNet:
+    return WordNet()
+
+
 SOURCES.register("files", SourceKind(form="", matches=_any_text, open=_open_files, check=check_files))
 SOURCES.register("hub", SourceKind(form="hub:owner/name", matches=names_hub_dataset, open=_open_hub))
 SOURCES.register(InstalledDocs.name, _installed_kind(InstalledDocs))
@@ -238,4 +248,7 @@ SOURCES.register(
         check=_check_parallel,
         is_labelled=False,
     ),
+)
+SOURCES.register(
+    WordNet.name, SourceKind(form=WordNet.name, matches=_names_wordnet, open=_open_wordnet, is_labelled=False)
 )
