@@ -44,7 +44,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("database", type=Path, help="folder with data.noun, data.verb, data.adj, data.adv and LICENSE")
     database = parser.parse_args().database
-    texts = list(documents(database))
+    # Two meanings have the same words.
+    texts = list(dict.fromkeys(documents(database)))
     random.Random(SEED).shuffle(texts)
     content = "\n\n".join(texts) + "\n"
     # Without a time of writing, equal text gives equal bytes.
