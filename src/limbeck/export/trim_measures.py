@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from limbeck.core.progress import Count, Report, no_progress
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def measure_costs(
-    before: PreTrainedTokenizerBase, after: PreTrainedTokenizerBase, texts: Sequence[str], costs: SourceCosts
+    before: PreTrainedTokenizerBase,
+    after: PreTrainedTokenizerBase,
+    texts_of_sources: Sequence[Sequence[str]],
+    costs_of_sources: Sequence[SourceCosts],
 ) -> None:
     """Count the tokens of texts by two tokenizers, and the words that the second one cuts into more tokens.
 
@@ -30,12 +34,19 @@ def measure_costs(
     Args:
         before: The tokenizer with all pieces.
         after: The same with some of them.
-        texts: The texts.
-        costs: Gets the counts.
+        texts_of_sources: The texts of each source.
+        costs_of_sources: For each source what gets its counts.
     """
-    costs.texts = len(texts)
+    # Copies of tokenizers with large vocabularies take much memory, so there is one of each.
     plain_before = plain_tokenizer(before).backend_tokenizer
     plain_after = plain_tokenizer(after).backend_tokenizer
+    for texts, costs in zip(texts_of_sources, costs_of_sources, strict=True):
+        _add_costs(plain_before, plain_after, texts, costs)
+
+
+def _add_costs(plain_before: Tokenizer, plain_after: Tokenizer, texts: Sequence[str], costs: SourceCosts) -> None:
+    """Count the tokens and words of the texts of a source."""
+    costs.texts = len(texts)
     for text in texts:
         encodings = [backend.encode(text, add_special_tokens=False) for backend in (plain_before, plain_after)]
         costs.tokens_before += len(encodings[0].ids)

@@ -28,6 +28,8 @@ from limbeck.models.vocabulary_rows import cut_rows
 from limbeck.models.weight_files import fetch_weights
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from transformers import PreTrainedModel
 
 HELD_OUT_EVERY = 20
@@ -110,7 +112,7 @@ def trim_model(
     pieces = Pieces(source.tokenizer)
 
     counted = _count_texts(source, sources, progress.part_of(report, 0.0, _COUNTED))
-    staying = choose_pieces(pieces, source.tokenizer, counted.pieces.counts, _with_prompts(aim, source))
+    staying = choose_pieces(pieces, source.tokenizer, counted.counts, _with_prompts(aim, source))
     cut = pieces.cut(staying)
     held_out = [text for texts in counted.held_out for text in texts]
     if check and not held_out:
@@ -118,8 +120,7 @@ def trim_model(
             f"The text has fewer than {HELD_OUT_EVERY} paragraphs, so that none is held out to compare outputs on; "
             "give more text, or leave out --check."
         )
-    for costs, texts in zip(counted.costs, counted.held_out, strict=True):
-        measure_costs(source.tokenizer, cut.tokenizer, texts, costs)
+    measure_costs(source.tokenizer, cut.tokenizer, counted.held_out, counted.costs)
 
     with folders.writing(output), atomic_folder(output, shared=True) as folder:
         report(_COUNTED, "Writing the model")
@@ -153,26 +154,27 @@ class _CountedTexts:
     """Texts that were read.
 
     Attributes:
-        pieces: The counts of their pieces.
+        counts: How often they use each piece, by its id.
         held_out: The texts of each source that were not counted.
         costs: For each source its name and number of counted texts.
     """
 
-    pieces: PieceCounts
+    counts: NDArray[np.int64]
     held_out: list[list[str]]
     costs: list[SourceCosts]
 
 
 def _count_texts(source: LoadedModel, sources: Iterable[NamedTexts], report: progress.Report) -> _CountedTexts:
     """Count the pieces of all texts but those that are held out."""
-    counted = _CountedTexts(PieceCounts(source.tokenizer), [], [])
+    pieces = PieceCounts(source.tokenizer)
+    counted = _CountedTexts(pieces.counts, [], [])
     for named in sources:
-        before = counted.pieces.texts
+        before = pieces.texts
         held_out: list[str] = []
         report(0.0, f"Counting the pieces of {named.name}")
-        counted.pieces.add(_all_but_held_out(named.texts, held_out))
+        pieces.add(_all_but_held_out(named.texts, held_out))
         counted.held_out.append(held_out)
-        counted.costs.append(SourceCosts(source=named.name, counted=counted.pieces.texts - before))
+        counted.costs.append(SourceCosts(source=named.name, counted=pieces.texts - before))
     return counted
 
 

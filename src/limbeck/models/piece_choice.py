@@ -117,6 +117,8 @@ def choose_pieces(
 
 def _ids_of_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> set[int]:
     """The pieces of words, at the beginning of a text and behind a space."""
+    if not words:
+        return set()
     spelled = [*words, *(f" {word}" for word in words)]
     backend = plain_tokenizer(tokenizer).backend_tokenizer
     ids: set[int] = set()
