@@ -297,7 +297,7 @@ def test_only_exports_in_float32_claim_the_scores_that_were_measured(tmp_path: P
     export = {"format": "safetensors", "dtype": dtype, "source": "s", "megabytes": 1.0, "differences": differences}
     card, text = card_of(run_record(), tmp_path, scores=scores_in(STUDENT, evaluation_of()), export=export)
     assert (card.data.eval_results is not None) == (dtype == "float32") == ("metrics" in card.data.to_dict())
-    assert text.count("These figures were measured on the float32 student") == 2 * (dtype != "float32"), "above each of the two tables"
+    assert text.count("measured on the float32 student") == 2 * (dtype != "float32"), "above each of the two tables"
 
 
 @pytest.mark.parametrize(
