@@ -104,6 +104,9 @@ def _files(given: Any) -> Iterator[str]:
     if isinstance(given, str) or (isinstance(given, list) and isinstance(given[0], str)):
         given = {"path": given}
     for file in [given] if isinstance(given, dict) else given:
+        if "parallel" in file:
+            yield " and ".join(f"`{path}`" for path in file["parallel"].values())
+            continue
         names = [file["path"]] if isinstance(file["path"], str) else file["path"]
         header = f", no header: {', '.join(file['header'])}" if "header" in file else ""
         columns = f", columns {_columns(file['columns'])}" if "columns" in file else ""
