@@ -130,7 +130,10 @@ def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
     if weight_bits == 7:
         yield "Weights have 7 bits, because the exporting processor has no VNNI, without which 8 bits could overflow."
     else:
-        yield "Weights have 8 bits. On x86 processors without VNNI they may overflow: to serve on one, export on one."
+        yield (
+            "Weights have 8 bits. On x86 processors without VNNI, sums of products may overflow. To serve on such a "
+            "processor, export on one."
+        )
 
 
 def latency_table(latencies: Sequence[Int8Latency]) -> Table:
