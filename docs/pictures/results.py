@@ -9,6 +9,7 @@ import json
 import re
 import statistics
 from pathlib import Path
+from typing import Any
 
 from limbeck.core.blocks import Figure
 from limbeck.report.figures import lines_figure
@@ -17,30 +18,40 @@ from limbeck.report.plots import Lines, Point, Series
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "benchmarks" / "results"
-_NAMES = {
-    "teacher": "all-MiniLM-L6-v2, the teacher",
-    "limbeck student": "distilled in 6.5 minutes",
-    "truncated teacher": "the teacher's first three",
-    "random": "the same shape with random weights",
-}
+STUDENT = "3x384"
+TEACHER = "6x384"
 
 
 def points() -> dict[str, Point]:
-    """Each model's latency in milliseconds (batch 1, 128 tokens) and Spearman on SICK's test split, times 100."""
-    rows = json.loads((RESULTS / "model.json").read_text(encoding="utf-8"))["rows"]
-    latency = {row["shape"]: row["median_ms"] for row in rows if row["batch"] == 1}
-    models = json.loads((RESULTS / "evaluation.json").read_text(encoding="utf-8"))["summary"]["models"]
-    quality = {model["name"]: model["columns"]["sick_cosine"]["mean"] for model in models}
-    shapes = {model["name"]: model["shape"] for model in models}
-    return {name: (latency[shapes[name]], quality[name]) for name in _NAMES}
+    """Latency in milliseconds (batch 1, 128 tokens) and Spearman on SICK's test split, times 100, of each model.
+
+    Three-layer models are as fast as each other, whatever their weights.
+    """
+    latency = {}
+    for row in json.loads(_read("model.json"))["rows"]:
+        if row["batch"] == 1:
+            latency[row["shape"]] = row["median_ms"]
+    [quickstart] = [row for row in json.loads(_read("quickstart.json")) if row["corpus"] == ["wordnet"]]
+    minutes = quickstart["timings_seconds"]["total"] / 60
+    starts = {
+        (row["text"], tuple(row["layers"]), row["pooled"]): row["sick_test"] for row in _rows("fitted_start.jsonl")
+    }
+    qualities = {
+        f"limbeck quickstart, {minutes:.0f} minutes (3 layers)": quickstart["pairs"]["student_spearman"],
+        "layers 1, 2 and 6 of the teacher, fitted, not trained": starts["everyday", 0.01, 100_000, 1.0],
+        "layers 1, 2 and 6 of the teacher as they are": starts[None, None, None, None],
+    }
+    places = {
+        "all-MiniLM-L6-v2, the teacher (6 layers)": (latency[TEACHER], 100 * quickstart["pairs"]["teacher_spearman"])
+    }
+    for name, quality in qualities.items():
+        places[name] = (latency[STUDENT], 100 * quality)
+    return places
 
 
 def figure() -> Figure:
-    """Quality against latency of a teacher, its student, and what the student's shape is worth without distillation."""
-    series = []
-    for name, point in points().items():
-        layers = "6 layers" if name == "teacher" else "3 layers"
-        series.append(Series(f"{_NAMES[name]} ({layers})", [point], "points"))
+    """Quality against latency of a teacher, the quickstart's student, and the best students without training."""
+    series = [Series(name, [point], "points") for name, point in points().items()]
     x = "latency, ms (one text of 128 tokens, two CPU cores)"
     return lines_figure("Quality against latency", Lines(series, x, "SICK, Spearman × 100"))
 
@@ -51,9 +62,7 @@ def embedding_figure() -> Figure:
     Students of one shape cost the same, so that they share a latency: the median of their measurements on two cores.
     Where narrower students started in two ways, those by activations are drawn.
     """
-    rows = [
-        json.loads(line) for line in (RESULTS / "embedding_students.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    rows = _rows("embedding_students.jsonl")
     by_activations = {(row["shape"], row["tool"]) for row in rows if row.get("start")}
     cost: dict[str, list[float]] = {}
     scores: dict[str, dict[str, list[float]]] = {}
@@ -75,6 +84,15 @@ def embedding_figure() -> Figure:
         series.append(Series(label, places, "points", names=list(values_by_name)))
     x = "latency, ms a sentence in batches of 32 on two CPU cores"
     return lines_figure("Retrieval against latency", Lines(series, x, "SQuAD, MRR@10"))
+
+
+def _read(name: str) -> str:
+    return (RESULTS / name).read_text(encoding="utf-8")
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    """The rows of a result file that has one a line."""
+    return [json.loads(line) for line in _read(name).splitlines()]
 
 
 def svg(figure: Figure) -> str:

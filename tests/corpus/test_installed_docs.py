@@ -37,7 +37,7 @@ def test_docstrings_without_import(packages, workers, monkeypatch):
     report = SourceReport()
     steps = []
     documents = InstalledDocs([packages], workers).documents(report, lambda *now: steps.append(now))
-    assert [list(document) for document in documents] == PACKAGES["documents"]
+    assert [[document.text, document.title] for document in documents] == PACKAGES["documents"]
     assert report.counts == PACKAGES["counts"]
     assert (steps[0], steps[-1]) == ((0, 8, "files"), (8, 8, "files"))
 
@@ -83,7 +83,8 @@ def pages(tmp_path):
 
 def test_pages_beside_docstrings(pages):
     report = SourceReport()
-    assert [list(document) for document in InstalledText([pages], 1).documents(report)] == PAGES["documents"]
+    documents = InstalledText([pages], 1).documents(report)
+    assert [[document.text, document.title] for document in documents] == PAGES["documents"]
     assert report.counts == PAGES["counts"]
 
 

@@ -37,7 +37,8 @@ def test_titles_are_short_lines_before_prose_and_questions_end_with_their_mark()
 
 def test_a_text_of_two_kinds_is_a_piece_of_the_narrower():
     document = Document("A summary of it all.\n\nWhy? Since it is.\n\nWhy?", "A summary of it all.")
-    assert {tuple(piece) for piece in split_pieces(document, ["paragraph", "sentence", "title", "question"])} == {
+    pieces = split_pieces(document, ["paragraph", "sentence", "title", "question"])
+    assert {(piece.text, piece.kind) for piece in pieces} == {
         ("A summary of it all.", "title"),
         ("Why?", "question"),
         ("Since it is.", "sentence"),

@@ -139,7 +139,7 @@ def test_half_precision_stays(text, tmp_path):
 def test_the_command_prints_what_python_returns(limbeck, embedding, text, tmp_path):
     call = ("trim", embedding, "--corpus", text, "--pieces", every_word_but(*UNUSED), "--check")
     shown = limbeck.shown(*call, "--output", tmp_path / "one")
-    assert "6 of 6 held-out texts are cut as before: the largest difference is 0 in last_hidden_state" in shown
+    assert "6 of 6 held-out texts are cut as before: the largest difference is 0 in" in " ".join(shown.split())
     assert f"Folder: {tmp_path / 'one'}" in shown
     done = limbeck(*call, "--output", tmp_path / "two", "--json", "-q")
     assert (done.returncode, done.stderr) == (0, "")

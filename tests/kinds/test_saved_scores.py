@@ -97,4 +97,7 @@ def test_a_retrieval():
     generator = torch.Generator().manual_seed(0)
     queries = torch.randn(len(search.queries), 8, generator=generator)
     documents = torch.randn(len(search.documents), 8, generator=generator)
-    assert search.score(queries, documents) == SAVED["retrieval"]["scores"]
+    scores = search.score(queries, documents)
+    # The saved scores are older than this metric.
+    assert 0 <= scores.pop("accuracy_at_1") <= 1
+    assert scores == SAVED["retrieval"]["scores"]

@@ -207,17 +207,19 @@ REFUSED = {
     "sources have shares, but there is a mix too": ["corpus.mix={weights: [1, 1, 1]}"],
     "sources.0.role is 'question'; give 'query' or 'document'": ["corpus.sources.0.role=question"],
     "unknown key 'rol'. Did you mean 'role'": ["corpus.sources=[{source: TEXT, rol: query}]"],
-    "sources.0.source: is missing": ["corpus.sources=[{role: query}]"],
+    "corpus.sources.0: give either source or parallel": ["corpus.sources=[{role: query}]"],
     "leave nothing for those without one": ["corpus.sources.1.share=0.75"],
     "the shares of sources add up to 1.2: change them": ["corpus.sources.0.share=0.5", "corpus.sources.1.share=0.7"],
     "units is 'sentence'; give a list: [sentence]": ["corpus.units=sentence"],
     "student_prompts is false, which has no meaning here: give teacher or none": ["corpus.student_prompts=no"],
-    "source is missing; corpus.sources.1: unknown key 'path'. Known: role, share, source, units. source is": [
+    "sources.1: unknown key 'path'. Known: language, parallel, role, share, source, units": [
         "corpus.sources=[{path: TEXT, role: document}, {path: TEXT}]"
     ],
     "is listed twice with the same settings": ["corpus.sources=[TEXT, {source: TEXT}, {source: TEXT, role: query}]"],
     "student_prompts is for text without labels": ["corpus.task={kind: classification}"],
-    "role, share and units of a source are for": ["corpus={sources: [{source: TEXT}], task: {kind: classification}}"],
+    "keys of a source are for text": [
+        "corpus={sources: [{source: TEXT}], task: {kind: classification}}"
+    ],
     "length is 4, but": ["corpus.length=4"],
     "'not-there' does not exist": ["corpus.sources.0.source=not-there"],
 }

@@ -62,7 +62,8 @@ def test_many_documents_and_grades():
         relevant = [document for document, label in enumerate(labels) if label > 0]
         recall_at_10 = np.mean([document in order[:10] for document in relevant])
         recall_at_100 = np.mean([document in order[:100] for document in relevant])
-        expected = (*by_definition(order, labels), recall_at_10, recall_at_100)
+        accuracy = float(labels[order[0]] > 0)
+        expected = (*by_definition(order, labels), recall_at_10, recall_at_100, accuracy)
         assert score_query(np.array(scores, float), np.array(labels, float)) == pytest.approx(expected)
 
 
@@ -83,7 +84,7 @@ def test_of_equal_scores_no_order_is_taken_for_granted():
     results = [by_definition((*first_three, 3), labels.tolist()) for first_three in itertools.permutations(range(3))]
     mean_ndcg = np.mean([ndcg for ndcg, _ in results])
     worst_reciprocal_rank = min(reciprocal_rank for _, reciprocal_rank in results)
-    assert score_query(scores, labels) == pytest.approx((mean_ndcg, worst_reciprocal_rank, 1.0, 1.0))
+    assert score_query(scores, labels) == pytest.approx((mean_ndcg, worst_reciprocal_rank, 1.0, 1.0, 0.0))
 
 
 def test_whole_queries_are_drawn():

@@ -12,6 +12,9 @@ from rich.console import Console
 from limbeck.api.requests import shared
 from limbeck.api.requests.fields import argument, option, request
 
+_PIECES = "Pieces that stay"
+"""Panel of the help."""
+
 
 @request
 class TrimRequest:
@@ -24,8 +27,8 @@ class TrimRequest:
         cls=str,
     )
     corpus: Any = option(
-        "Text whose pieces are counted: a file, folder, glob, hub:NAME, installed-docs or installed-text; may be "
-        "repeated.",
+        "Text whose pieces are counted: a file, folder, glob, hub:NAME, installed-docs, installed-text or "
+        "wordnet; may be repeated.",
         python="Text whose pieces are counted: files, folders or data sets by name; or a list of texts, a data set, a "
         "table of pandas or Arrow, or any iterable of texts.",
         cls=list[str],
@@ -36,6 +39,7 @@ class TrimRequest:
         "Number of pieces to keep, those among them that always stay; give this or --coverage.",
         default=None,
         least=1,
+        panel=_PIECES,
         python="Number of pieces to keep, those among them that always stay; give this or `coverage`.",
     )
     coverage: float | None = option(
@@ -43,12 +47,14 @@ class TrimRequest:
         default=None,
         least=0,
         most=1,
+        panel=_PIECES,
     )
     always: str | Path | Sequence[str] | None = option(
         "File of words, one a line, whose pieces stay however rare they are.",
         default=None,
         python="Words whose pieces stay however rare they are, or a file with one a line.",
         cls=Path,
+        panel=_PIECES,
     )
     text_column: str | None = option("Column of the text, in tables; default: text.", default=None, metavar="NAME")
     output: str | Path | None = option("Folder of the smaller model.", default=None, cls=Path)
