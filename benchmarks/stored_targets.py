@@ -49,7 +49,7 @@ FORMATS = ("float32", "float16", "int8")
 SHAPE = {"layers": 3, "hidden": 384, "heads": 12}
 BATCH, RATE, LENGTH = 64, 1e-3, 64
 """Sentences of a step, peak learning rate, most tokens of a sentence."""
-UNCUT = 256
+UNCUT = 512
 """Most tokens of a sentence for students of several teachers, none of whose stores may hold a text in parts."""
 TAUGHT_AT_ONCE = 32
 WORD_PIECES = 8000
@@ -235,13 +235,13 @@ def measure_students(teacher: str, other: str, text: Path, data: Path, work: Pat
     """Return size, scores and speed of students that differ in their teachers, or in their vocabulary."""
     layers = {"layers": "ends"}
     none = work / "none"
-    own_words = {"vocabulary": {"train": WORD_PIECES}, "initialise": layers}
     stores = []
     for name, model in (("first", teacher), ("second", other)):
         settings = recipe({"model": model}, text, none, 1, length=UNCUT)
         stores.append(str(store_targets(settings, work / name, "float16", work)))
     first, second = ({"stored": store} for store in stores)
     start = {"initialise": {"from": teacher, **layers}}
+    own_words = {"vocabulary": {"train": WORD_PIECES}, **start}
     students: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "all-MiniLM": ({"teacher": first}, start),
         "the other teacher": ({"teacher": second}, start),

@@ -30,12 +30,13 @@ def points() -> dict[str, Point]:
     latency = {}
     for row in json.loads(_read("model.json"))["rows"]:
         if row["batch"] == 1:
-            latency[row["shape"]] = row["median_ms"]
+            latency[row["model"]] = row["median_ms"]
     [quickstart] = [row for row in json.loads(_read("quickstart.json")) if row["corpus"] == ["wordnet"]]
     minutes = quickstart["timings_seconds"]["total"] / 60
-    starts = {
-        (row["text"], tuple(row["layers"]), row["pooled"]): row["sick_test"] for row in _rows("fitted_start.jsonl")
-    }
+    starts = {}
+    for row in _rows("fitted_start.jsonl"):
+        if row["layers"] == [1, 2, 6]:
+            starts[row["text"], row["ridge"], row["tokens"], row["pooled"]] = row["sick_test"]
     qualities = {
         f"limbeck quickstart, {minutes:.0f} minutes (3 layers)": quickstart["pairs"]["student_spearman"],
         "layers 1, 2 and 6 of the teacher, fitted, not trained": starts["everyday", 0.01, 100_000, 1.0],
