@@ -217,9 +217,7 @@ REFUSED = {
     ],
     "is listed twice with the same settings": ["corpus.sources=[TEXT, {source: TEXT}, {source: TEXT, role: query}]"],
     "student_prompts is for text without labels": ["corpus.task={kind: classification}"],
-    "keys of a source are for text": [
-        "corpus={sources: [{source: TEXT}], task: {kind: classification}}"
-    ],
+    "keys of a source are for text": ["corpus={sources: [{source: TEXT}], task: {kind: classification}}"],
     "length is 4, but": ["corpus.length=4"],
     "'not-there' does not exist": ["corpus.sources.0.source=not-there"],
 }
