@@ -53,7 +53,9 @@ def test_points_are_rows_of_the_files(picture):
     starts = (RESULTS / "fitted_start.jsonl").read_text(encoding="utf-8").splitlines()
     known = [quickstart["pairs"]["teacher_spearman"], quickstart["pairs"]["student_spearman"]]
     known += [json.loads(line)["sick_test"] for line in starts]
-    assert len(points) == 4
+    students = (RESULTS / "embedding_students.jsonl").read_text(encoding="utf-8").splitlines()
+    known += [json.loads(line)["sick"] for line in students]
+    assert len(points) == 5
     assert {y for _, y in points.values()} <= {100 * score for score in known}
     description = picture.figure().description
     assert all(show_number(y) in description for _, y in points.values())
