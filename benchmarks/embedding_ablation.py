@@ -86,7 +86,7 @@ class Change:
     Args:
         overrides: As `--set` takes them.
         steps: Steps as a multiple of the base's.
-        relations: Steps of the quickstart's first stage, relations between tokens, before.
+        relations: Steps of a stage before, on relations between tokens.
         average: Share of the steps that a moving average of the weights spans, which replaces them at the end.
         decay: Share of the steps in which the rate falls to zero, after staying.
         hold: Share of the way back to their start that embeddings go after each step.

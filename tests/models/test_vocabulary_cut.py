@@ -166,11 +166,11 @@ def test_every_piece_of_a_bpe_that_stays_can_be_made():
     for kind in ("byte_level_bpe", "byte_fallback_bpe"):
         backend = cut(kind).tokenizer.backend_tokenizer
         merges = json.loads(backend.to_str())["model"]["merges"]
-        made = {left + right for left, right in merges}
+        merged_names = {left + right for left, right in merges}
         special = {token.content for token in backend.get_added_tokens_decoder().values()}
         for name in backend.get_vocab():
             is_byte = name.startswith("<0x")
-            assert name in made or len(name) == 1 or is_byte or name in special
+            assert name in merged_names or len(name) == 1 or is_byte or name in special
 
 
 def test_words_that_always_stay_are_whole():

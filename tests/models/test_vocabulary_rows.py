@@ -21,11 +21,20 @@ def batch_of(old_ids, special):
     return new, torch.tensor(old_ids)[new]
 
 
-@pytest.mark.parametrize("family", [*ALL_FAMILIES, *(name for name in UNLISTED if name != "alembic")])
-@pytest.mark.parametrize("head", [None, "masked_lm", "classification"])
+def families_with_heads():
+    """Each family with each of the three heads that it has."""
+    pairs = []
+    for family in [*ALL_FAMILIES, *UNLISTED]:
+        if family == "alembic":
+            continue
+        pairs += [
+            (family, head) for head in (None, "masked_lm", "classification") if has_head(tiny_config(family), head)
+        ]
+    return pairs
+
+
+@pytest.mark.parametrize(("family", "head"), families_with_heads())
 def test_outputs_of_tokens_that_stay_are_the_same(family, head):
-    if not has_head(tiny_config(family), head):
-        pytest.skip("the family has no such head")
     model = tiny_model(family, head=head)
     old_ids = old_ids_of(family)
     smaller = cut_rows(model, old_ids)

@@ -268,12 +268,16 @@ def test_a_check_compares_a_sample_with_the_endpoint(folder):
     with embedding_server() as server:
         teach(server, folder, texts, number_format="int8")
         told = Told()
-        figures = limbeck.teach(folder, check=True, console=told).figures
+        same = limbeck.teach(folder, check=True, console=told)
+        assert "says the same as when the store was made" in same.notes[0]
+        figures = same.figures
         assert figures["texts compared with the teacher"] == 64
         assert figures["least cosine"] > 0.999
         assert "Endpoint: 64 texts (" in str(told) and "to be compared" in str(told)
         server.behaviour = lambda _, texts: answer_to([text + "!" for text in texts])
-        assert limbeck.teach(folder, check=True).figures["least cosine"] < 0.5
+        other = limbeck.teach(folder, check=True)
+        assert other.figures["least cosine"] < 0.5
+        assert "has changed since the store was made" in other.notes[0]
         server.behaviour = lambda _, texts: answer_to(texts, width=9)
         result = limbeck.teach(folder, check=True)
         assert "vectors of 9 numbers" in result.notes[0]

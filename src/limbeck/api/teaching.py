@@ -171,6 +171,7 @@ def _check(request: TeachRequest) -> TeachResult:
         raise RecipeError("--check needs the folder of a store: limbeck teach FOLDER --check.")
     folder = Path(place).expanduser()
     from limbeck.models.weight_files import check_not_pickled
+    from limbeck.targets.drift import describe_drift
     from limbeck.targets.facts import read_facts
     from limbeck.training.teach import check_store
 
@@ -182,7 +183,7 @@ def _check(request: TeachRequest) -> TeachResult:
         checked = check_store(folder)
         try:
             drift = check_endpoint(request, checked.store, progress_console(request.console))
-            checked = replace(checked, drift=drift)
+            checked = replace(checked, drift=drift, notes=(*checked.notes, describe_drift(drift, stored)))
         except ModelError as error:
             notes.append(f"Not compared with its endpoint: {error}")
     else:

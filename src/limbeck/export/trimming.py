@@ -41,10 +41,10 @@ MOST_COMPARED = 200
 _PACKAGES = ("limbeck", "torch", "transformers", "tokenizers")
 """Packages whose versions are in a record."""
 
-# The progress of a trim, from 0 to 1.
 _COUNTED = 0.6
+"""The progress of a trim once its text is counted, from 0 to 1."""
 _WRITTEN = 0.8
-
+"""Its progress once the model is written."""
 Finish = Callable[[Path, Trim], None]
 """Called with the folder and its record when all else is in it, to write a model card."""
 

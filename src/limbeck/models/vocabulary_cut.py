@@ -141,7 +141,7 @@ class Pieces:
             return frozenset()
         name = self.names[piece_id]
         symbols = self._symbols(name)
-        made = set(symbols)
+        parts = set(symbols)
         while len(symbols) > 1:
             ranks = [self._merge_ranks.get(pair, len(self._merge_ranks)) for pair in pairwise(symbols)]
             lowest_rank = min(ranks)
@@ -150,8 +150,8 @@ class Pieces:
                 return frozenset()
             place = ranks.index(lowest_rank)
             symbols[place : place + 2] = [self._merged(symbols[place], symbols[place + 1])]
-            made.add(symbols[place])
-        return frozenset(self.ids[part] for part in made if part != name)
+            parts.add(symbols[place])
+        return frozenset(self.ids[part] for part in parts if part != name)
 
     def cut(self, staying: Collection[int]) -> CutTokenizer:
         """Make a tokenizer with some of the pieces.

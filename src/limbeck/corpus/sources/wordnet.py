@@ -10,14 +10,13 @@ import gzip
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from limbeck.core.hashing import hash_file
 from limbeck.corpus.progress import StepProgress
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.text.cursor import Cursor
 from limbeck.corpus.text.documents import Document
 
 _FILE = Path(__file__).parent / "data" / "wordnet.txt.gz"
-_VERSION = 1
-"""Changes with the content of the file."""
 
 
 class WordNet:
@@ -25,9 +24,9 @@ class WordNet:
 
     name = "wordnet"
 
-    def fingerprint(self) -> Sequence[str | int]:
-        """Return the name and the version of the text."""
-        return [self.name, _VERSION]
+    def fingerprint(self) -> Sequence[str]:
+        """Return the name of the text and a hash of its file."""
+        return [self.name, hash_file(_FILE)]
 
     def documents(
         self, report: SourceReport, progress: StepProgress | None = None, cursor: Cursor | None = None
