@@ -28,6 +28,7 @@ from scipy.stats import spearmanr
 
 from embedding_ablation import TEACHER, add_row, find, read_rows
 from harness import made_with, table
+from stored_targets import score
 
 RESULTS = Path(__file__).parent / "results" / "own_figures.jsonl"
 SEED = 1
@@ -148,6 +149,7 @@ def measure(data: Path, work: Path, minutes: float) -> None:
         output = work / name.replace(" ", "-").replace(",", "")
         result = limbeck.distill(student.recipe(sources, output), overwrite=True)
         evaluation = result.record["evaluation"]
+        public = score(Path(result.student), data, work, dict(TASKS.values()))
         row = {
             "student": name,
             "steps": student.steps,
@@ -156,25 +158,10 @@ def measure(data: Path, work: Path, minutes: float) -> None:
             "passages": evaluation["student"]["retrieval"]["mrr_at_10"],
             "passages_interval": evaluation["student"]["retrieval"]["interval"],
             "teacher_passages": evaluation["teacher"]["retrieval"]["mrr_at_10"],
-            **public_scores(str(result.student), data, work / "scores" / output.name),
+            **{name: round(public[task], 3) for name, (task, _) in TASKS.items()},
             "seed": SEED,
         }
         add_row(row | made_with(), RESULTS)
-
-
-def public_scores(student: str, data: Path, output: Path) -> dict[str, float]:
-    """Return the public scores of a student, in percent."""
-    import limbeck
-
-    tasks = [task for task, _ in TASKS.values()]
-    evaluation = limbeck.evaluate(student, tasks=tasks, data=data, output=output, overwrite=True).evaluation
-    [model] = evaluation.models
-    scores: dict[str, float] = {}
-    for name, (task, metric) in TASKS.items():
-        mean = model.columns[task].metrics[metric].mean
-        assert mean is not None
-        scores[name] = round(float(mean), 3)
-    return scores
 
 
 def counted(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
