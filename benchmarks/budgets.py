@@ -99,13 +99,15 @@ def steps_for(tokens: float, tokens_a_step: int = TOKENS_A_STEP) -> int:
     return round(tokens / tokens_a_step)
 
 
-def narrow(layers: Sequence[int]) -> tuple[str, ...]:
-    """Overrides for a student of half the width, which is cut from the teacher by its activations."""
-    return (
+def half_as_wide(steps: int, layers: tuple[int, ...], changes: Sequence[str] = (), part: str = "sizes") -> Budget:
+    """A student of half the width, which is cut from the teacher by its activations; all of it is trained."""
+    overrides = (
         f"student.shape={len(layers)}x192h12",
         f"student.initialise={{layers: {list(layers)}, narrow_by: activations}}",
         "stages.0.freeze=[]",
+        *changes,
     )
+    return Budget(part, Student(steps, layers=layers, method=VECTORS), overrides=overrides)
 
 
 def training(**fields: object) -> tuple[str, ...]:
@@ -156,9 +158,9 @@ BUDGETS: dict[str, Budget] = {
     "sentence vectors, 3 M": Budget("tokens", Student(steps_for(3e6))),
     "2x384": Budget("sizes", Student(HALF_A_MILLION, layers=(1, 6))),
     "4x384": Budget("sizes", Student(HALF_A_MILLION, layers=(1, 2, 4, 6))),
-    "2x192": Budget("sizes", Student(HALF_A_MILLION, method=VECTORS), overrides=narrow([1, 6])),
-    "3x192": Budget("sizes", Student(HALF_A_MILLION, method=VECTORS), overrides=narrow([1, 3, 6])),
-    "6x192": Budget("sizes", Student(HALF_A_MILLION, method=VECTORS), overrides=narrow([1, 2, 3, 4, 5, 6])),
+    "2x192": half_as_wide(HALF_A_MILLION, (1, 6)),
+    "3x192": half_as_wide(HALF_A_MILLION, (1, 3, 6)),
+    "6x192": half_as_wide(HALF_A_MILLION, (1, 2, 3, 4, 5, 6)),
     **tuned(HALF_A_MILLION),
     "relations, 0.1 M": Budget("tokens", Student(steps_for(1e5), method=RELATIONS, rate=3e-4)),
     "relations, 0.3 M": Budget("tokens", Student(steps_for(3e5), method=RELATIONS, rate=3e-4)),
