@@ -42,7 +42,7 @@ from own_figures import Student
 RESULTS = Path(__file__).parent / "results" / "budgets.jsonl"
 WIKIPEDIA_FILES = 12
 """Files of Wikipedia: more sentences than the longest run of `tokens` reads."""
-TOKENS_A_STEP = 1_250
+TOKENS_A_STEP = 1_500
 """Of 64 sentences, one half from Wikipedia and one half everyday sentences, as measured."""
 TIMED_TOKENS = 128
 """Tokens of the one text whose pass is timed."""
