@@ -345,12 +345,17 @@ def spearman(cosines: Tensor, values: Sequence[float]) -> float:
     return round(float(spearmanr(cosines.numpy(), values).statistic), 4)
 
 
-def mean_reciprocal_rank(questions: Tensor, paragraphs: Tensor, of: Sequence[int]) -> float:
-    """MRR@10 of each question's paragraph among all; ties stand before it."""
+def reciprocal_ranks(questions: Tensor, paragraphs: Tensor, of: Sequence[int]) -> Tensor:
+    """Reciprocal rank of each question's paragraph among all, 0 beyond 10; ties stand before it."""
     similar = questions @ paragraphs.T
     own = similar[torch.arange(len(of)), torch.tensor(of)]
     rank = (similar >= own[:, None]).sum(1).double()
-    return float(torch.where(rank <= 10, 1 / rank, torch.zeros_like(rank)).mean())
+    return torch.where(rank <= 10, 1 / rank, torch.zeros_like(rank))
+
+
+def mean_reciprocal_rank(questions: Tensor, paragraphs: Tensor, of: Sequence[int]) -> float:
+    """MRR@10 of each question's paragraph among all."""
+    return float(reciprocal_ranks(questions, paragraphs, of).mean())
 
 
 # The measurement.

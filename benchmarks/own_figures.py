@@ -56,31 +56,32 @@ class Student:
 
     Args:
         steps: Steps of 64 sentences.
-        layers: The teacher's layers that it starts from.
+        layers: The teacher's layers that it starts from, one for each of its own.
         rate: Peak learning rate.
         method: The method, without a mapping of layers where `layers` says it.
         fit: Tokens that its start is fitted on; 0 for copied layers.
     """
 
     steps: int
-    layers: tuple[int, int, int] = (1, 3, 6)
+    layers: tuple[int, ...] = (1, 3, 6)
     rate: float = 1e-3
     method: Mapping[str, Any] = field(default_factory=lambda: SENTENCES)
     fit: int = 0
 
-    def recipe(self, sources: Sequence[str], output: Path) -> dict[str, Any]:
-        """Return the recipe."""
+    def recipe(self, sources: Sequence[str], output: Path, seed: int = SEED) -> dict[str, Any]:
+        """Return the recipe of a student that is as wide as its teacher."""
         method = dict(self.method)
         if "layer_weight" in method:
-            method["layer_mapping"] = {1: self.layers[0], 2: self.layers[1]}
+            # The last layer is held to the teacher's last by a term of its own.
+            method["layer_mapping"] = dict(enumerate(self.layers[:-1], start=1))
         start: dict[str, Any] = {"layers": list(self.layers), "embeddings": "copied"}
         if self.fit:
             start["fit"] = {"tokens": self.fit}
         return {
             "output": str(output),
-            "seed": SEED,
+            "seed": seed,
             "teacher": {"model": TEACHER},
-            "student": {"shape": "3x384", "initialise": start, "dropout": 0.0},
+            "student": {"shape": f"{len(self.layers)}x384", "initialise": start, "dropout": 0.0},
             "corpus": {"sources": list(sources), "held_out": 0.03},
             "stages": [
                 {

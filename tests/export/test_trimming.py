@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -14,7 +15,7 @@ from limbeck.errors import LimbeckError, ModelError
 from limbeck.models.quiet import quiet
 from limbeck.models.students import build_student
 from tests.support.commands import assert_one_line_error
-from tests.support.models import make_embedding, make_teacher, vocabulary
+from tests.support.models import add_modules, make_embedding, make_teacher, vocabulary
 from tests.support.piece_tokenizers import KINDS, WORDS, random_texts, trained_tokenizer
 
 SENTENCES = ["the teacher of the student", "a model for text", "we are in it", "the word is on the layer"] * 30
@@ -108,22 +109,76 @@ def test_a_masked_language_model_scores_the_pieces_that_stay(tied, text, tmp_pat
     assert result.trim.parameters < result.trim.parameters_before
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_vocabularies_of_all_kinds(kind, tmp_path):
+def model_of_kind(kind, folder):
+    """A tiny model of sentence vectors with a tokenizer of some kind; the model has more rows than tokens."""
     tokenizer = trained_tokenizer(kind)
     config = BertConfig(vocab_size=len(tokenizer) + 7, hidden_size=24, num_hidden_layers=2, num_attention_heads=2,
                         intermediate_size=48, pad_token_id=tokenizer.pad_token_id)  # fmt: skip
-    folder = tmp_path / "model"
     with quiet():
         build_student(config, seed=0).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+    return add_modules(folder, {"word_embedding_dimension": 24, "pooling_mode_mean_tokens": True})
+
+
+def trim_of_kind(kind, tmp_path):
+    """The same with the pieces that a text in several scripts uses most."""
     texts = [WORDS["latin"], WORDS["greek"], *random_texts(20, seed=4)] * 4
-    result = limbeck.trim(folder, texts, coverage=0.9, always=["свободными"], output=tmp_path / "small", check=True)
+    folder = model_of_kind(kind, tmp_path / "model")
+    return limbeck.trim(folder, texts, coverage=0.9, always=["свободными"], output=tmp_path / "small", check=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_vocabularies_of_all_kinds(kind, tmp_path):
+    tokenizer = trained_tokenizer(kind)
+    result = trim_of_kind(kind, tmp_path)
     assert result.trim.pieces < result.trim.pieces_before
     assert set(result.trim.differences.same.values()) <= {0.0}
     after = AutoTokenizer.from_pretrained(result.folder)
     assert len(after) == result.trim.pieces
     assert after.tokenize("свободными") == tokenizer.tokenize("свободными")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sentence_transformers_and_onnx_give_the_vectors_of_a_smaller_model(kind, tmp_path):
+    folder = trim_of_kind(kind, tmp_path).folder
+    exported = limbeck.export(folder, "onnx", output=tmp_path / "onnx").folder
+    texts = [WORDS["latin"], "a", "свободными 人人", "nie gesehen: ß ☃", *random_texts(3, seed=8)]
+    model = SentenceTransformer(str(folder), device="cpu")
+    assert model.tokenizer.is_fast
+    tokenizer = AutoTokenizer.from_pretrained(exported)
+    session = onnxruntime.InferenceSession(exported / "onnx" / "model.onnx", providers=["CPUExecutionProvider"])
+    for text in texts:
+        batch = tokenizer([text], return_tensors="np")
+        assert batch["input_ids"].tolist() == model.tokenize([text])["input_ids"].tolist()
+        inputs = {node.name: batch.get(node.name, 0 * batch["input_ids"]) for node in session.get_inputs()}
+        [vector] = session.run(["sentence_embedding"], inputs)
+        assert np.abs(vector[0] - model.encode(text)).max() < 1e-5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_export_has_the_layout_of_transformers_js(kind, tmp_path):
+    """The files that transformers.js reads, and ids that follow from them as it counts."""
+    folder = limbeck.export(trim_of_kind(kind, tmp_path).folder, "onnx", output=tmp_path / "onnx").folder
+    assert (folder / "onnx" / "model.onnx").is_file()
+    config, document, settings = (
+        json.loads((folder / name).read_text()) for name in ("config.json", "tokenizer.json", "tokenizer_config.json")
+    )
+    vocabulary = document["model"]["vocab"]
+    if kind == "unigram":
+        names = [name for name, _ in vocabulary]
+        assert names[document["model"]["unk_id"]] == settings["unk_token"]
+    else:
+        names = sorted(vocabulary, key=vocabulary.get)
+        assert sorted(vocabulary.values()) == list(range(len(names)))
+    for token in document["added_tokens"]:
+        assert names[token["id"]] == token["content"]
+    for left, right in document["model"].get("merges", ()):
+        assert {left, right, left + right} <= set(names)
+    assert {name: number for number, name in enumerate(names)} == AutoTokenizer.from_pretrained(folder).get_vocab()
+    assert config["vocab_size"] == len(names)
+    assert names[config["pad_token_id"]] == settings["pad_token"]
+    for entry in document["post_processor"]["special_tokens"].values():
+        assert [names[number] for number in entry["ids"]] == entry["tokens"]
 
 
 def test_half_precision_stays(text, tmp_path):

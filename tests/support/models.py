@@ -190,7 +190,11 @@ def make_teacher(
 def make_embedding(folder: Path, family: str = "bert", **config: Any) -> Path:
     """A tiny sentence-transformers folder; `config` is that of its pooling."""
     place = make_teacher(folder, family)
-    pooling = {"word_embedding_dimension": 48, "pooling_mode_mean_tokens": True} | config
+    return add_modules(place, {"word_embedding_dimension": 48, "pooling_mode_mean_tokens": True} | config)
+
+
+def add_modules(place: Path, pooling: dict[str, Any]) -> Path:
+    """Add the files of sentence-transformers to a folder; `pooling` is the configuration of its pooling."""
     modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
     listed = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}

@@ -9,11 +9,12 @@ from transformers import AutoModel, AutoTokenizer
 
 import limbeck
 from limbeck.errors import LimbeckError, RecipeError
+from limbeck.models.quiet import quiet
 from limbeck.models.vocabulary_cut import Pieces
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.training.held_stage import HeldStage
-from tests.support.models import make_embedding, make_teacher, tiny_tokenizer, vocabulary
+from tests.support.models import make_embedding, make_teacher, tiny_model, tiny_tokenizer, vocabulary
 from tests.support.recipes import recipe_of
 from tests.support.training import assert_ends_like, kill_at
 
@@ -24,6 +25,22 @@ LEAST = len(Pieces(tiny_tokenizer("roberta")).staying)
 @pytest.fixture
 def teacher(tmp_path):
     return make_embedding(tmp_path / "roberta", "roberta")
+
+
+def teacher_with_slots(parent, slots):
+    """A tiny BERT that makes sentence vectors; unused slots stand before its special tokens."""
+    folder = make_embedding(parent, "bert")
+    path = folder / "tokenizer.json"
+    document = json.loads(path.read_text())
+    ids = {name: number + slots for name, number in document["model"]["vocab"].items()}
+    document["model"]["vocab"] = {f"[unused{number}]": number for number in range(slots)} | ids
+    document["added_tokens"] = [token | {"id": ids[token["content"]]} for token in document["added_tokens"]]
+    for name, entry in document["post_processor"]["special_tokens"].items():
+        entry["ids"] = [ids[name]]
+    path.write_text(json.dumps(document))
+    with quiet():
+        tiny_model("bert", vocab_size=len(ids) + slots, pad_token_id=ids["[PAD]"]).save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture
@@ -52,6 +69,22 @@ def test_a_student_starts_with_the_rows_that_stay(recipe, teacher):
         assert all(torch.equal(tensor, of_source[name]) for name, tensor in
                    student.encoder.layer[number].state_dict().items())  # fmt: skip
     stage.close()
+
+
+def test_ids_in_the_configuration_follow_their_tokens(text_folder, tmp_path):
+    slots = 3
+    teacher = teacher_with_slots(tmp_path / "slots", slots)
+    assert AutoTokenizer.from_pretrained(teacher).pad_token_id == slots
+    recipe = recipe_of(teacher, text_folder, {"name": "aligned_embedding"}, output=str(tmp_path / "run"))
+    least = len(Pieces(tiny_tokenizer("bert")).staying)
+    recipe["student"] = {"shape": 2, "vocabulary": {"pieces": least + 4}}
+    stage = HeldStage(plan_run(load_recipe(recipe)))
+    # The slots have gone, so that padding has the first id, as in a tokenizer that never had any.
+    assert stage.module.student.config.pad_token_id == stage.tokenizer.pad_token_id == 0
+    assert stage.module.student.get_input_embeddings().padding_idx == 0
+    stage.close()
+    result = limbeck.distill(recipe)
+    assert json.loads((result.student / "config.json").read_text())["pad_token_id"] == 0
 
 
 def test_a_narrower_student_starts_from_the_rows_that_stay(recipe):
