@@ -82,8 +82,8 @@ class Cell:
         seed: Seed of the student's start, the order of the data and dropout.
         steps: Number of steps of each stage.
         recipe: The recipe that `limbeck.distill` is given, without the output folder.
-        began: Parts of the recipe (teacher, corpus) as they were when the comparison began, if their folders have been
-            moved since. They take precedence over `recipe` in the identity, so that finished runs are found again.
+        first_places: Parts of the recipe (teacher, corpus) with the paths that the comparison began with. They take
+            precedence over `recipe` in the identity, so that finished runs are found again after a folder was moved.
     """
 
     combination: Combination
@@ -91,12 +91,12 @@ class Cell:
     seed: int
     steps: tuple[int, ...]
     recipe: dict[str, Any]
-    began: Mapping[str, Any] = field(default_factory=dict)
+    first_places: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
         """Hash of the parts of the recipe that decide the result; titles and folders are left out."""
-        recipe = {**self.recipe, **self.began}
+        recipe = {**self.recipe, **self.first_places}
         computed = {key: value for key, value in recipe.items() if key not in NOT_COMPUTED}
         return hashing.fingerprint(computed)
 

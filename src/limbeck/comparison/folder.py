@@ -19,28 +19,27 @@ _TITLES = {
 """Titles of what all runs share, by its name in the record; other names are their own titles."""
 
 
-def check_fixed(folder: Path, saved: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
+def check_shared_settings(folder: Path, record: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Refuse to put runs beside others that they cannot be compared with.
 
     Args:
         folder: The folder of the comparison.
-        saved: The record of the comparison, as plain values.
-        requested: What has to be the same for all runs in it, by name; plain values.
+        record: The record in that folder, as plain values.
+        settings: The settings that have to be the same for all runs in the folder, by name; plain values.
 
     Raises:
         OutputError: naming the first difference, and the way out.
     """
-    fixed = saved.get("fixed", {})
-    if not isinstance(fixed, dict):
+    recorded_settings = record.get("fixed", {})
+    if not isinstance(recorded_settings, dict):
         raise OutputError(
             f"'{folder / studies.Comparison.FILE}' is not the record of a comparison; choose another folder."
         )
     # Records of earlier versions lack some names.
-    common_names = [name for name in fixed if name in requested]
-    before = {name: fixed[name] for name in common_names}
-    now = {name: requested[name] for name in common_names}
-    has_hashes = bool(fixed_at_first(saved))
-    if has_hashes:
+    common_names = [name for name in recorded_settings if name in settings]
+    before = {name: recorded_settings[name] for name in common_names}
+    now = {name: settings[name] for name in common_names}
+    if _has_hashes(recorded_settings):
         # The hashes of teacher and text are among the names and are compared. Paths, which may have changed since, are
         # not.
         before = without_places(before)
@@ -49,9 +48,9 @@ def check_fixed(folder: Path, saved: Mapping[str, Any], requested: Mapping[str, 
     if difference is None:
         return
 
-    # The keys that lead to the difference, joined by dots: `teacher.model` is the setting `model` of `teacher`.
-    name, _, setting = difference.place.partition(".")
-    prefix = f"{setting} = " if setting else ""
+    # A difference in `teacher.model` is one in the setting `teacher`, at its key `model`.
+    name, _, key = difference.place.partition(".")
+    prefix = f"{key} = " if key else ""
     raise OutputError(
         f"The {_TITLES.get(name, name)} of the comparison in '{folder}' was {prefix}{_shown(difference.old)} and is "
         f"now {prefix}{_shown(difference.new)}, so new runs could not be compared with its own; put it back, or give "
@@ -63,33 +62,36 @@ def _shown(value: Any) -> str:
     return "unset" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def known_teacher(saved: Mapping[str, Any]) -> str | None:
+def _has_hashes(recorded_settings: Mapping[str, Any]) -> bool:
+    """Whether the settings in a record include the hashes of teacher and text; those of earlier versions do not."""
+    return "content" in recorded_settings and "teacher_weights" in recorded_settings
+
+
+def known_teacher(record: Mapping[str, Any]) -> str | None:
     """Return the fingerprint of the teacher in a comparison's record; None in records without it."""
-    fixed = saved.get("fixed")
-    if not isinstance(fixed, dict):
+    recorded_settings = record.get("fixed")
+    if not isinstance(recorded_settings, dict):
         return None
-    fingerprint = fixed.get("teacher_weights")
+    fingerprint = recorded_settings.get("teacher_weights")
     return fingerprint if isinstance(fingerprint, str) else None
 
 
-def fixed_at_first(saved: Mapping[str, Any]) -> dict[str, Any]:
+def first_places(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return teacher and corpus of a comparison's record, with the paths that the comparison began with.
 
-    It is empty for records of earlier versions, which lack the hashes of teacher and text.
+    Only the hashes of teacher and text can show that those at other paths are the same. So the result is empty for a
+    record of an earlier version, which lacks them; and for an empty record, of a comparison that begins now.
     """
-    fixed = saved.get("fixed")
-    if not isinstance(fixed, dict):
+    recorded_settings = record.get("fixed")
+    if not isinstance(recorded_settings, dict) or not _has_hashes(recorded_settings):
         return {}
-    is_known_by_content = "content" in fixed and "teacher_weights" in fixed
-    if not is_known_by_content:
-        return {}
-    return {name: fixed[name] for name in ("teacher", "corpus") if name in fixed}
+    return {name: recorded_settings[name] for name in ("teacher", "corpus") if name in recorded_settings}
 
 
 COMPARISON = folders.FolderKind(
     "comparison",
     studies.Comparison.FILE,
-    check_fixed,
+    check_shared_settings,
     way_out="put it back, or choose another folder",
     beside=frozenset({paths.INPUTS}),
 )

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.comparison import held_out
 from limbeck.comparison.cells import Cell, steps_of_stages
 from limbeck.comparison.checks import CheckedPlan, check_plan
-from limbeck.comparison.folder import COMPARISON, check_fixed, fixed_at_first, known_teacher
+from limbeck.comparison.folder import COMPARISON, check_shared_settings, first_places, known_teacher
 from limbeck.comparison.plan import ComparisonPlan
 from limbeck.comparison.student_evaluation import check_tasks
 from limbeck.comparison.work import ComparisonWork, with_message
@@ -63,28 +63,28 @@ def run_comparison(
         read_target_files([plan.teacher], progress)
     checked = check_plan(plan)
     check_tasks(plan.evaluation, read=True)
-    fixed = _fixed(plan)
-    saved = folders.claim(folder, COMPARISON, fixed)
+    settings = _shared_settings(plan)
+    earlier_record = folders.claim(folder, COMPARISON, settings)
     with quiet():
         tokenizer = _load_tokenizer(checked)
         corpus = build_corpora(checked.with_text, lambda _: Tokenizers(tokenizer), console)[0]
     held_out.check_held_out(corpus, plan.evaluation.held_out)
 
-    # New runs are compared with those that are in the folder already, so teacher and text have to be the same. `fixed`
-    # is what all runs share; `began` has teacher and corpus with the paths that the comparison began with.
-    fixed["teacher_weights"] = hash_of_teacher(checked.with_text.teacher_info, known_teacher(saved))
-    fixed["content"] = corpus.identity
-    began = fixed_at_first(saved)
-    if began:
-        check_fixed(folder, saved, fixed)
+    # New runs are compared with those that are in the folder already, so the content of teacher and text has to be the
+    # same as well. It is known only now that both have been read.
+    settings["teacher_weights"] = hash_of_teacher(checked.with_text.teacher_info, known_teacher(earlier_record))
+    settings["content"] = corpus.identity
+    places = first_places(earlier_record)
+    if places:
+        check_shared_settings(folder, earlier_record, settings)
     else:
         # The records of earlier versions do not have the content of the text, but may have its folder in the cache.
-        check_fixed(folder, saved, {**fixed, "text": corpus.path.name})
+        check_shared_settings(folder, earlier_record, {**settings, "text": corpus.path.name})
 
     # Paths are part of the identity of runs: those that the comparison began with stay in its record, even if teacher
     # or corpus have been moved since.
-    record = _record(checked, corpus, saved, {**fixed, **began})
-    cells = plan_cells(checked, corpus, began)
+    record = _record(checked, corpus, earlier_record, {**settings, **places})
+    cells = plan_cells(checked, corpus, places)
     work = ComparisonWork(
         checked=checked,
         folder=folder,
@@ -112,32 +112,33 @@ def _load_tokenizer(checked: CheckedPlan) -> PreTrainedTokenizerBase:
     return load_tokenizer(teacher.model, revision=teacher.revision)
 
 
-def _fixed(plan: ComparisonPlan) -> dict[str, Any]:
+def _shared_settings(plan: ComparisonPlan) -> dict[str, Any]:
     """Return the parts of a plan that all runs of a folder share, as plain values."""
-    fixed = plan.model_dump(mode="json", include={"teacher", "corpus", "budget", "training"})
+    settings = plan.model_dump(mode="json", include={"teacher", "corpus", "budget", "training"})
     if plan.evaluation.tasks:
-        fixed["evaluation"] = plan.evaluation.model_dump(mode="json", include={"preset", "settings"})
-    return fixed
+        settings["evaluation"] = plan.evaluation.model_dump(mode="json", include={"preset", "settings"})
+    return settings
 
 
 def _record(
-    checked: CheckedPlan, corpus: Corpus, saved: dict[str, Any], fixed: Mapping[str, Any]
+    checked: CheckedPlan, corpus: Corpus, earlier_record: dict[str, Any], settings: Mapping[str, Any]
 ) -> studies.Comparison:
     """Return the record of a comparison before any of its runs.
 
     Args:
         checked: The plan.
         corpus: The text of the comparison.
-        saved: The record that is in the folder; its date, and further values of `fixed`, are kept.
-        fixed: The values that all runs share, by name.
+        earlier_record: The record that is in the folder, empty for a new folder. Its date is kept, and so are the
+            settings that only it has.
+        settings: The settings that all runs share, by name.
     """
     plan = checked.plan
-    earlier = studies.Comparison.read(saved)
+    earlier = studies.Comparison.read(earlier_record)
     return studies.Comparison(
         created=earlier.created or records.timestamp(),
         name=plan.name,
         plan=studies.PlannedComparison.read(plan.model_dump(mode="json")),
-        fixed={**earlier.fixed, **fixed},
+        fixed={**earlier.fixed, **settings},
         corpus=studies.ComparedText(tokens=corpus.tokens, rows=len(corpus.train), held_out_rows=len(corpus.held_out)),
         teacher=studies.ComparedTeacher(
             name=plan.teacher.model,
@@ -152,13 +153,13 @@ def _record(
     )
 
 
-def plan_cells(checked: CheckedPlan, corpus: Corpus, began: Mapping[str, Any]) -> list[Cell]:
+def plan_cells(checked: CheckedPlan, corpus: Corpus, places: Mapping[str, Any]) -> list[Cell]:
     """Return all runs: all combinations of the first seed first, so that a table of all methods is there early.
 
     Args:
         checked: The plan.
         corpus: The text of the comparison.
-        began: Teacher and corpus as the comparison began with them; empty where they have not moved since.
+        places: Teacher and corpus with the paths that the comparison began with; empty for a new comparison.
 
     Raises:
         RecipeError: if the budget is too small for a stage.
@@ -178,7 +179,7 @@ def plan_cells(checked: CheckedPlan, corpus: Corpus, began: Mapping[str, Any]) -
                     seed=seed,
                     steps=steps,
                     recipe=combination.recipe(plan, seed, steps),
-                    began=began,
+                    first_places=places,
                 )
             )
     return cells

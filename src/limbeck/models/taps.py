@@ -352,14 +352,16 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         return args, {**kwargs, "attention_mask": None}
 
     def _before_decoder(self, decoder: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Give the map onto the vocabulary, the costliest of a model, only the tokens that are to be scored.
+        """Give the decoder, a linear map onto the vocabulary, only the tokens that are to be scored.
 
-        If their logits are too many to be made, the tensors that make them are kept instead, and it gets no token.
+        The logits of many tokens over a large vocabulary may not fit into memory. The decoder then gets no token at
+        all. Its input and its weights are kept as streams instead, of which the loss makes the logits chunk by chunk.
         """
-        hidden = args[0]
+        hidden, *further_args = args
         if self._scored is not None:
             hidden = hidden[self._scored]
-        if self.leaves_unmade(hidden.shape[:-1].numel()):
+        tokens = hidden.shape[:-1].numel()
+        if self.leaves_unmade(tokens):
             assert isinstance(decoder, nn.Linear)
             dtype = _dtype_of_maps(hidden)
             self._logit_parts = {
@@ -368,9 +370,8 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             }
             if decoder.bias is not None:
                 self._logit_parts[StreamKey("output_bias", self.depth)] = decoder.bias.to(dtype)
-            # The decoder then maps no token at all, and the loss makes the logits in chunks.
             hidden = hidden[..., :0, :]
-        return (hidden, *args[1:])
+        return (hidden, *further_args)
 
     def leaves_unmade(self, tokens: int) -> bool:
         """Return whether the logits of this number of tokens are too many to be made at once."""

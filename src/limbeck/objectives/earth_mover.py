@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -34,6 +35,8 @@ CHUNK = 1 << 24
 # From a length of SHORT · (d + d') tokens on, with the head sizes d and d' of both models, it is faster not to compute
 # scores, but to compare the pairs of layers one by one in time linear in the length (measured on a CPU).
 SHORT = 9
+
+_Layer = TypeVar("_Layer")
 
 
 @torch.no_grad()
@@ -238,17 +241,20 @@ def layer_emd(
     teacher = [layer.detach() for layer in teacher_layers]
     with autocast_off(inputs.first.device):
         mapped = [terms.project(inputs.masked(x), projection, width) for x in student_layers]
-        totals = hidden_distances(mapped, teacher, inputs.mask, inputs.dtype)
 
-        def distance(layer: int, shares: Sequence[float]) -> Tensor:
-            """Return Σ (S_i − b_i)² of a student layer and the barycentre of the teacher's layers."""
+        # The flow needs the errors of all pairs of layers, but no gradient of them. Once the flow is a constant, the
+        # gradient of Σ_j f_ij Σ (S_i − H_j)² is that of one error: between S_i and a mean of the teacher's layers.
+        errors_of_pairs = hidden_distances(mapped, teacher, inputs.mask, inputs.dtype)
+
+        def error_to_mean(layer: int, shares: Sequence[float]) -> Tensor:
+            """Return Σ (S_i − b_i)² for a student layer S_i, with b_i the teacher's layers averaged by `shares`."""
             barycentre = _hidden_barycentre(teacher, shares, inputs.dtype)
             return inputs.masked(mapped[layer] - barycentre).square().sum()
 
         return _emd_term(
-            totals,
+            errors_of_pairs,
             inputs.count(width),
-            distance,
+            error_to_mean,
             student_weights=student_weights,
             teacher_weights=teacher_weights,
             across=across,
@@ -317,20 +323,25 @@ def attention_layer_emd(
     student_named = _named_pairs("student_layers", student_layers)
     teacher_named = _named_pairs("teacher_layers", teacher_layers)
     inputs = _check_layers(student_named, teacher_named, valid)
-    widths = {"student": inputs.first.shape[-1], "teacher": teacher_layers[0][0].shape[-1]}
-    terms.check_heads(heads, widths)
-    totals = score_distances(student_layers, teacher_layers, heads, inputs.mask, inputs.dtype)
+    first_teacher_query, _ = teacher_layers[0]
+    terms.check_heads(heads, {"student": inputs.first.shape[-1], "teacher": first_teacher_query.shape[-1]})
 
-    def distance(layer: int, shares: Sequence[float]) -> Tensor:
-        """Return Σ of squared score differences of a student layer and the barycentre of the teacher's layers."""
-        barycentre = _score_barycentre(teacher_layers, shares, heads, inputs.dtype)
-        score = relations.attention_score_mse(*student_layers[layer], *barycentre, heads=heads, valid=inputs.mask)
-        return score.total.to(inputs.dtype)
+    # The flow needs the errors of all pairs of layers, but no gradient of them. Once the flow is a constant, the
+    # gradient of Σ_j f_ij Σ (scores of S_i − scores of H_j)² is that of one error: between the scores of S_i and a mean
+    # of the teacher's layers.
+    errors_of_pairs = score_distances(student_layers, teacher_layers, heads, inputs.mask, inputs.dtype)
+
+    def error_to_mean(layer: int, shares: Sequence[float]) -> Tensor:
+        """Return the error of a student layer's scores beside the teacher's scores averaged by `shares`."""
+        query, key = student_layers[layer]
+        mean_query, mean_key = _score_barycentre(teacher_layers, shares, heads, inputs.dtype)
+        error = relations.attention_score_mse(query, key, mean_query, mean_key, heads=heads, valid=inputs.mask)
+        return error.total.to(inputs.dtype)
 
     return _emd_term(
-        totals,
+        errors_of_pairs,
         relations.count_pairs(inputs) * heads,
-        distance,
+        error_to_mean,
         student_weights=student_weights,
         teacher_weights=teacher_weights,
         across=across,
@@ -360,9 +371,9 @@ def _score_barycentre(
 
 
 def _emd_term(
-    totals: Tensor,
+    errors_of_pairs: Tensor,
     count: Tensor,
-    distance: Callable[[int, Sequence[float]], Tensor],
+    error_to_mean: Callable[[int, Sequence[float]], Tensor],
     *,
     student_weights: Tensor | None,
     teacher_weights: Tensor | None,
@@ -371,65 +382,66 @@ def _emd_term(
     """Solve for the flow, and give its cost the gradient of the distances to the barycentres.
 
     Args:
-        totals: Σ of squared distances of all pairs of layers, `[M, N]`, without gradient.
-        count: Number of squared distances that each of these sums has.
-        distance: Takes the index of a student layer, and the share of each teacher layer in its barycentre. Returns the
-            Σ of squared distances to the barycentre, with gradient.
+        errors_of_pairs: Σ of squared errors of all pairs of layers, `[M, N]`, without gradient.
+        count: Number of squared errors that each of these sums has.
+        error_to_mean: Takes the index of a student layer, and the share of each teacher layer in its barycentre.
+            Returns the Σ of squared errors beside the barycentre, with gradient.
         student_weights: w^S; None means equal ones.
         teacher_weights: w^T; None means equal ones.
         across: Sums a tensor over the processes that share a batch.
     """
     if student_weights is None:
-        student_weights = uniform_weights(totals.shape[0])
+        student_weights = uniform_weights(errors_of_pairs.shape[0])
     if teacher_weights is None:
-        teacher_weights = uniform_weights(totals.shape[1])
+        teacher_weights = uniform_weights(errors_of_pairs.shape[1])
 
-    # The flow follows the costs of the whole batch, also where several processes share it. Totals and count are summed
+    # The flow follows the costs of the whole batch, also where several processes share it. Errors and count are summed
     # in one communication.
-    all_totals = totals
-    all_count = count
+    errors_of_batch = errors_of_pairs
+    count_of_batch = count
     if across is not None:
-        summed = across(torch.cat([totals.flatten(), count.reshape(1)]))
-        all_totals = summed[:-1].reshape(totals.shape)
-        all_count = summed[-1]
-    costs = (all_totals / all_count.clamp(min=1)).cpu().double()
+        summed = across(torch.cat([errors_of_pairs.flatten(), count.reshape(1)]))
+        errors_of_batch = summed[:-1].reshape(errors_of_pairs.shape)
+        count_of_batch = summed[-1]
+    costs = (errors_of_batch / count_of_batch.clamp(min=1)).cpu().double()
     flow = transport_flow(costs, student_weights, teacher_weights)
 
     # The sum over barycentres has the right gradient, but its value lacks the constant of the formula. The value is
     # corrected below.
     layer_losses: list[Tensor] = []
-    for layer, moved in enumerate(flow.tolist()):
-        weight = math.fsum(moved)
+    for layer, moved_weights in enumerate(flow.tolist()):
+        weight = math.fsum(moved_weights)
         # A layer that moves nothing has weight 0, with which any barycentre will do. It stays in the graph with
         # gradient 0, so that the same layers get a gradient in every batch.
-        shares = [1.0] + [0.0] * (len(moved) - 1)
+        shares = [1.0] + [0.0] * (len(moved_weights) - 1)
         if weight > 0:
-            shares = [part / weight for part in moved]
-        layer_losses.append(weight * distance(layer, shares))
-    carrier = torch.stack(layer_losses).sum()
-    value = (flow.to(totals.device, totals.dtype) * totals).sum()
-    correction = (value - carrier).detach()
-    return EmdTerm(carrier + correction, count, costs, flow)
+            shares = [moved / weight for moved in moved_weights]
+        layer_losses.append(weight * error_to_mean(layer, shares))
+    loss_with_gradient = torch.stack(layer_losses).sum()
+    loss = (flow.to(errors_of_pairs.device, errors_of_pairs.dtype) * errors_of_pairs).sum()
+    missing_constant = (loss - loss_with_gradient).detach()
+    return EmdTerm(loss_with_gradient + missing_constant, count, costs, flow)
 
 
-def _named(name: str, layers: Sequence[Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of a model's layers under names for messages."""
+def _named(name: str, layers: Sequence[_Layer]) -> dict[str, _Layer]:
+    """Return a model's layers under names for messages, such as `student_layers[0]`."""
     if not layers:
         raise KernelError(f"{name} is empty; give at least one layer of each model.")
     return {f"{name}[{number}]": layer for number, layer in enumerate(layers)}
 
 
 def _named_pairs(name: str, layers: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
-    """Return the queries and keys of a model's layers under names for messages."""
+    """Return the queries and keys of a model's layers under names for messages, all queries before all keys."""
     for number, layer in enumerate(layers):
         if len(layer) != 2:
             raise KernelError(f"{name}[{number}] holds {len(layer)} tensors; it has to be a pair (query, key).")
-    # All queries before all keys.
-    queries = _named(name, [query for query, _ in layers])
-    keys = _named(name, [key for _, key in layers])
-    named_queries = {f"{place} query": query for place, query in queries.items()}
-    named_keys = {f"{place} key": key for place, key in keys.items()}
-    return named_queries | named_keys
+
+    queries: dict[str, Tensor] = {}
+    keys: dict[str, Tensor] = {}
+    for place, (query, key) in _named(name, layers).items():
+        queries[f"{place} query"] = query
+        keys[f"{place} key"] = key
+    return queries | keys
 
 
 def _check_layers(student: dict[str, Tensor], teacher: dict[str, Tensor], valid: Tensor | None) -> terms.Inputs:

@@ -171,17 +171,11 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
     """
     quickstart = parse_yaml(read_shipped("quickstart"), "The quickstart recipe")
     quickstart_stage = quickstart["stages"][-1]
-    text = quickstart_stage["text"]
     description = f"{models.teacher.title} makes sentence vectors ({sentence})"
 
-    # The method: the quickstart's, or a learned map between the two widths.
     stage: dict[str, Any] = {"name": "vectors"}
     if models.have_same_width and models.read_alike:
-        method = dict(quickstart_stage["method"])
-        method.pop("pooling", None)  # The files of this teacher name its pooling.
-        if "layer_mapping" in method:
-            method["layer_mapping"] = models.layer_mapping
-        stage["method"] = method
+        stage["method"] = _quickstart_method(quickstart_stage, models)
         if "freeze" in quickstart_stage:
             stage["freeze"] = quickstart_stage["freeze"]
         reason = f"{description}, and the student has the same width, so its own vectors can replace them"
@@ -192,7 +186,8 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
         stage["method"] = {"name": "aligned_embedding"}
         reason = f"{description}, and the student reads other tokens, so only finished vectors can be compared"
 
-    # The training: the quickstart's, but with a budget of its own.
+    # All arguments of the quickstart's training are taken over, except for its number of steps: the budget gives the
+    # steps, or the passes, that suit these models, this text and this machine.
     training = dict(quickstart_stage["training"])
     training.pop("max_steps", None)
     training["learning_rate"] *= min(1.0, _QUICKSTART_WIDTH / models.student.shape.hidden)
@@ -200,13 +195,25 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
     budget = choose_budget(models, sources, tokens_per_step, PASSES)
     stage["training"] = {**budget.training, **training}
 
+    # Text is cut as the quickstart cuts it, though never longer than both models can read.
+    text = quickstart_stage["text"]
+    corpus = {"sources": sources, **text, "length": models.fit_length(text["length"])}
     reasons = {
         "stages.0.method": f"{stage['method']['name']}: {reason}",
         "corpus": f"{text['unit']}s, as in the recipe of `limbeck quickstart`; {_describe_prompt(sentence)}",
         "stages.0.training": budget.reason,
     }
-    corpus = {"sources": sources, **text, "length": models.fit_length(text["length"])}
     return _Choice(corpus, [stage], reasons, quickstart["student"].get("dropout"))
+
+
+def _quickstart_method(quickstart_stage: Mapping[str, Any], models: ChosenModels) -> dict[str, Any]:
+    """The method of the quickstart's stage, fitted to another teacher and student."""
+    method = dict(quickstart_stage["method"])
+    # The files of this teacher name its pooling.
+    method.pop("pooling", None)
+    if "layer_mapping" in method:
+        method["layer_mapping"] = models.layer_mapping
+    return method
 
 
 def _width_in_name(models: ChosenModels) -> str:

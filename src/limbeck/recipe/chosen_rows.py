@@ -182,17 +182,20 @@ def _unlabelled_corpus(kind: str, columns: set[str], named: Mapping[str, Any]) -
 def _hold_texts_alone(sources: list[str], teacher: TeacherInfo, *, of_words: bool) -> bool:
     """Whether all sources are texts without labels: text files that are no tables, pages, or docstrings.
 
-    A `.txt` file may also be a table between tabs, or have a tagged word on each line, as CoNLL's files have.
+    `holds_texts_alone` goes by the suffixes of files. A `.txt` file may be a table all the same: of columns between
+    tabs, or with a tagged word on each line, as CoNLL's files have it. So the first row of such a file is read too.
 
     Args:
         sources: The sources.
         teacher: The teacher, whose classes are the tags of words.
         of_words: Whether the teacher tags words.
     """
-    if not all(holds_texts_alone(source) for source in sources):
-        return False
     for source in sources:
-        if not source_kind(source).is_labelled:
+        if not holds_texts_alone(source):
+            return False
+        # Sources without files, such as the docstrings of a package, are of kinds that never have labels.
+        may_have_files = source_kind(source).is_labelled
+        if not may_have_files:
             continue
         for file in find_files(source, "").files:
             if suffix_of(file) == ".txt" and _is_table(file, teacher, of_words=of_words):

@@ -40,44 +40,46 @@ def _teacher_without_places(teacher: Any) -> Any:
     return document
 
 
-def _corpus_without_places(part: Mapping[str, Any]) -> dict[str, Any]:
+def _corpus_without_places(corpus: Mapping[str, Any]) -> dict[str, Any]:
     """Return a corpus with fixed words in place of its paths.
 
     All that decides what is read still counts: which keys have a value, how many paths a list has, and the keys beside
     the path of each source, such as its share and its unit.
     """
-    corpus = dict(part)
+    document = dict(corpus)
     sources = corpus.get("sources")
     if sources:
-        # A source is a path alone, or a mapping of a path and further keys. The count below replaces the paths, and the
-        # further keys get a place of their own, `uses`. A corpus of paths alone does not need one.
+        # A source is either a path alone, or a mapping with the path under the key `source` and further keys. The
+        # number of sources stands for their paths.
+        document["sources"] = counted(len(sources), "source")
+        # The further keys still count. The key `uses`, which no recipe has, keeps them, one mapping for each source.
         if any(isinstance(source, Mapping) for source in sources):
-            corpus["uses"] = [_keys_beside_source(source) for source in sources]
-        corpus["sources"] = counted(len(sources), "source")
-    # The development rows are a list of paths.
+            document["uses"] = [_keys_beside_path(source) for source in sources]
+
     if corpus.get("development"):
-        corpus["development"] = f"{len(corpus['development'])} with development rows"
+        number_of_paths = len(corpus["development"])
+        document["development"] = f"{number_of_paths} with development rows"
     if corpus.get("data"):
-        corpus["data"] = "a folder"
+        document["data"] = "a folder"
+
+    # A task is named by the path of its file, unless it is one that limbeck knows.
     task = corpus.get("task")
     if isinstance(task, Mapping) and is_own_task(str(task.get("name"))):
-        corpus["task"] = {**task, "name": "a task file"}
+        document["task"] = {**task, "name": "a task file"}
+
+    # A mix may find its sources by a pattern of their paths.
     mix = corpus.get("mix")
     if isinstance(mix, Mapping) and mix.get("by"):
-        corpus["mix"] = {**mix, "by": "a pattern"}
+        document["mix"] = {**mix, "by": "a pattern"}
+
     augment = corpus.get("augment")
     if isinstance(augment, Mapping):
-        corpus["augment"] = dict(augment)
-        for key in ("masked_lm", "word_vectors"):
-            if augment.get(key) not in (None, NONE):
-                corpus["augment"][key] = "a place"
-        if isinstance(augment.get("stop_words"), str) and augment["stop_words"] not in ("english", NONE):
-            corpus["augment"]["stop_words"] = "a place"
-    return corpus
+        document["augment"] = _augment_without_places(augment)
+    return document
 
 
-def _keys_beside_source(source: Any) -> dict[str, Any]:
-    """Return the keys beside the name of a source, such as its role; an empty mapping for a source without any."""
+def _keys_beside_path(source: Any) -> dict[str, Any]:
+    """Return the keys beside the path of a source, such as its role; an empty mapping for a source without any."""
     if not isinstance(source, Mapping):
         return {}
     keys = {key: value for key, value in source.items() if key != "source"}
@@ -86,3 +88,16 @@ def _keys_beside_source(source: Any) -> dict[str, Any]:
         # Of parallel text the languages count, in their order, since the teacher reads the first.
         keys["parallel"] = list(parallel.get("files") or parallel.get("languages") or parallel)
     return keys
+
+
+def _augment_without_places(augment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of augmentation with fixed words in place of a model, word vectors and stop words."""
+    document = dict(augment)
+    for key in ("masked_lm", "word_vectors"):
+        if augment.get(key) not in (None, NONE):
+            document[key] = "a place"
+    # Stop words are a list of words, `english`, `none`, or the path of a file.
+    stop_words = augment.get("stop_words")
+    if isinstance(stop_words, str) and stop_words not in ("english", NONE):
+        document["stop_words"] = "a place"
+    return document

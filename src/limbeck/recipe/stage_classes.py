@@ -1,8 +1,11 @@
 """Classes of the stages of a run: their names where a stage's own teacher has none, and their weights.
 
 A classifier's configuration names its classes in the order of its outputs. Rows are *numbered* by these names: a row
-with the label "entailment" gets the number of that output. A stage *reads scores* if its teacher's head is used; it
-then has a `teacher_head`.
+with the label "entailment" gets the number of that output.
+
+A stage *reads scores* if its student learns the outputs of its teacher's head; `teacher_head` is then the kind of that
+head, and otherwise None. A stage *trains a head* if its student needs one, named by `student_head`. A stage that trains
+a head and reads no scores learns the labels of its rows alone.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from limbeck.corpus.rows.classes import read_weights
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks.corpus_rows import TaskRows
+from limbeck.evaluation.tasks.definition import TaskDefinition
 from limbeck.recipe.labelled_rows import with_classes_of
 from limbeck.recipe.schema import Recipe
 from limbeck.recipe.stage_plan import StagePlan
@@ -22,10 +26,10 @@ from limbeck.recipe.stage_terms import takes_class_weights
 
 
 def with_class_names(stages: list[StagePlan]) -> list[StagePlan]:
-    """Number the rows of stages that read no scores by the classes of a teacher whose scores another stage reads.
+    """Number the rows of stages that read no scores by the classes of another stage's teacher, the *naming stage*'s.
 
     The teacher of a stage that reads no scores need not be a classifier, so that its configuration may not name the
-    classes of the rows. Rows of another task that is known by name keep the classes of that task.
+    classes of the rows.
     """
     naming_stage = _naming_stage(stages)
     if naming_stage is None:
@@ -41,45 +45,55 @@ def with_class_names(stages: list[StagePlan]) -> list[StagePlan]:
 
 
 def _naming_stage(stages: Sequence[StagePlan]) -> StagePlan | None:
-    """The stage whose teacher names the classes.
+    """The stage whose teacher names the classes; None where no stage has a head with classes.
 
     It is the first stage that reads a classifier's scores, or else the first that trains a student's classifier.
     """
-    with_classes = [stage for stage in stages if kind_of(stage.teacher_head or stage.student_head).has_classes]
-    for stage in with_classes:
-        if stage.teacher_head is not None:
+    for stage in stages:
+        if stage.teacher_head is not None and kind_of(stage.teacher_head).has_classes:
             return stage
-    return with_classes[0] if with_classes else None
+    for stage in stages:
+        if stage.teacher_head is None and kind_of(stage.student_head).has_classes:
+            return stage
+    return None
 
 
 def _takes_names_of(stage: StagePlan, naming_stage: StagePlan) -> bool:
-    """Whether the rows of a stage are numbered by the teacher of another stage, the naming stage."""
-    # The stage's own teacher has names for its classes, or its rows have no classes.
-    if stage.teacher_head is not None or not kind_of(stage.pairing.task).has_classes:
+    """Whether the rows of a stage are numbered by the naming stage's teacher, since nothing of its own names them."""
+    if not kind_of(stage.pairing.task).has_classes:
         return False
-    reads_scores = naming_stage.teacher_head is not None
-    # A head that the stage trains on labels alone gets the classes of the stage's own rows, if its student is the
-    # stage's own, or if no stage reads scores.
-    learns_own_classes = stage.student_head is not None and (stage.student is not None or not reads_scores)
-    if learns_own_classes:
+    # Scores come in the order of the classes of the stage's own teacher.
+    if stage.teacher_head is not None:
         return False
-    # Rows of files have no names of their own. Those of a task that is known by name keep the task's names, unless the
-    # naming stage reads the same task.
+
+    # A head that the stage trains on labels alone gets the classes of the stage's own rows in two cases: where it is
+    # the head of another student than the recipe's, and where no stage reads scores, whose order it would have to keep.
+    trains_head = stage.student_head is not None
+    trains_another_student = stage.student is not None
+    scores_are_read = naming_stage.teacher_head is not None
+    if trains_head and (trains_another_student or not scores_are_read):
+        return False
+
+    # Rows of files (`rows` is None) come without names of classes. Those of a task that is known by its name, such as
+    # `mnli`, keep the names of the task, unless the naming stage reads scores on the same task.
     assert isinstance(stage.corpus, LabelledSettings)
     if stage.corpus.rows is None:
         return True
-    return reads_scores and _read_same_task(stage, naming_stage)
+    return scores_are_read and _read_same_task(stage, naming_stage)
 
 
-def _read_same_task(*stages: StagePlan) -> bool:
-    """Whether the rows of all stages are of the same task that is known by name."""
-    definitions = []
-    for stage in stages:
-        rows = stage.corpus.rows if isinstance(stage.corpus, LabelledSettings) else None
-        if not isinstance(rows, TaskRows):
-            return False
-        definitions.append(rows.definition)
-    return all(definition == definitions[0] for definition in definitions)
+def _read_same_task(first: StagePlan, second: StagePlan) -> bool:
+    """Whether the rows of two stages are of the same task that is known by its name."""
+    first_task = _named_task(first)
+    return first_task is not None and first_task == _named_task(second)
+
+
+def _named_task(stage: StagePlan) -> TaskDefinition | None:
+    """The task of a stage's rows, if it is known by its name; None for rows of files and for text."""
+    if not isinstance(stage.corpus, LabelledSettings):
+        return None
+    rows = stage.corpus.rows
+    return rows.definition if isinstance(rows, TaskRows) else None
 
 
 def with_class_weights(stages: Sequence[StagePlan], recipe: Recipe) -> list[StagePlan]:
@@ -88,29 +102,31 @@ def with_class_weights(stages: Sequence[StagePlan], recipe: Recipe) -> list[Stag
     Raises:
         RecipeError: for weights that no stage reads, and for weights of classes that the rows do not have.
     """
-    weighted = []
-    # Whether some stage reads the weights, by their place in the recipe. Stages without a corpus of their own share
-    # those of the recipe's corpus, and one stage that reads them is enough.
-    is_read_by_place: dict[str, bool] = {}
+    weighted_stages = []
+    # The places in the recipe that give weights, in their order, and those of them that a stage reads. Stages without a
+    # corpus of their own share the weights of the recipe's corpus, and one stage that reads them is enough.
+    places: list[str] = []
+    places_read: set[str] = set()
     for index, stage in enumerate(stages):
         corpus = stage.spec.corpus or recipe.corpus
         task = None if corpus is None else corpus.task
         if task is None or task.class_weights is None:
-            weighted.append(stage)
+            weighted_stages.append(stage)
             continue
         place = "corpus.task.class_weights"
         if stage.spec.corpus is not None:
             place = f"stages.{index}.{place}"
         assert isinstance(stage.corpus, LabelledSettings)
         weights = read_weights(task.class_weights, stage.corpus.labels, place)
-        weighted.append(replace(stage, class_weights=weights))
-        reads_weights = any(takes_class_weights(term) for term in stage.terms)
-        is_read_by_place[place] = is_read_by_place.get(place, False) or reads_weights
+        weighted_stages.append(replace(stage, class_weights=weights))
+        places.append(place)
+        if any(takes_class_weights(term) for term in stage.terms):
+            places_read.add(place)
 
-    for place, is_read in is_read_by_place.items():
-        if not is_read:
+    for place in places:
+        if place not in places_read:
             raise RecipeError(
                 f"{place} is for hard labels, but no stage reads any; give a method a share of them "
                 "(hard_label_weight above 0, or soft_label_share below 1), or leave the weights out."
             )
-    return weighted
+    return weighted_stages

@@ -90,16 +90,17 @@ class CohortTrainer(DistillationTrainer):
         if self.diverged.indices:
             self._keep([index for index in self.cohort.active if index not in self.diverged.indices])
 
-    def cut(self) -> None:
-        """Cut students if a cut is due after this optimizer step."""
-        choose = self._cuts.get(self.state.global_step)
-        if choose is None or not self.cohort.active:
+    def cut_students(self) -> None:
+        """Stop the students that a cut does not let go on, if a cut is due after this optimizer step."""
+        choose_remaining = self._cuts.get(self.state.global_step)
+        if choose_remaining is None or not self.cohort.active:
             return
         self.cohort.eval()
         students = {index: self.cohort.member(index).student for index in self.cohort.active}
-        chosen = on_main_rank(lambda: sorted(choose(students)))
+        # Students are measured in one process, so that all processes keep the same ones.
+        remaining = on_main_rank(lambda: sorted(choose_remaining(students)))
         self.cohort.train()
-        self._keep(chosen)
+        self._keep(remaining)
 
     def _keep(self, indices: Collection[int]) -> None:
         """Keep these students active and stop the others.
@@ -169,6 +170,6 @@ class _Cuts(TrainerCallback):
         self._trainer = trainer
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self._trainer.cut()
+        self._trainer.cut_students()
         if not self._trainer.cohort.active:
             control.should_training_stop = True

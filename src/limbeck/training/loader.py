@@ -137,8 +137,11 @@ class Loader(TrainerCallback):
                 "lower per_device_train_batch_size or leave out dataloader_drop_last."
             )
             raise ranks.raised_on_all_ranks(error)
-        seeded = partial(_begin_seeded, num_workers=arguments.dataloader_num_workers, rank=arguments.process_index)
-        return self._load(rows, batches, seeded)
+        # A worker that draws words at random (for masks, say) draws others than the workers beside it.
+        begin_seeded_worker = partial(
+            _begin_seeded_worker, num_workers=arguments.dataloader_num_workers, rank=arguments.process_index
+        )
+        return self._load(rows, batches, begin_seeded_worker)
 
     def sample(self, rows: Any) -> Sampler[int]:
         """Sample rows of similar length together; see `LengthGroupedSampler`."""
@@ -181,7 +184,7 @@ class Loader(TrainerCallback):
         if self.by_length is None:
             return []
         lengths = self.by_length.rows.schedule.lengths
-        return list(zip(lengths, self.by_length.done(step), strict=True))
+        return list(zip(lengths, self.by_length.steps_of_lengths(step), strict=True))
 
     def index_of_length(self, step: int) -> int:
         """Return the index of the length that the next step reads; 0 without a schedule.
@@ -323,15 +326,26 @@ class Loader(TrainerCallback):
     def _position_file(self, folder: Path) -> Path:
         return folder / f"stream_position_{self._arguments.process_index}.json"
 
-    def _load(self, rows: Any, batches: Any, begin: Callable[[int], None] | None = None) -> DataLoader[Any]:
+    def _load(
+        self, rows: Any, batches: Any, begin_worker_process: Callable[[int], None] = begin_worker
+    ) -> DataLoader[Any]:
+        """Load rows in memory.
+
+        Args:
+            rows: The rows.
+            batches: Yields the indices of the rows of each batch of this process; an empty list where the other
+                processes still have rows and this one has none.
+            begin_worker_process: Called in each worker process with the worker's number, before it reads rows.
+        """
         return DataLoader(
             rows,
             batch_sampler=batches,
+            # An empty batch is filled with one of the rows, so the rows are handed over too.
             collate_fn=partial(_collate_or_fill, self._collate, rows),
             persistent_workers=self._arguments.dataloader_persistent_workers,
             # A generator of its own, so that the workers' seeds are not drawn from the random stream of dropout.
             generator=torch.Generator(),
-            worker_init_fn=begin or begin_worker,
+            worker_init_fn=begin_worker_process,
             **self._options,
         )
 
@@ -373,40 +387,50 @@ class LoaderByLength:
         except CorpusError as error:
             raise ranks.raised_on_all_ranks(TrainingError(str(error))) from None
 
-    def done(self, step: int) -> list[int]:
-        """Return the steps that were taken at each length, after `step` steps in all."""
+    def steps_of_lengths(self, step: int | None = None) -> list[int]:
+        """Return the number of steps at each length: of the whole training, or up to a step of it.
+
+        Args:
+            step: Steps that were taken in all; None for all steps that the training will take.
+        """
+        if step is None:
+            step = self.ends[-1]
         # A length has the steps from the end of the one before it to its own end.
         return [max(min(step, end) - begin, 0) for begin, end in pairwise([0, *self.ends])]
 
     def steps_by_loader(self, step: int) -> list[tuple[Loader, int]]:
         """Return the loader of each length with the steps that were taken at it, after `step` steps in all."""
-        return list(zip(self.loaders, self.done(step), strict=True))
+        return list(zip(self.loaders, self.steps_of_lengths(step), strict=True))
 
     def epoch_of(self, step: int) -> int:
-        """Return the epoch that the next step is in, from 0 and counted through all lengths; 0 for a stream.
+        """Return the epoch that the next step is in, from 0; 0 for a stream.
+
+        The numbers go on from one length to the next: after two epochs of the first length, the second one begins with
+        epoch 2.
 
         Args:
             step: Steps that were taken in all.
         """
-        # Behind the last step this is still the last length.
-        index = min(bisect_right(self.ends, step), len(self.ends) - 1)
-        if self._epoch_steps[index] == 0:
+        # The length that the next step reads. Behind the last step of the training this is still the last length.
+        present = min(bisect_right(self.ends, step), len(self.ends) - 1)
+        if self._epoch_steps[present] == 0:
             return 0
-        # All epochs of the lengths before count, also a last one that the length did not finish.
-        steps_of_lengths = self.done(self.ends[-1])
-        epochs = 0
-        for earlier in range(index):
-            epochs += math.ceil(steps_of_lengths[earlier] / self._epoch_steps[earlier])
-        return epochs + self.done(step)[index] // self._epoch_steps[index]
+        # Every epoch of the lengths before counts, also a last one that was cut short by the end of its length.
+        whole_steps = self.steps_of_lengths()
+        epochs_before = 0
+        for earlier in range(present):
+            epochs_before += math.ceil(whole_steps[earlier] / self._epoch_steps[earlier])
+        steps_at_present = self.steps_of_lengths(step)[present]
+        return epochs_before + steps_at_present // self._epoch_steps[present]
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
-        steps_done = self.done(self.step)
-        steps_of_lengths = self.done(self.ends[-1])
+        steps_done = self.steps_of_lengths(self.step)
+        steps = self.steps_of_lengths()
         for index, loaded in enumerate(self._loaded):
             if isinstance(loaded, StreamLoader):
-                yield from self._read_stream(index, steps_done[index], steps_of_lengths[index])
+                yield from self._read_stream(index, steps_done[index], steps[index])
             else:
-                yield from self._read_epochs(index, steps_done[index], steps_of_lengths[index])
+                yield from self._read_epochs(index, steps_done[index], steps[index])
 
     def _read_stream(self, index: int, done: int, steps: int) -> Iterator[dict[str, torch.Tensor]]:
         """Read the remaining steps of a length from a stream.
@@ -454,7 +478,7 @@ def _collate_or_fill(collate: Collate, rows: Any, batch: Sequence[Any]) -> dict[
     return {**collate([rows[0]]), FILLER: True}
 
 
-def _begin_seeded(worker: int, num_workers: int, rank: int) -> None:
-    """Begin a worker whose rows are drawn at random, with a seed of its own."""
+def _begin_seeded_worker(worker: int, num_workers: int, rank: int) -> None:
+    """Begin a worker process, and give its random numbers a seed of their own."""
     begin_worker(worker)
     seed_worker(worker, num_workers, rank)

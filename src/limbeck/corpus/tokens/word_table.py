@@ -1,7 +1,8 @@
 """`WordTable`: the token ids of texts are looked up word by word, for tokenizers that encode every word by itself.
 
-Each word is tokenised only once. BERT's tokenizers allow this, see `word_mark`. A *mark* is a punctuation character
-that is a token of its own: it is put between words, so that many words can be tokenised in one text.
+Each word is tokenised only once. BERT's tokenizers allow this, see `word_mark`. Here a *word* is what stands between two
+spaces or is a punctuation character by itself. A *mark* is a punctuation character that is a token of its own: it is put
+between words, so that many words can be tokenised in one text.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-# ASCII punctuation and newlines. Each is a word of its own, also without spaces around it.
-_APART = r"([!-/:-@\[-`{-~\n])"
-# Punctuation that may be the mark. Characters such as ` ; < = > are left out: Unicode decomposes others into them.
+_PUNCTUATION = r"([!-/:-@\[-`{-~\n])"
+"""ASCII punctuation and newlines. Each is a word by itself, also without spaces around it."""
 _MARKS = "|~^#*.,!"
+"""Punctuation that may be the mark. Characters such as ` ; < = > are left out: Unicode decomposes others into them."""
 _WORDS_AT_ONCE = 1000
+"""Words that are tokenised in one text."""
 _MOST_BYTES = 2**25
 """Bytes of memory of a full table."""
 _BYTES_PER_WORD = 150
@@ -29,9 +31,8 @@ _WORDS_TO_JUDGE_BY = 10_000
 """The share of new words in texts is only judged once the table has so many words."""
 _MOST_NEW = 0.5
 """Share of the characters of texts that are in new words, above which the texts are not looked up."""
-
-
 _TYPES_OF_BERT = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer", "model": "WordPiece"}
+"""The types of the parts of BERT's tokenizers."""
 
 
 def word_mark(backend: Tokenizer) -> str | None:
@@ -71,6 +72,9 @@ class WordTable:
     Texts repeat their words, and looking a word up takes a tenth of the time of tokenising it. When the table is full
     it is emptied, so that memory does not grow with the text.
 
+    Each word has a number. The ids of all words lie one after the other in a single array, and two further arrays have
+    for each number the place of its first id there, and the count of its ids.
+
     Args:
         backend: The tokenizer.
         mark: Its mark.
@@ -89,28 +93,27 @@ class WordTable:
 
         That is the case in scripts without spaces. The caller then tokenises whole texts, which is faster.
         """
-        # Arrow cuts the texts into words, and numbers the distinct words.
-        spaced_texts = pc.replace_substring_regex(pa.array(texts, pa.large_string()), _APART, r" \1 ")
+        # Arrow cuts the texts into words. In Arrow's list of all words, each word is an index into the distinct words,
+        # and text t has the words from `offsets[t]` to `offsets[t + 1]`.
+        spaced_texts = pc.replace_substring_regex(pa.array(texts, pa.large_string()), _PUNCTUATION, r" \1 ")
         words_of_texts = pc.split_pattern(spaced_texts, " ")
+        offsets = words_of_texts.offsets.to_numpy()
         words = words_of_texts.flatten().dictionary_encode()
         distinct_words: list[str] = words.dictionary.to_pylist()
         if not self._learn(distinct_words, characters=sum(map(len, texts))):
             return None
 
-        # For each word of the texts, its number in the table.
-        number_of_distinct = np.array([self._numbers[word] for word in distinct_words], np.int64)
-        numbers = number_of_distinct[words.indices.to_numpy()]
+        # The number of each word in the table.
+        numbers_of_distinct = np.array([self._numbers[word] for word in distinct_words], np.int64)
+        numbers = numbers_of_distinct[words.indices.to_numpy()]
 
-        # The ids of all words in one array. The ids of a word start at `starts` in this array, and at `self._starts` in
-        # the table. Each id is found by its place in the array, moved by the difference of the two.
+        # The ids of all words, one word after the other.
         counts = self._counts[numbers]
-        ends = np.cumsum(counts)
-        starts = ends - counts
-        places_in_table = np.arange(counts.sum()) + np.repeat(self._starts[numbers] - starts, counts)
-        ids = self._ids[places_in_table]
+        ids = self._ids[_places_of_runs(self._first_places[numbers], counts)]
 
-        # Where the ids of each text begin in the array: behind the ids of all words of earlier texts.
-        borders = np.concatenate([[0], ends])[words_of_texts.offsets.to_numpy()].tolist()
+        # The ids of a text begin behind those of all words of the texts before it.
+        ids_before_word = np.concatenate([[0], np.cumsum(counts)])
+        borders = ids_before_word[offsets].tolist()
         return [ids[start:end] for start, end in pairwise(borders)]
 
     def _learn(self, words: list[str], characters: int) -> bool:
@@ -138,14 +141,17 @@ class WordTable:
     def _begin(self) -> None:
         """Empty the table. It always has the empty word, which has no ids, and the mark."""
         self._numbers: dict[str, int] = {"": 0, self._mark: 1}
-        # `_ids` has the ids of all words. Those of word n are `_ids[_starts[n] : _starts[n] + _counts[n]]`.
+        # The ids of word n are the `_counts[n]` ids from `_ids[_first_places[n]]` on.
         self._ids = np.array([self._mark_id])
-        self._starts = np.array([0, 0], np.int64)
+        self._first_places = np.array([0, 0], np.int64)
         self._counts = np.array([0, 1], np.int64)
         self._bytes = 0
 
     def _add(self, words: list[str]) -> None:
-        """Tokenise new words, many in one text, with a mark behind each word."""
+        """Tokenise new words, many in one text, with a mark behind each word.
+
+        No new word has a mark in it, since punctuation is a word by itself and the table has the mark from the start.
+        """
         marked_texts: list[str] = []
         for first in range(0, len(words), _WORDS_AT_ONCE):
             part = words[first : first + _WORDS_AT_ONCE]
@@ -160,11 +166,30 @@ class WordTable:
         mark_places = np.flatnonzero(is_mark)
         assert len(mark_places) == len(words), self._mark
         counts = np.diff(mark_places, prepend=-1) - 1
-        starts = len(self._ids) + np.cumsum(counts) - counts
+        # They are put behind the ids that the table has already.
+        first_places = len(self._ids) + _sums_before(counts)
 
         for number, word in enumerate(words, start=len(self._numbers)):
             self._numbers[word] = number
         self._ids = np.concatenate([self._ids, ids[~is_mark]])
-        self._starts = np.concatenate([self._starts, starts])
+        self._first_places = np.concatenate([self._first_places, first_places])
         self._counts = np.concatenate([self._counts, counts])
         self._bytes += sum(map(len, words)) + _BYTES_PER_WORD * len(words)
+
+
+def _places_of_runs(first_places: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the places of several runs of neighbours: the runs (5, count 3) and (0, count 2) have 5, 6, 7, 0, 1.
+
+    Args:
+        first_places: The first place of each run.
+        counts: How many places each run has.
+    """
+    # The result at index i is i, moved by the difference between the place at which its run begins and the index at
+    # which it begins in the result.
+    moves = first_places - _sums_before(counts)
+    return np.arange(counts.sum()) + np.repeat(moves, counts)
+
+
+def _sums_before(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for each count the sum of the counts before it: 2, 3, 1 gives 0, 2, 5."""
+    return np.cumsum(counts) - counts
