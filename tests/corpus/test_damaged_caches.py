@@ -123,7 +123,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(path.name)
         return read_hash(path)
 
-    monkeypatch.setattr(seals, "_read", {})
+    monkeypatch.setattr(seals, "_hashes_read", {})
     monkeypatch.setattr(seals, "hash_file", count)
     return found
 

@@ -85,11 +85,11 @@ class Objects:
     def models(self, values: Any, place: str = "models") -> list[str]:
         """Return the names of several models, or of one alone; see `model`."""
         # The pair (model, tokenizer) is one model, any other tuple or list holds several.
-        is_model_with_tokenizer = (
-            isinstance(values, tuple) and len(values) == 2 and hasattr(values[1], "save_pretrained")
-        )
-        members = [values] if is_model_with_tokenizer else as_list(values)
-        return [self.model(member, place) for member in members]
+        if isinstance(values, tuple) and len(values) == 2:
+            _, tokenizer = values
+            if hasattr(tokenizer, "save_pretrained"):
+                return [self.model(values, place)]
+        return [self.model(value, place) for value in as_list(values)]
 
     def teacher(self, value: Any, tokenizer: Any = None, corpus: Any = None) -> dict[str, Any]:
         """Return a recipe's teacher as a mapping; see `model`, and `table_of_targets` for what a teacher said.
@@ -290,7 +290,8 @@ def _folder_of_result(value: Any) -> Path | None:
 def _model_and_tokenizer(value: Any) -> tuple[Any, Any]:
     """Return a model and its tokenizer; None where an object has no tokenizer of its own."""
     if isinstance(value, tuple | list) and len(value) == 2:
-        return value[0], value[1]
+        model, tokenizer = value
+        return model, tokenizer
     is_pipeline = is_of(value, "transformers") and hasattr(value, "model") and hasattr(value, "tokenizer")
     if is_pipeline:
         return value.model, value.tokenizer

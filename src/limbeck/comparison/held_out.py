@@ -108,11 +108,11 @@ class HeldOutText:
             load: Function that loads the model, in place of the run's student. For the teacher it has to load a second
                 copy, since the measured model is not `self.teacher`.
         """
-        saved = records.load(HeldOutFigures, folder)
+        earlier_figures = records.load(HeldOutFigures, folder)
         # Figures of earlier versions name the text by its folder in the cache rather than by its content.
         earlier_settings = {**self.settings, "text": self.corpus.path.name}
-        if not saved.is_empty and saved.settings in (self.settings, earlier_settings):
-            return saved
+        if not earlier_figures.is_empty and earlier_figures.settings in (self.settings, earlier_settings):
+            return earlier_figures
 
         if load is not None:
             figures = self.measure(load())

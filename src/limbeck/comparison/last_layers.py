@@ -23,6 +23,11 @@ from limbeck.objectives import relation_kl
 
 _RELATIONS = ("query", "key", "value")
 """Streams whose relations are compared."""
+_THIRDS = 3
+# The numbers of the thirds.
+_FITTING = 0
+_CHOOSING = 1
+_MEASURING = 2
 
 
 def common_relation_heads(teacher: Shape, students: Sequence[Shape]) -> int:
@@ -205,7 +210,7 @@ class Thirds:
 
     def add(self, features: Tensor, targets: Tensor) -> None:
         """Add the rows of the next batch, `[n, X]` and `[n, Y]`."""
-        third = 3 * self._added // self._batches
+        third = _THIRDS * self._added // self._batches
         moments = Moments.of_rows(features, targets)
         if third in self._moments:
             moments = self._moments[third] + moments
@@ -215,13 +220,15 @@ class Thirds:
     @property
     def are_whole(self) -> bool:
         """Whether each third has rows; fewer than three batches leave one empty."""
-        return len(self._moments) == 3
+        return len(self._moments) == _THIRDS
 
     def error(self, *, offset: bool = True) -> float:
         """Return the mean over rows of the last third of the squared error, summed over the targets' width."""
-        return regression_error(self._moments[0], self._moments[1], self._moments[2], offset=offset)
+        return regression_error(
+            self._moments[_FITTING], self._moments[_CHOOSING], self._moments[_MEASURING], offset=offset
+        )
 
     @property
     def variance(self) -> float:
         """The variance of the targets in the last third, summed over their width."""
-        return self._moments[2].variance
+        return self._moments[_MEASURING].variance

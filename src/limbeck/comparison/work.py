@@ -299,9 +299,9 @@ class ComparisonWork:
         measurement = spec.model_dump(exclude={"enabled"})
         measurement["teacher"] = teacher
         measurement["students"] = {title: str(shape_of(load_config(path))) for title, path in folder_of_student.items()}
-        saved = records.load(studies.MeasuredCosts, self.folder)
-        if saved.asked == measurement:
-            return saved.costs
+        earlier = records.load(studies.MeasuredCosts, self.folder)
+        if earlier.asked == measurement:
+            return earlier.costs
 
         models = list(folder_of_student.values())
         if self._teacher.has_weights:

@@ -75,9 +75,11 @@ def run_of_student(student: Path) -> Path | None:
         student: The student's folder, in the run's folder or in that of a stage.
     """
     student = student.resolve()
-    if student.name != STUDENT or len(student.parents) < 3:
+    if student.name != STUDENT:
         return None
     run = student.parent
-    if student.parents[1].name == STAGES:
-        run = student.parents[2]
+    # A student of a stage lies in RUN/stages/STAGE/student.
+    stages = student.parent.parent
+    if stages.name == STAGES:
+        run = stages.parent
     return run if (run / RUN_RECORD).is_file() else None

@@ -30,10 +30,10 @@ _CHECKED = "checked"
 _DAY_NS = 24 * 3600 * 10**9
 """Time for which a remembered hash is believed, in nanoseconds: a day."""
 
-# Hashes of files that this process wrote, until they are listed.
-_written: dict[Path, str] = {}
-# Hashes of files that this process read, by their states.
-_read: dict[FileState, str] = {}
+_hashes_written: dict[Path, str] = {}
+"""Hashes of files that this process wrote, until they are listed."""
+_hashes_read: dict[FileState, str] = {}
+"""Hashes of files that this process read, by their states."""
 
 
 class HashedFile(io.BufferedWriter):
@@ -57,7 +57,7 @@ class HashedFile(io.BufferedWriter):
         """Close the file."""
         if not self.closed:
             super().close()
-            _written[self._path] = self._digest.hexdigest()
+            _hashes_written[self._path] = self._digest.hexdigest()
 
 
 def file_facts(path: Path) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def file_facts(path: Path) -> dict[str, Any]:
 
     The hash is that of the bytes that were written, where this process wrote the file as a `HashedFile`.
     """
-    digest = _written.pop(path, None) or hash_file(path)
+    digest = _hashes_written.pop(path, None) or hash_file(path)
     return {"bytes": path.stat().st_size, _SEAL: digest}
 
 
@@ -118,7 +118,7 @@ def examine(path: Path, *, members: set[str] | None = None, reads_files: bool = 
         try:
             state = _state(path.parent / name)
             # The hash that this process remembers of the file in this state, or else that of another process.
-            digest = _read.get(state, remembered.get((name, *state)))
+            digest = _hashes_read.get(state, remembered.get((name, *state)))
             has_its_size = state.size == facts["bytes"]
             # A file of another size has changed, so it need not be read.
             if digest is None and has_its_size and reads_files:
@@ -128,8 +128,8 @@ def examine(path: Path, *, members: set[str] | None = None, reads_files: bool = 
             return Examined(damage=f"{name!r:.80} cannot be read ({error.strerror})")
         if digest != facts[_SEAL]:
             return Examined(damage=f"{name!r:.80} has changed since it was written")
-        # `_read` lacks a file that may be changing just now. Its hash is not remembered.
-        if state in _read:
+        # `_hashes_read` lacks a file that may be changing just now. Its hash is not remembered.
+        if state in _hashes_read:
             states[name] = [*state, digest]
     if has_read_a_file and members is not None:
         _remember(path.parent, states)
@@ -154,10 +154,10 @@ def _seal_of(values: dict[str, Any]) -> str:
 
 def _hash_and_note(path: Path, state: FileState) -> str:
     """Return the hash of a file, and note it for this process unless the file may just be changing."""
-    began = time.time_ns()
+    start_of_reading = time.time_ns()
     digest = hash_file(path)
-    if state.is_settled(began):
-        _read[state] = digest
+    if state.is_settled(start_of_reading):
+        _hashes_read[state] = digest
     return digest
 
 

@@ -129,12 +129,12 @@ class _Team(Generic[Task]):
         """Start a process with the next task, if there is one; the index decides which GPU it sees."""
         if not self._waiting:
             return
-        ours, theirs = self._context.Pipe()
-        arguments = (self._work, theirs, self._threads, visible_device(index))
+        connection, connection_of_process = self._context.Pipe()
+        arguments = (self._work, connection_of_process, self._threads, visible_device(index))
         process = self._context.Process(target=_serve, args=arguments)
         process.start()
-        theirs.close()
-        self._hand_out(ours, process, index)
+        connection_of_process.close()
+        self._hand_out(connection, process, index)
 
     def hand_out_next(self, connection: Connection) -> None:
         """Give a process that has finished its task the next one; without one it ends."""

@@ -156,18 +156,25 @@ class _Dumper(yaml.SafeDumper):
 def _use_numbers_of_yaml_1_2() -> None:
     """Replace YAML 1.1's numbers and dates by YAML 1.2's numbers.
 
-    A resolver gives a plain scalar a tag if its pattern matches; PyYAML keeps them by the first letter of the scalar.
-    The dumper keeps those of YAML 1.1 and gets the new one for floats too, so that it quotes texts that either matches.
+    A *resolver* is a pair of a tag and a pattern: an unquoted value gets the tag if the pattern matches. PyYAML keeps
+    the resolvers by the first letter of the value.
     """
-    resolvers = {}
-    for first_letter, tags in yaml.SafeLoader.yaml_implicit_resolvers.items():
-        resolvers[first_letter] = [(tag, form) for tag, form in tags if tag not in (_INT, _FLOAT, _TIMESTAMP)]
-    _Loader.yaml_implicit_resolvers = resolvers
-    _Loader.add_implicit_resolver(_INT, _WHOLE_NUMBER, list("-+0123456789"))
-    _Loader.add_implicit_resolver(_FLOAT, _BROKEN_NUMBER, list("-+.0123456789"))
+    replaced_tags = (_INT, _FLOAT, _TIMESTAMP)
+    resolvers_by_letter = {}
+    for first_letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items():
+        remaining = [(tag, pattern) for tag, pattern in resolvers if tag not in replaced_tags]
+        resolvers_by_letter[first_letter] = remaining
+    _Loader.yaml_implicit_resolvers = resolvers_by_letter
+
+    digits = list("0123456789")
+    _Loader.add_implicit_resolver(_INT, _WHOLE_NUMBER, ["-", "+", *digits])
+    _Loader.add_implicit_resolver(_FLOAT, _BROKEN_NUMBER, ["-", "+", ".", *digits])
     _Loader.add_constructor(_INT, _Loader.read_number)
     _Loader.add_constructor(_FLOAT, _Loader.read_number)
-    _Dumper.add_implicit_resolver(_FLOAT, _BROKEN_NUMBER, list("-+.0123456789"))
+
+    # The dumper quotes each text that a resolver matches. It keeps those of YAML 1.1 beside the new one, so that the
+    # text remains a text for readers of either version.
+    _Dumper.add_implicit_resolver(_FLOAT, _BROKEN_NUMBER, ["-", "+", ".", *digits])
 
 
 _use_numbers_of_yaml_1_2()

@@ -8,13 +8,14 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
+from torch import Tensor
 
 from limbeck.benchmark.loss_case import LossCase, measured_objectives
 from limbeck.benchmark.loss_errors import errors_of
@@ -102,15 +103,21 @@ def find_run() -> Iterator[Finding]:
         yield Finding("corpus", "ok", f"built: {tokens:,} tokens", facts={"tokens": tokens})
         yield _judge_losses(output)
         # The weights are read while the folder is there; it is removed at the end of the block.
-        trained = student.state_dict()
-        saved = load_model(run.student_folder, pooler=True).state_dict()
+        trained_weights = student.state_dict()
+        loaded_weights = load_model(run.student_folder, pooler=True).state_dict()
 
-    is_same = saved.keys() == trained.keys() and all(torch.equal(saved[key], trained[key].cpu()) for key in saved)
-    if is_same:
+    if _are_equal(loaded_weights, trained_weights):
         seconds = time.monotonic() - started
         yield Finding("student", "ok", f"saved, and loaded back unchanged; {seconds:.1f} s in all")
     else:
         yield Finding("student", "failed", "the loaded model differs from the saved one", _REPORT)
+
+
+def _are_equal(loaded: Mapping[str, Tensor], trained: Mapping[str, Tensor]) -> bool:
+    """Whether weights on the CPU have the names and the values of others, on any device."""
+    if loaded.keys() != trained.keys():
+        return False
+    return all(torch.equal(loaded[name], trained[name].cpu()) for name in loaded)
 
 
 def _judge_losses(output: Path) -> Finding:

@@ -62,13 +62,13 @@ def build_passage_pairs(documents: Sequence[str | Pair], count: int = 2000, *, s
     rng.shuffle(order)
     candidates = [_pairs_of(documents[index], rng) for index in order]
     pairs: list[Pair] = []
-    seen: set[str] = set()
+    chosen_texts: set[str] = set()
     for query, passage in _in_turns(candidates):
         if len(pairs) == count:
             break
-        keys = {normalised(query), normalised(passage)}
-        if keys.isdisjoint(seen):
-            seen.update(keys)
+        texts = {normalised(query), normalised(passage)}
+        if texts.isdisjoint(chosen_texts):
+            chosen_texts.update(texts)
             pairs.append((query, passage))
 
     needed = min(FEWEST_RETRIEVAL_PAIRS, count)
@@ -82,12 +82,16 @@ def build_passage_pairs(documents: Sequence[str | Pair], count: int = 2000, *, s
 
 def _pairs_of(document: str | Pair, rng: random.Random) -> list[Pair]:
     """Return the usable pairs of a document, in the order of its text."""
-    text = document if isinstance(document, str) else document[1]
+    if isinstance(document, str):
+        text = document
+    else:
+        _, text = document
     pairs: list[Pair] = []
     for paragraph in split_paragraphs(text):
         sentences = split_sentences(paragraph)
-        for begin in range(0, len(sentences), _SENTENCES_OF_PASSAGE):
-            passage = sentences[begin : begin + _SENTENCES_OF_PASSAGE]
+        for start in range(0, len(sentences), _SENTENCES_OF_PASSAGE):
+            passage = sentences[start : start + _SENTENCES_OF_PASSAGE]
+            # One of the sentences becomes the query, so a passage of a single sentence would be empty.
             if len(passage) < 2:
                 continue
             query = passage.pop(rng.randrange(len(passage)))
@@ -98,9 +102,9 @@ def _pairs_of(document: str | Pair, rng: random.Random) -> list[Pair]:
 def _in_turns(candidates: Sequence[Sequence[Pair]]) -> Iterator[Pair]:
     """Yield the first pairs of every document, then its next ones, and so on."""
     longest = max((len(pairs) for pairs in candidates), default=0)
-    for begin in range(0, longest, _PASSAGES_IN_TURN):
+    for start in range(0, longest, _PASSAGES_IN_TURN):
         for pairs in candidates:
-            yield from pairs[begin : begin + _PASSAGES_IN_TURN]
+            yield from pairs[start : start + _PASSAGES_IN_TURN]
 
 
 @dataclass(frozen=True)

@@ -128,12 +128,14 @@ def pack(vectors: Tensor, group: Group, heads: int, out: Tensor) -> Tensor:
     """
     width = vectors.shape[-1]
     if group.index is None:
-        taken = vectors[group.start : group.start + group.samples]
+        vectors_of_group = vectors[group.start : group.start + group.samples]
     else:
-        taken = vectors.reshape(-1, width).index_select(0, group.index).view(group.samples, group.length, width)
+        vectors_of_group = (
+            vectors.reshape(-1, width).index_select(0, group.index).view(group.samples, group.length, width)
+        )
     if group.filled is not None:
-        taken = taken.masked_fill(~group.filled[..., None], 0.0)
-    units = taken.view(group.samples, group.length, heads, width // heads).transpose(1, 2)
+        vectors_of_group = vectors_of_group.masked_fill(~group.filled[..., None], 0.0)
+    units = vectors_of_group.view(group.samples, group.length, heads, width // heads).transpose(1, 2)
     out.view(units.shape).copy_(units)
     return out
 

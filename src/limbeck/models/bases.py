@@ -116,12 +116,14 @@ def active_bases(
     if student_shape.hidden == source_shape.hidden:
         return bases._replace(measured=measured)
 
-    # The first block's input is the embeddings' output; the last norm of a block gives its output.
-    moments = [measured[1].inputs]
+    # The second moments of the embeddings' output, which is the input of the first block, and of the output of each
+    # layer, which its last norm gives.
+    first_layer = measured[1]
+    moments = [first_layer.inputs]
     for layer in dict.fromkeys(layers):
         *_, output = measured[layer].norms.values()
         moments.append(output)
-    # The last row and column of a moment belong to the one behind a hidden state.
+    # Moments are of hidden states with a 1 behind them. The last row and column belong to that 1.
     squares = [moment[:-1, :-1] for moment in moments]
     hidden, share = leading_directions(squares, student_shape.hidden)
     embedding = hidden if are_plain else bases.embedding

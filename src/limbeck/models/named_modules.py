@@ -137,9 +137,9 @@ class NamedModules(PreTrainedModel):
             first_block = self._named_blocks[0]
             handles.append(first_block.register_forward_pre_hook(partial(_keep_input, outputs), with_kwargs=True))
             for number, block in enumerate(self._named_blocks, start=1):
-                handles.append(block.register_forward_hook(partial(_keep, outputs, str(number))))
+                handles.append(block.register_forward_hook(partial(_keep_output, outputs, str(number))))
         for name, module in self._named_outputs:
-            handles.append(module.register_forward_hook(partial(_keep, outputs, name)))
+            handles.append(module.register_forward_hook(partial(_keep_output, outputs, name)))
         try:
             with _without_fast_path():
                 self.module(input_ids=input_ids, attention_mask=attention_mask, **self._taken(inputs))
@@ -251,12 +251,12 @@ def _measure(module: nn.Module, blocks: list[nn.Module], outputs: Mapping[str, n
         ModelError: for a model that does not run so, or whose blocks a tap cannot read.
     """
     runs: list[_BlockRun] = []
-    kept: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     handles = []
     for number, block in enumerate(blocks):
         handles.append(block.register_forward_hook(partial(_note_run, runs, number), with_kwargs=True))
     for name, output in outputs.items():
-        handles.append(output.register_forward_hook(partial(_keep, kept, name)))
+        handles.append(output.register_forward_hook(partial(_keep_output, tensors, name)))
     parameter = next(module.parameters(), torch.zeros(()))
     ids = torch.zeros(_ROWS, _TOKENS, dtype=torch.long, device=parameter.device)
     try:
@@ -280,16 +280,16 @@ def _measure(module: nn.Module, blocks: list[nn.Module], outputs: Mapping[str, n
         _check_block(run, runs[0], title)
     width = int(runs[0].hidden.shape[-1])
     for name in outputs:
-        if name not in kept:
+        if name not in tensors:
             raise ModelError(f"streams: the module of '{name}' of {title} gave no tensor; name one that runs.")
-    if kept["last_hidden"].shape != runs[0].hidden.shape:
+    if tensors["last_hidden"].shape != runs[0].hidden.shape:
         raise ModelError(
-            f"streams: 'last_hidden' of {title} is {list(kept['last_hidden'].shape)}, but its blocks give "
+            f"streams: 'last_hidden' of {title} is {list(tensors['last_hidden'].shape)}, but its blocks give "
             f"{list(runs[0].hidden.shape)}; name a norm behind the last block, or leave it out."
         )
     scores = 1
-    if "logits" in kept:
-        scores = int(kept["logits"].shape[-1])
+    if "logits" in tensors:
+        scores = int(tensors["logits"].shape[-1])
     return _Measured(width, runs[0].returned, scores)
 
 
@@ -347,17 +347,17 @@ def _check_block(run: _BlockRun, first: _BlockRun, title: str) -> None:
         raise ModelError(f"{name} returns {shape}, the first one {list(first.hidden.shape)}; blocks must agree.")
 
 
-def _keep(kept: dict[str, Tensor], name: str, module: nn.Module, arguments: Any, output: Any) -> None:
+def _keep_output(tensors: dict[str, Tensor], name: str, module: nn.Module, arguments: Any, output: Any) -> None:
     """Keep the tensor that a module returns, or the first of its tuple."""
     if isinstance(output, tuple):
         output = output[0]
     if isinstance(output, Tensor):
-        kept[name] = output
+        tensors[name] = output
 
 
-def _keep_input(kept: dict[str, Tensor], block: nn.Module, arguments: Any, keywords: Mapping[str, Any]) -> None:
+def _keep_input(tensors: dict[str, Tensor], block: nn.Module, arguments: Any, keywords: Mapping[str, Any]) -> None:
     """Keep the input of the first block, as layer 0."""
-    kept["0"] = arguments[0] if arguments else keywords["hidden_states"]
+    tensors["0"] = arguments[0] if arguments else keywords["hidden_states"]
 
 
 @contextmanager

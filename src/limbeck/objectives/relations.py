@@ -152,14 +152,21 @@ def _score_mse_materialised(
     """Compute `attention_score_mse` with every score held at once."""
     dtype = precision.compute_dtype(student_q, student_k, teacher_q, teacher_k)
 
-    def scores(q: Tensor, k: Tensor) -> Tensor:
+    def split_heads(vectors: Tensor) -> Tensor:
         # [B, L, width] -> [B, heads, L, d].
-        q_heads, k_heads = (x.to(dtype).unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k))
-        return q_heads @ k_heads.mT / math.sqrt(q_heads.shape[-1])
+        return vectors.to(dtype).unflatten(-1, (heads, -1)).transpose(1, 2)
 
-    pairs = valid[:, None, :, None] & valid[:, None, None, :]
-    difference = scores(student_q, student_k) - scores(teacher_q, teacher_k)
-    return LossTerm(difference.masked_fill(~pairs, 0.0).square().sum(), pairs.sum() * heads)
+    def score(query: Tensor, key: Tensor) -> Tensor:
+        # [B, heads, L, L].
+        query_heads = split_heads(query)
+        key_heads = split_heads(key)
+        return query_heads @ key_heads.mT / math.sqrt(query_heads.shape[-1])
+
+    # A pair counts if both of its tokens are real: [B, 1, L, L].
+    is_valid_pair = valid[:, None, :, None] & valid[:, None, None, :]
+    difference = score(student_q, student_k) - score(teacher_q, teacher_k)
+    squares = difference.masked_fill(~is_valid_pair, 0.0).square()
+    return LossTerm(squares.sum(), is_valid_pair.sum() * heads)
 
 
 def count_pairs(inputs: Inputs) -> Tensor:

@@ -62,14 +62,16 @@ def _sizes_table(costs: studies.Costs) -> Table:
     lengths = list(costs.models[0].megaflops_per_token)
     rows: list[tuple[AnyCell, ...]] = []
     for model in costs.models:
-        parameters = (
+        cells: tuple[AnyCell, ...] = (
+            _title_of(costs, model.model),
+            model.shape,
             _millions(model.embedding_parameters),
             _millions(model.transformer_parameters),
             _millions(model.parameters),
+            Cell(model.megabytes, "{:.1f}"),
+            *[Cell(model.megaflops_per_token[length], "{:.1f}") for length in lengths],
         )
-        flops = [Cell(model.megaflops_per_token[length], "{:.1f}") for length in lengths]
-        title = _title_of(costs, model.model)
-        rows.append((title, model.shape, *parameters, Cell(model.megabytes, "{:.1f}"), *flops))
+        rows.append(cells)
     headings = ("", "Shape", "Embedding (M)", "Transformer (M)", "Total (M)", "Weights (MB)")
     flops_headings = [f"Mflop per token, {length} tokens" for length in lengths]
     table = Table("Size", (*headings, *flops_headings), tuple(rows), layout=_LAYOUT)
@@ -88,10 +90,17 @@ def _speeds_table(costs: studies.Costs) -> Table:
     headings = ("", "Batch", "Tokens", "Median (ms)", "10th–90th (ms)", "Sentences per s", "Tokens per s", "Speedup")
     rows: list[tuple[AnyCell, ...]] = []
     for timing in costs.timings:
-        title = _title_of(costs, timing.model)
-        times = (Cell(timing.median_ms, "{:.2f}"), f"{timing.p10_ms:.2f}–{timing.p90_ms:.2f}")
-        rates = (Cell(timing.sentences_per_second, "{:.0f}"), Cell(timing.tokens_per_second, "{:.0f}"))
-        rows.append((title, str(timing.batch), str(timing.length), *times, *rates, Cell(timing.speedup, "{:.2f}x")))
+        cells: tuple[AnyCell, ...] = (
+            _title_of(costs, timing.model),
+            str(timing.batch),
+            str(timing.length),
+            Cell(timing.median_ms, "{:.2f}"),
+            f"{timing.p10_ms:.2f}–{timing.p90_ms:.2f}",
+            Cell(timing.sentences_per_second, "{:.0f}"),
+            Cell(timing.tokens_per_second, "{:.0f}"),
+            Cell(timing.speedup, "{:.2f}x"),
+        )
+        rows.append(cells)
     return Table(f"Speed on {costs.machine['device']}", headings, tuple(rows), words=(0,), layout=_LAYOUT)
 
 

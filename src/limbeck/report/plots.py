@@ -181,8 +181,11 @@ class Lines:
         if self.y_is_log:
             axes.set_yscale("log")
             lowest, highest = axes.get_ylim()
-            is_wide = highest > _WIDE_LOG * lowest
-            axes.yaxis.set_major_locator(LogLocator(subs=(1,) if is_wide else (1, 2, 5)))
+            # A wide axis has a tick at 1, 10, 100 and so on, a narrow one also at 2 and 5 times these.
+            ticks_of_decade: tuple[int, ...] = (1, 2, 5)
+            if highest > _WIDE_LOG * lowest:
+                ticks_of_decade = (1,)
+            axes.yaxis.set_major_locator(LogLocator(subs=ticks_of_decade))
             axes.yaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(_NUMBERS)
         axes.yaxis.set_major_formatter(_NUMBERS)
@@ -358,23 +361,30 @@ class Heat:
         scale.outline.set_visible(False)
         scale.ax.yaxis.set_major_formatter(_NUMBERS)
 
-        # If there are more than `_MOST_TICKS` rows or columns, every second or third has its name, and so on.
+        self._name_ticks(axes)
+        axes.grid(visible=False)
+        _name_axes(axes, self.column_title, self.row_title)
+        self._write_numbers(axes, matrix)
+
+    def _name_ticks(self, axes: Axes) -> None:
+        """Write the names of rows and columns; of more than `_MOST_TICKS` every second or third, and so on."""
         row_step = math.ceil(len(self.row_names) / _MOST_TICKS)
         rows = range(0, len(self.row_names), row_step)
         axes.set_yticks(rows, [label_text(self.row_names[row], _LONGEST_TICK_LABEL) for row in rows])
+
         column_step = math.ceil(len(self.column_names) / _MOST_TICKS)
         columns = range(0, len(self.column_names), column_step)
         labels = [label_text(self.column_names[column], _LONGEST_TICK_LABEL) for column in columns]
         # Labels that would touch are turned by 90 degrees.
-        is_turned = max(map(len, labels)) * _LETTER_INCHES > _HEAT_INCHES / len(labels)
-        axes.set_xticks(columns, labels, rotation="vertical" if is_turned else "horizontal")
-        axes.grid(visible=False)
-        _name_axes(axes, self.column_title, self.row_title)
+        longest_label = max(map(len, labels))
+        labels_would_touch = longest_label * _LETTER_INCHES > _HEAT_INCHES / len(labels)
+        axes.set_xticks(columns, labels, rotation="vertical" if labels_would_touch else "horizontal")
 
-        # Numbers that would touch their neighbours are left out.
+    def _write_numbers(self, axes: Axes, matrix: NDArray[np.float64]) -> None:
+        """Write the value of each cell into it, unless the numbers would touch their neighbours."""
         text_by_cell = {cell: f"{value:.2g}" for cell, value in np.ndenumerate(matrix) if math.isfinite(value)}
-        longest = max(map(len, text_by_cell.values()), default=0)
-        if longest * _NUMBER_LETTER_INCHES > _HEAT_INCHES / len(self.column_names):
+        longest_text = max(map(len, text_by_cell.values()), default=0)
+        if longest_text * _NUMBER_LETTER_INCHES > _HEAT_INCHES / len(self.column_names):
             return
         # Numbers are white on the darker half of the colours.
         middle = (self.low + self.high) / 2

@@ -34,12 +34,20 @@ def prepare_search_folder(folder: Path, *, kind: str, name: str) -> None:
             atomic_text(folder / SEARCH_RECORD, json.dumps({**identity, "status": "running"}) + "\n")
 
 
-def _check_same(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Refuse the folder of another search."""
-    kind = saved.get("kind")
-    name = saved.get("name")
-    if (kind, name) != (asked["kind"], asked["name"]):
+def _check_same(folder: Path, record: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
+    """Refuse the folder of another search.
+
+    Args:
+        folder: The folder.
+        record: The record of the search that it holds.
+        identity: Kind and name of the search to run.
+    """
+    held_kind = record.get("kind")
+    held_name = record.get("name")
+    kind = identity["kind"]
+    name = identity["name"]
+    if (held_kind, held_name) != (kind, name):
         raise OutputError(
-            f"Output folder '{folder}' holds the search {kind} '{name}', not {asked['kind']} '{asked['name']}'; choose "
+            f"Output folder '{folder}' holds the search {held_kind} '{held_name}', not {kind} '{name}'; choose "
             "another folder."
         )

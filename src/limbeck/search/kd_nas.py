@@ -94,21 +94,21 @@ class ControllerSampler(BaseSampler):
         """Return a shape for the trial of this number, by all other trials of the study."""
         # The shapes of all other trials. Those that have a reward, with each size scaled to about -1 to 1, teach the
         # controller; a shape that is still in training has none.
-        taken = set()
-        tried: list[Point] = []
+        points_of_others = set()
+        tried_points: list[Point] = []
         rewards: list[float] = []
         for trial in trials:
             point = self._point_of(trial)
             if trial.number == number or point is None:
                 continue
-            taken.add(point)
+            points_of_others.add(point)
             reward = reward_of(trial)
             if reward is not None:
-                tried.append(self._scaled[point])
+                tried_points.append(self._scaled[point])
                 rewards.append(reward)
 
         # Once all shapes were taken, any may come again.
-        free = [point for point in self._points if point not in taken]
+        free = [point for point in self._points if point not in points_of_others]
         if not free:
             free = self._points
         # The episode of this trial, by the trials before it. Those that are in training count, or several workers would
@@ -117,11 +117,13 @@ class ControllerSampler(BaseSampler):
         episode_number = begun // self._episode_size
         # A sampler of its own, with another seed, is made for every trial; see `shape_samplers.SeededByTrial`.
         generator = np.random.default_rng(self._seed)
-        draws_at_random = not tried or generator.random() < random_share(episode_number)
+        draws_at_random = not tried_points or generator.random() < random_share(episode_number)
         if draws_at_random:
             return free[generator.integers(len(free))]
         candidates = [self._scaled[point] for point in free]
-        predictions = predict_rewards(tried, rewards, candidates, episode_size=self._episode_size, seed=self._seed)
+        predictions = predict_rewards(
+            tried_points, rewards, candidates, episode_size=self._episode_size, seed=self._seed
+        )
         return free[int(np.argmax(predictions))]
 
     def _point_of(self, trial: FrozenTrial) -> Point | None:

@@ -242,16 +242,18 @@ class TeacherLayerSearch(engine.Search):
         return best
 
     def _measure(self, candidate: LayerCandidate, step: int, student: PreTrainedModel) -> str:
-        """Add the score of a student to the candidate's row and to its trial, and return a line about it to print."""
-        scores = self._scores.measure(student, self.plan_of(candidate), str(candidate.row.layer))
+        """Score a student, for the candidate's row and for its trial, and return a line about it to print."""
+        layer = candidate.row.layer
+        scores = self._scores.measure(student, self.plan_of(candidate), str(layer))
         # In a record a score that is not a number is None.
         values = plain({"step": step, "score": mean_score(scores), **scores})
         candidate.row.scores.append(LayerScore(**values))
-        # The trial is finished already if this worker was taken for dead.
+        # Where this worker fell silent for long, another one took it for dead and has finished the trial.
         with suppress(UpdateFinishedTrialError):
             candidate.trial.report(candidate.score, step)
-        parts = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
-        return f"layer {candidate.row.layer} after {step} steps: {candidate.score:.2f} ({parts})"
+
+        named_scores = ", ".join(f"{name} {score:.2f}" for name, score in scores.items())
+        return f"layer {layer} after {step} steps: {candidate.score:.2f} ({named_scores})"
 
     def score(self, candidate: LayerCandidate, trained: proxy.Trained) -> tuple[Outcome, str]:
         """Return the last score of a candidate as its outcome, and a line about it to print."""

@@ -116,10 +116,10 @@ def _work_once(study: Study, work: Work, worker: str) -> bool:
     return bool(trials)
 
 
-def _fail_running(study: Study, work: Work, asked: Sequence[Trial]) -> None:
+def _fail_running(study: Study, work: Work, trials: Sequence[Trial]) -> None:
     """Fail those of a worker's trials that are still running, so that their candidates can be taken again."""
     running = {trial.number: trial for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))}
-    unfinished = [running[trial.number] for trial in asked if trial.number in running]
+    unfinished = [running[trial.number] for trial in trials if trial.number in running]
     for trial in unfinished:
         study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
     _queue_again(study, work, unfinished)

@@ -42,12 +42,13 @@ _FOLDER = "targets"
 _READING = "reading and checking the targets"
 _WAITING = "waiting for another process that reads the targets"
 _ROWS_AT_ONCE = 1024
+"""Rows whose targets are written together."""
 _BYTES_OF_REPEATED = 64_000_000
 """Targets of repeated texts that wait in memory to be compared with those of the first."""
 _DIGEST_BYTES = 16
-_AGREES = 1e-3
-"""Targets of one text agree if they differ by at most this share of the largest number: services that compute vectors
-do not repeat the last digits."""
+"""Bytes of the hash of all targets."""
+_LARGEST_DIFFERENCE = 1e-3
+"""Targets of one text are the same if they differ by at most this share of the largest number."""
 
 
 @dataclass(frozen=True)
@@ -216,20 +217,25 @@ class _StoreMaker:
         return digest.hexdigest()
 
     def _check_repeated(self) -> None:
-        """Refuse a text that has another target than where it was first.
+        """Compare the repeated texts' targets with the stored ones, and forget them.
 
         Raises:
-            CorpusError: with both places.
+            CorpusError: for a text that has another target than where it was first, with both places.
         """
         if not self._repeated:
             return
+        # `[repeated texts, width]` each.
         values = np.stack([target.values for target in self._repeated])
         keys = np.array([target.key for target in self._repeated], dtype=np.int64)
         first_values = Store(self._folder).read(keys)[self._file.stream]
-        largest = np.maximum(np.abs(values).max(axis=1), np.abs(first_values).max(axis=1))
-        differs = np.abs(values - first_values).max(axis=1) > _AGREES * largest
+
+        # Services that compute vectors do not repeat the last digits, so a target is the same up to a small difference.
+        largest_values = np.maximum(np.abs(values), np.abs(first_values)).max(axis=1)
+        largest_differences = np.abs(values - first_values).max(axis=1)
+        differs = largest_differences > _LARGEST_DIFFERENCE * largest_values
         if differs.any():
-            target = self._repeated[int(np.flatnonzero(differs)[0])]
+            first_index = int(np.flatnonzero(differs)[0])
+            target = self._repeated[first_index]
             raise CorpusError(
                 f"{safe_name(self._first_place(target.key))} and {safe_name(target.where)} have the same text, but "
                 "different targets; leave one of them out."

@@ -14,13 +14,13 @@ from limbeck.errors import OutputError
 from limbeck.training.run_checkpoints import checkpoints_of
 
 
-def steps_changes(folder: Path, saved: Mapping[str, Any], new: Mapping[str, Any]) -> list[StepsChange]:
+def steps_changes(folder: Path, saved_recipe: Mapping[str, Any], new_recipe: Mapping[str, Any]) -> list[StepsChange]:
     """Find the stages that go on with another number of steps than they began with.
 
     Args:
         folder: The run's folder.
-        saved: The document of the recipe that the run began with.
-        new: The document of the recipe to go on with.
+        saved_recipe: The document of the recipe that the run began with.
+        new_recipe: The document of the recipe to go on with.
 
     Returns:
         The changes that are possible; others are left to the comparison of the recipes.
@@ -29,23 +29,25 @@ def steps_changes(folder: Path, saved: Mapping[str, Any], new: Mapping[str, Any]
         OutputError: for fewer steps than a stage has done.
     """
     changes: list[StepsChange] = []
-    pairs = zip(saved.get("stages") or [], new.get("stages") or [], strict=False)
+    pairs = zip(saved_recipe.get("stages") or [], new_recipe.get("stages") or [], strict=False)
     for number, (saved_stage, new_stage) in enumerate(pairs, start=1):
-        before = _steps_of(saved_stage)
-        after = _steps_of(new_stage)
+        old_steps = _steps_of(saved_stage)
+        new_steps = _steps_of(new_stage)
         title = _title_of(saved_stage)
         is_finished = (folder / paths.STAGES / f"{number}-{title}" / paths.STAGE_RECORD).is_file()
         # A schedule of lengths has shares of the steps: with other steps the rows that were read would be others.
         has_lengths = bool((saved_stage.get("text") or {}).get("lengths"))
-        if before is None or after is None or before == after or is_finished or has_lengths:
+        if old_steps is None or new_steps is None:
+            continue  # The stage counts epochs.
+        if old_steps == new_steps or is_finished or has_lengths:
             continue
         reached = _step_reached(folder, number)
-        if after < reached:
+        if new_steps < reached:
             raise OutputError(
                 f"Stage '{title}' of the run in '{folder}' has reached step {reached:,}, so max_steps cannot become "
-                f"{after:,}; give {reached:,} or more, or end the run there: limbeck finish {folder}"
+                f"{new_steps:,}; give {reached:,} or more, or end the run there: limbeck finish {folder}"
             )
-        changes.append(StepsChange(stage=title, step=reached, before=before, after=after))
+        changes.append(StepsChange(stage=title, step=reached, before=old_steps, after=new_steps))
     return changes
 
 

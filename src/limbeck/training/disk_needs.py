@@ -41,10 +41,13 @@ def check_disk(plan: RunPlan, folder: Path) -> None:
     largest_checkpoint = 0
     bytes_of_checkpoints = 0
     for stage in plan.stages:
-        own = stage.student
-        weights = student if own is None else _BYTES * _count_parameters(own.config, stage.student_head)
-        # A stage with a student of its own saves the student too.
-        weights_of_stages += weights if own is None else 2 * weights
+        if stage.student is None:
+            weights = student
+            weights_of_stages += weights
+        else:
+            # A stage with a student of its own, in place of the recipe's, saves the finished student too.
+            weights = _BYTES * _count_parameters(stage.student.config, stage.student_head)
+            weights_of_stages += 2 * weights
         count = _checkpoints_at_once(stage)
         if count * _ADAM_COPIES * weights > bytes_of_checkpoints:
             checkpoints = count

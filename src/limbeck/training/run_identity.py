@@ -53,44 +53,46 @@ _EXAMPLES = 2
 """Most names of tensors in a message."""
 
 
-def check_same_recipe(folder: Path, saved: dict[str, Any], new: Mapping[str, Any]) -> None:
+def check_same_recipe(folder: Path, saved_recipe: dict[str, Any], new_recipe: Mapping[str, Any]) -> None:
     """Refuse to resume a run with a recipe whose result would be another one.
 
     Args:
         folder: The run's folder.
-        saved: The document of the recipe that the run began with.
-        new: The document of the recipe to go on with.
+        saved_recipe: The document of the recipe that the run began with.
+        new_recipe: The document of the recipe to go on with.
 
     Raises:
         OutputError: with the first key that differs.
     """
-    _check_same_objects(folder, saved, new)
+    _check_same_objects(folder, saved_recipe, new_recipe)
     run = records.load(records.Run, folder)
-    new = with_measured_steps(folder, new)
-    saved = with_changed_steps(saved, steps_changes(folder, saved, new))
+    # Numbers of steps that may differ are made equal: those that were measured in place of a limit of minutes, and
+    # those of stages that are not finished.
+    new_recipe = with_measured_steps(folder, new_recipe)
+    saved_recipe = with_changed_steps(saved_recipe, steps_changes(folder, saved_recipe, new_recipe))
     # Records of earlier versions have no number of processes; those runs had one.
-    saved_identity = _identity(saved, run.processes or 1)
-    new_identity = _identity(new, ranks.process_count())
+    saved_identity = _identity(saved_recipe, run.processes or 1)
+    new_identity = _identity(new_recipe, ranks.process_count())
     if knows_content(run):
         # Teachers and texts are then compared by their content, so that their files may have moved.
         saved_identity = _without_places(saved_identity)
         new_identity = _without_places(new_identity)
     difference = first_difference(saved_identity, new_identity)
     if difference is not None:
-        key, old_value, new_value = difference
         raise OutputError(
-            f"The run in '{folder}' has {key} = {old_value!r}, this recipe {new_value!r}; resume with the same recipe "
-            f"('{folder / RECIPE}'), or start anew elsewhere or with --overwrite. {_MAY_CHANGE}."
+            f"The run in '{folder}' has {difference.place} = {difference.old!r}, this recipe {difference.new!r}; "
+            f"resume with the same recipe ('{folder / RECIPE}'), or start anew elsewhere or with --overwrite. "
+            f"{_MAY_CHANGE}."
         )
 
 
-def _check_same_objects(folder: Path, saved: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+def _check_same_objects(folder: Path, saved_recipe: Mapping[str, Any], new_recipe: Mapping[str, Any]) -> None:
     """Refuse objects (models, texts, rows) other than those that the run began with.
 
     Objects were saved under names that follow from their content, so other names are other objects. A refused object is
     removed from the run's folder again.
     """
-    difference = first_difference(_objects_of(saved), _objects_of(new))
+    difference = first_difference(_objects_of(saved_recipe), _objects_of(new_recipe))
     if difference is None:
         return
     place, old_name, new_name = difference
@@ -99,8 +101,8 @@ def _check_same_objects(folder: Path, saved: Mapping[str, Any], new: Mapping[str
         return
     inputs = folder / paths.INPUTS
     weights = _different_weights(inputs / old_name, inputs / new_name)
-    # One that the run began with at another place is kept.
-    if new_name not in str(saved):
+    # The refused object is removed, unless the run uses the same one in another part of its recipe.
+    if new_name not in str(saved_recipe):
         files.remove(inputs / new_name)
     raise OutputError(
         f"{place} is not the object that the run in '{folder}' began with{weights}. Continue with what was kept by "

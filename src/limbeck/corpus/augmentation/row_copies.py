@@ -196,11 +196,14 @@ class _Copy:
         pieces = self._context[replacement.part]
         start = sum(map(len, pieces[: replacement.place]))
         end = start + len(pieces[replacement.place])
-        segments = ["".join(pieces_of_text) for pieces_of_text in self._context]
+
+        # The masked language model reads one text or two.
+        texts = ["".join(pieces_of_text) for pieces_of_text in self._context]
         if self._second_segment is not None:
-            segments.append(self._second_segment)
-        pair = segments[1] if len(segments) > 1 else None
-        return MaskedWord(segments[0], pair, replacement.part, start, end)
+            texts.append(self._second_segment)
+        text, *second_texts = texts
+        pair = second_texts[0] if second_texts else None
+        return MaskedWord(text, pair, replacement.part, start, end)
 
 
 def _with_texts(row: LabelledRow, texts: Mapping[_Field, str]) -> LabelledRow:

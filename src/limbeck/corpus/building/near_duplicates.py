@@ -154,13 +154,19 @@ def _join_owners(pairs: _Pairs, count: int) -> NDArray[np.int64]:
 
     # For each text and owner: the number of the text's sequences that belong to the owner. Both ranks are joined into
     # one number, `text * count + owner`, so that `np.unique` counts the pairs.
-    text_and_owner, shared = np.unique(pairs.ranks * count + pairs.owners, return_counts=True)
+    text_and_owner, owned_sequences = np.unique(pairs.ranks * count + pairs.owners, return_counts=True)
     texts, owners = np.divmod(text_and_owner, max(count, 1))
 
-    # A text is linked to an owner of at least half of its sequences. Texts that links connect are a group.
+    # A text is linked to each other text that owns at least half of its sequences.
     sequences_of_text = np.bincount(pairs.ranks, minlength=count)
-    is_link = (texts != owners) & (2 * shared >= sequences_of_text[texts])
-    links = coo_array((np.ones(is_link.sum(), np.int8), (texts[is_link], owners[is_link])), shape=(count, count))
+    is_link = (texts != owners) & (2 * owned_sequences >= sequences_of_text[texts])
+    linked_texts = texts[is_link]
+    linked_owners = owners[is_link]
+
+    # Texts that links connect, directly or through others, are a group. SciPy finds them in a sparse matrix with a 1
+    # for each link.
+    ones = np.ones(len(linked_texts), np.int8)
+    links = coo_array((ones, (linked_texts, linked_owners)), shape=(count, count))
     _, group_of_rank = connected_components(links, directed=False)
     return np.asarray(group_of_rank, np.int64)
 

@@ -63,10 +63,10 @@ def name_of_build(
     if not files:
         return name
 
-    began = time.time_ns()
+    start_of_reading = time.time_ns()
     states = [_state_of(file) for file in files]
     # Notes of earlier versions have hashes of plain tuples, so states are written as these.
-    state = digest_of(str(tuple(numbers)) for numbers in states)
+    state = digest_of(str(tuple(file_state)) for file_state in states)
     note = _Note.read(cache_dir / _NOTES / f"{name}.json")
     content = note.content_by_state.get(state)
     if content is None:
@@ -78,7 +78,7 @@ def name_of_build(
             note.first = content
         # A file that was changed just now may change again without another state. Its state is not noted, so that the
         # files are hashed again the next time.
-        are_settled = all(numbers.is_settled(began) for numbers in states)
+        are_settled = all(file_state.is_settled(start_of_reading) for file_state in states)
         if are_settled:
             note.content_by_state[state] = content
         if is_first or are_settled:

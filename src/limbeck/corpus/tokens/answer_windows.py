@@ -261,9 +261,12 @@ class AnswerWindows:
             else:
                 ids = self._frame.join_ids(part, question_ids)
                 types = self._frame.join_types(len(part), len(question_ids))
+            # The label counts tokens of the window. A window with only a part of the answer counts as one without.
             label = NO_SPAN
-            if span is not None and start <= span[0] and span[1] < start + len(part):
-                label = (first + span[0] - start, first + span[1] - start)
+            if span is not None:
+                first_of_answer, last_of_answer = span
+                if start <= first_of_answer and last_of_answer < start + len(part):
+                    label = (first + first_of_answer - start, first + last_of_answer - start)
             yield AnswerWindow(
                 row=name,
                 input_ids=ids,

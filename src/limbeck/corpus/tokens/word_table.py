@@ -1,8 +1,8 @@
 """`WordTable`: the token ids of texts are looked up word by word, for tokenizers that encode every word by itself.
 
-Each word is tokenised only once. BERT's tokenizers allow this, see `word_mark`. Here a *word* is what stands between two
-spaces or is a punctuation character by itself. A *mark* is a punctuation character that is a token of its own: it is put
-between words, so that many words can be tokenised in one text.
+Each word is tokenised only once. BERT's tokenizers allow this, see `word_mark`. Here a *word* is what stands between
+two spaces, or a punctuation character by itself. A *mark* is a punctuation character that is a token of its own: it is
+put between words, so that many words can be tokenised in one text.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ def read_predictions(path: Path) -> dict[str, Predictions]:
         OutputError: if the file is missing or damaged.
     """
     try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
-        return {split: _from_json(saved_split) for split, saved_split in saved.items()}
+        values_by_split = json.loads(path.read_text(encoding="utf-8"))
+        return {split: _from_json(values) for split, values in values_by_split.items()}
     except FileNotFoundError:
         raise OutputError(f"'{path}' is missing.") from None
     except (OSError, ValueError, TypeError, AttributeError):
@@ -58,12 +58,12 @@ def _to_json(predictions: Predictions) -> Any:
     return answers
 
 
-def _from_json(saved: Any) -> Predictions:
+def _from_json(values: Any) -> Predictions:
     """Return the predictions of a split from their plain values."""
-    if isinstance(saved, list):
-        return saved
+    if isinstance(values, list):
+        return values
     answers = {}
-    for row_id, (text, odds) in saved.items():
+    for row_id, (text, odds) in values.items():
         null_odds = math.inf if odds is None else odds
         answers[row_id] = AnswerPrediction(text, null_odds)
     return answers

@@ -43,13 +43,13 @@ def prepare_folder(folder: Path, *, preset: str, overrides: list[str], as_is: bo
     return folder
 
 
-def _check_same(folder: Path, saved: dict[str, Any], requested: Mapping[str, Any]) -> None:
+def _check_same(folder: Path, saved_request: dict[str, Any], request: Mapping[str, Any]) -> None:
     """Refuse a request with other settings than those of the results in a folder.
 
     Args:
         folder: The folder of the evaluation.
-        saved: The request that is saved in the folder.
-        requested: The new request.
+        saved_request: The request that the results in the folder were made for.
+        request: The new request.
 
     Raises:
         OutputError: naming the setting.
@@ -57,18 +57,18 @@ def _check_same(folder: Path, saved: dict[str, Any], requested: Mapping[str, Any
     # Without results, nothing would be mixed: an earlier request may have been refused for its settings.
     if not ResultsFile(folder).read():
         return
-    was_as_is = bool(saved.get("as_is"))
-    is_as_is = bool(requested.get("as_is"))
+    was_as_is = bool(saved_request.get("as_is"))
+    is_as_is = bool(request.get("as_is"))
     if was_as_is and not is_as_is:
         raise OutputError(f"The evaluation in '{folder}' scores models as they are; give --as-is, or another --output.")
     if is_as_is and not was_as_is:
         raise OutputError(f"The evaluation in '{folder}' fine-tunes its models; give no --as-is, or another --output.")
     for key, option in _OPTIONS.items():
-        old = saved.get(key)
-        new = requested[key]
-        if old != new:
+        saved_value = saved_request.get(key)
+        value = request[key]
+        if value != saved_value:
             raise OutputError(
-                f"The evaluation in '{folder}' has {option} {_in_words(old)}, not {_in_words(new)}; "
+                f"The evaluation in '{folder}' has {option} {_in_words(saved_value)}, not {_in_words(value)}; "
                 "use the same, or another --output."
             )
 

@@ -343,8 +343,14 @@ def _counted(
 
 def _sizes_of_retrieval(place: _Place, rows: Sequence[LabelledRow]) -> str:
     """Return the note on the numbers of queries and documents of a split."""
-    queries = {row.keys[0] for row in rows if row.text}
-    documents = {row.keys[1] for row in rows}
+    queries = set()
+    documents = set()
+    for row in rows:
+        query, document = row.keys
+        documents.add(document)
+        # A document that belongs to no query is in a row without a query's text.
+        if row.text:
+            queries.add(query)
     sizes = f"{counted(len(queries), 'query')}, {counted(len(documents), 'document')}"
     return f"{place.task.title} {place.split}: {sizes}"
 
