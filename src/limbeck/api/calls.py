@@ -60,6 +60,7 @@ def checked_call(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def checked(*args: P.args, **options: P.kwargs) -> R:
+        """Call the function, with errors of its arguments as `RecipeError` of one line."""
         if not takes_all:
             refuse_unknown(f"{name} has no argument", options, signature.parameters)
         try:

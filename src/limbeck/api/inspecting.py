@@ -59,6 +59,7 @@ class InspectionResult(Shown):
         return pictures[0] if pictures else None
 
     def _csv(self) -> str:
+        """Return the data of the figure as CSV: the numbers of its cells, not their written forms."""
         figure = self._figure()
         assert figure is not None and figure.data is not None
         headings = [figure.data.heading(index) for index in range(len(figure.data.headings))]

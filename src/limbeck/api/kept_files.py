@@ -180,6 +180,7 @@ class _Lines(ABC):
         """Return the columns of a value."""
 
     def __iter__(self) -> Iterator[bytes]:
+        """Write the values as JSON, a line each."""
         for value in self._values:
             self.count += 1
             self._check(value)
@@ -238,6 +239,7 @@ class _ParquetPieces:
         self.count = 0
 
     def __iter__(self) -> Iterator[bytes]:
+        """Write the tables as one Parquet file, part by part."""
         from pyarrow.parquet import ParquetWriter
 
         buffer = BytesIO()

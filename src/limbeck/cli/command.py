@@ -44,6 +44,7 @@ def command(*examples: str, group: typer.Typer | None = None) -> Callable[[Comma
     """
 
     def add(function: Command) -> Command:
+        """Make the function a command of typer, which has all options of the request."""
         EXAMPLES[function] = examples_of_help(*examples)
         if group is None:
             return function

@@ -38,6 +38,7 @@ class _WithExamples:
     epilog: str | None
 
     def format_help(self, context: Any, formatter: Any) -> None:
+        """Write the help, then the examples below it as they are; typer would wrap their lines."""
         examples = self.epilog
         self.epilog = None
         super().format_help(context, formatter)  # type: ignore[misc]

@@ -180,6 +180,7 @@ def _print_relocations(folders: Sequence[Path], as_json: bool) -> None:
 
 
 def _relocation_of(folder: Path) -> _Relocation:
+    """Read from the record of a run what continuing it elsewhere needs."""
     from limbeck.core import records
     from limbeck.training.run_identity import knows_content
     from limbeck.training.run_needs import needs_of
@@ -191,6 +192,7 @@ def _relocation_of(folder: Path) -> _Relocation:
 
 
 def _print_relocation(relocation: _Relocation) -> None:
+    """Print what to copy, and how to continue the run elsewhere."""
     from rich.filesize import decimal
 
     print_line(f"copy: the whole of {one_line(str(relocation.folder))}, with any program")

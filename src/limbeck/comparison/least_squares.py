@@ -52,6 +52,7 @@ class Moments:
         return cls(rows=len(x), x=x.sum(0), y=y.sum(0), xx=x.T @ x, xy=x.T @ y, yy=y.square().sum())
 
     def __add__(self, other: Moments) -> Moments:
+        """Add the sums over other rows."""
         return Moments(
             rows=self.rows + other.rows,
             x=self.x + other.x,

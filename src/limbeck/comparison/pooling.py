@@ -24,11 +24,14 @@ def pool_scores(models: Sequence[studies.Scores]) -> studies.Scores:
         return NO_SCORES
     if len(models) == 1:
         return models[0]
+    # For each column, and for each average, the figures of all students that have it.
     figures_by_column = values_by_key(model.columns for model in models)
     averages_by_name = values_by_key(_known_averages(model) for model in models)
+    pooled_columns = {key: _pooled_column(figures) for key, figures in figures_by_column.items()}
     pooled_averages = {name: _pooled_average(averages) for name, averages in averages_by_name.items()}
+    # An average that no student has is None.
     return studies.Scores(
-        columns={key: _pooled_column(figures) for key, figures in figures_by_column.items()},
+        columns=pooled_columns,
         averages=studies.Averages(
             average=pooled_averages.get("average"), without_cola=pooled_averages.get("without_cola")
         ),

@@ -110,6 +110,7 @@ def _details(summary: str, parts: Iterable[str]) -> Iterator[str]:
 
 
 def _escaped_table(table: Table) -> str:
+    """Return a table in Markdown, in which no text of a record counts as markup."""
     headings = [escape_markdown(table.heading(index)) for index in range(len(table.headings))]
     rows = []
     for index, row in enumerate(table.rows):

@@ -118,6 +118,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Make a mapping, and refuse a key that appears twice, of which PyYAML would take the last value."""
         keys: set[Hashable] = set()
         for key_node, _ in node.value:
             # A merge (<<) may stand more than once.

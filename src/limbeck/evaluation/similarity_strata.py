@@ -143,19 +143,24 @@ def stratify_pairs(
         count: Number of pairs.
         seed: Decides which pairs of a range are chosen.
     """
+    # All pairs of two sentences, by the indices of both.
     first, second = np.triu_indices(len(sentences), k=1)
-    similarities = (teacher_vectors.double() @ teacher_vectors.double().T).numpy()[first, second]
+    vectors = teacher_vectors.double()
+    similarities = (vectors @ vectors.T).numpy()[first, second]
     strata = _strata_of(similarities)
 
+    # Of each range of similarity some pairs are drawn.
     rng = np.random.default_rng(seed)
-    members = [np.flatnonzero(strata == stratum) for stratum in range(STRATA)]
-    sizes = _even_sizes([len(numbers) for numbers in members], count)
-    drawn = [rng.choice(numbers, size, replace=False) for numbers, size in zip(members, sizes, strict=True)]
+    pairs_by_stratum = [np.flatnonzero(strata == stratum) for stratum in range(STRATA)]
+    sizes = _even_sizes([len(numbers) for numbers in pairs_by_stratum], count)
+    drawn = []
+    for numbers, size in zip(pairs_by_stratum, sizes, strict=True):
+        drawn.append(rng.choice(numbers, size, replace=False))
     chosen = np.sort(np.concatenate(drawn))
-    pairs = [
-        _pair_of(sentences[left], sentences[right])
-        for left, right in zip(first[chosen].tolist(), second[chosen].tolist(), strict=True)
-    ]
+
+    pairs = []
+    for left, right in zip(first[chosen].tolist(), second[chosen].tolist(), strict=True):
+        pairs.append(_pair_of(sentences[left], sentences[right]))
     return StratifiedPairs(pairs, first[chosen], second[chosen], strata[chosen])
 
 

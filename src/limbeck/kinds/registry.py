@@ -75,6 +75,7 @@ def register_as_kind(*, facts: KindFacts | None = None, replace: bool = False) -
     """
 
     def register(kind_class: type[K]) -> type[K]:
+        """Add the kind of a class to the registry."""
         kind = kind_class()
         # The facts come first: `_problem` compares them with the kind as it is added.
         if facts is not None:

@@ -130,6 +130,7 @@ def register_as_method(
     """
 
     def register(compose: ComposeT) -> ComposeT:
+        """Add a method to the registry."""
         method_name = name if name is not None else getattr(compose, "__name__", "")
         sentence = summary
         if sentence is None:

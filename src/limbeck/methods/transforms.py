@@ -136,9 +136,9 @@ class AttendedLayers:
         stacked = torch.stack(list(teacher), -2)
         layers = stacked.to(torch.promote_types(stacked.dtype, torch.float32))  # [..., layers, width]
         vectors = student().detach().to(layers.dtype).unsqueeze(-2)  # [..., 1, width]
-        likeness = (layers * vectors).sum(-1)  # [..., layers]
-        attention = likeness.softmax(-1).unsqueeze(-1)
-        return (attention * layers).sum(-2)
+        products = (layers * vectors).sum(-1)  # [..., layers]
+        weights = products.softmax(-1).unsqueeze(-1)  # [..., layers, 1]
+        return (weights * layers).sum(-2)
 
 
 @dataclass(frozen=True)

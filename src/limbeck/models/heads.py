@@ -90,7 +90,11 @@ def _class_ends(head: Head) -> tuple[str, ...]:
 def head_of(config: PreTrainedConfig) -> Head | None:
     """Return the head that a checkpoint was saved with, by its configuration; None for no head or an unknown one."""
     saved_by = _saved_by(config) or ""
-    heads = [head for head in HEADS if saved_by.endswith(_class_ends(head)[0])]
+    heads = []
+    for head in HEADS:
+        usual_end, *_ = _class_ends(head)
+        if saved_by.endswith(usual_end):
+            heads.append(head)
     if not heads:
         return None
     if len(heads) == 1:

@@ -25,6 +25,12 @@ _TOKENS = 8
 """Tokens of each of the two rows."""
 _STRIDE = 7919
 """A prime, by whose multiples the tokens spread over the vocabulary."""
+_FULL_TOLERANCE = 1e-4
+"""Share of a tensor's largest number within which two ways of computing it agree, in float32 and float64."""
+_HALF_TOLERANCE = 0.05
+"""The same in half precision."""
+_DIRECTION_FACTOR = 10
+"""Directions, which are scaled to length 1, may differ by this many times the tolerance, since scaling rounds too."""
 
 
 class WholeRun(NamedTuple):
@@ -167,11 +173,12 @@ def _are_among(stream: Tensor, tensors: list[Tensor], width: int) -> bool:
         return False
     stream_directions = F.normalize(stream.double().reshape(-1, width), dim=-1)
     directions = F.normalize(torch.cat(rows), dim=-1)
-    # For each head's vector the distance to the nearest vector; directions of length 1 allow for more rounding.
-    distances = torch.cdist(stream_directions, directions).amin(1)
-    return bool(distances.max() <= 10 * _tolerance(stream.dtype))
+    distances_to_nearest = torch.cdist(stream_directions, directions).amin(1)
+    return bool(distances_to_nearest.max() <= _DIRECTION_FACTOR * _tolerance(stream.dtype))
 
 
 def _tolerance(dtype: torch.dtype) -> float:
     """Return the share of a tensor's largest number within which two ways of computing it agree."""
-    return 1e-4 if dtype in (torch.float32, torch.float64) else 0.05
+    if dtype in (torch.float32, torch.float64):
+        return _FULL_TOLERANCE
+    return _HALF_TOLERANCE

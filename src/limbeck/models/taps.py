@@ -106,16 +106,18 @@ class StreamTap(AbstractContextManager["StreamTap"]):
                 raise
 
     def _drop_above(self, family: Family) -> None:
-        """Remove the parts that never run."""
+        """Remove the parts of the model that never run: blocks above the last stream, and the end of its block."""
         # One block stays even for the embedding alone: its input is that stream.
         count = max(1, self.recorder.last_layer)
         del self.base.get_submodule(family.blocks)[count:]
         # Llama-like families slice their list by the config; the others only iterate over it.
         setattr(self.base.config, family.fields.layers, count)
+        # Where the last stream is one of attention, such as keys, the maps behind attention never run in its block.
+        # Their places have to remain, without weights.
         if family.roles is not None and self.recorder.stop_after != "block":
-            last = blocks(self.model)[-1]
+            last_block = blocks(self.model)[-1]
             for path in (family.roles.attention_output, family.roles.ffn_in, family.roles.ffn_out):
-                last.set_submodule(path, nn.Identity().train(last.training))
+                last_block.set_submodule(path, nn.Identity().train(last_block.training))
 
     def _install(self, family: Family) -> None:
         """Put hooks on the model, and let its last needed blocks run only as far as a stream needs them."""

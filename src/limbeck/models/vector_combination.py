@@ -81,13 +81,18 @@ def concatenated(vectors: Sequence[Tensor], weights: Sequence[float], width: int
             f"The vectors of several teachers are projected onto {width} principal directions of the text, but there "
             f"are {count} texts to find them in; give more text, or a smaller combine.width."
         )
-    scales = [math.sqrt(weight / sum(weights)) for weight in weights]
-    joined = torch.cat([scale * _unit(part) for scale, part in zip(scales, vectors, strict=True)], dim=1)
+    total_weight = sum(weights)
+    scales = [math.sqrt(weight / total_weight) for weight in weights]
+    scaled_vectors = []
+    for scale, teacher_vectors in zip(scales, vectors, strict=True):
+        scaled_vectors.append(scale * _unit(teacher_vectors))
+    joined = torch.cat(scaled_vectors, dim=1)
     moment = joined.T @ joined / count
     basis = leading_directions([moment], width).basis
 
     # The rows of the basis belong to the numbers of the joined vectors, and so to the teachers one after the other.
-    rows_of_teachers = basis.split([part.shape[1] for part in vectors])
+    widths = [teacher_vectors.shape[1] for teacher_vectors in vectors]
+    rows_of_teachers = basis.split(widths)
     maps = [scale * rows for scale, rows in zip(scales, rows_of_teachers, strict=True)]
     return VectorCombination(tuple(teacher_map.float() for teacher_map in maps))
 
@@ -106,12 +111,15 @@ def averaged(vectors: Sequence[Tensor], weights: Sequence[float]) -> VectorCombi
     Source:
         Schönemann, A generalized solution of the orthogonal Procrustes problem (Psychometrika 31, 1966).
     """
-    shares = [weight / sum(weights) for weight in weights]
-    first = _unit(vectors[0])
-    maps = [shares[0] * torch.eye(first.shape[1], dtype=torch.float64)]
-    for share, part in zip(shares[1:], vectors[1:], strict=True):
-        left, _, right = torch.linalg.svd(_unit(part).T @ first, full_matrices=False)
-        maps.append(share * (left @ right))
+    total_weight = sum(weights)
+    first_share, *further_shares = [weight / total_weight for weight in weights]
+    # The first teacher's vectors stay as they are, with its share.
+    first_vectors = _unit(vectors[0])
+    maps = [first_share * torch.eye(first_vectors.shape[1], dtype=torch.float64)]
+    for share, teacher_vectors in zip(further_shares, vectors[1:], strict=True):
+        left, _, right = torch.linalg.svd(_unit(teacher_vectors).T @ first_vectors, full_matrices=False)
+        rotation = left @ right
+        maps.append(share * rotation)
     return VectorCombination(tuple(teacher_map.float() for teacher_map in maps))
 
 

@@ -350,6 +350,7 @@ def register_as_objective(
     """
 
     def register(function: FunctionT) -> FunctionT:
+        """Add a function to the registry of objectives."""
         objective_name = name if name is not None else getattr(function, "__name__", "")
         signature = read_signature(objective_name, function)
         if layers is not None:

@@ -318,12 +318,17 @@ def sample_contrastive(
         # [2 B, width_T], the student's rows before the teacher's.
         h = torch.cat([inputs.masked(student_projected), inputs.masked(teacher.detach())])
         is_itself = torch.eye(len(h), dtype=torch.bool, device=h.device)
-        # A row is no neighbour of itself. The number is finite, since it is multiplied by 0 below.
-        lowest = torch.finfo(h.dtype).min / 4
-        log_shares = (h @ h.T / temperature).masked_fill(is_itself, lowest).log_softmax(-1)
+        # A row is no neighbour of itself. Minus infinity would become NaN below, where it is multiplied by 0. A quarter
+        # of the lowest number leaves room for the subtractions of the softmax.
+        nearly_minus_infinity = torch.finfo(h.dtype).min / 4
+        similarities = (h @ h.T / temperature).masked_fill(is_itself, nearly_minus_infinity)
+        log_shares = similarities.log_softmax(-1)
+
+        # Which rows are in P(i): 1 for those, 0 for the others.
         classes = torch.cat([labels, labels]).to(h.device)
         has_same_label = classes[:, None] == classes[None]
-        positive = (has_same_label & ~is_itself).to(h.dtype)
-        total = -(positive * log_shares / positive.sum(-1, keepdim=True)).sum()
+        is_positive = (has_same_label & ~is_itself).to(h.dtype)
+        positive_count = is_positive.sum(-1, keepdim=True)
+        total = -(is_positive * log_shares / positive_count).sum()
         rows_of_a_sample = 2
         return inputs.term(total, rows_of_a_sample)

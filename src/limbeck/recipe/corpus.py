@@ -1,4 +1,8 @@
-"""The shorthands of a recipe's corpus: its sources alone, and a task that is known by its name."""
+"""The shorthands of a recipe's corpus: its sources alone, and a task that is known by its name.
+
+The functions run as validators of pydantic, before the corpus is read as a `CorpusSpec`. A validator gives back what it
+does not understand, for which pydantic then has the error.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +37,29 @@ def expand_corpus(value: Any) -> Any:
     task = corpus.get("task")
     if isinstance(task, str):
         task = {"name": task}
-    is_known_by_name = isinstance(task, Mapping) and isinstance(task.get("name"), str) and "kind" not in task
-    if not is_known_by_name:
+    if not isinstance(task, Mapping):
         return corpus
-    assert isinstance(task, Mapping)
+    # A task with a kind is described in full by the recipe itself.
+    name = task.get("name")
+    if not isinstance(name, str) or "kind" in task:
+        return corpus
 
     try:
-        kind = find_task(task["name"]).kind
+        kind = find_task(name).kind
     except LimbeckError as error:
         raise _error_at_task(str(error), task) from None
     if KINDS[kind].of_vectors:
-        message = f"nothing is trained on '{task['name']}', which compares sentence vectors: name another task"
+        message = f"nothing is trained on '{name}', which compares sentence vectors: name another task"
         raise _error_at_task(message, task)
     return {**corpus, "task": {**task, "kind": kind}}
 
 
 def _error_at_task(message: str, task: Any) -> ValidationError:
-    """Make pydantic's error for the key `task` of a corpus; a validator of the whole corpus has no place of its own."""
+    """Make pydantic's error for the key `task` of a corpus.
+
+    A `ValueError` of a validator stands for the whole value that it validates, here the corpus. To name the key within
+    it, the error has to be made by hand.
+    """
     error = PydanticCustomError("value_error", "{message}", {"message": message})
     details = InitErrorDetails(type=error, loc=("task",), input=task)
     return ValidationError.from_exception_data("CorpusSpec", [details])

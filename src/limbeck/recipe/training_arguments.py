@@ -57,8 +57,8 @@ def _check_argument(name: str, value: Any, place: str) -> Any:
     if name in MANAGED:
         # The key of the recipe or the option to use instead; None where there is none.
         option = MANAGED[name]
-        # What fsdp takes the place of are other ways to divide a model, which limbeck lacks. All else it does itself.
         state = "managed by limbeck"
+        # Arguments such as `deepspeed` divide a model over processes in a way that limbeck lacks; fsdp is another way.
         if option == "fsdp":
             state = "not supported"
         way_out = "leave it out" if option is None else f"use {option}"

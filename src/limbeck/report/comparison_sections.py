@@ -105,6 +105,7 @@ def overview(comparison: ComparisonFolder) -> Iterator[Block]:
 
 
 def _warnings(comparison: ComparisonFolder) -> Iterator[str]:
+    """Yield what is damaged, unfinished or failed."""
     record = comparison.record
     yield from comparison.problems
     if not record.is_finished:

@@ -97,15 +97,17 @@ def evaluation_markdown(summary: EvaluationRecord, costs: CostsRecord | None = N
 
 
 def _title(summary: studies.Evaluation) -> str:
-    average = f", averaged as in {summary.average}" if summary.average else ""
+    """Return the title of the table: how the models were made, and the table of a paper whose average is taken."""
     if summary.as_is:
-        protocol = "Models as they are, with the metrics and lengths of"
+        title = f"Models as they are, with the metrics and lengths of the preset '{summary.preset}'"
     elif is_untrained(summary):
         subject = "Sentence vectors of models" if is_of_vectors(summary) else "Models"
-        return f"{subject} as they are{average}, in percent"
+        title = f"{subject} as they are"
     else:
-        protocol = "Fine-tuned with"
-    return f"{protocol} the preset '{summary.preset}'{average}, in percent"
+        title = f"Fine-tuned with the preset '{summary.preset}'"
+    if summary.average:
+        title += f", averaged as in {summary.average}"
+    return f"{title}, in percent"
 
 
 def evaluation_csv(summary: EvaluationRecord) -> str:

@@ -118,6 +118,7 @@ def _development_line(differences: Differences) -> str:
 
 
 def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
+    """Yield lines on the size of an int8 graph, on batches at which it is slower, and on its number of bits."""
     yield f"Size: {int8.megabytes['int8']:.1f} MB, float32 {int8.megabytes['float32']:.1f} MB."
     # Batches at which int8 was clearly slower; doubtful measurements are no reason to choose another format.
     slower = [row for row in int8.latency if row.speedup < 1 - _SAME_SPEED and not _is_doubtful(row)]
@@ -149,16 +150,17 @@ def latency_table(latencies: Sequence[Int8Latency]) -> Table:
 
 
 def _milliseconds(median: float, low: float | None, high: float | None) -> str:
-    """Write a median and its range in three digits or more: `9.71 (3.26–9.9)`."""
-    texts = []
-    for value in (median, low, high):
-        if value is None:
-            texts.append(NOTHING)
-        elif value >= 100:
-            texts.append(f"{value:.0f}")
-        else:
-            texts.append(f"{value:.3g}")
-    return f"{texts[0]} ({texts[1]}–{texts[2]})"
+    """Write a median and its range: `9.71 (3.26–9.9)`."""
+    return f"{_three_digits(median)} ({_three_digits(low)}–{_three_digits(high)})"
+
+
+def _three_digits(value: float | None) -> str:
+    """Write a number in three digits; in more where its whole part has more."""
+    if value is None:
+        return NOTHING
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
 
 
 def speed_of(row: Int8Latency) -> str:

@@ -103,8 +103,15 @@ def _fingerprints(text: records.CorpusText) -> Iterator[Table]:
     """Show the size of the text of each stage, and its fingerprint: a hash by which equal text is recognised."""
     rows: list[tuple[AnyCell, ...]] = []
     for view in text.views:
-        names = (Cell(view.stage or None), Cell(view.unit or None), Cell(view.length, "{:.0f}"))
-        rows.append((*names, number(view.blocks), number(view.tokens), Cell(view.fingerprint or None)))
+        cells = (
+            Cell(view.stage or None),
+            Cell(view.unit or None),
+            Cell(view.length, "{:.0f}"),
+            number(view.blocks),
+            number(view.tokens),
+            Cell(view.fingerprint or None),
+        )
+        rows.append(cells)
     if rows:
         headings = ("Stage", "Unit", "Longest block, tokens", "Blocks", "Tokens", "Fingerprint")
         yield Table("Text fingerprints", headings, tuple(rows)).with_words("Unit", "Fingerprint")
@@ -125,9 +132,15 @@ def _mixtures(run: records.Run, text: records.CorpusText) -> Iterator[Table]:
         rule = text.mixed[view.stage]
         rows_by_source = drawn_by_stage.get(view.stage, {})
         for source, share in (view.shares or {}).items():
-            names = (view.stage, without_path(source), rule)
-            numbers = (Cell(view.length, "{:.0f}"), Cell(share, "{:.2%}"), number(rows_by_source.get(source)))
-            rows.append((*names, *numbers))
+            cells = (
+                view.stage,
+                without_path(source),
+                rule,
+                Cell(view.length, "{:.0f}"),
+                Cell(share, "{:.2%}"),
+                number(rows_by_source.get(source)),
+            )
+            rows.append(cells)
     if rows:
         headings = ("Stage", "Source", "Mixed by", "Longest block, tokens", "Share", "Rows drawn, of all lengths")
         yield Table("Mixed sources", headings, tuple(rows), folded=True).with_words("Source", "Mixed by")

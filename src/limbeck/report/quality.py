@@ -351,6 +351,7 @@ def _start_row(value: float | None, *, is_reliable: bool) -> Row:
 
 
 def _size_rows(evaluation: RunEvaluation) -> Iterator[Row]:
+    """Yield the rows of the sizes of both models."""
     teacher = evaluation.teacher
     student = evaluation.student
     yield Row(

@@ -51,6 +51,7 @@ def comparison_notes(comparison: Measured) -> list[str]:
 
 
 def _latency_notes(evaluation: RunEvaluation) -> Iterator[str]:
+    """Yield the conditions of the latencies, and a warning where the machine was too busy."""
     latency = evaluation.latency
     if latency is None:
         return
@@ -194,6 +195,7 @@ def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:
 
 
 def _vector_notes(evaluation: RunEvaluation) -> Iterator[str]:
+    """Yield notes on how the compared vectors were made."""
     if evaluation.asymmetric is not None:
         if evaluation.asymmetric.measure is None:
             yield "In the teacher's documents: the student encodes the summaries, and the teacher the bodies."

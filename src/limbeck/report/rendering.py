@@ -44,6 +44,7 @@ def read_themes() -> dict[str, dict[str, str]]:
 
 @cache
 def _template() -> Template:
+    """Load the template of a page, with the functions that it calls."""
     environment = Environment(
         loader=PackageLoader("limbeck.report"),
         autoescape=True,

@@ -41,7 +41,7 @@ def run_blocks(runs: TitledRuns) -> Iterator[Block]:
     yield training.with_words("Teacher", "Student", "Methods")
     yield _facts_table("Size and speed, compared with the teacher", [(title, _size_facts(run)) for title, run in runs])
     yield _facts_table("Quality of the students", [(title, _quality_facts(run)) for title, run in runs])
-    if len(_measures_of(runs)) > 1:
+    if _were_measured_differently(runs):
         yield Notes(
             (
                 "Some of these runs were measured by an earlier version of limbeck, on easier pairs and smaller pools: "
@@ -65,16 +65,17 @@ def _facts_table(caption: str, titled_facts: Sequence[tuple[str, Mapping[str, An
     return Table(caption, ("", *names), tuple(rows))
 
 
-def _measures_of(runs: TitledRuns) -> set[str | None]:
-    """Return the names of the retrievals and agreements of runs: None and a name for runs of several versions."""
-    names: set[str | None] = set()
+def _were_measured_differently(runs: TitledRuns) -> bool:
+    """Whether some runs were measured by this version of limbeck, and others by an earlier one."""
+    versions: set[str] = set()
     for _, run in runs:
         evaluation = run.record.evaluation or RunEvaluation()
-        # Either figure tells which version measured a run.
         figures = evaluation.student.retrieval or evaluation.agreement
-        if figures is not None:
-            names.add(None if figures.measure is None else "this version")
-    return names
+        if figures is None:
+            continue
+        # Figures of earlier versions do not name their measure.
+        versions.add("earlier" if figures.measure is None else "present")
+    return len(versions) > 1
 
 
 def _training_facts(run: RunFolder) -> dict[str, AnyCell]:

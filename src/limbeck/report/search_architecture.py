@@ -132,6 +132,7 @@ def _is_relative(record: ArchitectureSearch) -> bool:
 
 
 def _loss_note(record: ArchitectureSearch) -> str:
+    """Return the note that says what the loss and the reward of a shape are."""
     untrained = f"{record.loss.untrained:.4f}"
     scale = f"divided by that of an untrained student ({untrained})"
     if not _is_relative(record):
@@ -145,6 +146,7 @@ def _loss_note(record: ArchitectureSearch) -> str:
 
 
 def _latency_notes(record: ArchitectureSearch) -> Iterator[str]:
+    """Yield the conditions of the latencies, and the number of shapes that were measured in another way."""
     latency = record.latency
     yield (
         f"Latency: {latency.batch} x {latency.length} tokens, in {latency.dtype}, on {latency.device}. Teacher and "
@@ -160,6 +162,7 @@ def _latency_notes(record: ArchitectureSearch) -> Iterator[str]:
 
 
 def _cost_notes(record: ArchitectureSearch) -> Iterator[str]:
+    """Yield what the search has cost: shapes that were trained, cut or refused, and trials that failed."""
     cost = record.cost
     counts = {"cut": cost.cut, "diverged": cost.diverged, "refused": cost.refused}
     untrained = [f"{count} {state}" for state, count in counts.items() if count]

@@ -124,6 +124,7 @@ def _spaced(mapping: Sequence[int]) -> str:
 
 
 def _generations_table(record: MappingSearch) -> Table:
+    """Lay out the scores and the best mapping of each generation, a row each."""
     rows: list[tuple[AnyCell, ...]] = []
     for generation in record.generations:
         cells = (

@@ -35,7 +35,12 @@ from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency
 from limbeck.search.pareto import pareto_front
 from limbeck.search.requests import ArchitectureRequest, ShapeLoss
 from limbeck.search.reward import shape_reward
-from limbeck.search.searched_recipe import check_has_layers, check_known_model, check_text_only, steps_of_only_stage
+from limbeck.search.searched_recipe import (
+    check_has_layers,
+    check_has_teacher_model,
+    check_text_only,
+    steps_of_only_stage,
+)
 from limbeck.search.shape_samplers import make_sampler
 from limbeck.search.shape_space import KnownShape, ShapePoint
 from limbeck.search.shape_trials import (
@@ -150,7 +155,7 @@ class ArchitectureSearch(engine.SharedSearch):
     def __init__(self, request: ArchitectureRequest) -> None:
         super().__init__(request)
         _check_values(request)
-        check_known_model(request.proxy.recipe)
+        check_has_teacher_model(request.proxy.recipe)
         self.space = shape_space.divide_shapes(request.proxy.proxy_recipe, request.sizes)
         shape_space.check_some_small_enough(request.limits, self.space.shapes.values())
         # Any shape will do: candidates differ in it alone.

@@ -202,26 +202,29 @@ def predict_rewards(
 def best_before(
     tried: Sequence[Point], rewards: Sequence[float], number: int, episode_size: int
 ) -> tuple[Point, Point]:
-    """Return the best shape of the episode before that of a shape, and the best of all episodes before it.
+    """Return the best shapes by which the controller predicts the reward of a shape.
+
+    The shapes are tried in episodes of equal size. For a shape of one episode, the best shape of the episode before it
+    counts, and the best one of all episodes before it.
 
     Args:
         tried: Shapes in the order of their trials.
         rewards: The rewards of these shapes.
-        number: The number of the shape, counted from 0 like the places in `tried`.
+        number: The number of the shape to predict, counted from 0 like the places in `tried`.
         episode_size: Shapes in an episode.
 
     Returns:
         Both shapes; zeros, the middle of all sizes, for a shape of the first episode.
     """
-    # The number of the first shape in the same episode.
-    start = number // episode_size * episode_size
-    if start == 0:
-        nothing = (0.0,) * len(tried[0])
-        return nothing, nothing
-    episode_before = range(start - episode_size, start)
-    best_of_episode = max(episode_before, key=rewards.__getitem__)
-    best_of_all = max(range(start), key=rewards.__getitem__)
-    return tried[best_of_episode], tried[best_of_all]
+    first_of_episode = number // episode_size * episode_size
+    if first_of_episode == 0:
+        middle = (0.0,) * len(tried[0])
+        return middle, middle
+    previous_episode = range(first_of_episode - episode_size, first_of_episode)
+    all_episodes_before = range(first_of_episode)
+    best_of_previous = max(previous_episode, key=rewards.__getitem__)
+    best_of_all = max(all_episodes_before, key=rewards.__getitem__)
+    return tried[best_of_previous], tried[best_of_all]
 
 
 class Controller(nn.Module):

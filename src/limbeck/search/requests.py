@@ -187,6 +187,7 @@ class GeneticSettings:
     flip: float = 0.05
 
     def __post_init__(self) -> None:
+        """Refuse options of the genetic algorithm that do not fit each other."""
         for name in _PROBABILITIES:
             value = getattr(self, name)
             if not 0 <= value <= 1:

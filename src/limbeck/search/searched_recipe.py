@@ -109,7 +109,7 @@ def check_reads_model(recipe: Recipe, searched: str) -> None:
     )
 
 
-def check_known_model(recipe: Recipe) -> None:
+def check_has_teacher_model(recipe: Recipe) -> None:
     """Refuse a teacher of which only outputs are known, for a search that compares students with its model.
 
     Args:
@@ -129,12 +129,12 @@ def check_known_model(recipe: Recipe) -> None:
     )
 
 
-def steps_of_only_stage(plan: RunPlan, way_out: str) -> int:
-    """Return the steps of a recipe's only stage, in which candidates can be stopped early.
+def steps_of_only_stage(plan: RunPlan, full_training_option: str) -> int:
+    """Return the steps of a recipe's only stage, for a search that stops its worse candidates early.
 
     Args:
         plan: The plan of a candidate's run.
-        way_out: The option that leaves candidates to train to the end, for the message.
+        full_training_option: The option that makes a search train all candidates to the end, as a way out in messages.
 
     Raises:
         RecipeError: for several stages, or a stage that counts epochs.
@@ -142,13 +142,13 @@ def steps_of_only_stage(plan: RunPlan, way_out: str) -> int:
     if len(plan.stages) > 1:
         raise RecipeError(
             f"The recipe has {len(plan.stages)} stages, but candidates can be stopped early only where it has one; "
-            f"give {way_out}, or a recipe of one stage."
+            f"give {full_training_option}, or a recipe of one stage."
         )
     # Unset, or -1 as in transformers, means that the training counts epochs.
     steps = int(plan.stages[0].spec.training.get("max_steps") or -1)
     if steps < 1:
         raise RecipeError(
             f"The recipe counts epochs, but candidates are stopped early after a number of steps; give --steps, or "
-            f"{way_out}."
+            f"{full_training_option}."
         )
     return steps

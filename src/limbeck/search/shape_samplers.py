@@ -35,6 +35,7 @@ def make_sampler(name: str, seed: int, space: ShapeSpace, episode: int | None = 
     shapes_an_episode = 1 if episode is None else episode
 
     def make(trial_seed: int) -> BaseSampler:
+        """Make the sampler of one trial."""
         # Optuna's samplers that can choose among listed values; CMA-ES and quasi-Monte Carlo need ranges.
         match name:
             case "tpe":

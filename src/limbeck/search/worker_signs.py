@@ -27,6 +27,8 @@ BEAT_SECONDS = 15.0
 """Time between two beats of a sign of life."""
 MISSED_BEATS = 4
 """Intervals without a beat after which a worker is taken for dead."""
+_SAME_START_SECONDS = 1
+"""Most seconds between two readings of the time at which a process was started."""
 
 
 def worker_key(name: str) -> str:
@@ -101,8 +103,8 @@ def is_gone(sign: Mapping[str, Any]) -> bool:
         process = psutil.Process(sign["process"])
         if process.status() == psutil.STATUS_ZOMBIE:
             return True
-        # Another process may have got the same number since.
-        return abs(process.create_time() - sign["started"]) > 1
+        # Another process may have got the same number since; it was started at another time.
+        return abs(process.create_time() - sign["started"]) > _SAME_START_SECONDS
     except psutil.NoSuchProcess:
         return True
     except psutil.AccessDenied:

@@ -12,6 +12,8 @@ from limbeck.targets.facts import StoreFacts
 
 _ROUNDING = {"float32": 1e-3, "float16": 5e-3, "bfloat16": 4e-2, "int8": 2e-2}
 """Largest `Drift.difference` that numbers of a kind explain: they round, and products are summed in another order."""
+_TINY = 1e-30
+"""A divisor in place of 0, whose quotient is not used."""
 
 
 class Drift(NamedTuple):
@@ -38,15 +40,19 @@ def measure_drift(stored: Mapping[str, NDArray[np.float32]], current: Mapping[st
     cosines = []
     differences = []
     rows = 0
-    for name, values in stored.items():
-        first = values.astype(np.float64)
-        second = current[name].astype(np.float64)
-        lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    for name, stored_values in stored.items():
+        before = stored_values.astype(np.float64)
+        now = current[name].astype(np.float64)
+        rows = len(before)
+
         # A row of zeros has no direction. Its cosine counts as 0.
-        products = (first * second).sum(axis=1)
-        cosines.append(float(np.where(lengths > 0, products / np.maximum(lengths, 1e-30), 0.0).min()))
-        differences.append(float(np.abs(first - second).max() / np.abs(second).max()))
-        rows = len(values)
+        lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(now, axis=1)
+        products = (before * now).sum(axis=1)
+        cosines_of_rows = np.where(lengths > 0, products / np.maximum(lengths, _TINY), 0.0)
+        cosines.append(float(cosines_of_rows.min()))
+
+        largest_difference = np.abs(before - now).max()
+        differences.append(float(largest_difference / np.abs(now).max()))
     return Drift(min(cosines), max(differences), rows)
 
 

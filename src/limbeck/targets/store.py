@@ -73,8 +73,8 @@ class Store:
         part_of_row = np.repeat(np.arange(len(lengths)), lengths)
         row_in_part = np.concatenate([np.empty(0, np.int64), *[np.arange(length) for length in lengths]])
         # A row that was written to a file just before its process was killed may be in the journal too.
-        self.keys, first = np.unique(keys, return_index=True)
-        self._place = _Place(part_of_row[first], row_in_part[first])
+        self.keys, first_rows = np.unique(keys, return_index=True)
+        self._place = _Place(part_of_row[first_rows], row_in_part[first_rows])
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -122,17 +122,25 @@ def read_target_rows(file: TargetFile, source: RowSource, report: SourceReport) 
     Raises:
         CorpusError: for a file that cannot be read, and a row without one of the columns.
     """
-    text = _TEXT if file.is_array else file.text
-    column = _TARGET if file.column is None else file.column
+    # The rows of an array, which has no columns, get the name `_TEXT` for their text from `source_of`. A target whose
+    # column the recipe does not name is called `_TARGET` in every source.
+    text_column = _TEXT if file.is_array else file.text
+    target_column = _TARGET if file.column is None else file.column
     for row in source.rows(report):
-        for name in (text, file.pair, column):
+        for name in (text_column, file.pair, target_column):
             if name is not None and name not in row.values:
                 raise CorpusError(
                     f"{safe_name(row.where)} has no column '{safe_name(name)}', but {list_columns(row.values)}; name "
                     "the columns of the texts and of the teacher's outputs in the keys of teacher."
                 )
         pair = None if file.pair is None else row.values[file.pair]
-        yield TargetRow(row.where, row.values[text], pair, row.values[column], row.class_names.get(column, ()))
+        yield TargetRow(
+            row.where,
+            row.values[text_column],
+            pair,
+            row.values[target_column],
+            row.class_names.get(target_column, ()),
+        )
 
 
 # Columns of the rows of an array.

@@ -46,6 +46,7 @@ def read_target(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
 
 
 def _read_vector(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+    """Read a vector, and refuse one without a direction that can be computed."""
     values = _numbers(row, file)
     if not values.any():
         raise CorpusError(
@@ -62,6 +63,7 @@ def _read_vector(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
 
 
 def _read_probabilities(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+    """Read the probabilities of the classes, and return logits that give them."""
     values = _numbers_of_classes(row, file)
     is_share = bool((values >= 0).all() and (values <= 1).all())
     if not is_share or abs(float(values.sum()) - 1) > _ROUNDING:

@@ -6,7 +6,7 @@ journal is emptied. A file is finished once the *note* with its hash is beside i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -211,21 +211,26 @@ def merge_files(folder: Path) -> int:
     """
     facts = read_facts(folder)
     small_files = [path for path in finished_files(folder) if path.stat().st_size < FILE_BYTES // 2]
-    merged = 0
-    # The files that become the next large one. Each file is added to the group, unless it would be too large with it:
-    # then the group is merged, and the file begins the next. The None behind the last file ends the last group.
-    group: list[Path] = []
-    for path in [*small_files, None]:
-        group_bytes = sum(member.stat().st_size for member in group)
-        is_full = path is None or group_bytes + path.stat().st_size > FILE_BYTES
-        if is_full and len(group) > 1:
+    merged_files = 0
+    for group in _groups_to_merge(small_files):
+        if len(group) > 1:
             _merge(folder, group, facts)
-            merged += len(group)
-        if is_full:
-            group = []
-        if path is not None:
-            group.append(path)
-    return merged
+            merged_files += len(group)
+    return merged_files
+
+
+def _groups_to_merge(files: Sequence[Path]) -> list[list[Path]]:
+    """Divide files into groups of neighbours, each as large as fits into one file."""
+    groups: list[list[Path]] = []
+    bytes_of_group = 0
+    for path in files:
+        size = path.stat().st_size
+        if not groups or bytes_of_group + size > FILE_BYTES:
+            groups.append([])
+            bytes_of_group = 0
+        groups[-1].append(path)
+        bytes_of_group += size
+    return groups
 
 
 def _merge(folder: Path, group: list[Path], facts: StoreFacts) -> None:

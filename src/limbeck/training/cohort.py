@@ -92,21 +92,21 @@ class StudentCohort(nn.Module):
         teacher = self.teaching.read(batch, scored)
         # Every student draws its dropout from the place in the random stream where it would draw if it trained alone:
         # `RandomStreams` holds the present state of the stream, and puts it back.
-        start = RandomStreams(device)
-        after_first: RandomStreams | None = None
+        random_state = RandomStreams(device)
+        state_after_first: RandomStreams | None = None
         losses: dict[str, tuple[Tensor, Tensor]] = {}
         for index in self.active:
             member = self.member(index)
-            start.restore()
+            random_state.restore()
             student = member.student_tap(**batch.student, scored=scored)
             terms = member.compute_terms(batch, student, teacher)
             # The next batch begins where the first student's draws end, as it would if that student trained alone.
-            if after_first is None:
-                after_first = RandomStreams(device)
+            if state_after_first is None:
+                state_after_first = RandomStreams(device)
             for name, total_and_count in terms.items():
                 losses[_member_term(index, name)] = total_and_count
-        if after_first is not None:
-            after_first.restore()
+        if state_after_first is not None:
+            state_after_first.restore()
         return losses
 
     def set_course(self, course: Course) -> None:

@@ -101,7 +101,7 @@ class LossGuard:
         self._step_terms = torch.zeros_like(self._weights)
         # The losses of the last good steps, NaN where there were fewer, and the number of all good steps.
         self._losses = torch.full((WINDOW,), torch.nan, dtype=torch.float64, device=device)
-        self._good = torch.zeros((), dtype=torch.int64, device=device)
+        self._good_steps = torch.zeros((), dtype=torch.int64, device=device)
         self._verdicts: Arrivals[tuple[int, Batches]] = Arrivals()
         self._folder = folder
         self._warn = warn
@@ -149,7 +149,7 @@ class LossGuard:
     def state(self) -> dict[str, Any]:
         """Return the state for a resumed run, as JSON has it; None stands for no loss."""
         losses = [None if math.isnan(value) else value for value in self._losses.tolist()]
-        return {"skipped": self.skipped, "in_a_row": self._in_a_row, "losses": losses, "good": int(self._good)}
+        return {"skipped": self.skipped, "in_a_row": self._in_a_row, "losses": losses, "good": int(self._good_steps)}
 
     def load(self, state: dict[str, Any]) -> None:
         """Restore a state.
@@ -161,7 +161,7 @@ class LossGuard:
         self._in_a_row = state["in_a_row"]
         losses = [torch.nan if value is None else value for value in state["losses"]]
         self._losses = self._losses.new_tensor(losses)
-        self._good = self._good.new_tensor(state["good"])
+        self._good_steps = self._good_steps.new_tensor(state["good"])
 
     def _judge(self, terms: Tensor, norm: Tensor) -> tuple[Tensor, Tensor]:
         """Judge a step on its device, and remember its loss if it is good.
@@ -175,15 +175,16 @@ class LossGuard:
         factor = self.policy.explosion_factor
         is_bad = ~(terms.isfinite().all() & norm.isfinite())
         median = torch.full_like(loss, torch.nan)
+        # No `if` may ask for a value of a tensor here, or the host would wait for the device.
         if factor is not None:
-            # Without a dimension, PyTorch's `nanmedian` would make the host wait for the device.
-            median = torch.where(self._good >= _ENOUGH, self._losses.nanmedian(0).values, median)
+            # Without a dimension, PyTorch's `nanmedian` would make the host wait too.
+            median = torch.where(self._good_steps >= _ENOUGH, self._losses.nanmedian(0).values, median)
             # While the median is NaN, no loss is above it.
             is_bad = is_bad | (loss > factor * median)
-            # A good loss takes the place of the oldest one in the window, where steps take turns.
-            is_oldest = torch.arange(WINDOW, device=loss.device) == self._good % WINDOW
+            # A good loss takes the place of the oldest one in the window of the last losses, which is used as a ring.
+            is_oldest = torch.arange(WINDOW, device=loss.device) == self._good_steps % WINDOW
             self._losses = torch.where(is_oldest & ~is_bad, loss, self._losses)
-            self._good = self._good + (~is_bad).long()
+            self._good_steps = self._good_steps + (~is_bad).long()
         verdict = torch.cat([torch.stack([is_bad.double(), loss, median, norm]), terms])
         return is_bad, verdict
 

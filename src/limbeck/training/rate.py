@@ -74,8 +74,8 @@ def measure_steps(
     clock = _Clock(min(_SHARE * seconds, _MOST_SECONDS), report, f"measuring the rate of stage '{plan.spec.title}'")
     with _random_streams_kept(), tempfile.TemporaryDirectory() as folder:
         _take_steps(plan, student, teaching, tokenizers, corpus, seed=seed, folder=Path(folder), clock=clock)
-    left = seconds - (time.monotonic() - started)
-    steps = max(1, int(left / clock.seconds_per_step))
+    seconds_left = seconds - (time.monotonic() - started)
+    steps = max(1, int(seconds_left / clock.seconds_per_step))
     # The main process decides for all.
     return broadcast(MeasuredSteps(minutes, steps, clock.seconds_per_step))
 

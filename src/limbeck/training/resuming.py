@@ -155,8 +155,8 @@ def _changed_text(
     if stage.development is not None:
         names.append(f"The text of the development rows '{stage.development.title}'")
     names.append("The tokenizer's output for the text")
-    # Where texts were added or taken away, one list of hashes is longer, and `zip_longest` gives None in the place of
-    # what the other lacks. Hashes beyond those of the plan's texts have no name.
+    # If the numbers of texts differ, the hashes that the shorter list lacks are None here, and so differ from the
+    # others. If the run had more texts than the plan has, there is no name for the hash of the last one.
     for name, old_hash, new_hash in zip_longest(names, old.content, new.content, fillvalue=None):
         if old_hash != new_hash:
             return name or "The text"

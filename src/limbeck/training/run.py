@@ -421,6 +421,7 @@ class Run:
         """
 
         def read_or_measure() -> tuple[float, ...]:
+            """Return the cosines that the stage's folder has, or measure them and keep them there."""
             file = folder / paths.LAYER_COSINES
             if not file.is_file():
                 teacher = self.teachers.load(stage.teacher, dtype=teacher_dtype(stage))

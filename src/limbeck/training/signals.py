@@ -156,6 +156,7 @@ def _dropped_signals_resent() -> Iterator[None]:
     timers: list[threading.Timer] = []
 
     def on_dropped(unraisable: Any) -> None:
+        """Send a signal again whose exception Python had to drop, as it does within a destructor."""
         exception = unraisable.exc_value
         if not isinstance(exception, KeyboardInterrupt):
             previous_hook(unraisable)

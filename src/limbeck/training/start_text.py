@@ -67,6 +67,7 @@ def with_progress(read: ReadBatches, tick: Tick) -> ReadBatches:
     """
 
     def read_and_tick(*, tokens: int | None = None, held_out: bool = False) -> Iterator[Mapping[str, Tensor]]:
+        """Yield the batches, and report how many of the wanted tokens they have had."""
         done = 0
         for batch in read(tokens=tokens, held_out=held_out):
             yield batch

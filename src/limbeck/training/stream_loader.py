@@ -64,6 +64,7 @@ class StreamLoader:
         self._taken = 0
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        """Yield batches from the lanes in turn, and note the state of each lane behind its batch."""
         # PyTorch takes the first batch from the first worker, so the lane whose turn it is has to be the first.
         lanes = self._lanes()
         turn = self._taken % len(lanes)
@@ -147,6 +148,7 @@ class _LaneBatches(IterableDataset[_Loaded]):
         self._lanes = lanes
 
     def __iter__(self) -> Iterator[_Loaded]:
+        """Yield the batches of the lane that this process reads, each with the state of the lane behind it."""
         loader = self._loader
         worker = get_worker_info()
         index = self._lanes[0] if worker is None else self._lanes[worker.id]

@@ -395,12 +395,13 @@ class EarlyEnd(Record):
 
     def __str__(self) -> str:
         """A sentence without a full stop."""
-        beginning = "The run was ended early"
+        sentence = "The run was ended early"
         if self.of_checkpoint:
-            beginning = "This student is that of a checkpoint"
-        sentence = f"{beginning}, after stage '{self.stage}'"
-        if self.step is not None:
-            sentence = f"{beginning}, at step {self.step:,.0f} of stage '{self.stage}'"
+            sentence = "This student is that of a checkpoint"
+        if self.step is None:
+            sentence += f", after stage '{self.stage}'"
+        else:
+            sentence += f", at step {self.step:,.0f} of stage '{self.stage}'"
             if self.planned_steps is not None:
                 sentence += f", which was to take {self.planned_steps:,.0f}"
         if self.skipped:

@@ -193,6 +193,7 @@ class _Copy:
         return self._parts[replacement.part][replacement.place]
 
     def _mask(self, replacement: _Replacement) -> MaskedWord:
+        """Return the texts that the masked language model reads to propose words for a place, and that place."""
         pieces = self._context[replacement.part]
         start = sum(map(len, pieces[: replacement.place]))
         end = start + len(pieces[replacement.place])

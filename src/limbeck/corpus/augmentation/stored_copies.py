@@ -116,6 +116,7 @@ def store_copies(
     roles_to_copy = {path: file_roles for path, file_roles in roles.items() if path.parent == rows}
 
     def build(aside: Path) -> dict[str, Any]:
+        """Write the copies of all rows into the folder of a build, and return its manifest."""
         work = _Work(augmentation, settings.length, has_answers, aside)
         words = _words_to_replace(roles_to_copy, augmentation, has_answers=has_answers)
         report = store_neighbours(words, augmentation, work.model, aside, progress)

@@ -356,6 +356,8 @@ def block_encoding(settings: CorpusSettings, tokenizer: Any, teacher_tokenizer: 
     if settings.pairs:
         packing["pairs"] = True
     uses = settings.uses if settings.has_pieces else ()
+    # How text is read: in one way by both models, or by the student first and then by the teacher. They differ where
+    # the teacher has another tokenizer, and where only the teacher reads prompts.
     readings = [Reading(encoder)]
     student_length = 0
     if teacher_tokenizer is not None:

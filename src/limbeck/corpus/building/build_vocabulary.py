@@ -152,12 +152,13 @@ def _text_of(
             "start from a model with a tokenizer (student.initialise.from)."
         )
     stored, _ = store_documents(settings, cache, progress=progress)
-    split = [settings.held_out, settings.held_out_documents]
-    return _Text(partial(_texts_of_documents, stored, settings), [stored.name, split])
+    held_out_settings = [settings.held_out, settings.held_out_documents]
+    return _Text(partial(_texts_of_documents, stored, settings), [stored.name, held_out_settings])
 
 
 def _texts_of_documents(stored: Path, settings: CorpusSettings) -> Iterator[str]:
-    """Iterate over the documents that are not held out."""
+    """Iterate over the documents that are not held out: those whose keys are not below a threshold."""
+    # Of as many documents as may be held out the lowest keys are needed, and of one more, which bounds the threshold.
     lowest = lowest_keys(stored, settings.held_out_documents + 1)
     held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
     for path in document_files(stored):
@@ -170,9 +171,12 @@ def _texts_of_documents(stored: Path, settings: CorpusSettings) -> Iterator[str]
 
 def _texts_of_rows(stored: Path, settings: LabelledSettings, kind: RowKind) -> Iterator[str]:
     """Iterate over the texts of the labelled rows that are not held out."""
-    files = row_files(stored)
-    share = 0.0 if settings.development is not None else settings.held_out
-    for stored_row in rows_with_roles(hold_out(files, share, SourceReport())):
+    # Nothing is held out where the recipe names development rows.
+    held_out_share = settings.held_out
+    if settings.development is not None:
+        held_out_share = 0.0
+    files_by_role = hold_out(row_files(stored), held_out_share, SourceReport())
+    for stored_row in rows_with_roles(files_by_role):
         if stored_row.role == HELD_OUT:
             continue
         yield kind.plain_text(stored_row.row.text)

@@ -56,6 +56,7 @@ class PlainTexts:
         self._sources: list[int] = manifest["shards"]
 
     def __iter__(self) -> Iterator[PlainText]:
+        """Yield each text with its key, in the order of the files; of translations the text that the teacher reads."""
         for path, source in zip(self._files, self._sources, strict=True):
             prompt = ""
             units: tuple[str, ...] = ()

@@ -74,6 +74,7 @@ class RowEncoding:
         if not batch.rows:
             return pa.RecordBatch.from_pylist([], schema=self.schema)
         encoded = self.encoder.encode(batch.rows, report)
+        # In the order of the schema, which has a column only where one of the conditions below holds.
         lengths = [len(ids) for ids in encoded.input_ids]
         columns: list[Any] = [encoded.input_ids, lengths]
         if LABELS in self.schema.names:

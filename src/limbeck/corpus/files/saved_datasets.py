@@ -140,6 +140,7 @@ def _damaged(folder: Path, problem: str) -> CorpusError:
 
 
 def _open_arrow(file: OpenFile) -> Any:
+    """Open an Arrow file in either of its formats: with an index of its batches, or as a stream."""
     import pyarrow as pa
 
     content = parquet_files.seekable_content(file)

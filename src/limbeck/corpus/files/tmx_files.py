@@ -108,6 +108,7 @@ class _Units:
         return finished
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
+        """Begin an element: a unit of translations (`tu`), a language of it (`tuv`), its text (`seg`), or a code."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise _refusal(self._path, f"elements stand within each other {_DEEPEST} times")
@@ -125,6 +126,7 @@ class _Units:
             self._open_codes += 1
 
     def _end(self, name: str) -> None:
+        """End an element; a unit that has ended becomes a row."""
         self._depth -= 1
         if name == "tu":
             if self._sentences:

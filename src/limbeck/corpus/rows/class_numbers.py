@@ -287,16 +287,19 @@ def _listed(value: Any) -> Any:
     A table has `[0, 1]` and `[True, False]` as text, or class numbers and flags as `0|1`, `1.0|0.0` and `True|False`,
     and a list may have `"0"` and `"True"`.
     """
-    parts = value
+    items = value
     if isinstance(value, str):
         numbers = _numbers_in_brackets(value)
         if numbers is not None:
             return numbers
-        parts = _parts_of(value)
-    if not isinstance(parts, list | tuple) or not parts:
+        items = _parts_of(value)
+    if not isinstance(items, list | tuple) or not items:
         return value
-    numbers = _numbers_of(parts)
-    return value if numbers is None else numbers
+    # None where an item is no number, as with the names of classes.
+    numbers = _numbers_of(items)
+    if numbers is None:
+        return value
+    return numbers
 
 
 def _numbers_in_brackets(text: str) -> list[int | float | bool] | None:

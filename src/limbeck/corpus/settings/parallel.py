@@ -34,6 +34,7 @@ class ParallelSpec(Grown):
 
     @model_validator(mode="after")
     def _is_whole(self) -> ParallelSpec:
+        """Check that the keys describe either several files or a single one, with two languages or more."""
         if (self.files is None) == (self.file is None):
             raise ValueError("give a file of each language, as in {en: FILE, de: FILE}, or one file with its languages")
         if self.files is not None and (self.languages or self.columns):

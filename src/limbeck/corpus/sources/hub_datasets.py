@@ -127,6 +127,7 @@ class HubDataset:
             cursor.move(cursor.shard + 1)
 
     def _open(self) -> datasets.IterableDataset:
+        """Open the data set once, as a stream: its rows are downloaded as they are read."""
         import datasets
 
         with one_line_errors(f"Cannot read the Hub data set '{self.name}'"):

@@ -88,6 +88,7 @@ def store_documents(
     folder = cache_dir / "documents" / name
 
     def build(aside: Path) -> dict[str, Any]:
+        """Write the documents of all sources into the folder of a build, and return its manifest."""
         if settings.max_documents is None and not document_files(aside):
             _check_disk(aside, sources)
         reader = SourceReader(sources, settings.max_documents, _last_state(aside))
@@ -253,6 +254,7 @@ class SourceReader:
 
 
 def _open_sources(settings: CorpusSettings, workers: int | None) -> list[ListedSource]:
+    """Open the sources in their order, each with the number of times that it came before."""
     sources: list[ListedSource] = []
     for place, name in enumerate(settings.places):
         times_before = 0

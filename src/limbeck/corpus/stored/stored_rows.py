@@ -51,6 +51,7 @@ def store_rows(
     folder = cache_dir / "rows" / name
 
     def build(aside: Path) -> dict[str, Any]:
+        """Write the rows of all sources into the folder of a build, and return its manifest."""
         reader = _AllRows(sources, settings.row_name)
         # With `max_rows` a source may be left in the middle. Closing the generator then adds the report of that source.
         with closing(reader.read()) as all_rows:
@@ -161,6 +162,7 @@ class _RowsOfSource:
 
 
 def _open_sources(settings: LabelledSettings, kind: RowKind, progress: Progress | None) -> list[_NamedRows]:
+    """Open the sources of the rows in their order."""
     if settings.rows is not None:
         return [_NamedRows(", ".join(settings.sources), settings.rows)]
     reader = kind.reader(settings)  # Refuses settings that cannot be met before anything is read.

@@ -138,6 +138,7 @@ class SourceBlocks(Iterator[Block]):
             self._documents.close()
 
     def __next__(self) -> Block:
+        """Return the next block; at the end of the chunk of text in memory, the next chunk is read."""
         if self._is_chunk_missing:
             self._read_chunk()
             self._is_chunk_missing = False

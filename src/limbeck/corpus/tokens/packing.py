@@ -81,6 +81,7 @@ class BlockPacker:
     prompt: Sequence[int] = ()
 
     def __post_init__(self) -> None:
+        """Check that a block has room for text, and work out the room."""
         special_tokens = len(self.prefix) + len(self.suffix)
         fewest_tokens = 1
         if self.pairs:

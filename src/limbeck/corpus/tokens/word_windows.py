@@ -169,6 +169,7 @@ class WordEncoder:
             yield [counts[place] for place in range(len(words))]
 
     def _encode(self, words: list[list[str]], **options: Any) -> Any:
+        """Tokenise texts that are cut into words already."""
         return self._tokenizer(
             words,
             is_split_into_words=True,

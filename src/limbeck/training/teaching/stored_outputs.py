@@ -143,6 +143,7 @@ def remembering(live: Teaching, stage: StagePlan) -> Teaching:
     lock: ExitStack | None = None
 
     def prepare() -> bool:
+        """Hold the store and make it ready for writing; False where another run holds it."""
         nonlocal lock
         lock = hold_store(folder)
         if lock is None:
