@@ -182,7 +182,7 @@ COMPARED = [
     *((FITTED, published) for published in PUBLISHED),
     *((NARROW[2], NARROW[0]), (NARROW[3], NARROW[1])),
 ]
-"""Pairs of settings whose differences have rows, with their intervals. Trainings come from `compared_trainings`."""
+"""Pairs of settings whose differences have rows, with their intervals; those of trainings come with them."""
 
 
 class Inputs:
@@ -537,11 +537,8 @@ class Measurement:
         """Add the row of a difference on what is only reported, where both models were scored here."""
         from limbeck.core.intervals import of_resampled
 
-        if any(
-            row["kind"] == "difference" and (row["first"], row["second"]) == (first.name, second.name)
-            for row in read_rows(RESULTS)
-            if row["student"] == "difference"
-        ):
+        measured = [(row["first"], row["second"]) for row in read_rows(RESULTS) if row["student"] == "difference"]
+        if (first.name, second.name) in measured:
             return
         files = [self._inputs.work / f"{_slug(setting)}.npz" for setting in (first, second)]
         if not all(file.is_file() for file in files):
