@@ -40,7 +40,9 @@ def points() -> dict[str, Point]:
     ]
     starts = {}
     for row in _rows("fitted_start.jsonl"):
-        if row["layers"] == [1, 2, 6]:
+        # Rows of other kinds than starts are of other students, or of starts that were trained.
+        is_start = row.get("kind", "start") == "start"
+        if is_start and row["layers"] == [1, 2, 6]:
             starts[row["text"], row["ridge"], row["tokens"], row["pooled"]] = row["sick_test"]
     qualities = {
         f"3 layers, {trained['seconds'] / 60:.0f} minutes on Wikipedia": trained["sick"],
