@@ -79,10 +79,16 @@ def check_same_recipe(folder: Path, saved_recipe: dict[str, Any], new_recipe: Ma
         new_identity = _without_places(new_identity)
     difference = first_difference(saved_identity, new_identity)
     if difference is not None:
+        old_setting = f"has {difference.place} = {difference.old!r}"
+        new_setting = f"this recipe {difference.new!r}"
+        if difference.old is None:
+            old_setting = f"does not set {difference.place}"
+            new_setting = f"this recipe sets {difference.new!r}"
+        elif difference.new is None:
+            new_setting = "this recipe does not set it"
         raise OutputError(
-            f"The run in '{folder}' has {difference.place} = {difference.old!r}, this recipe {difference.new!r}; "
-            f"resume with the same recipe ('{folder / RECIPE}'), or start anew elsewhere or with --overwrite. "
-            f"{_MAY_CHANGE}."
+            f"The run in '{folder}' {old_setting}, {new_setting}; resume with the same recipe ('{folder / RECIPE}'), "
+            f"or start anew elsewhere or with --overwrite. {_MAY_CHANGE}."
         )
 
 

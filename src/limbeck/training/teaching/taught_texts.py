@@ -84,8 +84,9 @@ def _check_taught(stage: StagePlan, teaching: Teaching | None, corpus: AnyCorpus
             tokenizer = tokenizers.load(stage.tokenizer)
             example = tokenizer.decode(first_missing["input_ids"], skip_special_tokens=True)[:_SHOWN_CHARACTERS]
     if missing:
+        verb = "is" if missing == 1 else "are"
         raise CorpusError(
-            f"Stage '{stage.spec.title}': {missing:,} of {counted(total, 'text')} are not in "
+            f"Stage '{stage.spec.title}': {missing:,} of {counted(total, 'text')} {verb} not in "
             f"{teaching.facts.title}, such as {example!r}; {teaching.remedy}."
         )
 
