@@ -157,7 +157,7 @@ def test_scores_of_texts_are_learned(tmp_path):
     [
         ({"vocabulary": {}}, "give either train, a number of new WordPieces, or pieces"),
         ({"vocabulary": {"pieces": 100, "train": 100}}, "give either train"),
-        ({"vocabulary": {"train": 100, "always": "x"}}, "count and always choose pieces to keep"),
+        ({"vocabulary": {"train": 100, "always": "x"}}, "count, always and other_texts are for pieces to keep"),
         ({"vocabulary": {"pieces": 9000}}, r"pieces is 9,000, but .* has only \d+ pieces"),
         ({"vocabulary": {"pieces": LEAST + 1, "always": "nowhere.txt"}}, "'nowhere.txt' is no file"),
         ({"vocabulary": {"pieces": LEAST + 1, "count": "nowhere"}}, "nowhere"),
@@ -170,7 +170,9 @@ def test_mistakes_in_a_recipe(recipe, changes, message):
         plan_run(load_recipe(recipe))
 
 
-def test_terms_on_tokens_are_refused_with_the_methods_that_work(recipe):
+def test_terms_on_tokens_are_refused_with_the_methods_that_work(recipe, tmp_path):
+    """A teacher with another tokenizer cannot read the pieces of its student."""
+    recipe["student"]["initialise"]["from"] = str(make_teacher(tmp_path / "bert", "bert", seed=5))
     recipe["stages"][0]["method"] = {"name": "hidden_states"}
     with pytest.raises(RecipeError, match=r"is cut to \d+ pieces; .* by limbeck trim.* aligned_embedding"):
         plan_run(load_recipe(recipe))
@@ -196,7 +198,7 @@ def test_a_store_without_a_model_has_no_pieces_to_keep(recipe, tmp_path):
     store = tmp_path / "store"
     limbeck.teach({key: value for key, value in recipe.items() if key != "student"} | {"student": {"shape": 2}},
                   output=store)  # fmt: skip
-    with pytest.raises(RecipeError, match=r"student.vocabulary.pieces keeps pieces .* student.initialise.from"):
+    with pytest.raises(RecipeError, match=r"student.vocabulary keeps pieces .* student.initialise.from"):
         plan_run(load_recipe({**recipe, "teacher": {"stored": str(store)}}))
     recipe["student"]["initialise"]["from"] = recipe["teacher"]["model"]
     result = limbeck.distill({**recipe, "teacher": {"stored": str(store)}})

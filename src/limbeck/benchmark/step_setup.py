@@ -195,10 +195,15 @@ def _from_recipe(request: StepRequest, recipe: str) -> StepSetup:
         for name in family_of(student).fields.dropouts:
             setattr(student, name, student_plan.spec.dropout)
 
+    # A teacher that reads the pieces of its student has the rows of these alone.
+    teacher = type(stage.teacher.config)(**stage.teacher.config.to_dict())
+    if stage.whole_tokenizer is not None:
+        teacher.vocab_size = student.vocab_size
+
     training = _training_arguments(request, stage.spec.training)
     student_sentence_head, teacher_sentence_head = stage.sentence_heads()
     return StepSetup(
-        teacher=stage.teacher.config,
+        teacher=teacher,
         student=student,
         terms=stage.terms,
         method=str(stage.spec.method["name"]),

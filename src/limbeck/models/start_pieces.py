@@ -10,7 +10,10 @@ from limbeck.models.start_step import Start, StartSettings, StartStep
 from limbeck.models.vocabulary_rows import cut_rows
 
 PIECES = "pieces"
-"""Name of the step; its option `number` is the number of pieces, and `ids` their ids in the source's vocabulary."""
+"""Name of the step; its option `number` is the number of pieces, and `ids` their ids in the source's vocabulary.
+
+Both are None before the text is read that decides them; the number may be known before.
+"""
 
 
 class CutSource(StartStep):
@@ -20,8 +23,11 @@ class CutSource(StartStep):
     place = "vocabulary"
 
     def shape(self, source: Shape, settings: StartSettings) -> Shape:
-        """Return the source's shape with the smaller vocabulary."""
-        return replace(source, vocabulary=settings.steps[PIECES]["number"])
+        """Return the source's shape with the smaller vocabulary; with the whole one while its size is not known."""
+        number = settings.steps[PIECES]["number"]
+        if number is None:
+            return source
+        return replace(source, vocabulary=number)
 
     def apply(self, start: Start) -> None:
         """Cut the source.

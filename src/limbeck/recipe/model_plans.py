@@ -326,9 +326,9 @@ def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
     source = teacher
     if spec.initialise.from_ is not None:
         source = plan_teacher(TeacherSpec(model=spec.initialise.from_))
-    elif spec.vocabulary is not None and spec.vocabulary.pieces is not None and not teacher.has_weights:
+    elif spec.vocabulary is not None and spec.vocabulary.keeps_pieces and not teacher.has_weights:
         raise RecipeError(
-            "student.vocabulary.pieces keeps pieces of a model that the student starts from, but "
+            "student.vocabulary keeps pieces of a model that the student starts from, but "
             f"{teacher.facts.title} have no weights; name a model as student.initialise.from."
         )
     elif not teacher.has_weights:
@@ -378,7 +378,7 @@ def _check_embeddings_of_own_vocabulary(spec: StudentSpec) -> None:
         RecipeError: with what to leave out.
     """
     start = spec.initialise
-    if spec.vocabulary is None or spec.vocabulary.train is None:
+    if spec.vocabulary is None or spec.vocabulary.keeps_pieces:
         if start.embeddings == "averaged":
             raise RecipeError(
                 "student.initialise.embeddings is averaged, which is for a student with a vocabulary of its own; leave "
@@ -448,14 +448,14 @@ def _plan_tokenizer(spec: StudentSpec, source: TeacherInfo) -> TokenizerPlan:
         # A teacher without files has been replaced by a model with a tokenizer, or the vocabulary is the student's own.
         assert source.tokenizer is not None
         return source.tokenizer
-    if spec.vocabulary.pieces is not None:
-        return _plan_cut(spec.vocabulary, spec.vocabulary.pieces, spec, source)
+    if spec.vocabulary.keeps_pieces:
+        return _plan_cut(spec.vocabulary, spec, source)
     if source.shape.causal:
         raise RecipeError(
             f"student.vocabulary trains WordPieces for encoders, but the student is a {source.shape.model_type}; leave "
             "it out, or start from an encoder (student.initialise.from)."
         )
-    assert spec.vocabulary.train is not None  # One of the two is given.
+    assert spec.vocabulary.train is not None
     return TokenizerPlan(
         trained_words=spec.vocabulary.train,
         like=source.tokenizer,
@@ -463,7 +463,7 @@ def _plan_tokenizer(spec: StudentSpec, source: TeacherInfo) -> TokenizerPlan:
     )
 
 
-def _plan_cut(vocabulary: VocabularySpec, pieces: int, spec: StudentSpec, source: TeacherInfo) -> TokenizerPlan:
+def _plan_cut(vocabulary: VocabularySpec, spec: StudentSpec, source: TeacherInfo) -> TokenizerPlan:
     """Return the tokenizer of the model that a student starts from, to be cut to some of its pieces.
 
     Raises:
@@ -471,25 +471,31 @@ def _plan_cut(vocabulary: VocabularySpec, pieces: int, spec: StudentSpec, source
     """
     if spec.initialise.checkpoint is not None:
         raise RecipeError(
-            "student.vocabulary.pieces keeps pieces of the model that the student starts from, but "
+            "student.vocabulary keeps pieces of the model that the student starts from, but "
             "student.initialise.checkpoint has a vocabulary of its own; name it as student.initialise.from instead."
         )
     tokenizer = source.tokenizer
     if tokenizer is None or tokenizer.trained_words or tokenizer.cut is not None:
         raise RecipeError(
-            f"student.vocabulary.pieces keeps pieces of the vocabulary of {source.title}, which is itself made in this "
+            f"student.vocabulary keeps pieces of the vocabulary of {source.title}, which is itself made in this "
             "run; leave it out, or name a model as student.initialise.from."
         )
-    if pieces >= source.shape.vocabulary:
+    if vocabulary.pieces is not None and vocabulary.pieces >= source.shape.vocabulary:
         raise RecipeError(
-            f"student.vocabulary.pieces is {pieces:,}, but '{source.title}' has only {source.shape.vocabulary:,} "
-            "pieces; give fewer, or leave vocabulary out."
+            f"student.vocabulary.pieces is {vocabulary.pieces:,}, but '{source.title}' has only "
+            f"{source.shape.vocabulary:,} pieces; give fewer, or leave vocabulary out."
         )
     for place in vocabulary.count or ():
         check_source(place, "texts")
     if vocabulary.always is not None and not Path(vocabulary.always).expanduser().is_file():
         raise RecipeError(f"student.vocabulary.always '{vocabulary.always}' is no file; give one with a word a line.")
-    cut = VocabularyCut(pieces, tuple(vocabulary.count or ()), vocabulary.always or "")
+    cut = VocabularyCut(
+        vocabulary.pieces,
+        vocabulary.coverage,
+        counted=tuple(vocabulary.count or ()),
+        always=vocabulary.always or "",
+        other_texts=vocabulary.other_texts or "skip",
+    )
     return replace(tokenizer, cut=cut)
 
 
@@ -529,7 +535,8 @@ def start_settings(
     if spec.fit is not None:
         steps["fit"] = spec.fit.model_dump()
     if cut is not None:
-        steps[PIECES] = {"number": cut.pieces, "ids": piece_ids}
+        number = cut.pieces if piece_ids is None else len(piece_ids)
+        steps[PIECES] = {"number": number, "ids": piece_ids}
     return StartSettings(layers=spec.layers, embeddings=spec.embeddings, narrow_by=narrow_by, seed=seed, steps=steps)
 
 

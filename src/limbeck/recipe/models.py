@@ -296,11 +296,29 @@ class VocabularySpec(Grown):
             "of the embeddings: those that always stay, and those that the text uses most."
         ),
     )
+    coverage: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description=(
+            "In place of pieces: the share of the text's tokens whose pieces stay, such as 0.9995. How many these are "
+            "is known once the text is read."
+        ),
+    )
     count: list[Place] | None = None
     """Sources of the text on which pieces are counted; default: the text of the student's first stage."""
     always: Place | None = None
     """File of words, one a line, whose pieces stay however rare they are."""
-    added = frozenset({"train", "pieces", "count", "always"})
+    other_texts: Literal["skip", "keep"] | None = Field(
+        None,
+        description=(
+            "Texts that the teacher would cut into pieces which the student lacks, for methods on tokens or layers. "
+            "skip leaves them out of the stage; keep has the teacher read them in the student's pieces too, as a "
+            "teacher whose vocabulary is trimmed. Methods on whole texts read all texts, each model in its own "
+            "pieces. Default: skip."
+        ),
+    )
+    added = frozenset({"train", "pieces", "coverage", "count", "always", "other_texts"})
 
     @field_validator("count", mode="before")
     @classmethod
@@ -309,11 +327,22 @@ class VocabularySpec(Grown):
 
     @model_validator(mode="after")
     def _is_trained_or_cut(self) -> Self:
-        if (self.train is None) == (self.pieces is None):
-            raise ValueError("give either train, a number of new WordPieces, or pieces, a number of those to keep")
-        if self.train is not None and (self.count or self.always):
-            raise ValueError("count and always choose pieces to keep: leave them out, or give pieces in place of train")
+        sizes = [size for size in (self.train, self.pieces, self.coverage) if size is not None]
+        if len(sizes) != 1:
+            raise ValueError(
+                "give either train, a number of new WordPieces, or pieces, a number of those to keep, or coverage, a "
+                "share of the text's tokens"
+            )
+        if self.train is not None and (self.count or self.always or self.other_texts):
+            raise ValueError(
+                "count, always and other_texts are for pieces to keep: leave them out, or give pieces in place of train"
+            )
         return self
+
+    @property
+    def keeps_pieces(self) -> bool:
+        """Whether it is a part of another vocabulary, and not a trained one."""
+        return self.train is None
 
 
 def shape_alone(value: Any) -> Any:
@@ -364,9 +393,9 @@ class StudentSpec(Grown):
         None,
         description=(
             "A vocabulary of the student's own: {train: 16000} trains WordPieces on its text, and {pieces: 16000} "
-            "keeps the pieces that it uses of the model that the student starts from. Teacher and student then read "
-            "the same text by different tokens, which methods on sentence vectors or scores allow. "
-            "Default: the tokenizer of the model that the student starts from."
+            "keeps the pieces that it uses of the model that the student starts from. Where WordPieces are trained, "
+            "teacher and student read the same text by different tokens, which methods on sentence vectors or scores "
+            "allow. Default: the tokenizer of the model that the student starts from."
         ),
     )
     added = frozenset({"vocabulary"})

@@ -13,6 +13,7 @@ from limbeck.methods.term import Term
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
 from limbeck.recipe.row_copies import summarise_copies
 from limbeck.recipe.schema import Recipe
+from limbeck.recipe.shared_reading import describe_shared_reading
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.stage_terms import learn_labels
 
@@ -98,8 +99,15 @@ def _summarise_tokens(student: StudentPlan, stages: Sequence[StagePlan]) -> str:
     cut = student.tokenizer.cut
     if cut is not None:
         text = "the text" if not cut.counted else ", ".join(cut.counted)
-        summary = f"the student's are the {cut.pieces:,} of '{student.tokenizer.model}' that {text} uses most"
-        return f"{summary}; the teacher reads its own, so that terms are of whole texts"
+        if cut.pieces is not None:
+            summary = f"the student's are the {cut.pieces:,} of '{student.tokenizer.model}' that {text} uses most"
+        else:
+            summary = (
+                f"the student's are as many of '{student.tokenizer.model}' as cover {cut.coverage:.6g} of the tokens "
+                f"of {text}"
+            )
+        stages_of_student = [stage for stage in stages if stage.student is None]
+        return "; ".join([summary, *describe_shared_reading(stages_of_student)])
     reads_apart = any(stage.teacher_tokenizer not in (None, stage.tokenizer) for stage in stages)
     if not reads_apart:
         return ""

@@ -23,6 +23,8 @@ from limbeck.recipe.training_arguments import build_arguments, check_training
 
 MASKED_SHARE = 0.15
 """Share of tokens that BERT masks (arXiv 1810.04805, section 3.1)."""
+_STREAMS_APART = (*OF_SENTENCES, "cls")
+"""Streams that models give of a whole text whatever its tokens are; `cls` is the vector of the first token."""
 _LEAST_MASKED = 0.01
 """Least share of tokens to mask that is no typing mistake."""
 
@@ -191,10 +193,18 @@ def check_terms_apart(terms: Sequence[Term], pairing: Pairing, place: str, diffe
     Raises:
         RecipeError: for the first such term, with the methods that would work.
     """
-    # The vector of the first token (`cls`) is of a whole text, whatever its tokens are.
-    streams = (*OF_SENTENCES, "cls")
     reason = f"the student reads other tokens than its teacher ({difference[:1].lower()}{difference[1:]})"
-    _check_of_texts(terms, pairing, place, streams, reason=reason)
+    _check_of_texts(terms, pairing, place, _STREAMS_APART, reason=reason)
+
+
+def compare_tokens(terms: Sequence[Term], pairing: Pairing) -> bool:
+    """Whether some terms compare tokens or layers, for which both models have to read the same tokens.
+
+    Args:
+        terms: The terms of a stage.
+        pairing: Its models, and the task of its corpus.
+    """
+    return any(_keys_of_tokens(term, pairing, _STREAMS_APART) for term in terms)
 
 
 def _check_of_texts(

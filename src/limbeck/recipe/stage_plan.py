@@ -49,6 +49,8 @@ class StagePlan:
             read only hidden states and vectors.
         teacher_head: The head that its teacher needs, likewise.
         mask_tokens: Share of tokens to mask.
+        whole_tokenizer: The tokenizer of a teacher that reads the cut one of its student here, so that both read the
+            same tokens; None where no teacher does. See `limbeck.recipe.shared_reading`.
         class_weights: Weights of the classes in hard labels, or None.
         absent: Classes that none of its rows has.
     """
@@ -66,8 +68,15 @@ class StagePlan:
     student_head: Head | None
     teacher_head: Head | None
     mask_tokens: float
+    whole_tokenizer: TokenizerPlan | None = None
     class_weights: ClassWeights | None = None
     absent: tuple[str, ...] = ()
+
+    @property
+    def skips_other_texts(self) -> bool:
+        """Whether texts are left out that the whole tokenizer of the teacher would cut into other pieces."""
+        cut = self.tokenizer.cut
+        return self.whole_tokenizer is not None and cut is not None and cut.other_texts == "skip"
 
     @cached_property
     def corpora(self) -> list[CorpusSettings | LabelledSettings]:

@@ -23,6 +23,7 @@ from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, plan_student, p
 from limbeck.recipe.row_copies import augmentation
 from limbeck.recipe.schema import Recipe
 from limbeck.recipe.several_teachers import check_combined, check_combined_text, with_layers_of
+from limbeck.recipe.shared_reading import plan_shared_reading
 from limbeck.recipe.stage_checks import (
     check_stage_training,
     check_steps,
@@ -105,7 +106,10 @@ def plan_stage(
     reads_translations = isinstance(settings, CorpusSettings) and settings.teaches_translations
     if reads_translations:
         check_terms_apart(terms, pairing, place, "The teacher reads sentences that the student's translate")
-    teacher_tokenizer = _teacher_tokenizer(stage, place, terms, pairing, learner, stage_teacher)
+    whole_tokenizer = plan_shared_reading(terms, pairing, settings, learner, stage_teacher, place)
+    teacher_tokenizer = None
+    if whole_tokenizer is None:
+        teacher_tokenizer = _teacher_tokenizer(stage, place, terms, pairing, learner, stage_teacher)
     if teacher_tokenizer is None and reads_translations:
         # A teacher whose outputs alone are known has no tokenizer: its outputs are found by the texts that it read.
         teacher_tokenizer = stage_teacher.tokenizer
@@ -130,6 +134,7 @@ def plan_stage(
         student_head=student_head,
         teacher_head=teacher_head,
         mask_tokens=masked_share(stage, terms, pairing, place),
+        whole_tokenizer=whole_tokenizer,
     )
     # The student's configuration was derived from its teacher's, which also gives it the teacher's outputs. They are
     # right where it learns the teacher's scores. Where it learns labels alone, its outputs are the classes of its rows.

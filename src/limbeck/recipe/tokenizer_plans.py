@@ -7,6 +7,7 @@ tokenizers give the same tokens for the same text.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import vocabulary_difference
@@ -14,17 +15,29 @@ from limbeck.models.vocabularies import vocabulary_difference
 
 @dataclass(frozen=True)
 class VocabularyCut:
-    """How the vocabulary of a tokenizer is cut to the pieces that a text uses.
+    """How the vocabulary of a tokenizer is cut to the pieces that a text uses; one of the first two is given.
 
     Args:
         pieces: Number of pieces that stay.
+        coverage: Share of the text's tokens whose pieces stay.
         counted: Sources of the text on which pieces are counted; empty for the text that the student is trained on.
         always: File of words whose pieces always stay; empty for none.
+        other_texts: What becomes of texts that hold other pieces, where student and teacher are compared token by
+            token.
     """
 
-    pieces: int
+    pieces: int | None
+    coverage: float | None = None
     counted: tuple[str, ...] = ()
     always: str = ""
+    other_texts: Literal["skip", "keep"] = "skip"
+
+    @property
+    def size(self) -> str:
+        """Its size in words, as far as it is known before the text is read."""
+        if self.pieces is not None:
+            return f"{self.pieces:,} pieces"
+        return f"the pieces of {self.coverage:.6g} of the text's tokens"
 
 
 @dataclass(frozen=True)
@@ -67,11 +80,11 @@ def reading_difference(student: TokenizerPlan, teacher: TokenizerPlan) -> str:
         return "The student's WordPieces are trained on the text"
     if student.cut is not None:
         return (
-            f"The student's vocabulary is cut to {student.cut.pieces:,} pieces; for methods on tokens cut the "
-            "teacher's first, by limbeck trim"
+            f"The student's vocabulary is cut to {student.cut.size}; for methods on tokens cut the teacher's first, "
+            "by limbeck trim"
         )
     if teacher.cut is not None:
-        return f"The teacher's vocabulary is cut to {teacher.cut.pieces:,} pieces"
+        return f"The teacher's vocabulary is cut to {teacher.cut.size}"
     student_tokenizer = load_tokenizer(student.model, revision=student.revision)
     teacher_tokenizer = load_tokenizer(teacher.model, revision=teacher.revision)
     return vocabulary_difference(student_tokenizer, teacher_tokenizer)

@@ -233,6 +233,9 @@ def build_corpus_of(stage: StagePlan, tokenizers: Tokenizers, progress: CorpusPr
     if tokenizers.teacher is not None:
         # A stream has one tokenizer, as the recipe's check has made sure.
         build = partial(build, teacher_tokenizer=tokenizers.teacher)
+    if tokenizers.whole is not None:
+        # It is text without labels and no stream, as the recipe's check has made sure.
+        build = partial(build, whole_tokenizer=tokenizers.whole)
     corpora = [build(settings, tokenizers.student, progress=progress) for settings in stage.corpora]
     corpus = corpora[-1]
     corpus.shorter = corpora[:-1]

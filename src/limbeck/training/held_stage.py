@@ -107,7 +107,7 @@ class HeldStage:
     @cached_property
     def module(self) -> DistillationModule:
         """Student, learned maps, teaching and terms; parameters that no term reaches are frozen."""
-        teachers = TeacherModels(self._run_plan.teacher_info)
+        teachers = TeacherModels(self._run_plan.teacher_info, piece_ids=self._run_tokenizers.piece_ids)
         student, _ = self._student_maker(teachers).make()
         prepare_student(student, self.plan)
         student_head, _ = self.plan.sentence_heads()

@@ -391,7 +391,7 @@ def _check_stages(plan: RunPlan) -> None:
         )
     if plan.student_plan.tokenizer.cut is not None:
         raise RecipeError(
-            "student.vocabulary.pieces cuts a vocabulary for one student, but a search makes many; cut the model that "
+            "student.vocabulary cuts a vocabulary for one student, but a search makes many; cut the model that "
             "they start from by limbeck trim, and name that."
         )
     for stage in plan.stages:

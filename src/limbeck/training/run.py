@@ -101,10 +101,10 @@ class Run:
         self.record = record
         self.console = console
         self.callbacks = callbacks
-        self.teachers = TeacherModels(plan.teacher_info, self._student_of)
         self.heartbeat = Heartbeat(folder if ranks.is_main() else None)
         self.corpora: list[AnyCorpus] = []
         self.tokenizers: RunTokenizers = ranks.on_all_ranks(partial(load_tokenizers, plan))
+        self.teachers = TeacherModels(plan.teacher_info, self._student_of, self.tokenizers.piece_ids)
         self._warn = partial(warn, console)
         # The finished stages, settled, in the order of training; `_train_or_restore` appends to them.
         self._trained: list[StagePlan] = []
@@ -424,7 +424,7 @@ class Run:
             """Return the cosines that the stage's folder has, or measure them and keep them there."""
             file = folder / paths.LAYER_COSINES
             if not file.is_file():
-                teacher = self.teachers.load(stage.teacher, dtype=teacher_dtype(stage))
+                teacher = self.teachers.load_for(stage, dtype=teacher_dtype(stage))
                 tokenizer = self.tokenizers.of_stage(stage).student
                 cosines = measure_layer_cosines(teacher, self.corpora[index], tokenizer)
                 folder.mkdir(parents=True, exist_ok=True)

@@ -48,6 +48,9 @@ class RunTokenizers:
     def of_stage(self, stage: StagePlan) -> texts.Tokenizers:
         """The tokenizers of the student and the teacher of a stage."""
         student = self.load(stage.tokenizer)
+        if stage.skips_other_texts:
+            assert stage.whole_tokenizer is not None
+            return texts.Tokenizers(student, whole=self.load(stage.whole_tokenizer))
         if stage.teacher_tokenizer is None:
             return texts.Tokenizers(student)
         return texts.Tokenizers(student, self.load(stage.teacher_tokenizer))
@@ -91,9 +94,8 @@ class RunTokenizers:
             sentence = self._plan.teacher_info.sentence
             if sentence is not None:
                 words += [prompt for prompt in sentence.prompts.values() if prompt]
-            chosen = texts.choose_text_pieces(
-                settings, whole, PieceAim(pieces=plan.cut.pieces, words=words), kind=_kind_of(settings)
-            )
+            aim = PieceAim(pieces=plan.cut.pieces, coverage=plan.cut.coverage, words=words)
+            chosen = texts.choose_text_pieces(settings, whole, aim, kind=_kind_of(settings))
             self._cuts[plan] = Pieces(whole).cut(chosen)
         return self._cuts[plan]
 

@@ -20,6 +20,7 @@ from limbeck.models.start_step import StartSettings
 from limbeck.models.token_pieces import pieces_of_tokens
 from limbeck.models.vocabulary_rows import cut_config
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, start_settings
+from limbeck.recipe.shared_reading import describe_shared_reading
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.run_tokenizers import RunTokenizers
 from limbeck.training.start_text import ReadBatches
@@ -129,7 +130,7 @@ class StudentMaker:
         if self.plan.spec.initialise.from_ is not None:
             # Another model than the teacher has the head that its configuration names.
             heads_of_teacher = {heads.head_of(self.source.config)}
-        return make_student(
+        student, initialisation = make_student(
             self.plan,
             self.load_teacher,
             seed=self.seed,
@@ -138,6 +139,10 @@ class StudentMaker:
             read_batches=self.read_batches,
             tokenizers=self.tokenizers,
         )
+        if any(stage.whole_tokenizer is not None for stage in self.stages):
+            for clause in describe_shared_reading(self.stages):
+                initialisation.summary += f" {clause[:1].upper()}{clause[1:]}."
+        return student, initialisation
 
     def finish(self, student: PreTrainedModel, records: Sequence[Stage]) -> tuple[PreTrainedModel, Untrained]:
         """Give values to parameters that no stage trained, as `student.untrained` says, and list them.

@@ -29,6 +29,7 @@ from limbeck.corpus.text.text_keys import TEXT_KEY, text_key
 from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.corpus.tokens.packing import BlockPacker, PackingCounts, segments_of
 from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS, TEACHER_PROMPT, Reading
+from limbeck.corpus.tokens.shared_pieces import SharedPieces
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 
 UNIT = "unit"
@@ -41,6 +42,7 @@ _CHARACTERS_AT_ONCE = 1_000_000
 _BATCH_TOKENS = 2**22
 _PLAIN_TEXT = SourceUse()
 _CUT = "text of which the student reads only the beginning"
+_OTHER_PIECES = "text left out that holds other pieces than the student's vocabulary"
 _SHOWN_CHARACTERS = 40
 """Most characters of foreign text in a message."""
 
@@ -75,6 +77,7 @@ class BlockEncoding:
         student_length: Most tokens of a block as the student reads it, where its tokenizer is another than the
             teacher's; 0 where both have the same tokenizer.
         whole_texts: Whether each piece is one block, which has its beginning, and the key of the whole piece.
+        shared: Leaves out the texts that hold other pieces of a vocabulary; None where all texts are read.
     """
 
     readings: tuple[Reading, ...]
@@ -86,6 +89,7 @@ class BlockEncoding:
     has_keys: bool = False
     student_length: int = 0
     whole_texts: bool = False
+    shared: SharedPieces | None = None
 
     @property
     def encoder(self) -> TokenEncoder:
@@ -145,13 +149,13 @@ class BlockEncoding:
         Args:
             path: The Arrow file of documents.
             counts: Receives the counts of each split, once all batches were given.
-            report: Receives texts of which the student reads only the beginning.
+            report: Receives texts that are left out, and those of which the student reads only the beginning.
         """
         source = self.sources.get(path, 0)
         packers = {split: self.packer(source) for split in SPLITS}
         # Blocks of a split wait here until they have enough tokens for a record batch.
         waiting = {split: _WaitingBlocks(self.schema) for split in SPLITS}
-        for split, block in self._blocks_of_file(path, source, packers):
+        for split, block in self._blocks_of_file(path, source, packers, report):
             if block.cut_text:
                 report.note(_CUT, repr(block.cut_text[:_SHOWN_CHARACTERS]))
             waiting[split].add(block)
@@ -166,7 +170,7 @@ class BlockEncoding:
                 yield SplitBatch(split, waiting[split].take())
 
     def _blocks_of_file(
-        self, path: Path, source: int, packers: Mapping[str, BlockPacker]
+        self, path: Path, source: int, packers: Mapping[str, BlockPacker], report: SourceReport
     ) -> Iterator[tuple[str, CutBlock]]:
         """Iterate over the blocks of a stored file, each with its split."""
         for records in read_batches(path):
@@ -174,8 +178,33 @@ class BlockEncoding:
             for split in SPLITS:
                 pieces = iter(pieces_by_split[split])
                 while next_pieces := next_batch(pieces, _PIECES_AT_ONCE, _CHARACTERS_AT_ONCE, _characters_of):
-                    for block in self.blocks(next_pieces, packers[split], source):
+                    shared_pieces = self._leave_out_others(next_pieces, source, report)
+                    for block in self.blocks(shared_pieces, packers[split], source):
                         yield split, block
+
+    def _leave_out_others(self, pieces: Sequence[Piece], source: int, report: SourceReport) -> Sequence[Piece]:
+        """Return the pieces of documents whose text holds no other pieces of the vocabulary than the shared ones.
+
+        Args:
+            pieces: Pieces of the source's documents.
+            source: Index of the source, whose prompt stands in front of each.
+            report: Receives the texts that are left out.
+        """
+        if self.shared is None or not pieces:
+            return pieces
+        prompt = self._use(source).prompt
+        are_covered = self.shared.cover([prompt + piece.text for piece in pieces], by_sentence=self._makes_pairs)
+        if prompt and not self._student_reading.reads_prompts:
+            # The student reads the text alone, whose beginning may be cut differently without the prompt.
+            of_student = self.shared.cover([piece.text for piece in pieces])
+            are_covered = [teacher and student for teacher, student in zip(are_covered, of_student, strict=True)]
+        covered = []
+        for piece, is_covered in zip(pieces, are_covered, strict=True):
+            if is_covered:
+                covered.append(piece)
+            else:
+                report.note(_OTHER_PIECES, repr(piece.text[:_SHOWN_CHARACTERS]))
+        return covered
 
     def _pieces_by_split(self, records: pa.RecordBatch, source: int) -> dict[str, list[Piece]]:
         """Cut the documents of a stored batch into pieces, and gather those of each split."""
@@ -331,13 +360,17 @@ class BlockEncoding:
         return any(use.prompt for use in self.uses)
 
 
-def block_encoding(settings: CorpusSettings, tokenizer: Any, teacher_tokenizer: Any = None) -> BlockEncoding:
+def block_encoding(
+    settings: CorpusSettings, tokenizer: Any, teacher_tokenizer: Any = None, whole_tokenizer: Any = None
+) -> BlockEncoding:
     """Return how documents become blocks under these settings.
 
     Args:
         settings: The settings.
         tokenizer: The student's tokenizer.
         teacher_tokenizer: The teacher's, by which blocks are cut; None where it is the student's.
+        whole_tokenizer: The whole one from which the student's was cut, where texts are left out that the two cut
+            differently; None where all texts are read.
 
     Raises:
         CorpusError: if text cannot be packed so with these tokenizers.
@@ -365,6 +398,9 @@ def block_encoding(settings: CorpusSettings, tokenizer: Any, teacher_tokenizer: 
         student_length = settings.student_length or settings.length
     elif not settings.student_reads_prompts and any(use.prompt for use in uses):
         readings = [Reading(encoder, reads_prompts=False), Reading(encoder)]
+    shared = None
+    if whole_tokenizer is not None:
+        shared = SharedPieces(whole_tokenizer, tokenizer)
     encoding = BlockEncoding(
         tuple(readings),
         settings.unit,
@@ -373,6 +409,7 @@ def block_encoding(settings: CorpusSettings, tokenizer: Any, teacher_tokenizer: 
         has_keys=settings.text_keys,
         student_length=student_length,
         whole_texts=settings.whole_texts,
+        shared=shared,
     )
 
     # Making the packer of a source is the check that its prompt leaves room for text. Without `uses` all sources have
@@ -396,6 +433,8 @@ def block_identity(settings: CorpusSettings, encoding: BlockEncoding) -> list[An
     if encoding.student_length:
         student, _ = encoding.readings
         identity.append([student.encoder.fingerprint(), encoding.student_length, student.reads_prompts])
+    if encoding.shared is not None:
+        identity.append({"shared_with": encoding.shared.encoder.fingerprint()})
     units: set[str] = {settings.unit}
     for use in settings.uses:
         units.update(use.units)

@@ -42,6 +42,7 @@ def build_corpus(
     tokenizer: Any,
     *,
     teacher_tokenizer: Any = None,
+    whole_tokenizer: Any = None,
     cache_dir: str | Path | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -57,6 +58,8 @@ def build_corpus(
         tokenizer: A `transformers` tokenizer; it is not changed.
         teacher_tokenizer: That of the teacher, where it gives other tokens than the student's: the text is cut by its
             tokens, and the rows have the ids of both.
+        whole_tokenizer: The whole tokenizer from which the student's was cut, where texts are left out that the two
+            cut differently.
         cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
         workers: Processes; the default is one per CPU core.
         progress: Called with the name of the step, the amount done, the total or `None`, and what is counted.
@@ -66,7 +69,7 @@ def build_corpus(
     """
     cache = cache_root(cache_dir)
     # Refuses what cannot be packed before any text is read.
-    encoding = block_encoding(settings, tokenizer, teacher_tokenizer)
+    encoding = block_encoding(settings, tokenizer, teacher_tokenizer, whole_tokenizer)
     documents, stored = store_documents(settings, cache, workers=workers, progress=progress)
     folder = cache / "blocks" / fingerprint([BLOCK_FORMAT, documents.name, *block_identity(settings, encoding)])
 
@@ -92,6 +95,12 @@ def build_corpus(
             f"text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
             f"(now {settings.held_out})."
         )
+        if encoding.shared is not None:
+            message_if_empty = (
+                f"Of {counted(stored['documents'], 'document')} no text to train on is left: all hold other pieces "
+                "than the student's vocabulary (student.vocabulary). Give it more pieces, cut the text into sentences "
+                "(unit: sentence), or set student.vocabulary.other_texts: keep."
+            )
         blocks = tokenise(
             files,
             aside,

@@ -25,10 +25,13 @@ class Tokenizers(NamedTuple):
         student: The `transformers` tokenizer of the student.
         teacher: That of the teacher, where it gives other tokens; None where the teacher reads the student's tokens, or
             none.
+        whole: The whole tokenizer from which the student's was cut, where texts are left out that the two cut
+            differently; None where all texts are read.
     """
 
     student: Any
     teacher: Any | None = None
+    whole: Any | None = None
 
 
 @dataclass(frozen=True)
