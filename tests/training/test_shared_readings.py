@@ -146,6 +146,9 @@ def test_texts_with_other_pieces_are_left_out(teacher, texts, tmp_path):
     assert stage.corpus.report.counts == {LEFT_OUT: len(written) - len(expected)}
     rows = sorted(row.replace(" ", "") for row in read_rows(stage))
     assert rows == sorted(text.replace(" ", "") for text in expected)
+    # Another corpus is read with `keep`, although text and tokenizer are the same.
+    kept = HeldStage(plan_run(load_recipe(cut_recipe(teacher, texts, tmp_path, MINILMV2, other_texts="keep"))))
+    assert len(kept.corpus.train) + len(kept.corpus.held_out) == len(written)
 
 
 def test_a_stage_without_a_teacher_reads_all_texts(teacher, texts, tmp_path):
