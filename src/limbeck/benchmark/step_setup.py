@@ -196,8 +196,9 @@ def _from_recipe(request: StepRequest, recipe: str) -> StepSetup:
             setattr(student, name, student_plan.spec.dropout)
 
     # A teacher that reads the pieces of its student has the rows of these alone.
-    teacher = type(stage.teacher.config)(**stage.teacher.config.to_dict())
+    teacher = stage.teacher.config
     if stage.whole_tokenizer is not None:
+        teacher = type(teacher)(**teacher.to_dict())
         teacher.vocab_size = student.vocab_size
 
     training = _training_arguments(request, stage.spec.training)
