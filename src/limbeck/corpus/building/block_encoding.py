@@ -240,7 +240,7 @@ class BlockEncoding:
         # Student and teacher read pieces without a prompt alike, so those are tokenised once.
         student_ids_of_pieces = teacher_ids_of_pieces
         if self._has_two_tokenizers or (self._reads_apart and prompt):
-            student_ids_of_pieces = self._student_reading.encode(texts, prompt, teacher_ids_of_pieces)
+            student_ids_of_pieces = self._student_reading.encode(texts, prompt)
 
         columns: dict[str, Any] = {}
         if self._has_prompts:

@@ -41,17 +41,12 @@ class Reading:
     Args:
         encoder: The side's tokenizer.
         reads_prompts: Whether the prompt of a text's source stands before the text.
-        aligned: For a side that takes over the other side's division of the text into tokens: this side's id for each
-            id of the other side's vocabulary, int64 `[V]`. None for a side that encodes the text itself.
     """
 
     encoder: TokenEncoder
     reads_prompts: bool = True
-    aligned: NDArray[np.int64] | None = None
 
-    def encode(
-        self, texts: Sequence[str], prompt: str = "", other: Sequence[NDArray[np.int32]] = ()
-    ) -> list[NDArray[np.int32]]:
+    def encode(self, texts: Sequence[str], prompt: str = "") -> list[NDArray[np.int32]]:
         """Return the ids of each text, without special tokens.
 
         Prompt and text are encoded together, since a tokenizer may join the end of the one with the beginning of the
@@ -60,10 +55,7 @@ class Reading:
         Args:
             texts: The texts, without the prompt.
             prompt: The prompt of their source; empty where it has none.
-            other: The ids of each text as the other side reads it; only an aligned reading needs them.
         """
-        if self.aligned is not None:
-            return [self.aligned[ids].astype(np.int32) for ids in other]
         if self.reads_prompts:
             texts = [prompt + text for text in texts]
         return self.encoder.encode(texts)
