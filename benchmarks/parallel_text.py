@@ -111,7 +111,6 @@ def measure(teacher: str, xnli: Path, tatoeba: Path, work: Path, steps: int) -> 
             "model": f"student, after {stage['steps']:,} steps",
             **scores_of(str(result.student), task, tatoeba, work / "after"),
             "held-out loss": round(stage["held_out"]["loss"], 4),
-            "seconds": stage["seconds"],
         }
     )
     return rows, seen
