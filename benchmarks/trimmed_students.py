@@ -81,7 +81,11 @@ MAKINGS = {
     "teacher": Making(),
     "copied 1, 3, 6": Making(layers=(1, 3, 6)),
     "copied 1, 2, 6": Making(layers=(1, 2, 6)),
-    "vectors": Making(layers=(1, 3, 6), method={"name": "sentence_embedding", "pooled_weight": 1.0}, cuts_itself=True),
+    "vectors": Making(
+        layers=(1, 3, 6),
+        method={"name": "sentence_embedding", "pooled_weight": 1.0, "hidden_weight": 0.0},
+        cuts_itself=True,
+    ),
     "vectors and layers": Making(layers=(1, 3, 6), method=QUICKSTART),
 }
 LABELS = {
