@@ -409,7 +409,7 @@ def tables() -> Iterator[str]:
             else:
                 line.append(f"{loss:.1f} ({between(row[f'{measure}_loss_interval'])})")
         lines.append(line)
-    yield table(["model", "pieces", "SICK", "loss", "MRR@10", "loss"], lines)
+    yield table(["model", "pieces", "SICK", "SICK lost", "MRR@10", "MRR@10 lost"], lines)
 
     lines = []
     for row in rows:

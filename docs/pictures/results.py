@@ -1,4 +1,6 @@
-"""Draws the pictures of pages from the rows of result files: `results.svg` of the first page, and `embedding.svg`.
+"""Draws the pictures of pages from the rows of result files.
+
+They are `results.svg` of the first page, `embedding.svg`, and `trimmed.svg`.
 
 python docs/pictures/results.py
 """
@@ -95,6 +97,29 @@ def embedding_figure() -> Figure:
     return lines_figure("Retrieval against latency", Lines(series, x, "SQuAD, MRR@10"))
 
 
+MAKINGS = {
+    "teacher": "6 layers, not trained",
+    "copied 1, 3, 6": "layers 1, 3, 6, not trained",
+    "copied 1, 2, 6": "layers 1, 2, 6, not trained",
+    "vectors": "3 layers, vectors",
+    "vectors and layers": "3 layers, vectors and layers",
+}
+"""How models with a cut vocabulary were made, by the names in their rows."""
+
+
+def trimmed_figure() -> Figure:
+    """Retrieval by models with a cut vocabulary against their size: a colour for each making, a point for each size."""
+    rows = sorted(_rows("trimmed_students.jsonl"), key=lambda row: row["pieces"])
+    series = []
+    for name, label in MAKINGS.items():
+        rows_of_making = [row for row in rows if row["model"] == name]
+        points = [(row["megabytes"], row["squad"]) for row in rows_of_making]
+        pieces = [f"{row['pieces']:,}" for row in rows_of_making]
+        series.append(Series(label, points, "points", names=pieces))
+    x = "megabytes of the weights in float32; points are named by their number of pieces"
+    return lines_figure("Retrieval against size", Lines(series, x, "SQuAD, MRR@10 × 100"))
+
+
 def _read(name: str) -> str:
     return (RESULTS / name).read_text(encoding="utf-8")
 
@@ -110,5 +135,9 @@ def svg(figure: Figure) -> str:
 
 
 if __name__ == "__main__":
-    for name, drawn in (("results", figure()), ("embedding", embedding_figure())):
+    for name, drawn in (
+        ("results", figure()),
+        ("embedding", embedding_figure()),
+        ("trimmed", trimmed_figure()),
+    ):
         (HERE / f"{name}.svg").write_text(svg(drawn), encoding="utf-8")

@@ -18,18 +18,25 @@ def picture():
 
 
 def figure_of(picture, name):
-    return picture.figure() if name == "results" else picture.embedding_figure()
+    figures = {"results": picture.figure, "embedding": picture.embedding_figure, "trimmed": picture.trimmed_figure}
+    return figures[name]()
 
 
-@pytest.mark.parametrize(("page", "target"), [("README.md", "docs/pictures/results.svg"),
-                                              ("docs/index.md", "pictures/results.svg"),
-                                              ("docs/results/embedding.md", "../pictures/embedding.svg")])  # fmt: skip
+PAGES = [
+    ("README.md", "docs/pictures/results.svg"),
+    ("docs/index.md", "pictures/results.svg"),
+    ("docs/results/embedding.md", "../pictures/embedding.svg"),
+    ("docs/results/trimmed_students.md", "../pictures/trimmed.svg"),
+]
+
+
+@pytest.mark.parametrize(("page", "target"), PAGES)
 def test_the_text_says_the_points(picture, page, target):
     name = target.split("/")[-1].removesuffix(".svg")
     assert {file: text for text, file in Page(page).picture_texts}[target] == figure_of(picture, name).description
 
 
-@pytest.mark.parametrize("name", ["results", "embedding"])
+@pytest.mark.parametrize("name", ["results", "embedding", "trimmed"])
 def test_the_file_is_of_todays_rows(picture, name):
     saved = (PICTURES / f"{name}.svg").read_text(encoding="utf-8")
     words = re.compile("<text[^>]*>([^<]+)<")
