@@ -71,13 +71,16 @@ def check_transformer(folder: Path, tokenizer_folder: Path) -> None:
 
 
 def _unread_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of sentence-transformers 6 that change the tokens or the output; limbeck applies none."""
+    """Return the settings of a model's file that limbeck does not apply, though they change its tokens or output.
+
+    These settings came with version 6 of sentence-transformers.
+    """
     unread = {}
     for key in ("query_length", "document_length", "query_expansion"):
         if config.get(key):
             unread[key] = config[key]
 
-    # Arguments of the tokenizer by which a text has other tokens.
+    # Arguments of the tokenizer by which a text has other tokens. One of the two groups is enough to refuse the model.
     arguments = _mapping(config.get("processing_kwargs"))
     for modality in ("text", "common"):
         settings = _mapping(arguments.get(modality))

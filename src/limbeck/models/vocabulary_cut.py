@@ -157,7 +157,8 @@ class Pieces:
         """Make a tokenizer with some of the pieces.
 
         Args:
-            staying: The ids of the pieces that it has. Those of `Pieces.staying` belong to them, and the parts of each.
+            staying: The ids of the pieces that it has. They must include the pieces that always stay
+                (`Pieces.staying`), and the pieces that each of them is made of (`Pieces.parts`).
 
         Raises:
             ModelError: for a tokenizer whose file gives pieces other ids than their order.
@@ -171,6 +172,7 @@ class Pieces:
             {**token, "id": new_ids[token["id"]]} for token in self._document["added_tokens"] if token["id"] in new_ids
         ]
         document["post_processor"] = _renumber_processor(self._document["post_processor"], new_ids)
+        # The padding piece is special, so it always stays.
         padding = self._document["padding"]
         if padding is not None:
             document["padding"] = {**padding, "pad_id": new_ids[padding["pad_id"]]}

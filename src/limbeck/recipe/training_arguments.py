@@ -25,8 +25,8 @@ def check_training(training: Mapping[str, Any], place: str) -> dict[str, Any]:
 
     Raises:
         RecipeError: for a name that `TrainingArguments` does not have, that limbeck manages or that has no meaning in
-            a distillation; for a wrong type, a number out of its range, or arguments that do not go together. One
-            with the `mistakes`, where they are several.
+            a distillation; for a wrong type, a number out of its range, or arguments that do not go together.
+            Several errors are raised as one, whose `mistakes` has each.
     """
     arguments: dict[str, Any] = {}
     errors: list[RecipeError] = []

@@ -173,6 +173,7 @@ class FineTunedCard:
                 continue
             rows = sum(self.cell.rows.get(split, 0) for split in column.splits) or None
             for metric, figure in figures.metrics.items():
+                # `figure` is of all seeds; the card's model is the one of the seed at `_place`.
                 value = Figure.of_runs([figure.runs[self._place]])
                 score = Score(
                     title=column.title,

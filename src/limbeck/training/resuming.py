@@ -156,9 +156,10 @@ def _changed_text(
         names.append(f"The text of the development rows '{stage.development.title}'")
     names.append("The tokenizer's output for the text")
     # If the numbers of texts differ, the hashes that the shorter list lacks are None here, and so differ from the
-    # others. If the run had more texts than the plan has, there is no name for the hash of the last one.
+    # others.
     for name, old_hash, new_hash in zip_longest(names, old.content, new.content, fillvalue=None):
         if old_hash != new_hash:
+            # The last hash of a longer list has no name.
             return name or "The text"
     return None
 

@@ -44,7 +44,8 @@ class UnevenRows:
         """
         self._rows += 1
         has_too_few = len(row.fields) < self._fields_of_header
-        has_too_many = len(row.fields) > self._fields_of_header and not self._file.layout.header
+        names_are_given = bool(self._file.layout.header)
+        has_too_many = len(row.fields) > self._fields_of_header and not names_are_given
         if not has_too_few and not has_too_many:
             return True
 

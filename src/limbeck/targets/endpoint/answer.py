@@ -122,7 +122,7 @@ def _from_list(value: Any) -> NDArray[np.float32]:
         except ValueError:
             # A list within the list.
             numbers = None
-    # Numbers of any other type were text, truth values or nothing (null).
+    # The kinds are integers, unsigned integers and floats. A list with a text, a truth value or null has another kind.
     if numbers is None or numbers.ndim != 1 or numbers.dtype.kind not in "iuf":
         raise ModelError("answers with a vector (embedding) that is no list of numbers.")
     # A number too large for float32 becomes infinite, which is refused later.

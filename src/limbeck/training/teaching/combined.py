@@ -119,6 +119,7 @@ class CombinedTeaching(Teaching):
             streams |= {key: stream for key, stream in answer.items() if key.name not in self._names}
 
         layer = self.facts.output_layer
+        # Members' streams of whole texts are combined below; all others were passed on above.
         vector_names = self._names.intersection(OF_SENTENCES)
         if vector_names:
             assert self.combination is not None, "prepare comes first"
