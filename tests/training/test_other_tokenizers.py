@@ -119,7 +119,8 @@ def test_renumbered_words_end_in_the_same_student(recipe, teacher, tmp_path):
 def test_both_models_read_the_same_text(recipe, bert, length):
     recipe["corpus"] |= {"length": length, "minimum_tokens": 1}
     stage = HeldStage(plan_run(load_recipe(from_model(recipe, bert))))
-    student, teacher = stage.tokenizers
+    student = stage.tokenizers.student
+    teacher = stage.tokenizers.teacher
     rows = 0
     for columns in stage.batches():
         batch = read_batch(columns)

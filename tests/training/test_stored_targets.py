@@ -123,7 +123,7 @@ def test_texts_that_are_not_stored_are_counted(live, store, tmp_path):
     first = next(changed.iterdir())
     first.write_text(first.read_text() + "\n\nA text that no teacher has ever read.")
     other_text = {**recipe, "corpus": {**recipe["corpus"], "sources": [str(changed)]}}
-    with pytest.raises(CorpusError, match=r"1 of [\d,]+ texts are not in the stored outputs of .*, such as"):
+    with pytest.raises(CorpusError, match=r"1 of [\d,]+ texts is not in the stored outputs of .*, such as"):
         limbeck.distill(other_text)
     assert not (Path(recipe["output"]) / "stages").exists()
 
