@@ -8,14 +8,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig
+from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, LlamaForCausalLM
 
 import limbeck
 from limbeck.errors import LimbeckError, ModelError
 from limbeck.models.quiet import quiet
 from limbeck.models.students import build_student
 from tests.support.commands import assert_one_line_error
-from tests.support.models import add_modules, make_embedding, make_teacher, vocabulary
+from tests.support.models import add_modules, make_embedding, make_teacher, tiny_config, tiny_tokenizer, vocabulary
 from tests.support.piece_tokenizers import KINDS, WORDS, random_texts, trained_tokenizer
 
 SENTENCES = ["the teacher of the student", "a model for text", "we are in it", "the word is on the layer"] * 30
@@ -201,6 +201,9 @@ def test_the_command_prints_what_python_returns(limbeck, embedding, text, tmp_pa
     content = json.loads(done.stdout)
     assert content["trim"] == json.loads((tmp_path / "two" / "trim.json").read_text())
     assert content["trim"]["source"] == embedding.name
+    assert content["trim"]["differences"] == {
+        "texts": 6, "same_texts": 6, "same": {"last_hidden_state": 0.0, "sentence_embedding": 0.0}, "others": {}
+    }  # fmt: skip
     card = (tmp_path / "two" / "README.md").read_text()
     assert "## Vocabulary" in card and str(tmp_path) not in card
 
@@ -246,6 +249,32 @@ def test_folders_and_texts_that_do_not_do(embedding, text, tmp_path):
             output=tmp_path / "out",
         )
     assert not (tmp_path / "out").exists()
+
+
+def test_a_source_whose_files_are_all_skipped_is_refused(embedding, text, tmp_path):
+    binary = tmp_path / "binary.txt"
+    binary.write_bytes(bytes(range(256)) * 20)
+    with pytest.raises(LimbeckError, match=r"'binary.txt' holds no text: 1 x file not in UTF-8, skipped"):
+        limbeck.trim(embedding, [str(text), str(binary)], coverage=0.9, output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_head_that_would_be_left_out_is_refused(text, tmp_path):
+    folder = tmp_path / "decoder"
+    with quiet():
+        LlamaForCausalLM(tiny_config("llama")).save_pretrained(folder)
+        tiny_tokenizer("llama").save_pretrained(folder)
+    with pytest.raises(ModelError, match="is a LlamaForCausalLM, whose head cannot be cut"):
+        limbeck.trim(folder, str(text), coverage=0.9, output=tmp_path / "out")
+    # Sentence vectors need no head.
+    add_modules(folder, {"word_embedding_dimension": 48, "pooling_mode_lasttoken": True})
+    assert limbeck.trim(folder, str(text), coverage=0.9, output=tmp_path / "out").trim.pieces > 0
+
+
+def test_words_are_counted_where_the_tokenizer_has_some(tmp_path):
+    costs = {kind: trim_of_kind(kind, tmp_path / kind).trim.costs[0] for kind in KINDS}
+    assert {kind for kind in KINDS if costs[kind].words == 0} == {"byte_fallback_bpe"}
+    assert costs["byte_fallback_bpe"].tokens_after > 0
 
 
 def test_a_failure_leaves_nothing(embedding, text, tmp_path, monkeypatch):

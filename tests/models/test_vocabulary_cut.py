@@ -229,6 +229,17 @@ def test_unused_slots_go_and_special_tokens_stay():
     assert after.tokenizer.convert_tokens_to_ids("[new]") == 7
 
 
+def test_added_tokens_stay_whatever_the_text_uses():
+    words = ["[PAD]", "[UNK]", "a", "##a"]
+    backend = Tokenizer(models.WordPiece({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
+    tokenizer.add_tokens(["<ent>", "[unused12]", "limbeckian"])
+    pieces = Pieces(tokenizer)
+    after = pieces.cut(pieces.staying).tokenizer
+    assert after.get_vocab() == {name: number for number, name in enumerate([*words, "<ent>", "limbeckian"])}
+    assert after.tokenize("a<ent>limbeckian") == ["a", "<ent>", "limbeckian"]
+
+
 @pytest.mark.parametrize(
     "processor",
     [

@@ -143,17 +143,24 @@ def _open_sources(spec: CorpusSpec, skipped: SourceReport) -> list[NamedTexts]:
         skipped: Receives what reading skips.
 
     Raises:
-        CorpusError: for a source that is nowhere, or cannot be read.
+        CorpusError: for a source that is nowhere, cannot be read, or holds no text.
     """
+    from limbeck.corpus.source_report import SourceReport, nothing_in
     from limbeck.corpus.sources.named_sources import check_source, open_source
     from limbeck.corpus.sources.source_kinds import Source
     from limbeck.corpus.text.pieces import cut_document
     from limbeck.export.trimming import NamedTexts
 
-    def paragraphs(source: Source) -> Iterator[str]:
-        for document in source.documents(skipped):
+    def paragraphs(name: str, source: Source) -> Iterator[str]:
+        skipped_of_source = SourceReport()
+        has_text = False
+        for document in source.documents(skipped_of_source):
             for piece in cut_document(document, "paragraph"):
+                has_text = True
                 yield piece.text
+        if not has_text:
+            raise CorpusError(nothing_in(name, "text", skipped_of_source))
+        skipped.merge(skipped_of_source)
 
     sources = []
     for place in spec.places:
@@ -161,7 +168,7 @@ def _open_sources(spec: CorpusSpec, skipped: SourceReport) -> list[NamedTexts]:
         source = open_source(place, spec.text_column, separator=spec.separator)
         # A record may be published, so the path to a file on this machine is left out.
         name = Path(place).name if Path(place).expanduser().exists() else place
-        sources.append(NamedTexts(name, paragraphs(source)))
+        sources.append(NamedTexts(name, paragraphs(name, source)))
     return sources
 
 

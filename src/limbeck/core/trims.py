@@ -15,7 +15,7 @@ class SourceCosts(Record):
         source: Name of the source.
         counted: Number of texts whose pieces were counted.
         texts: Number of held-out texts.
-        words: Number of words in them.
+        words: Number of words in them; 0 for a tokenizer that does not cut texts into words first.
         words_cut_more: Number of these that are cut into more pieces than before.
         tokens_before: Tokens of all held-out texts before, without special tokens.
         tokens_after: The same after.

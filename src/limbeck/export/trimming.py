@@ -16,9 +16,10 @@ from limbeck.core import folders, progress, records
 from limbeck.core.files import atomic_folder
 from limbeck.core.permissions import give_ordinary_mode
 from limbeck.core.trims import SourceCosts, Trim
-from limbeck.errors import CorpusError, OutputError
+from limbeck.errors import CorpusError, ModelError, OutputError
 from limbeck.export.small_files import public_name, write_small_files
 from limbeck.export.trim_measures import measure_costs, measure_outputs
+from limbeck.models.heads import unknown_head
 from limbeck.models.loaded import LoadedModel, open_model
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.piece_choice import PieceAim, PieceCounts, choose_pieces
@@ -102,13 +103,15 @@ def trim_model(
         The record, as in the `trim.json` of the folder.
 
     Raises:
-        ModelError: for a model that cannot be loaded, a tokenizer that cannot be cut, and a wrong number of pieces.
+        ModelError: for a model that cannot be loaded or has an unknown head, a tokenizer that cannot be cut, and a
+            wrong number of pieces.
         CorpusError: for texts that are too few to hold some out for a check.
         OutputError: for a folder that must not be written.
     """
     check_output(output)
     report(0.0, f"Loading {name}")
     source = open_model(name)
+    _check_head(source)
     pieces = Pieces(source.tokenizer)
 
     counted = _count_texts(source, sources, progress.part_of(report, 0.0, _COUNTED))
@@ -147,6 +150,17 @@ def trim_model(
         if finish is not None:
             finish(folder, record)
     return record
+
+
+def _check_head(source: LoadedModel) -> None:
+    """Refuse a head that is not loaded, since the smaller model would lack it; sentence vectors need no head."""
+    head_class = unknown_head(load_config(source.name, source.revision))
+    if head_class is not None and source.sentence is None:
+        raise ModelError(
+            f"'{source.name}' is a {head_class}, whose head cannot be cut and would be left out; if you do not need "
+            "it, save the model without it first: AutoModel.from_pretrained(FOLDER).save_pretrained(NEW), and the "
+            "tokenizer beside it."
+        )
 
 
 @dataclass

@@ -110,6 +110,18 @@ def head_of(config: PreTrainedConfig) -> Head | None:
     return heads_of_classes[0]
 
 
+def unknown_head(config: PreTrainedConfig) -> str | None:
+    """Return the class that saved a checkpoint, by its name, if it has a head that is none of `HEADS`.
+
+    Such a class is `LlamaForCausalLM`. The result is None for a checkpoint without a head, and for one of `HEADS`.
+    """
+    saved_by = _saved_by(config)
+    if saved_by is None or head_of(config) is not None:
+        return None
+    has_a_head = "For" in saved_by or "Head" in saved_by
+    return saved_by if has_a_head else None
+
+
 def _saved_by(config: PreTrainedConfig) -> str | None:
     """Return the name of the class that saved a checkpoint; None where its configuration does not say."""
     architectures = getattr(config, "architectures", None) or [None]

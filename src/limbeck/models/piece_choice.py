@@ -137,8 +137,8 @@ def _check_number(number: int, *, least: int, most: int) -> None:
     """
     if number < least:
         raise ModelError(
-            f"{number:,} pieces are too few: {least:,} always stay (special tokens, bytes, single characters and the "
-            f"words that are always to stay); give {least} or more."
+            f"{number:,} pieces are too few: {least:,} always stay (special and added tokens, bytes, single "
+            f"characters and the words that are always to stay); give {least} or more."
         )
     if number > most:
         raise ModelError(

@@ -106,13 +106,16 @@ class Pieces:
     def staying(self) -> frozenset[int]:
         """The ids of pieces that always stay.
 
-        These are special and control tokens, bytes, single characters, and pieces with a character that has no piece of
-        its own, which would be unknown without them. Unused slots are not among them.
+        These are special and control tokens, tokens that somebody added, bytes, single characters, and pieces with a
+        character that has no piece of its own, which would be unknown without them. Unused slots are not among them.
         """
         staying = {self.ids[name] for name in self._special_names() if name in self.ids}
-        added_ids = {token["id"] for token in self._document["added_tokens"]}
+        for token in self._document["added_tokens"]:
+            # Its characters may have no pieces, and a model may have been taught its meaning.
+            if not _SLOT.fullmatch(token["content"]):
+                staying.add(token["id"])
         for piece_id, name in self.names.items():
-            if piece_id in added_ids or _SLOT.fullmatch(name):
+            if piece_id in staying or _SLOT.fullmatch(name):
                 continue
             symbols = self._symbols(name)
             is_single = len(symbols) <= 1
@@ -193,7 +196,7 @@ class Pieces:
         return CutTokenizer(tokenizer, tuple(old_ids))
 
     def _special_names(self) -> set[str]:
-        """The special tokens: those with a role, those that are put around a text, and those declared as special."""
+        """The special tokens: those with a role, and those that are put around a text."""
         names = set(self._tokenizer.all_special_tokens)
         names |= _names_in_processor(self._document["post_processor"])
         unknown = self._model.get("unk_token")
@@ -204,9 +207,6 @@ class Pieces:
         padding = self._document["padding"]
         if padding is not None:
             names.add(padding["pad_token"])
-        for token in self._document["added_tokens"]:
-            if token["special"] and not _SLOT.fullmatch(token["content"]):
-                names.add(token["content"])
         return names
 
     def _symbols(self, name: str) -> list[str]:
