@@ -9,7 +9,10 @@ from limbeck.corpus import MixSpec, RowMix
 from limbeck.corpus.batches.mixing import draw_counts
 from limbeck.corpus.settings import CorpusSettings
 from limbeck.corpus.settings.mix import LanguageShares
+from limbeck.errors import CorpusError
 from limbeck.training.sampler import LengthGroupedSampler
+from tests.support.corpora import TOKENIZER
+from tests.support.streams import build_text, make_texts, write_texts
 
 
 @pytest.mark.parametrize(
@@ -61,6 +64,47 @@ def test_counts_are_the_shares_on_average():
     shares = [0.001, 0.299, 0.7]
     counts = np.mean([draw_counts(10, shares, offset) for offset in np.linspace(0, 1, 5000, endpoint=False)], axis=0)
     assert counts == pytest.approx([10 * share for share in shares], abs=0.01)
+
+
+def test_rounding_gives_a_source_without_a_share_no_row():
+    shares = [0.1] * 10
+    assert np.cumsum(shares)[-1] < 1
+    counts = draw_counts(10, [*shares, 0.0, 0.0], offset=0.0)
+    assert sum(counts) == 10 and counts[10:] == [0, 0]
+
+
+def test_a_language_needs_a_block_and_not_each_of_its_sources(tmp_path, cache):
+    for name, count in (("en", 60), ("de", 20)):
+        write_texts(tmp_path / f"{name}.txt", make_texts(name, count))
+    for name in ("en", "de"):
+        (tmp_path / f"{name}_again.txt").write_bytes((tmp_path / f"{name}.txt").read_bytes())
+
+    def sources(**language_of_file):
+        return [{"source": str(tmp_path / f"{name}.txt"), "language": code} for name, code in language_of_file.items()]
+
+    listed = sources(en="en", de="de", en_again="en")
+    corpus = build_text(cache, TOKENIZER, *listed, mix=MixSpec(exponent=0.5))
+    rows = corpus.manifest["source_rows"]
+    assert rows[2] == 0
+    drawn = corpus.row_mix(1)
+    assert drawn.sources(drawn.draw(0)) == drawn.counts(0) and drawn.counts(0)[2] == 0
+    expected = rows[0] ** 0.5 / (rows[0] ** 0.5 + rows[1] ** 0.5)
+    assert corpus.shares_of_languages()["en"] == pytest.approx(expected)
+
+    # All text of Dutch is that of German.
+    listed = sources(de="de", en="en", de_again="nl", en_again="en")
+    repeated = build_text(cache, TOKENIZER, *listed, mix=MixSpec(exponent=0.5))
+    with pytest.raises(CorpusError, match="The language 'nl' has no block to train on"):
+        repeated.row_mix(1)
+    by_language = build_text(cache, TOKENIZER, mix=MixSpec(exponent=0.5, by=f"{tmp_path}/{{language}}.txt"))
+    with pytest.raises(CorpusError, match="The language 'de_again' has no block to train on"):
+        by_language.row_mix(1)
+
+    # With weights each source has a share of its own.
+    listed = sources(en="en", en_again="en")
+    weighted = build_text(cache, TOKENIZER, *listed, mix=MixSpec(weights=(1, 1)))
+    with pytest.raises(CorpusError, match="The source '.*en_again.txt' has no block to train on"):
+        weighted.row_mix(1)
 
 
 def test_a_row_comes_again_only_after_all_others_of_its_source():

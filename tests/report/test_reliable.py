@@ -11,6 +11,7 @@ from limbeck.evaluation.passages import SENTENCE_IN_PASSAGES
 from limbeck.evaluation.similarity_strata import STRATIFIED_SIMILARITIES
 from limbeck.report import comparison_markdown, comparison_rows
 from limbeck.report.evaluation import evaluation_csv
+from limbeck.report.quality_notes import comparison_notes
 from limbeck.report.scores import share_kept
 from limbeck.report.student_results import held_out_results
 from limbeck.report.text_notes import changed_text, skipped_text, taken_text
@@ -164,3 +165,10 @@ def test_skipped_text_is_what_was_skipped():
     assert list(skipped_text(notes)) == ["line of invalid JSON"]
     assert list(changed_text(notes)) == ["row cut to 64 tokens", "line with bytes that are not UTF-8"]
     assert len(taken_text(notes)) == 2
+
+
+def test_languages_without_held_out_text_are_named():
+    figures = [{"language": "de", "texts": 30}, {"language": "fr", "texts": 0}, {"language": "sw", "texts": 0}]
+    (note,) = comparison_notes({"languages": figures})
+    assert note.startswith("No held-out text, and so no figures, of the languages fr, sw: hold out more text")
+    assert comparison_notes({"languages": figures[:1]}) == []

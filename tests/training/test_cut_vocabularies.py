@@ -161,6 +161,7 @@ def test_scores_of_texts_are_learned(tmp_path):
         ({"vocabulary": {"pieces": 9000}}, r"pieces is 9,000, but .* has only \d+ pieces"),
         ({"vocabulary": {"pieces": LEAST + 1, "always": "nowhere.txt"}}, "'nowhere.txt' is no file"),
         ({"vocabulary": {"pieces": LEAST + 1, "count": "nowhere"}}, "nowhere"),
+        ({"vocabulary": {"pieces": LEAST + 1, "count": []}}, "count names no source: name one, or leave count out"),
         ({"initialise": {"layers": [1, 4], "fit": {}}}, "fit compares student and teacher token by token"),
     ],
 )

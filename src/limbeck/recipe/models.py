@@ -333,6 +333,11 @@ class VocabularySpec(Grown):
                 "give either train, a number of new WordPieces, or pieces, a number of those to keep, or coverage, a "
                 "share of the text's tokens"
             )
+        if self.count == []:
+            raise ValueError(
+                "count names no source: name one, or leave count out to count pieces on the text of the student's "
+                "first stage"
+            )
         if self.train is not None and (self.count or self.always or self.other_texts):
             raise ValueError(
                 "count, always and other_texts are for pieces to keep: leave them out, or give pieces in place of train"

@@ -45,6 +45,7 @@ def comparison_notes(comparison: Measured) -> list[str]:
         *_text_notes(evaluation),
         *_interval_notes(evaluation),
         *_vector_notes(evaluation),
+        *_language_notes(evaluation),
         *_development_notes(evaluation),
         *_missing_notes(evaluation),
     ]
@@ -209,6 +210,17 @@ def _vector_notes(evaluation: RunEvaluation) -> Iterator[str]:
     for role, model in (("teacher", evaluation.teacher), ("student", evaluation.student)):
         if model.megabytes_of == "tensors":
             yield f"Weights: the {role}'s size is measured in memory, not on disk."
+
+
+def _language_notes(evaluation: RunEvaluation) -> Iterator[str]:
+    """Yield a note on the languages that have no figures because none of their text is held out."""
+    without_text = [figures.language for figures in evaluation.languages if figures.texts == 0]
+    if without_text:
+        noun = "language" if len(without_text) == 1 else "languages"
+        yield (
+            f"No held-out text, and so no figures, of the {noun} {', '.join(without_text)}: hold out more text "
+            "(corpus.held_out), or give more of it."
+        )
 
 
 def _development_notes(evaluation: RunEvaluation) -> Iterator[str]:

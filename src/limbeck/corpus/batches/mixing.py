@@ -20,7 +20,9 @@ def draw_counts(total: int, shares: Sequence[float], offset: float) -> list[int]
     # The rows of source i end at floor(total * (share_1 + … + share_i) + offset).
     ends = np.floor(total * np.cumsum(shares) + offset).astype(np.int64)
     ends = np.minimum(ends, total)
-    ends[-1] = total  # Rounding may have left the sum of the shares below 1.
+    # Rounding may have left the sum of the shares below 1. Sources behind the last share have no rows.
+    last_with_share = np.flatnonzero(shares)[-1]
+    ends[last_with_share:] = total
     return np.diff(ends, prepend=0).tolist()
 
 

@@ -114,18 +114,29 @@ class Corpus:
             seed: Decides the draw.
 
         Raises:
-            CorpusError: if a source has no row to train on.
+            CorpusError: if a source, or a language whose sources divide one share, has no row to train on.
         """
         if self.mix is None:
             return None
         rows_by_source: list[int] = self.manifest["source_rows"]
-        for title, rows in zip(self.titles, rows_by_source, strict=True):
+        self._check_that_shares_have_rows(self.mix, rows_by_source)
+        return RowMix(rows_by_source, self.mix.shares(rows_by_source), seed)
+
+    def _check_that_shares_have_rows(self, mix: Mixing, rows_by_source: Sequence[int]) -> None:
+        """Refuse a share without rows. A source without any is fine where others of its language have some."""
+        rows_by_share: dict[str, int] = {}
+        for name, rows in zip(mix.share_names(self.titles), rows_by_source, strict=True):
+            rows_by_share[name] = rows_by_share.get(name, 0) + rows
+
+        rows_by_language = self.rows_by_language()
+        for name, rows in rows_by_share.items():
             if rows == 0:
+                # A source may be named by its language, as those of `mix.by` and of parallel text are.
+                noun = "language" if rows_by_language.get(name) == 0 else "source"
                 raise CorpusError(
-                    f"The source '{safe_name(title)}' has no block to train on once repeated and held-out documents "
+                    f"The {noun} '{safe_name(name)}' has no block to train on once repeated and held-out documents "
                     "are left out: give more of its text, or leave it out of the mix."
                 )
-        return RowMix(rows_by_source, self.mix.shares(rows_by_source), seed)
 
     def shares(self) -> list[float]:
         """Return the share of each source among the rows that are trained on, as the mix sets it."""

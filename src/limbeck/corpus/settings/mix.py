@@ -20,6 +20,13 @@ class Mixing(Protocol):
     def reads_sizes(self) -> bool:
         """Whether shares depend on the sizes of sources."""
 
+    def share_names(self, titles: Sequence[str]) -> Sequence[str]:
+        """The name of the share that each source is read by; sources with the same name divide one share.
+
+        Args:
+            titles: Names of the sources.
+        """
+
     def shares(self, sizes: Sequence[int | None]) -> list[float]:
         """The share of each source; they add up to 1.
 
@@ -63,6 +70,10 @@ class MixSpec(Grown):
         """Whether shares depend on the sizes of sources."""
         return self.weights is None
 
+    def share_names(self, titles: Sequence[str]) -> Sequence[str]:
+        """The names of the sources, each of which has a share of its own."""
+        return titles
+
     def shares(self, sizes: Sequence[int | None]) -> list[float]:
         """The share of each source; they add up to 1.
 
@@ -97,6 +108,10 @@ class SourceShares:
     def reads_sizes(self) -> bool:
         """Whether several sources have no stated share. A single one takes the whole rest, whatever its size."""
         return self.stated.count(None) > 1
+
+    def share_names(self, titles: Sequence[str]) -> Sequence[str]:
+        """The names of the sources, each of which has a share of its own."""
+        return titles
 
     def shares(self, sizes: Sequence[int | None]) -> list[float]:
         """The share of each source; they add up to 1.
@@ -143,6 +158,10 @@ class LanguageShares:
     def reads_sizes(self) -> bool:
         """Whether shares depend on the sizes of sources: they do."""
         return True
+
+    def share_names(self, titles: Sequence[str]) -> Sequence[str]:
+        """The language of each source, whose sources divide its share."""
+        return self.languages
 
     def shares(self, sizes: Sequence[int | None]) -> list[float]:
         """The share of each source; they add up to 1.
