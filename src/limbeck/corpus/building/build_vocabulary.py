@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 VOCABULARY_FORMAT = 1
 """Raise it when the same text would give another tokenizer: older caches are then built anew."""
-PIECES_FORMAT = "pieces 1"
+PIECES_FORMAT = "pieces 2"
 """Change it when the same text would choose other pieces."""
 
 
