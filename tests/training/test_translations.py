@@ -14,6 +14,7 @@ from transformers import AutoModel
 
 import limbeck
 from limbeck.corpus.batches.batch import read_batch
+from limbeck.corpus.files.parallel_files import INCOMPLETE
 from limbeck.errors import CorpusError, LimbeckError, RecipeError
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
@@ -151,6 +152,59 @@ def test_vectors_in_a_file_are_found_by_the_sentences_of_the_first_language(reci
         limbeck.distill(recipe, output=tmp_path / "lacking")
 
 
+@pytest.fixture
+def recipe_of_packed_teacher(recipe, files):
+    """A recipe whose teacher runs packed, as in half precision, on longer sentences than the student's."""
+    recipe["teacher"]["dtype"] = "bfloat16"
+    lines = [f"{english} {' '.join(WORDS)}\n" for english in ENGLISH]
+    Path(files["en"]).write_text("".join(lines))
+    return recipe
+
+
+def test_a_method_without_terms_of_the_teacher_trains_on_all_languages(recipe_of_packed_teacher):
+    recipe = recipe_of_packed_teacher
+    recipe["stages"][0]["method"] = "mlm"
+    record = limbeck.distill(recipe).record
+    assert record["stages"][0]["held_out"]["loss"] > 0
+    assert [each["language"] for each in record["corpus"]["views"][0]["languages"]] == ["en", "de"]
+
+
+def test_a_teacher_of_vectors_takes_no_mask_of_the_students_tokens(recipe_of_packed_teacher):
+    stage = HeldStage(plan_run(load_recipe(recipe_of_packed_teacher)))
+    batch = read_batch(next(stage.batches()))
+    teaching = stage.module.teaching
+    scored_tokens_of_student = torch.ones(1, 1, dtype=torch.bool)
+    of_mask = teaching.read(batch, scored_tokens_of_student)
+    expected = teaching.read(batch)
+    assert list(of_mask) == list(expected) != []
+    for key, stream in expected.items():
+        torch.testing.assert_close(of_mask[key], stream)
+    stage.close()
+
+
+@pytest.mark.parametrize("layout", ["lines", "table", "tmx"])
+def test_sentences_without_a_translation_are_counted_once(recipe, files, tmp_path, layout):
+    if layout == "lines":
+        with Path(files["en"]).open("a") as english, Path(files["de"]).open("a") as german:
+            english.write("one\n\nthree\n")
+            german.write("\nzwei\n\n")
+    else:
+        pairs = [*zip(ENGLISH, GERMAN, strict=True), ("one", ""), ("", "zwei"), ("three", "")]
+        table = "".join(f"{english}\t{german}\n" for english, german in [("en", "de"), *pairs])
+        units = []
+        for english, german in pairs:
+            variants = f'<tuv xml:lang="en"><seg>{english}</seg></tuv><tuv xml:lang="de"><seg>{german}</seg></tuv>'
+            units.append(f"<tu>{variants}</tu>")
+        content = {"table": table, "tmx": f"<tmx><body>{''.join(units)}</body></tmx>"}[layout]
+        place = tmp_path / {"table": "pairs.tsv", "tmx": "pairs.tmx"}[layout]
+        place.write_text(content)
+        recipe["corpus"]["sources"] = [{"parallel": {"file": str(place), "languages": ["en", "de"]}}]
+    stage = HeldStage(plan_run(load_recipe(recipe)))
+    assert stage.corpus.report.counts[INCOMPLETE] == 3
+    assert len(stage.corpus.train) + len(stage.corpus.held_out) == 2 * COUNT
+    stage.close()
+
+
 def test_a_killed_run_goes_on(recipe, tmp_path):
     limbeck.distill(recipe)
     killed = {**recipe, "output": str(tmp_path / "killed")}
@@ -205,6 +259,19 @@ def test_languages_are_mixed_by_their_sizes(recipe, tmp_path):
         ({"source": {"share": 0.5}}, "share is not for parallel text"),
         ({"source": {"source": "text.en"}}, "give either source or parallel"),
         ({"parallel": {"en": "text.en"}}, "two languages or more"),
+        (
+            {"parallel": {"en": "text.en", False: "text.no"}},
+            "false is no code of a language: put the code in quotation",
+        ),
+        ({"parallel": {"file": "text.tmx", "languages": ["en", False]}}, 'put the code in quotation marks, as in "no"'),
+        (
+            {"parallel": {"en": "text.en", "de at": "text.de"}},
+            "'de at' is no code of a language: give up to 30 letters",
+        ),
+        (
+            {"source": {"language": ""}},
+            "'' is no code of a language: give up to 30 letters, digits, - and _, such as de",
+        ),
         ({"parallel": {"en": "gone.en", "de": "gone.de"}}, "'gone.en' does not exist"),
         ({"method": {"name": "minilmv2", "relation_heads": 4}}, "the student reads other tokens than its teacher"),
         ({"augment": {"replace_tokens": 0.1}}, "replace_tokens changes the student's tokens"),

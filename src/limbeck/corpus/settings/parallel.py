@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from limbeck.core.fields import Count, Grown, Name, Place
 
+_LONGEST_SHOWN = 40
+"""Most characters of a wrong code of a language in a message."""
+
 PARALLEL_PREFIX = "parallel:"
 """How a string begins that names one language of parallel text as a source, see `place_of`."""
 
-Language: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,29}$")]
+_LANGUAGE_CODE = r"^[A-Za-z][A-Za-z0-9_-]{0,29}$"
+
+
+def _check_language(value: Any) -> Any:
+    """Refuse what is no code of a language, in words that say what to write."""
+    if isinstance(value, bool):
+        raise ValueError(
+            f'{str(value).lower()} is no code of a language: put the code in quotation marks, as in "no", where YAML '
+            "reads it as true or false"
+        )
+    if isinstance(value, str) and re.fullmatch(_LANGUAGE_CODE, value) is None:
+        raise ValueError(
+            f"{value[:_LONGEST_SHOWN]!r} is no code of a language: give up to 30 letters, digits, - and _, such as de "
+            "or zh-Hans"
+        )
+    return value
+
+
+Language: TypeAlias = Annotated[str, Field(pattern=_LANGUAGE_CODE), BeforeValidator(_check_language)]
 """A code of a language, such as `en`, `deu` or `zh-Hans`."""
 
 

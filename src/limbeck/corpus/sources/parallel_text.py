@@ -78,17 +78,20 @@ class ParallelText:
         """Iterate over the sentences.
 
         Args:
-            report: Receives sentences that a language lacks.
+            report: Receives sentences that a language lacks, once for all languages: from the first.
             progress: Called with the number of sentences that were read.
             cursor: Position at which reading begins; it counts sentences. What is in front of it is read again, since
                 languages keep step with each other only from the beginning on.
         """
         if cursor is None:
             cursor = Cursor()
+        teacher_language = self.files.languages[0]
+        # Each language reads the same files, so the first alone reports what they lack.
+        if self.language != teacher_language:
+            report = SourceReport()
         sentences_before: int = cursor.position
         # What was read before has been reported before.
         report.muted = sentences_before > 0
-        teacher_language = self.files.languages[0]
         for number, row in enumerate(self.files.rows(report), start=1):
             if number <= sentences_before:
                 continue

@@ -57,11 +57,18 @@ class LiveTeaching(Teaching):
         self.from_hidden = all(term.takes_from_hidden for term in terms if term.reads_logits)
         self._sharded = sharded and ranks.process_count() > 1
         keys = {key for term in terms for key in term.teacher}
+        self._reads_logits = any(key.name == "logits" for key in keys)
         self.tap = StreamTap(teacher, keys, drop_above=drop_above, pooling=pooling, from_hidden=self.from_hidden)
 
     @torch.no_grad()
     def read(self, batch: Batch, scored: Tensor | None = None) -> Streams:
         """Run the teacher, in the number format of its weights; see `Teaching.read`."""
+        # A method such as `mlm` learns from labels alone.
+        if not self.tap.keys:
+            return {}
+        # `scored` marks tokens of the student. The teacher may read others, unless a term compares scores of tokens.
+        if not self._reads_logits:
+            scored = None
         # Training may run under autocast, which would change the teacher's format to the student's.
         device = batch.teacher["input_ids"].device
         with torch.autocast(device_type=device.type, enabled=False):
