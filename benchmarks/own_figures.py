@@ -50,6 +50,30 @@ SENTENCES: dict[str, Any] = {
 }
 
 
+def sentence_stage(method: Mapping[str, Any], *, steps: int, rate: float = 1e-3) -> dict[str, Any]:
+    """Return the stage of a recipe that trains on sentences by a method, with the quickstart's settings.
+
+    Args:
+        method: The method with its options.
+        steps: Steps of 64 sentences.
+        rate: Peak learning rate.
+    """
+    return {
+        "method": dict(method),
+        "text": {"unit": "sentence", "length": 64},
+        "freeze": ["embeddings"],
+        "training": {
+            "max_steps": steps,
+            "per_device_train_batch_size": 64,
+            "learning_rate": rate,
+            "warmup_steps": 0.05,
+            "weight_decay": 0.01,
+            "eval_strategy": "no",
+            "save_strategy": "no",
+        },
+    }
+
+
 @dataclass(frozen=True)
 class Student:
     """A student of the comparison.
@@ -83,22 +107,7 @@ class Student:
             "teacher": {"model": TEACHER},
             "student": {"shape": f"{len(self.layers)}x384", "initialise": start, "dropout": 0.0},
             "corpus": {"sources": list(sources), "held_out": 0.03},
-            "stages": [
-                {
-                    "method": method,
-                    "text": {"unit": "sentence", "length": 64},
-                    "freeze": ["embeddings"],
-                    "training": {
-                        "max_steps": self.steps,
-                        "per_device_train_batch_size": 64,
-                        "learning_rate": self.rate,
-                        "warmup_steps": 0.05,
-                        "weight_decay": 0.01,
-                        "eval_strategy": "no",
-                        "save_strategy": "no",
-                    },
-                }
-            ],
+            "stages": [sentence_stage(method, steps=self.steps, rate=self.rate)],
         }
 
 

@@ -38,7 +38,7 @@ from scipy.stats import spearmanr
 
 from embedding_ablation import TEACHER, add_row, find, read_rows
 from harness import made_with, table
-from own_figures import SENTENCES, write_text
+from own_figures import SENTENCES, sentence_stage, write_text
 
 RESULTS = Path(__file__).parent / "results" / "trimmed_students.jsonl"
 SEED = 1
@@ -154,25 +154,8 @@ class Setting:
         }
         if making.method is not None:
             recipe["corpus"] = {"sources": write_text(self.data, self.work / "text"), "held_out": 0.03}
-            recipe["stages"] = [self.stage(making.method)]
+            recipe["stages"] = [sentence_stage(making.method, steps=self.steps)]
         return str(limbeck.distill(recipe, overwrite=True).student)
-
-    def stage(self, method: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the stage of a recipe that trains with a method, with the settings of the quickstart."""
-        return {
-            "method": dict(method),
-            "text": {"unit": "sentence", "length": 64},
-            "freeze": ["embeddings"],
-            "training": {
-                "max_steps": self.steps,
-                "per_device_train_batch_size": 64,
-                "learning_rate": 1e-3,
-                "warmup_steps": 0.05,
-                "weight_decay": 0.01,
-                "eval_strategy": "no",
-                "save_strategy": "no",
-            },
-        }
 
 
 @dataclass(frozen=True)

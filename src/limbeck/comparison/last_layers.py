@@ -24,10 +24,10 @@ from limbeck.objectives import relation_kl
 _RELATIONS = ("query", "key", "value")
 """Streams whose relations are compared."""
 _THIRDS = 3
-# The numbers of the thirds.
 _FITTING = 0
 _CHOOSING = 1
 _MEASURING = 2
+"""The third of the texts by which each step is done: maps are fitted, a map is chosen, and its error is measured."""
 
 
 def common_relation_heads(teacher: Shape, students: Sequence[Shape]) -> int:
