@@ -101,17 +101,18 @@ class _Handler(BaseHTTPRequestHandler):
             server.paths.append(self.path)
             server.under_way += 1
             server.most_under_way = max(server.most_under_way, server.under_way)
+        # A request is over before its answer is sent: the client may ask again as soon as it has read the answer.
         try:
             reply = server.behaviour(number, request["input"])
             if isinstance(reply, dict):
                 reply = Reply(body=reply)
-            self._send(reply)
+            threading.Event().wait(reply.delay)
         finally:
             with server.lock:
                 server.under_way -= 1
+        self._send(reply)
 
     def _send(self, reply: Reply) -> None:
-        threading.Event().wait(reply.delay)
         body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
         self.send_response(reply.status)
         for name, value in {"Content-Length": str(len(body)), **reply.headers}.items():
