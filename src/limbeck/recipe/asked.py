@@ -118,12 +118,12 @@ def check_chosen_by(options: Mapping[str, Any], *more: str) -> None:
     Raises:
         RecipeError: naming those that are missing.
     """
-    missing = []
-    for name in (*CHOSEN_BY, *more):
-        # A teacher that is no name may be a file or table of texts and targets, whose texts are the corpus.
-        may_follow = name == "corpus" and not isinstance(options.get("teacher", ""), str | Path)
-        if name not in options and not may_follow:
-            missing.append(f"--{name}")
+    needed = [*CHOSEN_BY, *more]
+    # A teacher that is no name may be a file or table of texts and targets, whose texts are the corpus.
+    teacher = options.get("teacher", "")
+    if not isinstance(teacher, str | Path):
+        needed.remove("corpus")
+    missing = [f"--{name}" for name in needed if name not in options]
     if missing:
         raise RecipeError(
             f"Without a recipe, these options are needed too: {', '.join(missing)}; "
@@ -278,9 +278,10 @@ def _with_texts_of_targets(options: Mapping[str, Any]) -> dict[str, Any]:
 
     completed = dict(options)
     file = target_file_of(options["teacher"])
-    if file is not None:
-        completed.setdefault("method", method_of_targets(file))
-        completed.setdefault("corpus", corpus_of_targets(file, completed["method"]))
+    if file is not None and "method" not in completed:
+        completed["method"] = method_of_targets(file)
+    if file is not None and "corpus" not in completed:
+        completed["corpus"] = corpus_of_targets(file, completed["method"])
     if "corpus" not in completed:
         raise RecipeError("Without a recipe, this option is needed too: --corpus; or give a recipe.")
     return completed
@@ -328,6 +329,7 @@ def _with_start(document: dict[str, Any]) -> dict[str, Any]:
     if "teacher" not in document or "student" not in document or names_start(document["student"]):
         return document
     try:
+        # The parts are read for their errors alone, so that torch is not imported for a document with mistakes.
         for stage in document["stages"]:
             StageSpec.model_validate(stage)
         teacher = TeacherSpec.model_validate(document["teacher"])
@@ -379,8 +381,12 @@ def _with_minutes(stages: Sequence[Any], options: Mapping[str, Any]) -> list[Any
     minutes = options["minutes"]
     if "steps" in options:
         raise RecipeError(f"--steps {options['steps']} and --minutes {minutes:g} both say how long to train; give one.")
-    steps = [_mapping(_mapping(stage).get("training")).get("max_steps") for stage in stages]
-    shares = [float(count) for count in steps if isinstance(count, int) and count > 0]
+    shares: list[float] = []
+    for stage in stages:
+        training = _mapping(_mapping(stage).get("training"))
+        steps = training.get("max_steps")
+        if isinstance(steps, int) and steps > 0:
+            shares.append(float(steps))
     if len(shares) < len(stages):
         shares = [1.0] * len(stages)
     changed: list[Any] = []
@@ -427,18 +433,19 @@ def _stages_of_method(method: str | Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     from limbeck.methods.registry import METHODS
 
-    options = {"name": method} if isinstance(method, str) else dict(method)
+    as_given = method if isinstance(method, str) else dict(method)
+    options = {"name": as_given} if isinstance(as_given, str) else as_given
     name = options.get("name")
-    # The check of the recipe refuses an unknown method.
+    # An unknown method is one stage as it is given, which the check of the recipe refuses.
     stages_of_method: Sequence[Mapping[str, Any]] = ()
     if isinstance(name, str) and name in METHODS and "stage" not in options:
         stages_of_method = METHODS[name].stages
     if not stages_of_method:
-        return [{"method": method if isinstance(method, str) else options}]
+        return [{"method": as_given}]
 
     stages: list[dict[str, Any]] = []
-    for number, stage in enumerate(stages_of_method, start=1):
-        stages.append({"name": f"stage-{number}", "method": {**stage, **options}})
+    for number, stage_options in enumerate(stages_of_method, start=1):
+        stages.append({"name": f"stage-{number}", "method": {**stage_options, **options}})
     return stages
 
 

@@ -77,18 +77,18 @@ def choose_budget(
     # Operations a token: 2 for each weight of the teacher (forward), 6 for each of the student (forward and backward).
     operations_per_token = 2 * count_weights(models.teacher.shape) + 6 * count_weights(models.student.shape)
     # Tokens that a stage can read in its share of the minutes.
-    affordable = MINUTES * 60 * rate / operations_per_token / stages
+    affordable_tokens = MINUTES * 60 * rate / operations_per_token / stages
     size = _size_of_text(sources, of_rows=of_rows)
     tokens = None if size is None else size / _BYTES_OF_TOKEN
     text = "text of unknown size" if size is None else f"{size / 1e6:,.3g} MB of text"
 
-    most_tokens = max(affordable, _LEAST_STEPS * tokens_per_step)
+    most_tokens = max(affordable_tokens, _LEAST_STEPS * tokens_per_step)
     if tokens is not None and tokens * passes <= most_tokens:
         training = {"num_train_epochs": passes}
         tokens_read = tokens * passes
         reason = f"{passes} passes through {text}"
     else:
-        steps = max(_LEAST_STEPS, int(affordable / tokens_per_step))
+        steps = max(_LEAST_STEPS, int(affordable_tokens / tokens_per_step))
         training = {"max_steps": steps}
         tokens_read = steps * tokens_per_step
         reason = f"{steps:,} steps through {text}"
@@ -104,6 +104,7 @@ def choose_budget(
 
 
 def _minutes(count: int) -> str:
+    """A number of minutes in words."""
     noun = "minute" if count <= 1 else "minutes"
     return f"{count:,.0f} {noun}"
 
@@ -125,9 +126,9 @@ def _size_of_text(sources: list[str], *, of_rows: bool) -> int | None:
         is_local = source_kind(source) is SOURCES["files"] and not is_remote(source)
         if is_named_task or not is_local:
             return None
+        # Rows are read whole, so the size of their files counts. Of other text only the column `text` does.
         are_tables = of_rows and not holds_texts_alone(source)
-        files = find_files(source) if are_tables else find_files(source, "text")
-        size = files.stored_size() if are_tables else files.size()
+        size = find_files(source).stored_size() if are_tables else find_files(source, "text").size()
         if size is None:
             return None
         total += size

@@ -102,10 +102,10 @@ class ChosenModels:
         sources = self.student.source_layers
         if start.checkpoint is not None:
             return f"starts from '{start.checkpoint}', an earlier model of its shape"
+        if not sources and not self.obstacle:
+            return "starts at random"
         if not sources:
-            if not self.obstacle:
-                return "starts at random"
-            # An error's message, as the end of a sentence.
+            # The message of an error becomes the end of a sentence: a small first letter, and no period.
             obstacle = self.obstacle[:1].lower() + self.obstacle[1:].rstrip(".")
             return f"starts at random: {obstacle}"
 
@@ -117,10 +117,11 @@ class ChosenModels:
             layers = f"{noun} {numbers} of the {source.shape.layers} of '{start.from_}'"
         if start.fit is not None:
             return f"starts from {layers}, fitted to the teacher in closed form on the text, since nothing is trained"
-        # Layers of a wider model were cut to the student's width.
         if self.student.shape.hidden == source.shape.hidden:
-            usual = "" if start.from_ is not None else ", the start of the quickstart's recipe"
-            return f"starts from {layers}{usual}"
+            if start.from_ is not None:
+                return f"starts from {layers}"
+            return f"starts from {layers}, the start of the quickstart's recipe"
+        # Layers of a wider model are cut to the student's width.
         how = "along principal directions"
         if start.narrow_by == "activations":
             how += " of its hidden states"
@@ -130,7 +131,8 @@ class ChosenModels:
         """A warning about a student that is wider or larger than its teacher; empty for any other."""
         if not self.teacher.is_known_model:
             return ""
-        student, teacher = self.student.shape, self.teacher.shape
+        student = self.student.shape
+        teacher = self.teacher.shape
         if student.hidden > teacher.hidden:
             return f"wider than its teacher, {student.hidden} against {teacher.hidden}; students are usually smaller"
         if count_weights(student) > count_weights(teacher):
@@ -149,7 +151,8 @@ def choose_models(spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> 
         LimbeckError: one line for a teacher that cannot be read, and a student that does not fit.
     """
     teacher = plan_teacher(spec)
-    # More layers than the teacher has are a mistake, and no reason to start at random.
+    # A number of layers alone is read for its error: more layers than the teacher has are a mistake, and no reason to
+    # start at random.
     if isinstance(student, int | str) and depth_alone(student) is not None:
         parse_blueprint(student, teacher.shape)
     try:
@@ -158,8 +161,9 @@ def choose_models(spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> 
             plan = plan_student(_student_spec(student, layers="ends", narrow_by="activations"), teacher)
         return ChosenModels(teacher, plan)
     except ModelError as error:
-        if isinstance(student, Mapping) and "initialise" in student:
-            raise  # The start is the user's own.
+        has_own_start = isinstance(student, Mapping) and "initialise" in student
+        if has_own_start:
+            raise
         plan = plan_student(_student_spec(student, layers="random"), teacher)
         return ChosenModels(teacher, plan, obstacle=str(error))
 
@@ -183,20 +187,20 @@ def untrained_plan(student: StudentPlan, *, trained_tokens: int) -> StudentPlan:
     if start.checkpoint is not None:
         return student
     if start.fit is not None:
-        # What is compared is the training, or else the fit itself.
+        # The comparison shows what the training has changed, or what the fit has where nothing was trained.
         if trained_tokens > 0:
             return student
         return _with_start(student, fit=None)
 
-    # The layers are copied from the bottom and the top of the teacher, as a recipe that names no start has them.
-    copied = student
+    untrained = student
     if start.layers == "random":
-        copied = _with_start(student, layers="ends", embeddings="auto")
-    tokens = min(trained_tokens // _TRAINED_TOKENS_PER_FITTED, _MOST_FITTED_TOKENS)
+        # `ends` copies layers of the bottom and the top of the teacher, as in a recipe that names no start.
+        untrained = _with_start(student, layers="ends", embeddings="auto")
+    fitted_tokens = min(trained_tokens // _TRAINED_TOKENS_PER_FITTED, _MOST_FITTED_TOKENS)
     # With fewer tokens than inputs of an output map the fit would hardly change anything.
-    if tokens < copied.shape.ffn:
-        return copied
-    return with_fit(copied, FitOptions(tokens=tokens))
+    if fitted_tokens < untrained.shape.ffn:
+        return untrained
+    return with_fit(untrained, FitOptions(tokens=fitted_tokens))
 
 
 def with_fit(student: StudentPlan, fit: FitOptions) -> StudentPlan:
@@ -241,6 +245,7 @@ def describe_random_start(student: StudentPlan) -> str | None:
 
 
 def _starts_at_random(student: StudentPlan) -> bool:
+    """Whether a student starts neither from a checkpoint nor from layers of a model."""
     start = student.spec.initialise
     return start.checkpoint is None and start.layers == "random"
 
@@ -269,12 +274,16 @@ def _student_spec(student: int | str | Mapping[str, Any], **start: Any) -> Stude
     """
     keys: Any = shape_alone(student)
     if isinstance(keys, Mapping) and not names_start(keys):
-        keys = {**keys, "initialise": {**(keys.get("initialise") or {}), **start}}
+        further_keys = keys.get("initialise") or {}
+        keys = {**keys, "initialise": {**further_keys, **start}}
     try:
         return StudentSpec.model_validate(keys)
     except ValidationError as error:
-        # A mistake of the student as a whole has the place "recipe".
-        raise RecipeError(f"student.{explain(error)}".replace("student.recipe", "student", 1)) from None
+        # The explanation begins with the key of the mistake, or with "recipe" for the student as a whole.
+        mistake = explain(error)
+        if mistake.startswith("recipe:"):
+            raise RecipeError(f"student{mistake.removeprefix('recipe')}") from None
+        raise RecipeError(f"student.{mistake}") from None
 
 
 def count_weights(shape: Shape) -> int:

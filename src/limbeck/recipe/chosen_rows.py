@@ -55,31 +55,34 @@ def choose_rows(
     if isinstance(task_keys, str):
         return {"sources": sources, "task": task_keys}
     # The keys that name columns stand in the task, except for that of the texts.
-    columns = dict(task_keys or {})
+    named_columns = dict(task_keys or {})
     if "text_column" in named:
-        columns["text_column"] = named["text_column"]
+        named_columns["text_column"] = named["text_column"]
     kinds = _possible_kinds(teacher, head)
-    if columns.get("kind") in KINDS:
-        kinds = [columns["kind"]]
+    if named_columns.get("kind") in KINDS:
+        kinds = [named_columns["kind"]]
     for source in sources:
         check_source(source)
-    if _hold_texts_alone(sources, teacher, of_words=KINDS[head].of_words):
-        return {"sources": sources, "task": {"kind": _kind_of_texts(teacher, kinds, sources[0]), "labelled": False}}
-    first_row = _read_first_row(sources, of_words=KINDS[head].of_words)
+    # A teacher that tags words (`of_words`) reads rows of words, and any other one rows of texts.
+    of_words = KINDS[head].of_words
+    if _hold_texts_alone(sources, teacher, of_words=of_words):
+        kind_of_texts = _kind_of_texts(teacher, kinds, sources[0])
+        return {"sources": sources, "task": {"kind": kind_of_texts, "labelled": False}}
+    first_row = _read_first_row(sources, of_words=of_words)
     if first_row is None:
         # The columns are not known before the run, which then expects the usual ones of the likeliest kind.
         likeliest_kind = kinds[0]
         return {"sources": sources, "task": {"kind": likeliest_kind}}
 
     for kind in kinds:
-        corpus = _corpus_of_kind(kind, first_row.columns, columns)
+        corpus = _corpus_of_kind(kind, first_row.columns, named_columns)
         if corpus is not None:
             return {"sources": sources, **corpus}
     # Rows whose label the user names are never taken for rows without labels.
-    names_label = "label_column" in columns or "label_columns" in columns
+    names_label = "label_column" in named_columns or "label_columns" in named_columns
     if not names_label:
         for kind in kinds:
-            corpus = _unlabelled_corpus(kind, first_row.columns, columns)
+            corpus = _unlabelled_corpus(kind, first_row.columns, named_columns)
             if corpus is not None:
                 return {"sources": sources, **corpus}
     raise RecipeError(
@@ -118,35 +121,39 @@ def _corpus_of_kind(kind: str, columns: set[str], named: Mapping[str, Any]) -> d
     """
     facts = KINDS[kind]
     if facts.has_queries:
+        query = named.get("query_column", "query")
         documents = named.get("document_columns") or _first_of(_DOCUMENTS, columns)
-        needed = {named.get("query_column", "query"), *documents}
-        if not documents or not needed <= columns:
+        if not documents or not {query, *documents} <= columns:
             return None
         return {"task": {"kind": kind, "document_columns": documents}}
 
     # The other kinds read texts and a label, except for a few (such as tagging) whose columns have fixed names.
     if "text" not in facts.columns:
-        if {named.get(f"{part}_column", part) for part in facts.columns} <= columns:
-            return {"task": {"kind": kind}}
-        return None
+        needed = {named.get(f"{part}_column", part) for part in facts.columns}
+        if not needed <= columns:
+            return None
+        return {"task": {"kind": kind}}
 
-    task: dict[str, Any] = {"kind": kind}
-    # Several label columns come from the user alone, whose keys are laid over these later: here they are only checked.
-    labels = _first_of(_LABELS, columns)
-    if "label_columns" in named:
-        labels = list(named["label_columns"])
-    else:
-        if "label_column" in named:
-            labels = [named["label_column"]]
-        if labels:
-            task["label_column"] = labels[0]
+    labels = _label_columns(columns, named)
     texts = _named_texts(columns, named)
-    are_there = labels and texts and {*labels, *texts} <= columns
-    if not are_there:
+    if not labels or not texts or not {*labels, *texts} <= columns:
         return None
+    task: dict[str, Any] = {"kind": kind}
+    # Several label columns are not written here: they come from the user's keys, which are laid over these later.
+    if "label_columns" not in named:
+        task["label_column"] = labels[0]
     if len(texts) > 1:
         task["pair_column"] = texts[1]
     return {"text_column": texts[0], "task": task}
+
+
+def _label_columns(columns: set[str], named: Mapping[str, Any]) -> list[str]:
+    """Return the columns of the label: those that the user names, or one of a usual name; an empty list without one."""
+    if "label_columns" in named:
+        return list(named["label_columns"])
+    if "label_column" in named:
+        return [named["label_column"]]
+    return _first_of(_LABELS, columns)
 
 
 def _named_texts(columns: set[str], named: Mapping[str, Any]) -> list[str]:
@@ -163,7 +170,7 @@ def _unlabelled_corpus(kind: str, columns: set[str], named: Mapping[str, Any]) -
     """Return the keys of a corpus of a kind whose rows have no labels; None where a column of its texts is missing."""
     facts = KINDS[kind]
     if facts.has_queries:
-        return None  # Its rows need no labels in any case.
+        return None  # Rows of queries have no labels in any case, so they are no special case.
     task: dict[str, Any] = {"kind": kind, "labelled": False}
     texts = _named_texts(columns, named)
     if "text" in facts.columns and texts and set(texts) <= columns:
@@ -210,7 +217,7 @@ def _is_table(file: FilePath, teacher: TeacherInfo, *, of_words: bool) -> bool:
         return False
     if not of_words:
         return len(first_row.values) > 1
-    # In a text the last word of each line is read as a tag.
+    # Of a plain text the reader takes the last word of each line for a tag, so the tags have to look like tags.
     tags: Any = first_row.values.get("tags") or ()
     return all(tag in teacher.labels or _TAG.fullmatch(str(tag)) for tag in tags)
 
@@ -222,7 +229,8 @@ def _kind_of_texts(teacher: TeacherInfo, kinds: list[str], place: str) -> str:
         RecipeError: where each of the teacher's kinds needs more than a text.
     """
     for kind in kinds:
-        if {"text", "tokens"} & set(KINDS[kind].columns):
+        reads_texts = "text" in KINDS[kind].columns or "tokens" in KINDS[kind].columns
+        if reads_texts:
             return kind
     raise RecipeError(
         f"The teacher '{teacher.title}' does {kinds[0].replace('_', ' ')}, which is taught on rows of "
@@ -273,6 +281,8 @@ def _read_first_row(sources: list[str], *, of_words: bool) -> _FirstRow | None:
             continue  # One JSON document can only be read as a whole, which may take long.
         # The first file decides, even if it has no rows.
         first_row = next(iter(read_rows(file, SourceReport(), of_words=of_words)), None)
-        columns = set() if first_row is None else {str(name) for name in first_row.values}
+        columns: set[str] = set()
+        if first_row is not None:
+            columns = {str(name) for name in first_row.values}
         return _FirstRow(str(file), columns)
     return None

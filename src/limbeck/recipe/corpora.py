@@ -50,6 +50,7 @@ def corpus_settings(
         return _labelled_settings(merged, merged.task, teacher, reads_scores=reads_scores)
 
     settings = CorpusSettings.of(merged, _prompts_of(sentence))
+    # `student_prompts: none` means that only the teacher reads its prompts, so that there have to be some.
     if not settings.student_reads_prompts and not settings.source_prompts:
         raise RecipeError(
             f"corpus.student_prompts is none, but the files of '{teacher.title}' put no prompt before these texts: "
@@ -98,7 +99,10 @@ def _labelled_settings(
     corpus: CorpusSpec, task: TaskSpec, teacher: Classifier, *, reads_scores: bool
 ) -> LabelledSettings:
     """The settings of labelled rows: the keys of the corpus and of its task, and rows of a task known by name."""
-    labels = teacher.labels if KINDS[task.kind].has_classes else ()
+    labels: tuple[str, ...] = ()
+    if KINDS[task.kind].has_classes:
+        labels = teacher.labels
+    # The keys of the task that say how its rows are read; the others are read elsewhere.
     keys: dict[str, Any] = task.model_dump(exclude={"name", "class_weights", "metric", "positive"}, exclude_none=True)
     keys["sources"] = corpus.places
     keys["text_column"] = corpus.text_column
@@ -109,6 +113,7 @@ def _labelled_settings(
         keys["length"] = corpus.length
     keys["student_length"] = corpus.student_length
 
+    # A task that is known by name has rows of its own, which take the place of what the recipe describes.
     if task.name is not None:
         rows, development = named_rows(corpus, task)
         keys["rows"] = rows

@@ -40,9 +40,11 @@ class EvaluationSpec(Grown):
     data: Place | None = None
     """Folder with these tasks' files; default: that of the last corpus of a named task, else the Hugging Face Hub."""
     added = frozenset({"tasks", "data"})
+    """Keys that came after the first release; a document has them only where they are given."""
 
     @model_validator(mode="after")
     def _data_of_tasks(self) -> EvaluationSpec:
+        """Refuse a folder with the files of tasks where no tasks are named."""
         if self.data is not None and self.tasks is None:
             raise ValueError(
                 "data is the folder with the files of evaluation.tasks, but no tasks are named: leave it out"

@@ -73,17 +73,17 @@ def load_checked(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str
         LimbeckError: one with the `mistakes`, where they are several.
     """
     document = document_of(recipe, overrides)
-    # A block `with mistakes.of(place)` keeps its error for `tell`, so that the checks after it are made too.
+    # An error within a block `with mistakes.gathered()` is raised only at the end, so that later checks are made too.
     mistakes = Mistakes()
     loaded = None
-    with mistakes.of():
+    with mistakes.gathered():
         loaded = check_document(document)
     # The facts of a recipe with mistakes are checked too, as far as its parts can be read.
     parts = _readable_parts(document) if loaded is None else _parts_of(loaded)
-    with mistakes.of():
+    with mistakes.gathered():
         _check_parts(parts)
-    mistakes.tell()
-    assert loaded is not None  # Else there was a mistake to tell.
+    mistakes.raise_all()
+    assert loaded is not None  # A document that was not loaded has mistakes, which were raised.
     return loaded
 
 
@@ -100,6 +100,7 @@ def check_facts(recipe: Recipe) -> None:
 
 
 def _parts_of(recipe: Recipe) -> _Parts:
+    """Take the parts of a recipe without mistakes."""
     stages = [_Parts(stage.teacher, stage.student, stage.corpus) for stage in recipe.stages]
     parts = _Parts(recipe.teacher, recipe.student, recipe.corpus, recipe.evaluation, stages)
     if recipe.teachers is None:
@@ -108,28 +109,30 @@ def _parts_of(recipe: Recipe) -> _Parts:
 
 
 def _check_parts(recipe: _Parts) -> None:
-    """Check the facts of all parts, and raise their mistakes as one error."""
+    """Check the facts of all parts of a recipe, and raise their mistakes as one error."""
     mistakes = Mistakes()
     for spec in recipe.teachers:
-        with mistakes.of():
+        with mistakes.gathered():
             check_teacher(spec)
     if recipe.student is not None:
-        source = None if recipe.teacher is None else recipe.teacher.model
-        with mistakes.of():
-            check_student(recipe.student, source)
+        teacher_model = None
+        if recipe.teacher is not None:
+            teacher_model = recipe.teacher.model
+        with mistakes.gathered():
+            check_student(recipe.student, teacher_model)
 
     # A stage may have a corpus of its own. A run without stages compares its student with the teacher on the corpus.
     corpus_is_read = not recipe.stages or any(stage.corpus is None for stage in recipe.stages)
     if recipe.corpus is not None and corpus_is_read:
-        with mistakes.of():
+        with mistakes.gathered():
             check_corpus(recipe.corpus)
 
     for index, stage in enumerate(recipe.stages):
         _check_stage(stage, f"stages.{index}", mistakes)
     if recipe.evaluation is not None:
-        with mistakes.of("evaluation.data"):
+        with mistakes.gathered("evaluation.data"):
             check_data(_folder(recipe.evaluation.data))
-    mistakes.tell()
+    mistakes.raise_all()
 
 
 def _check_stage(stage: _Parts, place: str, mistakes: Mistakes) -> None:
@@ -137,13 +140,13 @@ def _check_stage(stage: _Parts, place: str, mistakes: Mistakes) -> None:
     # The student of an earlier stage has no files before the run.
     is_assistant = isinstance(stage.teacher, StageTeacherSpec) and stage.teacher.stage is not None
     if stage.teacher is not None and not is_assistant:
-        with mistakes.of():
+        with mistakes.gathered():
             check_teacher(stage.teacher)
     if stage.student is not None:
-        with mistakes.of(f"{place}.student"):
+        with mistakes.gathered(f"{place}.student"):
             check_student(stage.student)
     if stage.corpus is not None:
-        with mistakes.of(f"{place}.corpus"):
+        with mistakes.gathered(f"{place}.corpus"):
             check_corpus(stage.corpus)
 
 
@@ -175,7 +178,7 @@ def _check_is_model(name: str) -> None:
 
 def _readable_parts(document: Mapping[str, Any]) -> _Parts:
     """Read the parts of a document with mistakes, each without its wrong keys."""
-    stages = []
+    stages: list[_Parts] = []
     stage_documents = document.get("stages")
     if isinstance(stage_documents, list):
         stages = [_readable_parts_of_stage(stage) for stage in stage_documents if isinstance(stage, dict)]
@@ -189,6 +192,7 @@ def _readable_parts(document: Mapping[str, Any]) -> _Parts:
 
 
 def _readable_parts_of_stage(stage: Mapping[str, Any]) -> _Parts:
+    """Read the parts that a stage of such a document has of its own."""
     return _Parts(
         teacher=_readable_part(StageTeacherSpec, model_alone(stage.get("teacher"))),
         student=_readable_part(StudentSpec, shape_alone(stage.get("student"))),
@@ -197,22 +201,20 @@ def _readable_parts_of_stage(stage: Mapping[str, Any]) -> _Parts:
 
 
 def _readable_corpus(document: Any) -> CorpusSpec | None:
-    """Read a corpus without its wrong keys; None where that is not possible.
-
-    A corpus whose task has mistakes keeps a task, since its sources would be checked as texts without one.
-    """
+    """Read a corpus without its wrong keys; None where that is not possible."""
     # A mistake in the name of the task is reported by the check of the whole document.
     with suppress(ValidationError):
         document = expand_corpus(document)
     corpus = _readable_part(CorpusSpec, document)
     if corpus is None or corpus.task is not None:
         return corpus
-    has_task = isinstance(document, dict) and document.get("task") is not None
-    if has_task:
-        # Any kind will do: whether files of rows exist does not depend on the kind.
-        any_task = TaskSpec.model_construct(kind=KIND_NAMES[0])
-        return corpus.model_copy(update={"task": any_task})
-    return corpus
+    task_was_left_out = isinstance(document, dict) and document.get("task") is not None
+    if not task_was_left_out:
+        return corpus
+    # The task has mistakes. Another one takes its place, since sources of rows would be checked as texts without any.
+    # Its kind does not matter for whether files of rows exist.
+    any_task = TaskSpec.model_construct(kind=KIND_NAMES[0])
+    return corpus.model_copy(update={"task": any_task})
 
 
 def _readable_part(cls: type[PartT], document: Any) -> PartT | None:
@@ -220,7 +222,8 @@ def _readable_part(cls: type[PartT], document: Any) -> PartT | None:
     try:
         return cls.model_validate(document)
     except ValidationError as error:
-        wrong_keys = {item["loc"][0] for item in error.errors() if item["loc"]}
+        # The place of a mistake begins with a key of the part; a mistake of the part as a whole has no place.
+        wrong_keys = {mistake["loc"][0] for mistake in error.errors() if mistake["loc"]}
     if not isinstance(document, dict):
         return None
     right_keys = cls.model_fields.keys() - wrong_keys
@@ -273,28 +276,37 @@ def check_student(student: StudentSpec, teacher: str | None = None) -> None:
     if start.from_ is not None:
         check_not_pickled(start.from_)
         source = start.from_
-    size = None if source is None else _size_of(source)
+    source_size = None
+    if source is not None:
+        source_size = _size_of(source)
 
-    # A shape has a depth, its number of layers, and perhaps other sizes. `depth` is that of a shape without other
-    # sizes, which takes these from the source.
-    shape = student.shape
-    depth = None
-    if isinstance(shape, ShapeSpec):
-        layers = parse_blueprint(shape.model_dump(exclude_none=True)).layers
-    elif shape == WHOLE:
-        # The source's own shape. Where the source cannot be read here, no check below needs the number.
-        layers = 0 if size is None else size.layers
-    else:
-        depth = depth_alone(shape)
-        layers = parse_blueprint(shape).layers if depth is None else depth
-
-    if size is not None:
-        if depth is not None:
-            check_depth(depth, size.layers, size.hidden)
+    layers = _layers_of(student.shape)
+    if source_size is not None:
+        if layers is None:
+            layers = source_size.layers
+        # A number of layers alone takes its other sizes from the source.
+        if depth_alone(student.shape) is not None:
+            check_depth(layers, source_size.layers, source_size.hidden)
         if isinstance(start.layers, list):
-            check_listed(start.layers, layers, size.layers)
+            check_listed(start.layers, layers, source_size.layers)
     if start.checkpoint is not None:
         check_not_pickled(start.checkpoint)
+
+
+def _layers_of(shape: int | str | ShapeSpec) -> int | None:
+    """Return the number of layers of a student's shape; None for the whole shape of the model that it starts from.
+
+    Raises:
+        ModelError: for a shape that cannot be read.
+    """
+    if isinstance(shape, ShapeSpec):
+        return parse_blueprint(shape.model_dump(exclude_none=True)).layers
+    if shape == WHOLE:
+        return None
+    depth = depth_alone(shape)
+    if depth is not None:
+        return depth
+    return parse_blueprint(shape).layers
 
 
 class _Size(NamedTuple):
@@ -307,11 +319,14 @@ class _Size(NamedTuple):
 def _size_of(model: str) -> _Size | None:
     """The size of a model in a folder or package, as its config.json has it; None where it cannot be told from there.
 
-    `plan_run` checks the others: models on the Hub, of unknown families, and without a readable configuration.
+    None stands for models on the Hub, of unknown families, and without a readable configuration. `plan_run` checks
+    these later.
     """
     try:
         place = resolve_model(model)
-        config = read_json(Path(place) / "config.json", {}) if is_local(place) else {}
+        if not is_local(place):
+            return None
+        config = read_json(Path(place) / "config.json", {})
     except LimbeckError:
         return None
     family = config.get("model_type") if isinstance(config, dict) else None
@@ -332,7 +347,7 @@ def check_corpus(corpus: CorpusSpec) -> None:
         CorpusError: one with the `mistakes`, where they are several.
     """
     mistakes = Mistakes()
-    with mistakes.of():
+    with mistakes.gathered():
         check_data(_folder(corpus.data))
     content: Literal["texts", "rows"] | None = "rows"
     if corpus.task is None:
@@ -340,12 +355,12 @@ def check_corpus(corpus: CorpusSpec) -> None:
     elif not corpus.task.labelled:
         content = None  # Text files have rows without labels too.
     for source in corpus.places:
-        with mistakes.of():
+        with mistakes.gathered():
             _check_source(source, content)
     for source in corpus.development or ():
-        with mistakes.of():
+        with mistakes.gathered():
             _check_source(source, "rows")
-    mistakes.tell()
+    mistakes.raise_all()
 
 
 def _check_source(source: str, content: Literal["texts", "rows"] | None) -> None:
@@ -356,6 +371,7 @@ def _check_source(source: str, content: Literal["texts", "rows"] | None) -> None
 
 
 def _folder(place: str | None) -> Path | None:
+    """The folder of tasks' files that a recipe names, if it does."""
     if place is None:
         return None
     return Path(place).expanduser()

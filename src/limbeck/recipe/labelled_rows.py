@@ -54,7 +54,9 @@ def named_rows(corpus: CorpusSpec, task: TaskSpec) -> tuple[TaskRows, TaskRows |
         RecipeError: for a recipe that gives another kind than the task has.
     """
     assert task.name is not None
-    folder = None if corpus.data is None else Path(corpus.data).expanduser()
+    folder = None
+    if corpus.data is not None:
+        folder = Path(corpus.data).expanduser()
     rows = TaskRows.of_task(task.name, TRAIN, folder)
     definition = rows.definition
     if definition.kind != task.kind:
@@ -63,12 +65,13 @@ def named_rows(corpus: CorpusSpec, task: TaskSpec) -> tuple[TaskRows, TaskRows |
             f"{task.kind}; leave out kind."
         )
 
-    # `corpus.development` names files that replace the task's own development rows.
+    # `corpus.development` names files that replace the task's own development rows. For a task without such rows, they
+    # get the name of the split that it is tuned on.
     files = tuple(corpus.development or ())
-    split = definition.development
+    split = definition.development or ""
     if not split and files:
         split = definition.task.select or "validation"
-    development = replace(rows, split=split or "", files=files)
+    development = replace(rows, split=split, files=files)
     # With `held_out`, rows of the training set are held out instead.
     has_development = development.is_there and not corpus.held_out
     if not has_development:
@@ -130,7 +133,7 @@ def _check_positive(positive: str | None, labels: tuple[str, ...]) -> None:
 
 
 def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False, queries: bool = False) -> FirstRows:
-    """Read the first rows of a corpus, and refuse files without the columns, or with development rows to train on.
+    """Read the first rows of a corpus; refuse files without its columns, and training on development rows.
 
     Args:
         settings: The settings of labelled rows.
@@ -146,7 +149,8 @@ def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False,
         development_files = set(local_files(development.places()))
         places = settings.places
         if settings.text_of_line is not None:
-            places = [place for place in places if not holds_texts_alone(place)]
+            # Lines of plain text are rows too, but `local_files` takes files of labelled rows alone.
+            places = [source for source in places if not holds_texts_alone(source)]
         shared = [str(file) for file in local_files(places) if file in development_files]
         if shared:
             raise RecipeError(
@@ -175,9 +179,12 @@ def with_classes_of(settings: LabelledSettings, teacher: Classifier) -> Labelled
     Raises:
         ModelError: if the teacher's classes are not those of the task that the rows are of.
     """
-    labels = teacher.labels if KINDS[settings.task].facts.has_classes else ()
+    labels: tuple[str, ...] = ()
+    if KINDS[settings.task].facts.has_classes:
+        labels = teacher.labels
     rows = settings.rows
     development = settings.development
+    # A task that is known by its name has rows; one that the recipe describes has at most development rows.
     if isinstance(rows, TaskRows):
         # The task has names of its own for its classes, which are matched with the teacher's.
         match = match_head(teacher.title, teacher.config, rows.definition.task, way_out=_WAY_OUT)

@@ -40,7 +40,7 @@ _KEYS_OF_PATHS = frozenset(
 )
 """Keys whose values are paths."""
 _KEYS_OF_FILES = frozenset({"parallel", "files"})
-"""Keys of mappings whose values are paths."""
+"""Keys of mappings whose values are paths, by names that users choose, such as languages."""
 _KEYS_OF_TASKS = frozenset({"task", "tasks", "name"})
 """Keys whose values may be the path of a task's file."""
 
@@ -162,12 +162,14 @@ def with_paths_beside(part: Any, folder: Path, key: str) -> Any:
         key: The key of the part, which decides whether its values are paths.
     """
     if isinstance(part, dict):
-        beside = {}
+        changed = {}
         for name, value in part.items():
-            # The keys of the files of parallel text are languages.
-            is_file_of_language = key in _KEYS_OF_FILES and isinstance(value, str)
-            beside[name] = with_paths_beside(value, folder, "source" if is_file_of_language else name)
-        return beside
+            # The files of parallel text stand by their languages, which do not tell that the values are paths.
+            key_of_value = name
+            if key in _KEYS_OF_FILES and isinstance(value, str):
+                key_of_value = "source"
+            changed[name] = with_paths_beside(value, folder, key_of_value)
+        return changed
     if isinstance(part, list):
         return [with_paths_beside(value, folder, key) for value in part]
     if not isinstance(part, str):

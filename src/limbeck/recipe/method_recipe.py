@@ -116,18 +116,19 @@ def describe_method(name: str) -> dict[str, Any]:
     for number, stage in enumerate(composed.stages, start=1):
         terms += [_describe_term(number, stage.method, term) for term in stage.terms]
 
-    # A stage may be of another method. Its options are then listed as `other_method.option`.
-    options: dict[str, str] = {}
+    # The options of the methods of all stages, each method once. Those of another method than this one are listed as
+    # `other_method.option`.
+    option_texts: dict[str, str] = {}
     for stage_method in dict.fromkeys(stage.method for stage in composed.stages):
         prefix = "" if stage_method == name else f"{stage_method}."
         for option, text in descriptions(METHODS[stage_method].options).items():
-            options[f"{prefix}{option}"] = text
+            option_texts[f"{prefix}{option}"] = text
     return {
         "name": name,
         "summary": method.summary,
         "citation": None if method.citation is None else asdict(method.citation),
         "card": read_card(name) or f"# {name}\n\n{method.summary}\n",  # A plugin's method has no card.
-        "options": options,
+        "options": option_texts,
         "student": composed.shape,
         "terms": terms,
         "recipe": _recipe(name),
@@ -152,13 +153,13 @@ def _recipe(name: str) -> dict[str, Any]:
     recommended = _recommended(name)
     task = method.tasks[0]
     teacher = _FINE_TUNED if kind_of(task).has_labels else "google-bert/bert-base-uncased"
+    student = {"shape": compose_example(name).shape, "initialise": {"layers": "uniform"}}
     title = name.replace("_", "-")
     return {
         "name": title,
         "output": f"runs/{title}",
         "teacher": {"model": teacher},
-        "student": {"shape": compose_example(name).shape, "initialise": {"layers": "uniform"}}
-        | recommended.get("student", {}),
+        "student": student | recommended.get("student", {}),
         "corpus": _corpus_of(task) | recommended.get("corpus", {}),
         "stages": _stages_of_recipe(method, recommended),
     }

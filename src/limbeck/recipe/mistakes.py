@@ -11,22 +11,22 @@ class Mistakes:
 
     Example:
         >>> mistakes = Mistakes()
-        >>> with mistakes.of():
+        >>> with mistakes.gathered():
         ...     check_one_thing()
-        >>> with mistakes.of("stages.0"):
+        >>> with mistakes.gathered("stages.0"):
         ...     check_another()
-        >>> mistakes.tell()  # Raises one error for both.
+        >>> mistakes.raise_all()  # Raises one error for both.
     """
 
     def __init__(self) -> None:
         self._errors: list[LimbeckError] = []
 
     @contextmanager
-    def of(self, place: str = "") -> Iterator[None]:
-        """Gather the error of a check, if it raises one.
+    def gathered(self, place: str = "") -> Iterator[None]:
+        """Keep the error of a check, if it raises one, and go on behind the block.
 
         Args:
-            place: Put before each of its lines.
+            place: Where in the recipe the check looks; it is put before each line of the error.
         """
         try:
             yield
@@ -38,8 +38,8 @@ class Mistakes:
             for line in error.mistakes or (str(error),):
                 self._errors.append(type(error)(f"{place}: {line}"))
 
-    def tell(self) -> None:
-        """Raise the errors that were gathered as one.
+    def raise_all(self) -> None:
+        """Raise the errors that were kept as one; nothing happens where there are none.
 
         Raises:
             LimbeckError: if there are any; one with the `mistakes`, where they are several.

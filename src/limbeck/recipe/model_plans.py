@@ -208,7 +208,7 @@ class TeacherCombination:
 
     @property
     def of_layers(self) -> TeacherMember | None:
-        """The teacher whose layers are read."""
+        """The teacher whose layers are read; None where the stage names none."""
         for member in self.members:
             if member.name == self.layers_from:
                 return member
@@ -221,15 +221,19 @@ class TeacherCombination:
             title: The title of the teachers together.
         """
         widths: dict[str, int] = {}
-        # A combination has finished vectors alone, which also stand for pooled ones.
+        # Teachers combine only their finished vectors. Terms on pooled vectors read these too.
         if self.width is not None:
             widths |= {"vector": self.width, "pooled": self.width}
         if all(member.classes for member in self.members):
             widths["logits"] = len(self.members[0].classes)
-        shape = None if self.of_layers is None else self.of_layers.teacher.shape
-        all_facts = [member.teacher.facts for member in self.members]
+        # The shape is that of the one teacher whose layers are read; without one no layers can be read.
+        shape = None
+        if self.of_layers is not None:
+            shape = self.of_layers.teacher.shape
+        facts_of_members = [member.teacher.facts for member in self.members]
+        # As soon as one teacher looks its outputs up by the texts of rows, batches need these.
         reads: Literal["tokens", "rows"] = "tokens"
-        if any(facts.reads == "rows" for facts in all_facts):
+        if any(facts.reads == "rows" for facts in facts_of_members):
             reads = "rows"
         return TeachingFacts(
             title,
@@ -237,7 +241,7 @@ class TeacherCombination:
             widths=widths,
             hidden_width=self.width or 0,
             labels=self.labels,
-            identity=" ".join(facts.identity for facts in all_facts if facts.identity),
+            identity=" ".join(facts.identity for facts in facts_of_members if facts.identity),
             reads=reads,
             way_out="name the teacher whose layers it reads as layers_from of the stage, or choose a method on "
             "sentence vectors or on scores of texts",
@@ -288,6 +292,8 @@ def plan_teacher(spec: TeacherSpec) -> TeacherInfo:
     if spec.teaching is not None:
         teaching = make_teaching(spec.teaching)
     elif spec.stored is not None:
+        # The store is opened in any case, since a damaged one is refused here. With `missing: compute` the model itself
+        # teaches, and the store only keeps its outputs.
         stored = StoredTeaching(spec.stored)
         if not spec.remembers:
             teaching = stored
@@ -332,7 +338,7 @@ def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
             f"{teacher.facts.title} have no weights; name a model as student.initialise.from."
         )
     elif not teacher.has_weights:
-        spec = _without_source(spec, teacher)
+        spec = _with_random_embeddings(spec, teacher)
         if not teacher.is_known_model:
             source = _blank_source(spec, teacher)
     tokenizer = _plan_tokenizer(spec, source)
@@ -499,15 +505,18 @@ def _plan_cut(vocabulary: VocabularySpec, spec: StudentSpec, source: TeacherInfo
     return replace(tokenizer, cut=cut)
 
 
-def _without_source(spec: StudentSpec, teacher: TeacherInfo) -> StudentSpec:
-    """Return a student that starts at random, where only the outputs of its teacher are stored.
+def _with_random_embeddings(spec: StudentSpec, teacher: TeacherInfo) -> StudentSpec:
+    """Return a student whose embeddings start at random as its layers do, for a teacher without weights to copy.
 
     Raises:
         RecipeError: for a student that is to start from the teacher's layers or embeddings, or is filled with them.
     """
     start = spec.initialise
     way_out = "name a model that the student starts from as student.initialise.from"
-    if start.checkpoint is None and (start.layers != "random" or start.embeddings not in ("auto", "random")):
+    copies_layers = start.layers != "random"
+    copies_embeddings = start.embeddings not in ("auto", "random")
+    # A student that starts from a checkpoint copies nothing of its teacher, whatever these keys say.
+    if start.checkpoint is None and (copies_layers or copies_embeddings):
         raise RecipeError(
             f"The student starts from layers or embeddings of its teacher, but {teacher.facts.title} have no weights; "
             f"{way_out}, or set initialise: {{layers: random, embeddings: random}}."
@@ -534,6 +543,7 @@ def start_settings(
     steps = dict(spec.steps or {})
     if spec.fit is not None:
         steps["fit"] = spec.fit.model_dump()
+    # A cut vocabulary adds a step of its own to those that the recipe names.
     if cut is not None:
         number = cut.pieces if piece_ids is None else len(piece_ids)
         steps[PIECES] = {"number": number, "ids": piece_ids}

@@ -77,6 +77,7 @@ class TeacherSpec(TargetKeys):
         ),
     )
     added = frozenset({"classes", "teaching", "stored", "missing", "cache", *TARGET_KEYS})
+    """Keys that came after the first release; a document has them only where they are given."""
 
     model_config = ConfigDict(json_schema_extra=_without_needed_model)
 
@@ -85,8 +86,9 @@ class TeacherSpec(TargetKeys):
         """Whether the teacher has a configuration and a tokenizer; one whose outputs are stored need not have any."""
         if self.targets is not None:
             return False
-        is_store_alone = self.stored is not None and self.missing != "compute"
-        return not is_store_alone or Path(self.model).expanduser().is_dir()
+        needs_model = self.stored is None or self.missing == "compute"
+        # Otherwise `model` is the folder of the teacher's files in the store, which a teacher without files lacks.
+        return needs_model or Path(self.model).expanduser().is_dir()
 
     @property
     def remembers(self) -> bool:
@@ -96,7 +98,7 @@ class TeacherSpec(TargetKeys):
     @model_validator(mode="before")
     @classmethod
     def _files_of_store(cls, value: Any) -> Any:
-        """Name the folder with the teacher's files inside a store as the model, where outputs are stored."""
+        """Complete the model of a teacher with stored outputs: the folder of the teacher's files in the store."""
         is_stored = isinstance(value, Mapping) and isinstance(value.get("stored"), str)
         if not is_stored:
             return value
@@ -104,8 +106,8 @@ class TeacherSpec(TargetKeys):
             if not value.get("model"):
                 raise ValueError("missing: compute needs the teacher, whose weights are not stored: give model too")
             return value
-        # A store has the files of its teacher that the plan of a run reads: all but the weights. They stand in place of
-        # those of an earlier place of the store, which the recipe of a run may still name.
+        # A store has the files of its teacher that the plan of a run reads: all but the weights. The recipe that a run
+        # has saved names their folder, perhaps at a place where the store was before; then the present place counts.
         model = value.get("model")
         if not model or Path(str(model)).name == TEACHER_FOLDER:
             return {**value, "model": str(Path(value["stored"]) / TEACHER_FOLDER)}
@@ -114,12 +116,12 @@ class TeacherSpec(TargetKeys):
     @model_validator(mode="before")
     @classmethod
     def _file_stands_for_the_model(cls, value: Any) -> Any:
-        """Name the file of a teacher that is a file of texts and targets as its model too."""
+        """Complete the model of a teacher that is a file of texts and targets: the file itself."""
         is_file = isinstance(value, Mapping) and isinstance(value.get("targets"), str)
         if not is_file:
             return value
-        # Every teacher has the name of a model, so the recipe of a run names its file as the model too. The file may be
-        # replaced by another one.
+        # Every teacher needs the name of a model, and a recipe that a run has saved names its file here. Where such a
+        # recipe gets another file by an override, the name of the earlier file gives way too.
         model = value.get("model")
         if not model or model == value["targets"] or names_targets(str(model)):
             return {**value, "model": value["targets"]}
@@ -140,6 +142,7 @@ class TeacherSpec(TargetKeys):
 
     @model_validator(mode="after")
     def _store_has_one_meaning(self) -> Self:
+        """Refuse keys that contradict the folder of stored outputs, or that need one."""
         if self.stored is not None and self.teaching is not None:
             raise ValueError("give either stored or teaching: both take the place of the model")
         if self.stored is not None and self.cache:
@@ -150,6 +153,7 @@ class TeacherSpec(TargetKeys):
 
     @model_validator(mode="after")
     def _named_teaching(self) -> Self:
+        """Refuse a teaching without a name."""
         if self.teaching is not None and not isinstance(self.teaching.get("name"), str):
             raise ValueError("teaching has no name: give {name: NAME} and the options of that teaching")
         return self
@@ -185,6 +189,7 @@ class CombineSpec(Strict):
 
     @model_validator(mode="after")
     def _width_is_of_a_projection(self) -> Self:
+        """Refuse a width for averaged vectors, whose width is given."""
         if self.width is not None and self.vectors == "averaged":
             raise ValueError("averaged vectors are as wide as the first teacher's: leave width out")
         return self
@@ -214,6 +219,7 @@ class StageTeacherSpec(TeacherSpec):
 
     @model_validator(mode="after")
     def _one_of_the_two(self) -> StageTeacherSpec:
+        """Refuse a teacher that is both a model and the student of a stage, or neither."""
         has_model = bool(self.model)
         has_stage = self.stage is not None
         if has_model == has_stage:
@@ -253,11 +259,13 @@ class InitialiseSpec(Grown):
         ),
     )
     added = frozenset({"narrow_by", "steps", "from", "fit"})
+    """Keys that came after the first release; a document has them only where they are given."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
     @model_validator(mode="after")
     def _fits_copied_layers(self) -> Self:
+        """Refuse a fit of layers that are not copied, and a fit that is given twice."""
         if self.fit is None:
             return self
         if self.checkpoint is not None:
@@ -319,14 +327,17 @@ class VocabularySpec(Grown):
         ),
     )
     added = frozenset({"train", "pieces", "coverage", "count", "always", "other_texts"})
+    """Keys that came after the first release; a document has them only where they are given."""
 
     @field_validator("count", mode="before")
     @classmethod
     def _one_source_is_a_list(cls, value: Any) -> Any:
+        """Take one source for a list of one."""
         return [value] if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _is_trained_or_cut(self) -> Self:
+        """Refuse a vocabulary without exactly one size, and keys for kept pieces beside a trained vocabulary."""
         sizes = [size for size in (self.train, self.pieces, self.coverage) if size is not None]
         if len(sizes) != 1:
             raise ValueError(
@@ -404,25 +415,28 @@ class StudentSpec(Grown):
         ),
     )
     added = frozenset({"vocabulary"})
+    """Keys that came after the first release; a document has them only where they are given."""
 
     model_config = ConfigDict(json_schema_extra=_without_needed_shape)
 
     @model_validator(mode="wrap")
     @classmethod
     def _a_depth_starts_from_layers(cls, value: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
-        """Complete a student whose shape is a number of layers, or that of a model: it starts from layers of this."""
+        """Complete a student whose shape is a depth alone, or that of a whole model: it copies layers of its source."""
         keys = shape_alone(value)
         if not isinstance(keys, Mapping):
             return validate(keys)
         shape = keys.get("shape")
         if shape is None:
             shape = _shape_of_start(keys)
+        # A *depth* is a number of layers alone; it may be given as text.
         depth = depth_alone(shape)
         if depth is not None:
             shape = depth
-        elif shape != WHOLE:
+        takes_sizes_of_source = depth is not None or shape == WHOLE
+        if not takes_sizes_of_source:
             return validate(keys)
-        # A number of layers alone stands for layers of the teacher, unless the start says otherwise.
+        # Such a student copies layers of its source, unless the start says otherwise.
         start = keys.get("initialise", {})
         if isinstance(start, Mapping) and not names_start(keys):
             start = {**start, "layers": "ends"}
@@ -438,7 +452,9 @@ def _shape_of_start(student: Mapping[str, Any]) -> int | str | None:
     if not isinstance(start, Mapping) or not start.get("from"):
         return None
     layers = start.get("layers")
-    return len(layers) if isinstance(layers, list) else WHOLE
+    if isinstance(layers, list):
+        return len(layers)
+    return WHOLE
 
 
 Student: TypeAlias = Annotated[

@@ -82,6 +82,7 @@ def without_reasons(data: dict[str, Any], changed_paths: Sequence[str]) -> dict[
 
 def _overlap(path: str, other_path: str) -> bool:
     """Whether two paths lead to the same value, or one of them to a part that holds the other's value."""
+    # The dot behind each path keeps `stages.1` from being taken for a part of `stages.10`.
     return f"{path}.".startswith(f"{other_path}.") or f"{other_path}.".startswith(f"{path}.")
 
 
@@ -106,40 +107,43 @@ def _set_in_place(document: dict[str, Any], override: _Override) -> None:
     Raises:
         RecipeError: for a path that leads nowhere.
     """
+    # The part of the document that the keys so far lead to.
     part: Any = document
-    for position, key in enumerate(override.keys):
-        slot = _slot_of(part, position, override)
-        is_last = position == len(override.keys) - 1
-        if is_last:
-            part[slot] = override.value
-            return
-        if isinstance(part, dict) and not isinstance(part.get(slot), dict | list):
-            part[slot] = _as_mapping(key, part.get(slot))
-        part = part[slot]
+    last_position = len(override.keys) - 1
+    for position in range(last_position):
+        key = override.keys[position]
+        # A missing part, or a bare value, becomes a mapping. A list stays, whose items a path cannot add.
+        if isinstance(part, dict) and not isinstance(part.get(key), dict | list):
+            part[key] = _as_mapping(key, part.get(key))
+        part = part[_key_or_index(part, position, override)]
+    part[_key_or_index(part, last_position, override)] = override.value
 
 
-def _slot_of(part: Any, position: int, override: _Override) -> str | int:
-    """Return the key of a mapping, or the index into a list, that a key of an override names.
+def _key_or_index(part: Any, position: int, override: _Override) -> str | int:
+    """Return what a key of an override means in a part of the document: a key of a mapping, or an index into a list.
 
     Args:
         part: The mapping or the list.
-        position: Place of the key in the override's path.
+        position: The position of the key in the override's path, from 0.
         override: The override.
 
     Raises:
         RecipeError: for a list without such an item, and a part that is neither.
     """
     key = override.keys[position]
-    parents = override.keys[:position]
+    keys_above = override.keys[:position]
     if isinstance(part, dict):
         return key
     if not isinstance(part, list):
-        raise RecipeError(f"Override '{override.text}': there is nothing below '{'.'.join(parents)}'.")
+        raise RecipeError(f"Override '{override.text}': there is nothing below '{'.'.join(keys_above)}'.")
 
     is_number = key.isascii() and key.isdigit() and len(key) <= _MOST_DIGITS
     if is_number and int(key) < len(part):
         return int(key)
-    item = f"stage {key}" if parents[-1:] == ("stages",) else ".".join((*parents, key))
+    item = ".".join((*keys_above, key))
+    # The document itself is a mapping, so that a list has a key above it.
+    if keys_above[-1] == "stages":
+        item = f"stage {key}"
     if not part:
         indices = "the list is empty"
     elif len(part) == 1:

@@ -92,13 +92,20 @@ def _summarise_teachers(recipe: Recipe, teacher: TeacherInfo) -> dict[str, str]:
 
 
 def _summarise_tokens(student: StudentPlan, stages: Sequence[StagePlan]) -> str:
-    """The tokens of a student that does not read its teacher's; empty for any other."""
+    """The tokens of a student that does not read its teacher's; empty for any other.
+
+    Args:
+        student: The recipe's student.
+        stages: All stages of the recipe, also those that train a student of their own.
+    """
     trained_words = student.tokenizer.trained_words
     if trained_words:
         return f"the student's are {trained_words:,} WordPieces that are trained on the text"
     cut = student.tokenizer.cut
     if cut is not None:
-        text = "the text" if not cut.counted else ", ".join(cut.counted)
+        text = "the text"
+        if cut.counted:
+            text = ", ".join(cut.counted)
         if cut.pieces is not None:
             summary = f"the student's are the {cut.pieces:,} of '{student.tokenizer.model}' that {text} uses most"
         else:
@@ -106,8 +113,10 @@ def _summarise_tokens(student: StudentPlan, stages: Sequence[StagePlan]) -> str:
                 f"the student's are as many of '{student.tokenizer.model}' as cover {cut.coverage:.6g} of the tokens "
                 f"of {text}"
             )
+        # A stage with a student of its own says nothing about this one.
         stages_of_student = [stage for stage in stages if stage.student is None]
         return "; ".join([summary, *describe_shared_reading(stages_of_student)])
+    # A stage has a tokenizer of the teacher only where the teacher does not read the student's batches.
     reads_apart = any(stage.teacher_tokenizer not in (None, stage.tokenizer) for stage in stages)
     if not reads_apart:
         return ""
@@ -115,7 +124,7 @@ def _summarise_tokens(student: StudentPlan, stages: Sequence[StagePlan]) -> str:
 
 
 def _summarise_stage(stage: StagePlan) -> str:
-    """The models of a stage, as far as they are its own, its terms and its lengths."""
+    """The terms and lengths of a stage, after those of its models that are not the recipe's."""
     summary = ""
     if stage.student is not None:
         summary += f"makes {stage.student.shape}: "
@@ -260,6 +269,7 @@ def _titles_of_sources(settings: CorpusSettings) -> list[str]:
 
 
 def _list_shares(titles: Sequence[str], shares: Sequence[float]) -> str:
+    """The sources with their shares in percent."""
     return ", ".join(f"{title} {share:.1%}" for title, share in zip(titles, shares, strict=True))
 
 

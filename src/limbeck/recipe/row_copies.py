@@ -20,6 +20,8 @@ from limbeck.models.heads import check_has_head
 from limbeck.models.loading import load_config
 from limbeck.models.weight_files import check_not_pickled
 
+_TEACHER = "teacher"
+"""The value of keys that name a model which stands for the stage's teacher, as a missing value does."""
 _ENGLISH = "english"
 """The value of `corpus.augment.stop_words` that names the words of TinyBERT's authors."""
 _VECTOR_FILES = (".txt", ".vec", ".gz", ".xz", ".zst")
@@ -67,23 +69,29 @@ _Key = Literal["masked_lm", "word_vectors"]
 
 
 def _find_model(key: _Key, name: str | None, title: str, teacher: ModelName | None) -> ModelName | None:
-    """The model that a key of an augmentation names; None where the key is `none`."""
+    """The model that a key of an augmentation names, with its revision; None where the key is `none`.
+
+    Args:
+        key: The key.
+        name: Its value.
+        title: The name of the stage's teacher in messages.
+        teacher: The stage's teacher; None where it does not exist before the run.
+    """
     if name == NONE:
         return None
-    if name in (None, "teacher"):
+    if name is None or name == _TEACHER:
         if teacher is None:
             raise RecipeError(f"corpus.augment.{key} would be {title}, which this run makes: name a model, or {NONE}.")
         return teacher
-    assert name is not None
     check_not_pickled(name)
+    # The key has no revision.
     return name, None
 
 
 def _find_vector_file(name: str | None) -> str | None:
     """The file of word vectors that `word_vectors` names; None where it names a model or nothing."""
-    if name in (None, "teacher", NONE):
+    if name is None or name in (_TEACHER, NONE):
         return None
-    assert name is not None
     file = Path(name).expanduser()
     if file.is_file():
         return str(file)
@@ -140,6 +148,7 @@ def _check_proposes_words(model: ModelName, title: str, *, is_given: bool) -> No
 
 
 def _load_config(key: _Key, model: ModelName) -> PreTrainedConfig:
+    """Load the configuration of a model that a key names, with the key in the error."""
     name, revision = model
     try:
         return load_config(name, revision)

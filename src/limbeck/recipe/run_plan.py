@@ -136,8 +136,10 @@ class RunPlan:
 
         It decides how the saved student makes its vectors.
         """
-        stages = [stage for stage in self.own_stages if stage.teaches_vectors]
-        return stages[-1] if stages else None
+        for stage in reversed(self.own_stages):
+            if stage.teaches_vectors:
+                return stage
+        return None
 
     @property
     def vector_stages(self) -> list[StagePlan]:
@@ -253,7 +255,7 @@ class RunPlan:
 
         teacher_sentence = self.sentence
         if teacher_sentence is None:
-            # A folder that says how vectors are made, though the teacher's does not, comes from a stage that taught
-            # vectors (see `student_sentence`). So there is one.
+            # The teacher's files say nothing, so the student's can say something only if a stage taught it vectors
+            # (see `student_sentence`). There is such a stage, and the last one decides.
             teacher_sentence = self.vector_stages[-1].teacher_vectors
         return SentenceHead(teacher_sentence), SentenceHead(saved_sentence)

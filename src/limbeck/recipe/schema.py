@@ -57,6 +57,7 @@ class Recipe(Grown):
     reasons: dict[str, str] | None = None
     """Reasons for the values of a chosen recipe, by the paths of the keys (stages.0.method); for readers only."""
     added = frozenset({"reasons", "teachers", "combine"})
+    """Keys that came after the first release; a document has them only where they are given."""
 
     model_config = ConfigDict(json_schema_extra=_without_needed_teacher)
 

@@ -6,7 +6,7 @@ texts. Outputs of tokens and layers are those of the one member that a stage nam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -48,10 +48,15 @@ def plan_recipe_teacher(recipe: Recipe) -> TeacherInfo:
         members = [_with_classes(member, labels) for member in members]
     width = _combined_width(members, combine)
     combination = TeacherCombination(tuple(members), combine.vectors, width, combine.scores, labels)
+
+    # The other facts are those of one teacher: the first whose model is known, from which the student starts.
     first = _first_with_a_model(members)
-    # Models read the tokens of the batch. Where there are only stored outputs, texts are cut as the first read them.
-    tokenizers = [member.teacher.tokenizer for member in members if member.teacher.is_read]
-    tokenizer = tokenizers[0] if tokenizers else first.tokenizer
+    # Teachers that run read the tokens of the batch, and all have the same vocabulary. Where there are only stored
+    # outputs, texts are cut by the tokenizer of the first.
+    tokenizer = first.tokenizer
+    running_members = [member for member in members if member.teacher.is_read]
+    if running_members:
+        tokenizer = running_members[0].teacher.tokenizer
     sentence = _combined_sentence(first.sentence, width)
     return replace(first, tokenizer=tokenizer, sentence=sentence, combination=combination)
 
@@ -103,6 +108,7 @@ def _check_same_prompts(first: TeacherMember, member: TeacherMember) -> None:
 
 
 def _prompt_of(sentence: SentencePooling | None, role: str | None) -> str:
+    """The prompt of texts of a role; empty without one."""
     return "" if sentence is None else sentence.prompt(role)
 
 
@@ -184,7 +190,8 @@ def with_layers_of(teacher: TeacherInfo, layers_from: str | None) -> TeacherInfo
 
     Args:
         teacher: The recipe's teacher.
-        layers_from: The name of that one; None for a stage that reads none, and for one teacher alone.
+        layers_from: The name of that one. The teachers stay as they are where it is None, and where the recipe has one
+            teacher alone.
     """
     if teacher.combination is None or layers_from is None:
         return teacher
@@ -210,40 +217,51 @@ def check_combined(terms: Sequence[Term], pairing: Pairing, teacher: TeacherInfo
         return
     combined = combined_keys(terms, pairing)
     # The one teacher whose tokens and layers are read, if the stage names one.
-    of_layers = combination.of_layers
-    if of_layers is not None and not of_layers.teacher.is_read:
+    layers_member = combination.of_layers
+    if layers_member is None:
+        _check_all_combined(terms, combined, teacher, place)
+    elif not layers_member.teacher.is_read:
         raise RecipeError(
-            f"{place}.layers_from '{of_layers.name}': {of_layers.teacher.facts.title} have no layers; name a teacher "
-            "that is a model."
+            f"{place}.layers_from '{layers_member.name}': {layers_member.teacher.facts.title} have no layers; name a "
+            "teacher that is a model."
         )
-    if of_layers is None:
-        for term in terms:
-            for key in term.teacher:
-                if key not in combined:
-                    raise RecipeError(
-                        f"{place}: the term '{term.name}' reads {key} of tokens or layers, for which teachers are not "
-                        f"combined; {teacher.facts.way_out}."
-                    )
+
     combined_names = {key.name for key in combined}
-    if "logits" in combined_names and combination.scores == "probabilities" and not _has_probabilities(pairing):
+    averages_probabilities = "logits" in combined_names and combination.scores == "probabilities"
+    if averages_probabilities and not _has_probabilities(pairing):
         raise RecipeError(
             f"combine.scores is probabilities, but the scores of {pairing.task} are none that sum to 1; "
             "set combine.scores: logits."
         )
+
     reads_vectors = bool(combined_names & set(OF_SENTENCES))
-    if reads_vectors:
-        for member in teacher.members:
-            if member.is_read and member.sentence is None:
-                check_pooling_named(member.spec.model)
-    if of_layers is None or not reads_vectors:
+    if not reads_vectors:
         return
-    hidden = of_layers.teacher.shape.hidden
+    for member in teacher.members:
+        if member.is_read and member.sentence is None:
+            check_pooling_named(member.spec.model)
+    if layers_member is None:
+        return
+    hidden = layers_member.teacher.shape.hidden
     if hidden != combination.width:
         raise RecipeError(
             f"{place}: the combined vectors have {combination.width} numbers, but the layers of "
-            f"'{of_layers.name}' have {hidden}; a stage that reads both needs one width, such as combine.width: "
+            f"'{layers_member.name}' have {hidden}; a stage that reads both needs one width, such as combine.width: "
             f"{hidden}, or make two stages of it."
         )
+
+
+def _check_all_combined(
+    terms: Sequence[Term], combined: Collection[StreamKey], teacher: TeacherInfo, place: str
+) -> None:
+    """Refuse streams that teachers do not give together, in a stage that names no teacher for them."""
+    for term in terms:
+        for key in term.teacher:
+            if key not in combined:
+                raise RecipeError(
+                    f"{place}: the term '{term.name}' reads {key} of tokens or layers, for which teachers are not "
+                    f"combined; {teacher.facts.way_out}."
+                )
 
 
 def check_combined_text(settings: CorpusSettings | LabelledSettings, teacher: TeacherInfo, place: str) -> None:
@@ -278,13 +296,14 @@ def check_all_read(stages: Sequence[StagePlan], teacher: TeacherInfo) -> None:
     """
     if teacher.combination is None or not stages:
         return
-    read: set[str] = set()
+    names_read: set[str] = set()
     for stage in stages:
-        read.update(name for name, _ in members_read(stage))
+        names_read.update(name for name, _ in members_read(stage))
     for member in teacher.combination.members:
-        if member.name not in read:
+        if member.name not in names_read:
+            layer_names = ", ".join(sorted(names_read))
             raise RecipeError(
-                f"No term reads the teacher '{member.name}': stages read only layers of {', '.join(sorted(read))}. "
+                f"No term reads the teacher '{member.name}': stages read only layers of {layer_names}. "
                 "Leave it out, or add a stage on sentence vectors or scores of texts, which all teachers give together."
             )
 
@@ -316,26 +335,27 @@ def _has_probabilities(pairing: Pairing) -> bool:
 
 
 def members_read(stage: StagePlan) -> list[tuple[str, list[str]]]:
-    """The teachers that a stage reads, each by its name with the streams that it is read for.
+    """The teachers of several that a stage reads: the name of each, with the names of the streams that it gives.
 
-    A stage without several teachers has none.
+    The list is empty for a stage with one teacher.
     """
     combination = stage.teacher.combination
     if combination is None:
         return []
-    combined = combined_keys(stage.terms, stage.pairing)
-    read = []
+    # All members give the combined streams. One of them may give those of tokens and layers too.
+    combined_names = {key.name for key in combined_keys(stage.terms, stage.pairing)}
+    members = []
     for member in combination.members:
-        streams = {key.name for key in combined}
+        streams = set(combined_names)
         if member.name == combination.layers_from:
             streams |= stage.teacher_streams
         if streams:
-            read.append((member.name, sorted(streams)))
-    return read
+            members.append((member.name, sorted(streams)))
+    return members
 
 
 def stage_of_member(stage: StagePlan, member: TeacherMember) -> StagePlan:
-    """The stage as if one of its teachers taught alone, with the terms that read it.
+    """The stage as if one of its teachers taught alone, with the terms that read this teacher.
 
     Args:
         stage: The stage of several teachers.
@@ -344,11 +364,14 @@ def stage_of_member(stage: StagePlan, member: TeacherMember) -> StagePlan:
     combination = stage.teacher.combination
     assert combination is not None
     combined = combined_keys(stage.terms, stage.pairing)
-    layer = member.teacher.facts.output_layer
+    # The layer under which the member's finished vectors and scores are known.
+    output_layer = member.teacher.facts.output_layer
     terms = []
     for term in stage.terms:
         if combined.intersection(term.teacher):
-            terms.append(replace(term, teacher=tuple(_key_of_member(key, layer) for key in term.teacher)))
+            # In place of a combined stream the term reads the one that this member puts into it.
+            own_keys = tuple(_key_of_member(key, output_layer) for key in term.teacher)
+            terms.append(replace(term, teacher=own_keys))
         elif member.name == combination.layers_from:
             terms.append(term)
     vectors = finished_pooling(member.teacher.sentence)
@@ -356,7 +379,12 @@ def stage_of_member(stage: StagePlan, member: TeacherMember) -> StagePlan:
 
 
 def _key_of_member(key: StreamKey, layer: int) -> StreamKey:
-    """Return the stream of a member that a combined stream is made of: finished vectors, also for pooled ones."""
+    """Return the stream of a member that a combined stream is made of: finished vectors, also for pooled ones.
+
+    Args:
+        key: The combined stream.
+        layer: The member's layer of outputs.
+    """
     assert key.name in OF_OUTPUT
     name = "vector" if key.name == "pooled" else key.name
     return StreamKey(name, layer)

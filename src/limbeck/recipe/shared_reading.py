@@ -33,10 +33,11 @@ def plan_shared_reading(
     teacher: TeacherInfo,
     place: str,
 ) -> TokenizerPlan | None:
-    """The whole tokenizer of a teacher that reads the pieces of its student's cut one; None where it does not.
+    """The whole tokenizer of a teacher that reads the pieces of its student's cut one; None for any other teacher.
 
-    It does where terms compare tokens or layers, the student's tokenizer is cut from one that reads as the teacher's
-    does, and the teacher is a model that reads text without labels. Other stages compare whole texts, or are refused.
+    A teacher reads these pieces where three things hold. Terms compare tokens or layers. The student's tokenizer is cut
+    from one that reads as the teacher's does. The teacher is a model that reads text without labels. Other stages
+    compare whole texts, or are refused.
 
     Args:
         terms: The terms of the stage.
@@ -76,24 +77,26 @@ def describe_shared_reading(stages: Sequence[StagePlan]) -> list[str]:
     Returns:
         The clauses; none where no teacher reads the text.
     """
-    shared = [stage for stage in stages if stage.whole_tokenizer is not None]
-    apart = [stage for stage in stages if stage.teacher_tokenizer is not None]
+    # In some stages the teacher reads the student's pieces, in others those of its own vocabulary. Stages are named
+    # only where there are both kinds.
+    shared_stages = [stage for stage in stages if stage.whole_tokenizer is not None]
+    separate_stages = [stage for stage in stages if stage.teacher_tokenizer is not None]
     clauses = []
-    if shared:
+    if shared_stages:
         reader = "the teacher"
-        if apart:
-            titles = enumerate_words([stage.spec.title for stage in shared], "and")
+        if separate_stages:
+            titles = enumerate_words([stage.spec.title for stage in shared_stages], "and")
             reader = f"in {titles} the teacher"
-        if shared[0].skips_other_texts:
+        if shared_stages[0].skips_other_texts:
             clauses.append(f"{reader} reads these too, and texts with other pieces are left out")
         else:
             clauses.append(f"{reader} reads these too, also in texts that it would cut into other pieces")
-    if any(_teaches_vocabulary(term) for stage in shared for term in stage.terms):
+    if any(_teaches_vocabulary(term) for stage in shared_stages for term in stage.terms):
         clauses.append("its distributions over the vocabulary are renormalised over these")
-    if apart:
+    if separate_stages:
         reader = "the teacher"
-        if shared:
-            titles = enumerate_words([stage.spec.title for stage in apart], "and")
+        if shared_stages:
+            titles = enumerate_words([stage.spec.title for stage in separate_stages], "and")
             reader = f"in {titles} it"
         clauses.append(f"{reader} reads its own, so that terms are of whole texts")
     return clauses

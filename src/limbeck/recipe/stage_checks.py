@@ -44,6 +44,7 @@ def check_stage_training(stage: StageSpec, place: str, seed: int, terms: Sequenc
     """
     training = check_training(stage.training, f"{place}.training")
     try:
+        # Built for its error alone: some arguments are refused only by the class of transformers.
         build_arguments(training, output="", seed=seed, evaluates=evaluates)
     except RecipeError as error:
         raise RecipeError(f"{place}.{error}") from None
@@ -134,15 +135,15 @@ def check_text_fits(
     Raises:
         RecipeError: for pairs or lengths that one of the models does not take.
     """
-    models: dict[str, TeacherInfo | StudentPlan] = {}
+    model_by_owner: dict[str, TeacherInfo | StudentPlan] = {}
     # Of a teacher without files it is not known what it reads, and its outputs are there already.
     if teacher.is_known_model:
-        models["teacher"] = teacher
-    models["student"] = student
+        model_by_owner["teacher"] = teacher
+    model_by_owner["student"] = student
     corpus_place = f"{place}.corpus" if stage.corpus else "corpus"
     if isinstance(settings, CorpusSettings) and settings.pairs:
         pairs_place = f"{place}.text" if stage.text.pairs else corpus_place
-        for owner, model in models.items():
+        for owner, model in model_by_owner.items():
             segments = segment_count(model.config)
             if segments < 2:
                 raise RecipeError(
@@ -157,13 +158,14 @@ def check_text_fits(
         if getattr(stage.text, key):
             length_place = f"{place}.text.{key}"
             break
-    lengths = {"teacher": settings.length, "student": settings.student_length or settings.length}
-    for owner, model in models.items():
+    # A student that reads other tokens than its teacher has a length of its own.
+    length_by_owner = {"teacher": settings.length, "student": settings.student_length or settings.length}
+    for owner, model in model_by_owner.items():
+        length = length_by_owner[owner]
         positions = model.shape.positions
-        if positions is not None and lengths[owner] > positions:
+        if positions is not None and length > positions:
             raise RecipeError(
-                f"{length_place} {lengths[owner]} is longer than the {owner}'s {positions} positions; "
-                f"use {positions} or less."
+                f"{length_place} {length} is longer than the {owner}'s {positions} positions; use {positions} or less."
             )
 
 
@@ -219,32 +221,36 @@ def _check_of_texts(
         streams: Names of streams of whole texts. Scores are such a stream too where rows are scored as a whole.
         reason: Why other terms cannot be computed, for the message.
     """
-    text_level: list[str] = []
-    token_level: dict[str, StreamKey] = {}
+    # The names of the terms on whole texts, and the first of the other terms with the stream for which it is refused.
+    names_of_texts: list[str] = []
+    refused_term: Term | None = None
+    refused_key: StreamKey | None = None
     for term in terms:
         keys_of_tokens = _keys_of_tokens(term, pairing, streams)
-        if keys_of_tokens:
-            token_level[term.name] = keys_of_tokens[0]
-        elif term.teacher:
-            text_level.append(term.name)
-    if not token_level:
+        if keys_of_tokens and refused_term is None:
+            refused_term = term
+            refused_key = keys_of_tokens[0]
+        elif term.teacher and not keys_of_tokens:
+            names_of_texts.append(term.name)
+    if refused_term is None:
         return
-    term_name, key = next(iter(token_level.items()))
-    if text_level:
-        way_out = f"give such terms the weight 0; these would work: {', '.join(text_level)}"
+
+    if names_of_texts:
+        way_out = f"give such terms the weight 0; these would work: {', '.join(names_of_texts)}"
     else:
         methods = _methods_of_texts(pairing, streams)
         way_out = f"choose a method on whole texts: {', '.join(methods)}"
         if not methods:
             way_out = "choose a method on sentence vectors or on the scores of texts, and a corpus for it"
     raise RecipeError(
-        f"{place}: the term '{term_name}' reads {key} of the teacher, which is of tokens or layers, but {reason}; "
-        f"{way_out}."
+        f"{place}: the term '{refused_term.name}' reads {refused_key} of the teacher, which is of tokens or layers, "
+        f"but {reason}; {way_out}."
     )
 
 
 def _keys_of_tokens(term: Term, pairing: Pairing, streams: Sequence[str]) -> list[StreamKey]:
     """Return the streams of the teacher that a term reads and that are not of whole texts."""
+    # Scores are of a whole text, except for those of its words (tagging) and of answers in it.
     has_scores_of_texts = pairing.has_labels and not pairing.of_tokens and pairing.label != "span"
     keys = []
     for key in term.teacher:

@@ -59,19 +59,20 @@ def _naming_stage(stages: Sequence[StagePlan]) -> StagePlan | None:
 
 
 def _takes_names_of(stage: StagePlan, naming_stage: StagePlan) -> bool:
-    """Whether the rows of a stage are numbered by the naming stage's teacher, since nothing of its own names them."""
+    """Whether the rows of a stage are numbered by the classes of the naming stage's teacher."""
     if not kind_of(stage.pairing.task).has_classes:
         return False
-    # Scores come in the order of the classes of the stage's own teacher.
+    # A stage that reads scores has them in the order of its own teacher's classes.
     if stage.teacher_head is not None:
         return False
 
-    # A head that the stage trains on labels alone gets the classes of the stage's own rows in two cases: where it is
-    # the head of another student than the recipe's, and where no stage reads scores, whose order it would have to keep.
+    # A head that is trained on labels alone gets the classes of the stage's own rows, in two cases. It may be the head
+    # of another student than the recipe's. Or no stage of the run reads scores, whose order the head would have to
+    # keep.
     trains_head = stage.student_head is not None
     trains_another_student = stage.student is not None
-    scores_are_read = naming_stage.teacher_head is not None
-    if trains_head and (trains_another_student or not scores_are_read):
+    run_reads_scores = naming_stage.teacher_head is not None
+    if trains_head and (trains_another_student or not run_reads_scores):
         return False
 
     # Rows of files (`rows` is None) come without names of classes. Those of a task that is known by its name, such as
@@ -79,7 +80,7 @@ def _takes_names_of(stage: StagePlan, naming_stage: StagePlan) -> bool:
     assert isinstance(stage.corpus, LabelledSettings)
     if stage.corpus.rows is None:
         return True
-    return scores_are_read and _read_same_task(stage, naming_stage)
+    return run_reads_scores and _read_same_task(stage, naming_stage)
 
 
 def _read_same_task(first: StagePlan, second: StagePlan) -> bool:
@@ -93,7 +94,9 @@ def _named_task(stage: StagePlan) -> TaskDefinition | None:
     if not isinstance(stage.corpus, LabelledSettings):
         return None
     rows = stage.corpus.rows
-    return rows.definition if isinstance(rows, TaskRows) else None
+    if not isinstance(rows, TaskRows):
+        return None
+    return rows.definition
 
 
 def with_class_weights(stages: Sequence[StagePlan], recipe: Recipe) -> list[StagePlan]:
@@ -103,10 +106,9 @@ def with_class_weights(stages: Sequence[StagePlan], recipe: Recipe) -> list[Stag
         RecipeError: for weights that no stage reads, and for weights of classes that the rows do not have.
     """
     weighted_stages = []
-    # The places in the recipe that give weights, in their order, and those of them that a stage reads. Stages without a
-    # corpus of their own share the weights of the recipe's corpus, and one stage that reads them is enough.
-    places: list[str] = []
-    places_read: set[str] = set()
+    # Each place in the recipe that gives weights, with whether a stage reads them. Stages without a corpus of their own
+    # share the weights of the recipe's corpus, and one stage that reads them is enough.
+    is_read_by_place: dict[str, bool] = {}
     for index, stage in enumerate(stages):
         corpus = stage.spec.corpus or recipe.corpus
         task = None if corpus is None else corpus.task
@@ -119,12 +121,11 @@ def with_class_weights(stages: Sequence[StagePlan], recipe: Recipe) -> list[Stag
         assert isinstance(stage.corpus, LabelledSettings)
         weights = read_weights(task.class_weights, stage.corpus.labels, place)
         weighted_stages.append(replace(stage, class_weights=weights))
-        places.append(place)
-        if any(takes_class_weights(term) for term in stage.terms):
-            places_read.add(place)
+        stage_reads_weights = any(takes_class_weights(term) for term in stage.terms)
+        is_read_by_place[place] = stage_reads_weights or is_read_by_place.get(place, False)
 
-    for place in places:
-        if place not in places_read:
+    for place, is_read in is_read_by_place.items():
+        if not is_read:
             raise RecipeError(
                 f"{place} is for hard labels, but no stage reads any; give a method a share of them "
                 "(hard_label_weight above 0, or soft_label_share below 1), or leave the weights out."

@@ -148,8 +148,8 @@ def _assistant_of(stage: StageSpec, earlier: Sequence[StagePlan]) -> StagePlan |
     """The earlier stage whose student teaches in a stage; None for other teachers."""
     if stage.teacher is None or stage.teacher.stage is None:
         return None
-    plan_of_title = {plan.spec.title: plan for plan in earlier}
-    return plan_of_title[stage.teacher.stage]
+    plan_by_title = {plan.spec.title: plan for plan in earlier}
+    return plan_by_title[stage.teacher.stage]
 
 
 def _plan_stage_teacher(stage: StageSpec, teacher: TeacherInfo, assistant: StagePlan | None) -> TeacherInfo:
@@ -164,20 +164,23 @@ def _plan_stage_teacher(stage: StageSpec, teacher: TeacherInfo, assistant: Stage
         LimbeckError: for a model that cannot be read.
     """
     if stage.teacher is None:
+        # Of several teachers of the recipe, a stage may name the one whose layers it reads.
         return with_layers_of(teacher, stage.layers_from)
-    if assistant is not None:
-        assert assistant.student is not None
-        # This student's folder will not name any prompts, so its texts get none.
-        sentence = assistant.vectors.without_prompts() if assistant.teaches_vectors else None
-        return TeacherInfo(
-            spec=stage.teacher,
-            known_config=assistant.student.config,
-            tokenizer=assistant.student.tokenizer,
-            sentence=sentence,
-            stage=stage.teacher.stage,
-        )
+    if assistant is None:
+        return plan_teacher(stage.teacher)
 
-    return plan_teacher(stage.teacher)
+    assert assistant.student is not None  # The recipe's schema lets only stages with a student of their own teach.
+    sentence = None
+    if assistant.teaches_vectors:
+        # The folder of this student will not name any prompts, so that texts get none when it teaches.
+        sentence = assistant.vectors.without_prompts()
+    return TeacherInfo(
+        spec=stage.teacher,
+        known_config=assistant.student.config,
+        tokenizer=assistant.student.tokenizer,
+        sentence=sentence,
+        stage=stage.teacher.stage,
+    )
 
 
 def _teacher_tokenizer(
@@ -276,6 +279,8 @@ def _with_copies(
         return settings
     # Copies may be made with the teacher itself, unless it is the student of an earlier stage: that does not exist
     # before the run.
-    model = (teacher.spec.model, teacher.spec.revision) if teacher.stage is None else None
-    copies = augmentation(corpus.augment, teacher.title, model, seed)
+    teacher_model = None
+    if teacher.stage is None:
+        teacher_model = (teacher.spec.model, teacher.spec.revision)
+    copies = augmentation(corpus.augment, teacher.title, teacher_model, seed)
     return settings.model_copy(update={"augment": copies})

@@ -55,17 +55,19 @@ def stage_vectors(
     reads_finished = "vector" in streams
     reads_pooled = "pooled" in streams
 
-    # A teacher without files about its vectors is refused where the vectors depend on them, or on a pooling that only
-    # its files could name. Vectors of a teacher of which only the outputs are known are made already.
-    if teacher_vectors is None and assistant is None and teacher.is_known_model:
+    # Vectors of a teacher of which only the outputs are known are made already, so there is nothing to check.
+    if teacher.is_known_model and teacher_vectors is None and assistant is None:
+        # The files of this model do not say how it makes vectors. That matters where terms read finished vectors, and
+        # where the method's options name no pooling either.
         needs_files = reads_finished or (reads_pooled and pooling_option is None)
         if needs_files:
             check_pooling_named(teacher.spec.model)
-    if teacher_vectors is not None and teacher.is_known_model and (reads_finished or reads_pooled):
+    reads_vectors = reads_finished or reads_pooled
+    if teacher.is_known_model and teacher_vectors is not None and reads_vectors:
         teacher_vectors.check_whole(teacher.spec.model, teacher.shape.hidden)
 
-    # The terms read finished vectors: the student has the same modules behind its pooling as the teacher, or a learned
-    # map in their place.
+    # Finished vectors: the student has the same modules behind its pooling as the teacher, or a learned map in their
+    # place.
     if reads_finished:
         if assistant is not None and assistant.kept_map is not None:
             raise RecipeError(
@@ -77,10 +79,29 @@ def stage_vectors(
             student_vectors = replace(student_vectors, modules=())
         return student_vectors, finished_pooling(teacher_vectors)
 
-    # The terms read pooled vectors or none, so both models make them in the same way.
+    # Pooled vectors, or none: both models make them in the same way.
     if teacher_vectors is None or not reads_pooled:
-        pooling = finished_pooling(None, pooling_option)
-        return pooling, pooling
+        vectors = finished_pooling(None, pooling_option)
+        return vectors, vectors
+    _check_pooled_alike(teacher_vectors, pooling_option, pairing, teacher, place)
+    return teacher_vectors, teacher_vectors
+
+
+def _check_pooled_alike(
+    teacher_vectors: SentencePooling, pooling_option: str | None, pairing: Pairing, teacher: TeacherInfo, place: str
+) -> None:
+    """Refuse a student that cannot make its pooled vectors as its teacher does, or that is told not to.
+
+    Args:
+        teacher_vectors: How the teacher makes its vectors.
+        pooling_option: The pooling that the method's options name, if they do.
+        pairing: The shapes of the two models.
+        teacher: The teacher.
+        place: The place of the stage in the recipe, for messages.
+
+    Raises:
+        RecipeError: for another pooling, and for modules that need another width.
+    """
     if pooling_option not in (None, teacher_vectors.pooling):
         raise RecipeError(
             f"{place}.method.pooling is '{pooling_option}', but the vectors of '{teacher.title}' are made by "
@@ -92,7 +113,6 @@ def stage_vectors(
             f"width {pairing.student.hidden}; give a student as wide as the teacher, or use the method "
             "aligned_embedding."
         )
-    return teacher_vectors, teacher_vectors
 
 
 def reads_prompts(

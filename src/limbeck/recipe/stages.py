@@ -59,6 +59,7 @@ class StageSpec(Grown):
         ),
     )
     added = frozenset({"layers_from"})
+    """Keys that came after the first release; a document has them only where they are given."""
     student: Student | None = Field(
         None,
         description=(

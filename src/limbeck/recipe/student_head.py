@@ -85,10 +85,12 @@ def _set_classes(config: PreTrainedConfig, stage: StagePlan) -> None:
         for name in ("id2label", "label2id", "problem_type"):
             setattr(config, name, getattr(teacher_config, name, None))
         return
-    # The classes are those of the rows, or else of the stored scores. Without any they are transformers' own default.
-    classes = stage.classes or ("LABEL_0", "LABEL_1")
     if stage.teacher_head is not None:
+        # Only the scores of the teacher are known, as stored.
         classes = _classes_of_outputs(stage.teacher)
+    else:
+        # The stage learns the labels of its rows. Without any names the classes are transformers' own default.
+        classes = stage.classes or ("LABEL_0", "LABEL_1")
     config.id2label = dict(enumerate(classes))
     config.label2id = {name: number for number, name in config.id2label.items()}
     config.problem_type = None
@@ -118,6 +120,7 @@ def _check_one_head(stages: Sequence[StagePlan]) -> None:
 
 def _check_same_classes(stages: Sequence[StagePlan]) -> None:
     """Refuse stages whose named classes differ, or stand in another order."""
+    # The last stage of each list of classes.
     stage_by_classes: dict[tuple[str, ...], StagePlan] = {}
     for stage in stages:
         if not are_made_up(stage.classes):
@@ -133,4 +136,5 @@ def _check_same_classes(stages: Sequence[StagePlan]) -> None:
 
 
 def _list_classes(stage: StagePlan) -> str:
+    """The classes of a stage, as far as a message shows them."""
     return ", ".join(stage.classes)[:_SHOWN_CHARACTERS]

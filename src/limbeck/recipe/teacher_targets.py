@@ -41,6 +41,7 @@ class ScoresSpec(Strict):
 
     @model_validator(mode="after")
     def _classes_differ(self) -> Self:
+        """Refuse fewer than two classes, and classes of the same name."""
         if len(self.classes) < 2:
             raise ValueError(f"classes are {self.classes}, but scores are of two classes or more: name all")
         if len(set(self.classes)) < len(self.classes):
@@ -110,12 +111,15 @@ class TargetKeys(Grown):
         """The file of targets; None for another teacher."""
         if self.targets is None:
             return None
-        text = self.text
-        if text is None:
-            text = _USUAL_TEXT_COLUMN
+        if self.text is not None:
+            text = self.text
+        elif is_array(self.targets):
             # An array has no columns: its texts are the lines of another file.
-            if is_array(self.targets):
-                text = str(PurePath(self.targets).with_suffix(".txt"))
+            text = str(PurePath(self.targets).with_suffix(".txt"))
+        else:
+            text = _USUAL_TEXT_COLUMN
+
+        # `scores` are of several classes, `score` is one number for each text or pair.
         if self.scores is not None:
             classes = tuple(self.scores.classes)
             return TargetFile(self.targets, text, self.scores.column, self.scores.form, self.pair, classes)
@@ -156,27 +160,34 @@ def corpus_of_targets(file: TargetFile, method: Any, corpus: Any = None) -> Any:
     Args:
         file: The file.
         method: The first stage's method, by its name or with its options.
-        corpus: The corpus that is given; None takes the texts of the file. Scores need rows of a kind of task, which
-            single texts without columns are too.
+        corpus: The corpus that is given; None takes the texts of the file.
+
+    Returns:
+        The corpus; a given one with the task that scores need, or as it is where nothing follows from the file.
     """
     name = method.get("name") if isinstance(method, Mapping) else method
     task = _task_of(file, name)
     if corpus is not None:
+        # Scores are taught on rows of a task. The task of single texts names no further columns, so it can be added.
+        # That of pairs names the columns of the second texts, which the file has, but other text may not have.
+        if task is None or file.pair is not None:
+            return corpus
         corpus_keys = sources_alone(corpus)
         lacks_task = isinstance(corpus_keys, Mapping) and corpus_keys.get("task") is None
-        if task is None or file.pair is not None or not lacks_task:
+        if not lacks_task:
             return corpus
         return {**corpus_keys, "task": task}
 
-    own_texts: dict[str, Any] = {"sources": [file.text if file.is_array else file.place]}
+    # The texts of an array are the lines of a file, without columns. A table has its texts in a column, which the task
+    # of a reranker names itself.
+    texts_of_file: dict[str, Any] = {"sources": [file.text if file.is_array else file.place]}
     if task is not None:
-        own_texts["task"] = task
-    # The texts of an array are the lines of a file, without columns.
+        texts_of_file["task"] = task
     if not file.is_array and name != _RERANKER:
-        own_texts["text_column"] = file.text
+        texts_of_file["text_column"] = file.text
     if file.is_array and task is None:
-        own_texts["separator"] = "line"
-    return own_texts
+        texts_of_file["separator"] = "line"
+    return texts_of_file
 
 
 def _task_of(file: TargetFile, method: Any) -> dict[str, Any] | None:

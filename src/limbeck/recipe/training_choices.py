@@ -140,7 +140,9 @@ def _check_best_step(arguments: Mapping[str, Any], place: str) -> None:
     if not arguments.get("load_best_model_at_end"):
         refused = set(_NEED_BEST_STEP)
         schedule = arguments.get("lr_scheduler_type")
-        if getattr(schedule, "value", schedule) == "reduce_lr_on_plateau":
+        # The schedule is a member of an enumeration, or its name.
+        schedule_name = getattr(schedule, "value", schedule)
+        if schedule_name == "reduce_lr_on_plateau":
             # This schedule follows the metric too.
             refused -= {"metric_for_best_model", "greater_is_better"}
         for name in sorted(refused):
