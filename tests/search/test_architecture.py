@@ -169,7 +169,8 @@ def test_a_shape_that_another_worker_has_is_left_to_it(run, recipe, calls, tmp_p
 
 def test_the_loss_is_of_hidden_states_or_of_relations(recipe):
     search = ArchitectureSearch(make_request(recipe, None))
-    search._layers = SimpleNamespace(device="cpu", compare=lambda student: LayerFigures(divergence=0.4, explained=0.75))
+    figures = LayerFigures(divergence=0.4, explained=0.75)
+    search._last_layers = SimpleNamespace(device="cpu", compare=lambda student: figures)
     assert (search.loss, search._loss(torch.nn.Identity(), search.plan)) == ("hidden", 0.25)
     search.loss = "relations"
     assert search._loss(torch.nn.Identity(), search.plan) == 0.4

@@ -146,11 +146,12 @@ class ArchitectureSearch(engine.SharedSearch):
     # A sampler of Optuna does not know that a shape was lost with its worker.
     queues_again = True
     request: ArchitectureRequest
-    # These are set by `load`: `_vectors` for the loss `vectors`, and `_layers` for every other.
-    _measure: LatencyBench
-    _layers: LastLayers
-    _vectors: TaughtVectors
-    _unit: float
+    # These are set by `load`: `_taught_vectors` for the loss `vectors`, and `_last_layers` for every other. A loss is
+    # divided by `_loss_unit`.
+    _measure_latency: LatencyBench
+    _last_layers: LastLayers
+    _taught_vectors: TaughtVectors
+    _loss_unit: float
 
     def __init__(self, request: ArchitectureRequest) -> None:
         super().__init__(request)
@@ -264,26 +265,26 @@ class ArchitectureSearch(engine.SharedSearch):
     def load(self, study: Study) -> None:
         """Prepare the measurements of latencies and losses, and measure the untrained loss if the study lacks it."""
         if self.loss == "vectors":
-            self._vectors = self._open_vectors()
+            self._taught_vectors = self._open_vectors()
             timed_teacher = self._timed_teacher()
         else:
             proxy = self.proxy
             device = devices.choose_device("auto")
             teacher = proxy.load_teacher().to(device).eval()
             shapes = [shape.plan.student for shape in self.space.shapes.values()]
-            self._layers = LastLayers(teacher, loss_batches(proxy), shapes)
-            # The bench moves its teacher to the device of the measurement, so another device needs a teacher of its
-            # own.
+            self._last_layers = LastLayers(teacher, loss_batches(proxy), shapes)
+            # The bench moves its teacher to the device on which latencies are measured. If losses are computed on
+            # another device, the bench needs a teacher of its own.
             timed_teacher = teacher if self.latency.device == device else proxy.load_teacher()
-        self._measure = LatencyBench(timed_teacher, self.latency)
+        self._measure_latency = LatencyBench(timed_teacher, self.latency)
 
+        # The first worker measures it for all, with the losses that were prepared above.
         if UNTRAINED_LOSS not in study.user_attrs:
             study.set_user_attr(UNTRAINED_LOSS, self._untrained_loss())
-        # Losses are divided by the unit, so that they are shares of the loss of an untrained student. The loss
-        # `hidden_states` stays as it is.
-        self._unit = 1.0
+        # All losses but `hidden_states` are shares of the loss of an untrained student.
+        self._loss_unit = 1.0
         if self.loss != "hidden_states":
-            self._unit = float(study.user_attrs[UNTRAINED_LOSS])
+            self._loss_unit = float(study.user_attrs[UNTRAINED_LOSS])
 
     def _open_vectors(self) -> TaughtVectors:
         """Read what is known of the teacher's vectors of held-out text, for the loss `vectors`."""
@@ -325,18 +326,18 @@ class ArchitectureSearch(engine.SharedSearch):
         """
         if self.loss == "vectors":
             pooling, _ = plan.stages[-1].sentence_heads()
-            return self._vectors.unexplained(student.to(self._vectors.device), pooling)
-        student = student.to(self._layers.device)
+            return self._taught_vectors.unexplained(student.to(self._taught_vectors.device), pooling)
+        student = student.to(self._last_layers.device)
         if self.loss == "hidden_states":
-            return self._layers.hidden_states_loss(student, taught_layers(plan))
-        figures = self._layers.compare(student)
+            return self._last_layers.hidden_states_loss(student, taught_layers(plan))
+        figures = self._last_layers.compare(student)
         if self.loss == "relations":
             return figures.divergence
         assert figures.explained is not None  # `loss_batches` gives as many batches as the fit of the map needs.
         return 1 - figures.explained
 
     def propose(self, study: Study, ask: Ask) -> list[ShapeCandidate]:
-        """Take shapes to train; proposals of known shapes, and of refused ones, are ended here without training.
+        """Take shapes to train from the sampler; end the trials of shapes that are known or refused without training.
 
         Two workers that propose the same shape in the same instant may both train it, which costs only time.
         """
@@ -346,28 +347,32 @@ class ArchitectureSearch(engine.SharedSearch):
         count = min(self.request.batch, missing)
         candidates: list[ShapeCandidate] = []
         trials_asked = 0
-        # Proposals of known shapes in a row, or since a shape was last queued.
+        # Proposals of known shapes since the last time that a shape was queued.
         repeats = 0
         while len(candidates) < count:
+            # Each proposal, and each other worker, may have changed the study.
             log = read_shapes(study)
             open_points = self._open_shapes(log)
             if not open_points:
                 break
             if repeats >= MOST_REPEATS:
-                # The sampler is stuck, so a new shape is queued at random, which the next trial gets.
+                # The sampler is stuck. An open shape is drawn at random and queued, and the next trial gets it.
                 generator = np.random.default_rng([self.plan.recipe.seed, trials_asked, len(log.done)])
-                study.enqueue_trial(open_points[generator.integers(len(open_points))]._asdict())
+                drawn_point = open_points[generator.integers(len(open_points))]
+                study.enqueue_trial(drawn_point._asdict())
                 repeats = 0
+
             trial = ask()
             trials_asked += 1
             point = self._suggest(trial)
-            earlier = _earlier_trial(log, point)
-            if earlier is not None:
+            earlier_trial = _earlier_trial(log, point)
+            if earlier_trial is not None:
                 # Samplers and pruners ignore failed trials, so that a shape counts once however often it is proposed.
-                trial.set_user_attr(SAME_AS, earlier)
+                trial.set_user_attr(SAME_AS, earlier_trial)
                 study.tell(trial, state=TrialState.FAIL)
                 repeats += 1
                 continue
+            # A shape that is refused is no repetition: its trial has told the sampler something.
             candidate = self._screen(study, trial, point)
             if candidate is not None:
                 candidates.append(candidate)
@@ -394,7 +399,7 @@ class ArchitectureSearch(engine.SharedSearch):
         if reason is not None:
             _refuse(study, trial, reason)
             return None
-        # Measured last, since it takes seconds.
+        # The latency is measured last, since that takes seconds.
         latency = self._latency(study, shape)
         trial.set_user_attr(LATENCY, asdict(latency))
         reason = shape_space.refuse_latency(limits, latency.share)
@@ -410,7 +415,7 @@ class ArchitectureSearch(engine.SharedSearch):
                 latency = latency_of(trial)
                 if latency is not None:
                     return latency
-        return self._measure(shape.plan.student_config)
+        return self._measure_latency(shape.plan.student_config)
 
     def plan_of(self, candidate: ShapeCandidate) -> RunPlan:
         """Return the plan of the run with the candidate's shape."""
@@ -436,7 +441,7 @@ class ArchitectureSearch(engine.SharedSearch):
         for index, student in students.items():
             candidate = candidates[index]
             plan = candidate.shape.plan
-            loss = self._loss(plain_copy(student, plan), plan) / self._unit
+            loss = self._loss(plain_copy(student, plan), plan) / self._loss_unit
             if not math.isfinite(loss):
                 # The candidate goes on: at the end of the training it is found to have diverged.
                 continue
@@ -462,7 +467,7 @@ class ArchitectureSearch(engine.SharedSearch):
             notes[CUT] = candidate.cut
             return Outcome(notes=notes, cut=True), f"{title}: cut: {candidate.cut}"
 
-        loss = self._loss(trained.student, candidate.shape.plan) / self._unit
+        loss = self._loss(trained.student, candidate.shape.plan) / self._loss_unit
         if not math.isfinite(loss):
             return Outcome(notes=notes), f"{title}: diverged"
         notes[LOSS] = loss
@@ -520,11 +525,11 @@ def best_and_front(shapes: Sequence[SearchedShape]) -> tuple[SearchedShape | Non
     """Return the trained shape of the best reward, and the trials on the front of loss and latency (`pareto_front`)."""
     trained = [shape for shape in shapes if shape.state == "trained"]
 
-    def reward_of(shape: SearchedShape) -> float:
+    def reward_or_lowest(shape: SearchedShape) -> float:
         return -math.inf if shape.reward is None else shape.reward
 
-    best = max(trained, key=reward_of, default=None)
-    # A trained shape has both values.
+    best = max(trained, key=reward_or_lowest, default=None)
+    # A trained shape has a loss and a latency.
     costs = [(shape.loss or 0.0, shape.latency_share or 0.0) for shape in trained]
     front = [trained[index].trial for index in pareto_front(costs)]
     return best, front
@@ -581,11 +586,14 @@ def _nothing_trained(shapes: Sequence[SearchedShape], place: str) -> str:
         shapes: The shapes that were tried.
         place: The storage of the study, for the message.
     """
-    too_slow = [shape.latency_share for shape in shapes if shape.state == "refused" and shape.latency_share is not None]
-    if shapes and len(too_slow) == len(shapes):
+    # A latency is measured only where nothing else is wrong, so a refused shape that has one is too slow.
+    refused = [shape for shape in shapes if shape.state == "refused"]
+    slow_shares = [shape.latency_share for shape in refused if shape.latency_share is not None]
+    all_are_too_slow = bool(shapes) and len(slow_shares) == len(shapes)
+    if all_are_too_slow:
         return (
-            f"No shape is within --max-latency-share: the fastest takes {min(too_slow):.3f} of the teacher's latency; "
-            "raise the limit, or list smaller sizes, under a new --name."
+            f"No shape is within --max-latency-share: the fastest takes {min(slow_shares):.3f} of the teacher's "
+            "latency; raise the limit, or list smaller sizes, under a new --name."
         )
     reasons = dict.fromkeys(shape.reason or "" for shape in shapes)
     return (

@@ -282,8 +282,8 @@ def run_search_of(
             return {}
         with quiet_optuna(), quiet():
             prepare_search_folder(request.proxy.output, kind=search.kind, name=request.proxy.name)
-            # Both are called for their errors: a storage that cannot be opened, and tasks that cannot be scored, are
-            # refused before any text is read.
+            # Both are called for their errors alone, before any text is read: the first refuses a storage that cannot
+            # be opened, the second tasks that cannot be scored.
             open_storage(request.proxy.place)
             search.identity()
             try:

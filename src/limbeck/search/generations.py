@@ -56,8 +56,8 @@ def run_search(
     """Work on a study until its generations are evaluated, beside any number of other workers.
 
     A study that is finished goes on where more generations are asked for. Values are kept as soon as `evaluate` yields
-    them. If it raises, or the program is interrupted, the trials that are left fail and are open again; the same
-    goes, seen by the other workers or the next run, for a worker that is killed.
+    them. If it raises, or the program is interrupted, the trials that are left fail, and their mappings are open again.
+    If the program is killed, the other workers or the next run fail its trials.
 
     Args:
         study: A study whose sampler is a `GeneticSampler`.
@@ -114,10 +114,10 @@ class Generations(Work):
         return candidates
 
     def _candidate_of(self, study: Study, trial: Trial, generation: Generation) -> Candidate | None:
-        """Return the candidate of a new trial; None where nothing is to be evaluated, and the trial is ended."""
+        """Return the candidate of a new trial; None for a trial that needs no evaluation, and is ended here."""
         space = self.genetic.space
-        # A mapping that was queued in the study comes first; else the sampler proposes an *open* genome of the
-        # generation, which no trial has evaluated or evaluates now.
+        # Optuna gives the trial a mapping that is queued in the study. Without any, the sampler proposes an open genome
+        # of the generation.
         mapping = suggest(trial, space)
         try:
             genome = space.encode(mapping)
@@ -138,10 +138,11 @@ class Generations(Work):
             study.tell(trial, earlier_value)
             return None
 
-        # If another worker has just taken the last open genome, the sampler proposes a random mapping, which belongs to
-        # no generation. Optuna keeps the mapping of a queued trial as `fixed_params`.
+        # Optuna keeps the mapping of a queued trial as `fixed_params`.
         is_queued = "fixed_params" in trials[trial.number].system_attrs
         if not is_member and not is_queued:
+            # Another worker has just taken the last open genome, so that the sampler proposed a random mapping, which
+            # belongs to no generation.
             study.tell(trial, state=TrialState.PRUNED)
             return None
         return Candidate(mapping, trial)

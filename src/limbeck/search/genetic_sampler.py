@@ -101,6 +101,7 @@ class GeneticSampler(BaseSampler):
         self.settings = settings
         self._seed = seed
         self._attempts = attempts
+        # Numbers of trials whose worker was killed before it chose a mapping, so that nobody waits for them again.
         self._trials_not_waited_for: set[int] = set()
 
     @property
@@ -162,23 +163,25 @@ class GeneticSampler(BaseSampler):
             log = read_genomes(study.get_trials(deepcopy=False), self.space)
         attributes = study.user_attrs
         fitness_by_genome = log.values
-        # Of each generation so far its genomes that have a fitness.
+        # Of each generation so far, the genomes that have a fitness. Each pass of the loop is for one generation.
         history: list[list[Scored]] = []
-        bred = 0
+        generations_bred = 0
         while True:
-            # Generations are numbered from 1. The study's attributes have those that were bred before.
+            # Generations are numbered from 1. The study's attributes have those that a worker has bred before.
             number = len(history) + 1
             genomes = recorded_generation(attributes, number)
             if genomes is None:
                 genomes = self._breed(study, number, history)
-                bred += 1
+                generations_bred += 1
             generation = self._generation_of(number, genomes, log)
             if not generation.finished or number == last:
                 return generation
-            # A generation of new genomes alone (parents `best`) is empty where the whole space has been tried.
-            if not genomes or bred == MOST_GENERATIONS_AT_ONCE:
+            # With parents `best` a generation has new genomes alone. It is empty where the whole space has been tried.
+            if not genomes or generations_bred == MOST_GENERATIONS_AT_ONCE:
                 return generation
-            # All genomes may have been tried before, so that a new generation is finished at once: the next is bred.
+
+            # The next generation is bred from this one, which may be new: where all its genomes were tried before, it
+            # is finished at once.
             scored = [(genome, fitness_by_genome[genome]) for genome in genomes if genome in fitness_by_genome]
             if not scored:
                 raise TrainingError(
@@ -223,21 +226,20 @@ class GeneticSampler(BaseSampler):
         return next(iter(seen))
 
     def _wait_for_earlier_trials(self, study: Study, trial: FrozenTrial) -> list[FrozenTrial]:
-        """Wait until all trials of lower number have chosen, and return the study's trials.
+        """Wait until all trials of lower number have chosen their mapping, and return the study's trials.
 
-        The worker of a trial that has not chosen after `PATIENCE_SECONDS` was killed, so the trial is never waited for
-        again.
+        A trial that has not chosen after `PATIENCE_SECONDS` has lost its worker, and is never waited for again.
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
+            # Optuna lists trials in the order of their numbers, from 0.
             trials = study.get_trials(deepcopy=False)
-            # Trials that are running and have no mapping yet. The list is in the order of their numbers.
-            choosing = set()
+            undecided = set()
             for earlier in trials[: trial.number]:
                 if earlier.state == TrialState.RUNNING and mapping_of(earlier, self.space) is None:
-                    choosing.add(earlier.number)
+                    undecided.add(earlier.number)
             if time.monotonic() > deadline:
-                self._trials_not_waited_for |= choosing
-            if choosing <= self._trials_not_waited_for:
+                self._trials_not_waited_for |= undecided
+            if undecided <= self._trials_not_waited_for:
                 return trials
             time.sleep(_POLL_SECONDS)

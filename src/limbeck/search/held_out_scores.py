@@ -75,13 +75,15 @@ class HeldOutScores:
         corpus = proxy.corpora[0]
         plan = proxy.plan
         self._agreement = PairAgreement(teacher, proxy.tokenizer, corpus, held_out_pairs(proxy), plan.vectors())
+        # The second score is `explained` or `relations`; `LastLayers` measures both.
         if "explained" in names:
-            # Hidden states are compared only by a teacher that is read beside every student.
-            self._layers = LastLayers(teacher, loss_batches(proxy), [plan.student], keep_streams=False)
+            # `explained` compares hidden states, for which the teacher is read again beside every student.
+            self._last_layers = LastLayers(teacher, loss_batches(proxy), [plan.student], keep_streams=False)
         else:
-            # Relations need no fit, so a single batch is enough.
+            # For `relations` the teacher is read once, and what it says is kept. Nothing is fitted, so that a single
+            # batch is enough.
             batches = held_out_batches(corpus, proxy.tokenizer, BLOCKS, fewest_batches=1)
-            self._layers = LastLayers(teacher, batches, [plan.student], keep_streams=True)
+            self._last_layers = LastLayers(teacher, batches, [plan.student], keep_streams=True)
 
     def measure(self, student: PreTrainedModel, plan: RunPlan, name: str, learned: Learned | None = None) -> Scores:
         """Score a student.
@@ -100,10 +102,10 @@ class HeldOutScores:
         if sentence is not None and plan.recipe.evaluation.pooling == "auto":
             head = finished_head(sentence, learned)
         shares = {"agreement": self._agreement.of_student(student, head)}
-        figures = self._layers.compare(student)
+        figures = self._last_layers.compare(student)
         # `__init__` has prepared one of the two scores; `explained` is measured only where it is that one.
         if figures.explained is None:
-            shares["relations"] = 1 - figures.divergence / self._layers.uniform
+            shares["relations"] = 1 - figures.divergence / self._last_layers.uniform
         else:
             shares["explained"] = figures.explained
         student.cpu()

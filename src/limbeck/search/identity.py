@@ -27,6 +27,7 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
         share: Share of the text that is trained on.
     """
     recipe = plan.recipe.model_dump(mode="json", exclude=NOT_COMPUTED)
+    # These three parts name places, which are left out of the identity. All other keys count as they are.
     teacher = recipe.pop("teacher")
     corpus = recipe.pop("corpus")
     stages = recipe.pop("stages")
@@ -49,11 +50,13 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
 
 def _teacher_identity(plan: RunPlan) -> str:
     """The hash of a teacher's files; where another teaching takes the place of the model, with its identity."""
-    taught = plan.teacher_info.facts.identity
+    identity_of_teaching = plan.teacher_info.facts.identity
     if not plan.teacher_info.is_known_model:
-        return taught
-    files = model_fingerprint(plan.recipe.teacher.model)
-    return f"{files} {taught}" if taught else files
+        return identity_of_teaching
+    fingerprint = model_fingerprint(plan.recipe.teacher.model)
+    if not identity_of_teaching:
+        return fingerprint
+    return f"{fingerprint} {identity_of_teaching}"
 
 
 def _whole_stage(stage: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +67,8 @@ def _whole_stage(stage: dict[str, Any]) -> dict[str, Any]:
     """
     options = dict(stage["method"])
     name = options.pop("name")
-    # Options that a method got later count only where they are set, so that earlier studies keep their identity.
+    # `deciding` leaves out options that the method got later and that are not set, so that earlier studies keep their
+    # identity.
     deciding_options = METHODS[name].options.model_validate(options).deciding()
     training = dict(stage["training"])
     if "bf16" not in training and "fp16" not in training:

@@ -92,37 +92,37 @@ class ControllerSampler(BaseSampler):
 
     def _choose(self, trials: Sequence[FrozenTrial], number: int) -> Point:
         """Return a shape for the trial of this number, by all other trials of the study."""
-        # The shapes of all other trials. Those that have a reward, with each size scaled to about -1 to 1, teach the
-        # controller; a shape that is still in training has none.
-        points_of_others = set()
-        tried_points: list[Point] = []
+        # The shapes of all other trials. The controller learns from those that have a reward, with each size scaled to
+        # about -1 to 1; a shape that is still in training has none.
+        taken_points = set()
+        scaled_points: list[Point] = []
         rewards: list[float] = []
         for trial in trials:
             point = self._point_of(trial)
             if trial.number == number or point is None:
                 continue
-            points_of_others.add(point)
+            taken_points.add(point)
             reward = reward_of(trial)
             if reward is not None:
-                tried_points.append(self._scaled[point])
+                scaled_points.append(self._scaled[point])
                 rewards.append(reward)
 
-        # Once all shapes were taken, any may come again.
-        free = [point for point in self._points if point not in points_of_others]
+        # Once all shapes are taken, any may come again.
+        free = [point for point in self._points if point not in taken_points]
         if not free:
             free = self._points
         # The episode of this trial, by the trials before it. Those that are in training count, or several workers would
-        # stay in an episode for too long; those of refused shapes do not, since they have cost no training.
-        begun = sum(1 for trial in trials if trial.number < number and _costs_training(trial))
-        episode_number = begun // self._episode_size
+        # stay in an episode for too long. Those of refused shapes do not count, since they have cost no training.
+        earlier_trainings = sum(1 for trial in trials if trial.number < number and _costs_training(trial))
+        episode_number = earlier_trainings // self._episode_size
         # A sampler of its own, with another seed, is made for every trial; see `shape_samplers.SeededByTrial`.
         generator = np.random.default_rng(self._seed)
-        draws_at_random = not tried_points or generator.random() < random_share(episode_number)
+        draws_at_random = not rewards or generator.random() < random_share(episode_number)
         if draws_at_random:
             return free[generator.integers(len(free))]
         candidates = [self._scaled[point] for point in free]
         predictions = predict_rewards(
-            tried_points, rewards, candidates, episode_size=self._episode_size, seed=self._seed
+            scaled_points, rewards, candidates, episode_size=self._episode_size, seed=self._seed
         )
         return free[int(np.argmax(predictions))]
 

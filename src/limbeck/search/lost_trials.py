@@ -40,7 +40,7 @@ class LostTrials:
 
     def __init__(self, study: Study) -> None:
         self._study = study
-        self._seen: dict[int, _SeenBeat] = {}
+        self._seen_beat_by_trial: dict[int, _SeenBeat] = {}
 
     def fail(self, watcher: str | None = None) -> list[FrozenTrial]:
         """Fail the trials that are lost by now, and return them as they were.
@@ -52,22 +52,25 @@ class LostTrials:
             watcher: The name of the worker that calls; None for a caller that is no worker.
         """
         running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        # Each worker writes a *sign of life* into the study's attributes at every *beat*, some seconds apart. Signs are
-        # read after the trials: a worker gives one before it takes a trial, so none is missing here.
+        # Signs of life are read after the trials: a worker gives one before it takes a trial, so none is missing here.
         attributes = self._study.user_attrs
         others_are_dead = _others_are_dead(signs_of(attributes), watcher)
 
         # Beats of trials that have ended are forgotten.
-        numbers = {trial.number for trial in running}
-        self._seen = {number: beat for number, beat in self._seen.items() if number in numbers}
+        running_numbers = {trial.number for trial in running}
+        for number in self._seen_beat_by_trial.keys() - running_numbers:
+            del self._seen_beat_by_trial[number]
+
         lost = []
         for trial in running:
             worker = trial.user_attrs.get(WORKER)
-            sign = None if worker is None else attributes.get(worker_key(worker))
+            sign = None
+            if worker is not None:
+                sign = attributes.get(worker_key(worker))
             # The worker of a trial without a sign is about to write its name into the trial, or was killed before it
-            # could. It is not the watcher, whose trials all have its name.
-            has_no_worker = sign is None and others_are_dead
-            if has_no_worker or self._is_lost(trial.number, sign):
+            # could. It is not the watcher, whose trials all have its name. So it is dead if all others are.
+            worker_never_signed = sign is None and others_are_dead
+            if worker_never_signed or self._is_lost(trial.number, sign):
                 # Another watcher may have failed the trial first.
                 with suppress(UpdateFinishedTrialError, ValueError):
                     self._study.tell(trial.number, state=TrialState.FAIL)
@@ -75,12 +78,14 @@ class LostTrials:
         return lost
 
     def _is_lost(self, number: int, sign: dict[str, Any] | None) -> bool:
-        """Return whether the worker of a trial is dead, and note the beat that this watcher sees.
+        """Return whether the worker of a trial is dead, and remember the beat that this watcher sees.
+
+        A worker is dead if its sign says so, or if its beat has not changed for `MISSED_BEATS` intervals.
 
         Args:
             number: The trial's number.
-            sign: The sign of life of its worker; None for a trial without a worker's name. That may be a trial which a
-                living worker has just taken, so it is waited for as long as for a beat.
+            sign: The sign of life of its worker; None for a trial without a worker's name. A living worker may have
+                just taken that trial, so the watcher waits for its name as long as for a beat.
         """
         if sign is not None and is_dead(sign):
             return True
@@ -90,10 +95,12 @@ class LostTrials:
             beat = sign["beat"]
             interval = float(sign["interval"])
         now = time.monotonic()
-        seen = self._seen.get(number)
-        if seen is None or seen.beat != beat:
-            self._seen[number] = _SeenBeat(beat, since=now)
+        seen = self._seen_beat_by_trial.get(number)
+        has_changed = seen is None or seen.beat != beat
+        if has_changed:
+            self._seen_beat_by_trial[number] = _SeenBeat(beat, since=now)
             return False
+        assert seen is not None
         return now - seen.since > MISSED_BEATS * interval
 
 

@@ -141,10 +141,10 @@ class MappingSearch(Generations, engine.SharedSearch):
         )
         if self.is_finished(study):
             line = "  already evaluated"
-            # An earlier run of the search may have been asked for more generations.
-            more = len(generation_rows(study, self.space)) - self.generations
-            if more > 0:
-                line += f", and {more} more than asked for are shown"
+            # An earlier run of the search may have been asked for more generations, which its results show too.
+            further_generations = len(generation_rows(study, self.space)) - self.generations
+            if further_generations > 0:
+                line += f", and {further_generations} more than asked for are shown"
             self.say(line, style="dim")
 
     def load(self, study: Study) -> None:
@@ -277,8 +277,9 @@ def check_searchable(plan: RunPlan, space: MappingSpace) -> None:
     if space.size == 1:
         only = space.decode(next(iter(space)))
         raise RecipeError(f"{list(only)} is the only layer mapping there is, so there is nothing to search.")
-    # In the sparsest mapping the last layer alone learns, from the lowest teacher layer that it may.
-    lowest = min(space.choices[-1].values())
+    # In the sparsest mapping the student's last layer alone learns, from the lowest teacher layer that it may.
+    choices_of_last_layer = space.choices[-1].values()
+    lowest = min(choices_of_last_layer)
     sparsest = (NONE,) * (space.student - 1) + (lowest,)
     plan_candidate(plan.recipe, sparsest)
 

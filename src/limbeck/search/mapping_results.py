@@ -40,18 +40,17 @@ by one less.
 def generation_rows(study: Study, space: MappingSpace) -> list[GenerationRow]:
     """Return a row for every generation of which a member has a fitness, also for one that is not finished."""
     attributes = study.user_attrs
-    values = read_genomes(study.get_trials(deepcopy=False), space).values
+    fitness_by_genome = read_genomes(study.get_trials(deepcopy=False), space).values
     rows: list[GenerationRow] = []
-    # All genomes of the generations before.
-    seen: set[Genome] = set()
+    earlier_genomes: set[Genome] = set()
     for number in itertools.count(1):
         genomes = recorded_generation(attributes, number)
         if genomes is None:
             break
-        members = [genome for genome in genomes if genome in values]
+        members = [genome for genome in genomes if genome in fitness_by_genome]
         if members:
-            best = max(members, key=values.__getitem__)
-            fitnesses = [values[genome] for genome in members]
+            best = max(members, key=fitness_by_genome.__getitem__)
+            fitnesses = [fitness_by_genome[genome] for genome in members]
             row = GenerationRow(
                 number=number,
                 maximum=max(fitnesses),
@@ -61,21 +60,22 @@ def generation_rows(study: Study, space: MappingSpace) -> list[GenerationRow]:
                 best=list(space.decode(best)),
                 best_gene=to_binary(best, space.bits),
                 size=len(genomes),
-                evaluated=len(set(members) - seen),
+                evaluated=len(set(members) - earlier_genomes),
                 members=[to_binary(genome, space.bits) for genome in members],
                 breeding=attributes[generation_key(number)]["breeding"],
             )
             rows.append(row)
-        seen.update(genomes)
+        earlier_genomes.update(genomes)
     return rows
 
 
 def candidates_of(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[studies.Candidate]:
     """Return every evaluated mapping, once, by fitness; of equals the first that was tried."""
     candidates = []
+    # `done` has each genome with the first trial that gave it a fitness.
     for genome, trial in read_genomes(trials, space).done.items():
         attributes = trial.user_attrs
-        # Each score has a user attribute of the trial.
+        # A trial keeps each score in a user attribute of its own, such as `score.agreement`.
         scores = {}
         for name, value in attributes.items():
             if name.startswith(SCORE):
@@ -96,11 +96,12 @@ def candidates_of(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[st
 
 def given_up(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[studies.GivenUp]:
     """Return the mappings that came to no fitness, each with its last problem."""
-    done = read_genomes(trials, space).done
+    genomes_with_fitness = read_genomes(trials, space).done
     problems: dict[Genome, str] = {}
     for trial in trials:
         genome = genome_of(trial, space)
-        if genome is not None and genome not in done and trial.user_attrs.get(DIVERGED):
+        has_diverged = trial.user_attrs.get(DIVERGED)
+        if genome is not None and genome not in genomes_with_fitness and has_diverged:
             problems[genome] = trial.user_attrs.get(PROBLEM, "it reached no finite fitness")
 
     rows = []

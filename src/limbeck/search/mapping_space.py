@@ -91,21 +91,22 @@ class MappingSpace:
     def completions(self) -> tuple[tuple[int, ...], ...]:
         """The number of ways to complete a mapping, by its number of student layers so far and its floor.
 
-        With c[m, f] the number for m student layers and the floor f, by dynamic programming from the last layer down:
-        c[M, f] = 1, and c[m, f] is the sum over the choices n of layer m + 1, of c[m + 1, f] where n is none and of
-        c[m + 1, n] where n > f.
+        `completions[m][f]` is the number for m student layers and the floor f. It is computed by dynamic programming
+        from the last layer down: c[M, f] = 1, and c[m, f] is the sum over the choices n of layer m + 1, of c[m + 1, f]
+        where n is none and of c[m + 1, n] where n > f.
         """
-        # A whole mapping is complete in one way, whatever its floor.
-        counts = [(1,) * (self.teacher + 1)]
+        # c[M]: a whole mapping is complete in one way, whatever its floor.
+        rows = [(1,) * (self.teacher + 1)]
         for choices in reversed(self.choices):
-            # Rows are inserted in front, so the first is that of one student layer more.
-            following = counts[0]
+            # c[m] is made of c[m + 1], the last row so far.
+            next_row = rows[-1]
             row = []
             for floor in range(self.teacher + 1):
                 allowed = [layer for layer in choices.values() if _is_allowed(layer, floor)]
-                row.append(sum(following[raise_floor(floor, layer)] for layer in allowed))
-            counts.insert(0, tuple(row))
-        return tuple(counts)
+                row.append(sum(next_row[raise_floor(floor, layer)] for layer in allowed))
+            rows.append(tuple(row))
+        # The rows stand from c[M] to c[0].
+        return tuple(reversed(rows))
 
     @property
     def size(self) -> int:
@@ -173,10 +174,10 @@ class MappingSpace:
             raise self._outside(mapping)
         codes = []
         for layer, choices in zip(mapping, self.choices, strict=True):
-            code_of = {teacher_layer: code for code, teacher_layer in choices.items()}
-            if layer not in code_of:
+            code_by_layer = {teacher_layer: code for code, teacher_layer in choices.items()}
+            if layer not in code_by_layer:
                 raise self._outside(mapping)
-            codes.append(code_of[layer])
+            codes.append(code_by_layer[layer])
         genome = tuple(codes)
         if genome not in self:
             raise self._outside(mapping)
@@ -231,20 +232,21 @@ def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None
     allowed = set(teacher_layers)
     _check_depths(student, teacher, allowed)
 
-    # k of the formula: 2^k > 2 N / M holds for the bits of floor(2 N / M), since 2^k is a whole number.
+    # k of the formula, the smallest with 2^k > 2 N / M, is the number of bits of floor(2 N / M).
     bits = (2 * teacher // student).bit_length()
     codes = range(2**bits)
     # For each student layer the teacher layers that it may learn from, by their codes.
-    choices = []
+    choices: list[dict[int, int]] = []
     for m in range(1, student):
         offset = (m - 1) * teacher // (2 * student)  # Z of the formula.
         # Code 0 is none, so that layers begin with code 1.
-        layers = {0: NONE}
+        layer_by_code = {0: NONE}
         for code in codes[1:]:
-            if offset + code in allowed:
-                layers[code] = offset + code
-        choices.append(layers)
-    # The last student layer always learns, so that its code 0 is a layer too.
+            layer = offset + code
+            if layer in allowed:
+                layer_by_code[code] = layer
+        choices.append(layer_by_code)
+    # The last student layer always learns, so that its code 0 is a layer too, the lowest.
     lowest = teacher - 2**bits + 1
     choices.append({code: lowest + code for code in codes if lowest + code in allowed})
 

@@ -22,8 +22,8 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
         loss, latency = points[index]
         return latency, loss
 
-    # From the fastest to the slowest, a point is on the front if its loss is lower than that of all before it. A point
-    # that is equal to the last one of the front is on it too.
+    # The points are passed from the fastest to the slowest. One is on the front if its loss is lower than that of all
+    # before it, or if it is equal to the last one of the front.
     front: list[int] = []
     lowest_loss = math.inf
     for index in sorted(numbers, key=latency_then_loss):

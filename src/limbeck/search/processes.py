@@ -17,7 +17,9 @@ from limbeck.training.proxy import follow_proxy
 
 @contextmanager
 def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool = False) -> Iterator[bool]:
-    """Take part in a search: the main process searches inside this context, the others train along before it.
+    """Divide the processes of a launcher: the main one searches inside this context, the others train along with it.
+
+    In the other processes the context begins only when the search is over, with nothing left to do.
 
     Args:
         plan: The recipe that candidates are variants of.
@@ -26,7 +28,7 @@ def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool 
         tasks: Whether candidates are fine-tuned on tasks, which one process does.
 
     Yields:
-        Whether this is the main process; the others have nothing to do in the context.
+        Whether this is the main process.
 
     Raises:
         RecipeError: if a launcher has started several processes, for several workers and for tasks.
@@ -47,7 +49,7 @@ def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool 
 
     connect()
     if not is_main():
-        # This returns when the main process has left the context.
+        # The main process says what to train. This returns when it has left the context.
         with quiet():
             follow_proxy(plan, share=share)
         yield False
@@ -55,5 +57,6 @@ def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool 
     if launched == 1:
         yield True
         return
+    # From here on, what the main process trains is sent to the others too.
     with broadcasting_tasks():
         yield True

@@ -183,7 +183,7 @@ def _results_so_far(record: studies.Search, study: optuna.Study) -> studies.Sear
         identity = {}
     results: dict[str, Any] = {}
     if isinstance(record, studies.MappingSearch):
-        # A search of mappings without a space in its identity has just begun, and has no results.
+        # A study whose identity has no space yet has just begun, and has no results.
         if "space.choices" in identity:
             results = _mapping_results(study, identity)
     elif isinstance(record, studies.ArchitectureSearch):
@@ -238,6 +238,7 @@ def _layer_results(study: optuna.Study) -> dict[str, Any]:
 
     def last_step_and_score(row: studies.SearchedLayer) -> tuple[int, float]:
         last = row.scores[-1]
+        # A score that was not a number is missing, and counts as 0.
         return last.step, last.score or 0.0
 
     # Worse candidates are dropped from training earlier.

@@ -99,8 +99,8 @@ def check_reads_model(recipe: Recipe, searched: str) -> None:
         RecipeError: for stored outputs, and for a teaching in place of a model.
     """
     teacher = recipe.teacher
+    has_outputs_alone = teacher.stored is not None or teacher.targets is not None or teacher.teaching is not None
     # With `cache` there is a model, but the stages learn from its outputs as the run has stored them.
-    has_outputs_alone = (teacher.stored, teacher.targets, teacher.teaching) != (None, None, None)
     if not has_outputs_alone and not teacher.cache:
         return
     raise RecipeError(
@@ -129,6 +129,23 @@ def check_has_teacher_model(recipe: Recipe) -> None:
     )
 
 
+def check_only_stage(plan: RunPlan, full_training_option: str) -> None:
+    """Refuse a recipe of several stages, for a search that stops its worse candidates early.
+
+    Args:
+        plan: The plan of a candidate's run.
+        full_training_option: The option that makes a search train all candidates to the end, as a way out in messages.
+
+    Raises:
+        RecipeError: for several stages.
+    """
+    if len(plan.stages) > 1:
+        raise RecipeError(
+            f"The recipe has {len(plan.stages)} stages, but candidates can be stopped early only where it has one; "
+            f"give {full_training_option}, or a recipe of one stage."
+        )
+
+
 def steps_of_only_stage(plan: RunPlan, full_training_option: str) -> int:
     """Return the steps of a recipe's only stage, for a search that stops its worse candidates early.
 
@@ -139,11 +156,7 @@ def steps_of_only_stage(plan: RunPlan, full_training_option: str) -> int:
     Raises:
         RecipeError: for several stages, or a stage that counts epochs.
     """
-    if len(plan.stages) > 1:
-        raise RecipeError(
-            f"The recipe has {len(plan.stages)} stages, but candidates can be stopped early only where it has one; "
-            f"give {full_training_option}, or a recipe of one stage."
-        )
+    check_only_stage(plan, full_training_option)
     # Unset, or -1 as in transformers, means that the training counts epochs.
     steps = int(plan.stages[0].spec.training.get("max_steps") or -1)
     if steps < 1:

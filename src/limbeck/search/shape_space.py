@@ -94,6 +94,7 @@ def divide_shapes(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
             "student.initialise.checkpoint is a model of one shape, so other shapes cannot start from it; leave it out."
         )
 
+    # The shapes that can be trained, and for each other one the reason why it cannot.
     shapes: dict[ShapePoint, KnownShape] = {}
     impossible: dict[ShapePoint, str] = {}
     for point in shape_points(sizes):
@@ -111,7 +112,8 @@ def divide_shapes(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
 
     # A size that no trainable shape has was listed by mistake.
     if not shapes:
-        raise RecipeError(f"No shape of these sizes can be trained: {next(iter(impossible.values()))}")
+        first_reason = next(iter(impossible.values()))
+        raise RecipeError(f"No shape of these sizes can be trained: {first_reason}")
     for name, values in values_by_size.items():
         possible_values = {getattr(point, name) for point in shapes}
         for value in values:

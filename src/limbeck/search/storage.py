@@ -31,6 +31,8 @@ _SQLITE_SECONDS = 60
 _LOCK_SECONDS = 30
 """Age from which a lock counts as left behind by a killed process."""
 _POLL_SECONDS = 0.05
+_RETRY_SECONDS = 0.2
+"""Wait after the first try to open a database; it grows by as much with every further one."""
 _DATABASE_TRIES = 5
 """Tries to open a database: of workers that start together all but one fail to make its tables, and try again."""
 
@@ -137,7 +139,7 @@ def _open_database(url: str) -> BaseStorage:
                     f"Storage {shown(url)} cannot be reached: {reason}; check the URL, or give the path of a journal "
                     "file."
                 ) from None
-            time.sleep(0.2 * attempt)
+            time.sleep(_RETRY_SECONDS * attempt)
     raise AssertionError("the last try returns or raises")
 
 
@@ -150,16 +152,16 @@ def _release_foreign_lock(path: Path) -> None:
     """
     link = Path(f"{path}.lock")
     last_lock = None
-    since = time.monotonic()
-    # The link vanishes when the lock is released.
+    first_seen = time.monotonic()
+    # Reading the link raises when it is gone: when its holder has released the lock, or when it was removed below.
     with suppress(FileNotFoundError):
         while link.readlink() != path:
             facts = link.lstat()
+            # Another process may release this lock and take the next. Inode and time tell two links apart.
             lock = (facts.st_ino, facts.st_mtime_ns)
-            # If another lock was taken in between, its time begins now.
             if lock != last_lock:
                 last_lock = lock
-                since = time.monotonic()
-            if time.monotonic() - since > _LOCK_SECONDS:
+                first_seen = time.monotonic()
+            if time.monotonic() - first_seen > _LOCK_SECONDS:
                 link.unlink()
             time.sleep(_POLL_SECONDS)

@@ -69,6 +69,7 @@ def open_study(
         raise OutputError(f"{where} has trials that are not of a limbeck search; {way_out}")
     if study.direction.name != direction.upper():
         raise OutputError(f"{where} was made to {study.direction.name.lower()}, not to {direction}; {way_out}")
+    # A setting may stand on one side alone; it is None on the other.
     for key in (*recorded, *wanted):
         accepted_values = [wanted.get(key)]
         if earlier is not None and key in earlier:

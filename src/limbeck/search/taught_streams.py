@@ -38,7 +38,7 @@ def taught_layers(plan: RunPlan) -> dict[int, list[int]]:
     teacher_layers: dict[int, set[int]] = {}
     for term in _terms_of(plan):
         reads_one_layer = len(term.student) == 1 and term.student[0].name == "hidden"
-        # A transform makes a single target of the hidden states of several teacher layers.
+        # A transform, such as a random choice, makes a single target of the hidden states of several teacher layers.
         has_one_target = len(term.teacher) == 1 or term.transform is not None
         if not reads_one_layer or not has_one_target:
             continue

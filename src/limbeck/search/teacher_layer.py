@@ -31,6 +31,7 @@ from limbeck.search.rungs import Round, halving_rungs, rounds_of_rungs, rounds_o
 from limbeck.search.scores import mean_score
 from limbeck.search.searched_recipe import (
     check_has_option,
+    check_only_stage,
     check_reads_model,
     check_text_only,
     searched_stages,
@@ -87,7 +88,7 @@ class LayerCandidate:
     row: SearchedLayer
 
     @property
-    def score(self) -> float:
+    def last_score(self) -> float:
         """The last score; NaN where there is none."""
         if not self.row.scores or self.row.scores[-1].score is None:
             return math.nan
@@ -99,7 +100,7 @@ class LayerCandidate:
         last_step = 0
         if self.row.scores:
             last_step = self.row.scores[-1].step
-        negative_score = math.inf if math.isnan(self.score) else -self.score
+        negative_score = math.inf if math.isnan(self.last_score) else -self.last_score
         return self.row.state == "diverged", -last_step, negative_score
 
 
@@ -118,7 +119,7 @@ class TeacherLayerSearch(engine.Search):
     request: TeacherLayerRequest
     # Set by `load` and by `train`.
     _study: Study
-    _scores: held_out_scores.HeldOutScores
+    _scorer: held_out_scores.HeldOutScores
     # Whether it was said that another process is waited for, which is said once.
     _waits = False
 
@@ -190,7 +191,7 @@ class TeacherLayerSearch(engine.Search):
         self._study = study
 
     def propose(self, study: Study, ask: Ask) -> list[LayerCandidate]:
-        """Take all candidates, each a trial, unless another process trains them."""
+        """Take all candidates at once, with a trial for each; take none while another process trains them."""
         is_at_work = bool(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)))
         if is_at_work:
             if not self._waits:
@@ -231,50 +232,63 @@ class TeacherLayerSearch(engine.Search):
             students: The students that are still in training, by the index of their candidate.
         """
         for index, student in students.items():
-            line = self._measure(candidates[index], step, held_out_scores.plain_copy(student, self.plan))
+            line = self._add_score(candidates[index], step, held_out_scores.plain_copy(student, self.plan))
             self.say(f"  {line}")
         # `survivors` takes losses, of which lower is better.
-        losses = {index: -candidates[index].score for index in students}
+        losses = {index: -candidates[index].last_score for index in students}
         best = survivors(losses, count)
         for index in students:
             if index not in best:
                 candidates[index].row.state = "cut"
         return best
 
-    def _measure(self, candidate: LayerCandidate, step: int, student: PreTrainedModel) -> str:
-        """Score a student, for the candidate's row and for its trial, and return a line about it to print."""
+    def _add_score(self, candidate: LayerCandidate, step: int, student: PreTrainedModel) -> str:
+        """Score a student, and add the score to the candidate's row and to its trial.
+
+        Args:
+            candidate: The candidate, whose `last_score` is this one from now on.
+            step: The step after which the student is scored.
+            student: The student, in a model without taps.
+
+        Returns:
+            A line about the score to print.
+        """
         layer = candidate.row.layer
-        scores = self._scores.measure(student, self.plan_of(candidate), str(layer))
-        # In a record a score that is not a number is None.
+        scores = self._scorer.measure(student, self.plan_of(candidate), name=str(layer))
+        # `plain` turns a score that is not a number into None, as records have it.
         values = plain({"step": step, "score": mean_score(scores), **scores})
         candidate.row.scores.append(LayerScore(**values))
         # Where this worker fell silent for long, another one took it for dead and has finished the trial.
         with suppress(UpdateFinishedTrialError):
-            candidate.trial.report(candidate.score, step)
+            candidate.trial.report(candidate.last_score, step)
 
         named_scores = ", ".join(f"{name} {score:.2f}" for name, score in scores.items())
-        return f"layer {layer} after {step} steps: {candidate.score:.2f} ({named_scores})"
+        return f"layer {layer} after {step} steps: {candidate.last_score:.2f} ({named_scores})"
 
     def score(self, candidate: LayerCandidate, trained: proxy.Trained) -> tuple[Outcome, str]:
-        """Return the last score of a candidate as its outcome, and a line about it to print."""
+        """Fill in the row of a candidate; return its last score as its outcome, and a line about it to print."""
         row = candidate.row
         row.steps = trained.steps
         row.own_loss = trained.held_out.get("loss")
         if trained.diverged:
             row.state = "diverged"
         line = f"layer {row.layer}: {row.state}"
-        # A candidate that was cut was scored when it was cut.
+        # A candidate that was cut has got its last score when it was cut.
         if row.state == "trained":
-            line = self._measure(candidate, trained.steps, trained.student)
-            if math.isnan(candidate.score):
+            line = self._add_score(candidate, trained.steps, trained.student)
+            if math.isnan(candidate.last_score):
                 row.state = "diverged"
-        value = math.nan if row.state == "diverged" else candidate.score
+        # An outcome without a value is one of a candidate that diverged.
+        value = candidate.last_score
+        if row.state == "diverged":
+            value = math.nan
         return Outcome(value, cut=row.state == "cut"), line
 
     def train(self, candidates: Sequence[LayerCandidate]) -> Iterator[Outcome]:
         """Train and score the candidates side by side, and keep the result in the study."""
         started = time.monotonic()
-        self._scores = held_out_scores.HeldOutScores(self.proxy, held_out_scores.LAYER_SCORES)
+        self._scorer = held_out_scores.HeldOutScores(self.proxy, held_out_scores.LAYER_SCORES)
+        # The outcomes of all candidates; behind them all rows are filled in.
         yield from super().train(candidates)
         if all(candidate.row.state == "diverged" for candidate in candidates):
             raise TrainingError(
@@ -355,11 +369,9 @@ def _plan_rounds(request: TeacherLayerRequest, plan: RunPlan, *, candidates: int
             )
         return [Round(candidates, end=total // candidates)]
     if total is None:
-        return rounds_of_training(candidates, steps_of_only_stage(plan, "--no-halving"), request.halving)
-    if len(plan.stages) > 1:
-        # Called for its error: candidates cannot be stopped early in a recipe of several stages. The number of steps of
-        # a single stage does not matter, since the total takes its place.
-        steps_of_only_stage(plan, "--no-halving")
+        steps = steps_of_only_stage(plan, "--no-halving")
+        return rounds_of_training(candidates, steps, request.halving)
+    check_only_stage(plan, "--no-halving")
     return rounds_of_rungs(halving_rungs(candidates, total, request.halving))
 
 

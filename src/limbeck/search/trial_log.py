@@ -56,11 +56,12 @@ def read_trials(
         candidate = candidate_of(trial)
         if candidate is None:
             continue
+        # Of several trials with the same candidate the first counts.
         if trial.state in (TrialState.RUNNING, TrialState.WAITING):
             running.setdefault(candidate, trial.number)
         elif settles(trial):
             done.setdefault(candidate, trial)
-        # Of the other trials, those that failed with their worker, or were ended early, count for nothing.
+        # All other trials count for nothing: they failed with their worker, or were ended early.
         elif trial.state == TrialState.COMPLETE or trial.user_attrs.get(DIVERGED):
             diverged[candidate] += 1
     return TrialLog(done, running, diverged)

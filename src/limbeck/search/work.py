@@ -95,7 +95,7 @@ def work_on(
 
 def _work_once(study: Study, work: Work, worker: str) -> bool:
     """Take candidates and train them; return whether a trial was begun."""
-    # All trials that are begun here, also those that `propose` ends by itself.
+    # All trials that are begun here, also those that `propose` ends by itself. If training fails, they are failed too.
     trials: list[Trial] = []
 
     def ask() -> Trial:

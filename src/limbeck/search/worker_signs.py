@@ -103,7 +103,7 @@ def is_gone(sign: Mapping[str, Any]) -> bool:
         process = psutil.Process(sign["process"])
         if process.status() == psutil.STATUS_ZOMBIE:
             return True
-        # Another process may have got the same number since; it was started at another time.
+        # If the process was started at another time, it is another one that has got the same number since.
         return abs(process.create_time() - sign["started"]) > _SAME_START_SECONDS
     except psutil.NoSuchProcess:
         return True
