@@ -6,6 +6,7 @@ import inspect
 
 import pytest
 import torch
+import yaml
 from pydantic import Field
 from transformers import BertConfig
 
@@ -18,6 +19,7 @@ from limbeck.methods import METHODS, Citation, Method, MethodOptions, Term, regi
 from limbeck.models.families import shape_of
 from limbeck.models.streams import StreamKey
 from limbeck.objectives import OBJECTIVES, Benchmark, LossTerm, Objective, register_as_objective, register_objective
+from limbeck.recipe import load_recipe
 from limbeck.recipe.json_schema import recipe_schema
 from limbeck.recipe.method_recipe import compose_example, method_recipe
 
@@ -82,6 +84,13 @@ def test_a_method_is_named_and_summed_up_by_its_function_unless_it_is_said():
     register_as_method(name="mine", summary="Another.", citation=citation, tasks=("classification",))(compose)
     method = METHODS["mine"]
     assert (method.summary, method.citation, method.tasks) == ("Another.", citation, ("classification",))
+
+
+def test_the_recipe_of_a_method_of_two_stages_can_be_loaded():
+    stages = ({"name": "mlkd_bert", "stage": 1}, {"name": "mlkd_bert", "stage": 2})
+    register_as_method(name="mine", tasks=("classification",), stages=stages)(compose)
+    recipe = load_recipe(yaml.safe_load(method_recipe("mine")))
+    assert [(stage.title, stage.method["stage"]) for stage in recipe.stages] == [("stage-1", 1), ("stage-2", 2)]
 
 
 def flags_of(objective):

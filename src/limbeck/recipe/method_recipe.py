@@ -182,7 +182,7 @@ def _stages_of_recipe(method: Method[Any], recommended: dict[str, Any]) -> list[
     usual_training = TASK_TRAINING if kind_of(method.tasks[0]).has_labels else TEXT_TRAINING
     methods = stages_of(method)
     # The card recommends something for all stages or for none.
-    recommended_stages = recommended.get("stages", methods)
+    recommended_stages = recommended.get("stages", [{} for _ in methods])
     stages = []
     for number, (stage_method, recommended_stage) in enumerate(zip(methods, recommended_stages, strict=True), start=1):
         stage: dict[str, Any] = {}
