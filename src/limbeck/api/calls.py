@@ -55,13 +55,13 @@ def checked_call(function: Callable[P, R]) -> Callable[P, R]:
     """
     signature = inspect.signature(function)
     name = f"limbeck.{function.__name__}"
-    # A function with **options checks their names itself.
-    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
+    # A function with `**options` checks their names itself.
+    takes_any_name = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
 
     @functools.wraps(function)
     def checked(*args: P.args, **options: P.kwargs) -> R:
         """Call the function, with errors of its arguments as `RecipeError` of one line."""
-        if not takes_all:
+        if not takes_any_name:
             refuse_unknown(f"{name} has no argument", options, signature.parameters)
         try:
             signature.bind(*args, **options)
@@ -106,6 +106,7 @@ def make_request(request: Callable[..., Q], args: Sequence[Any], options: Mappin
         RecipeError: for the first value that has the wrong type, is out of bounds, or cannot be read.
     """
     bound = signature_of(request).bind(*args, **options)
+    # Some options have a reader, since users may write them in several ways: a mapping, or texts such as `KEY=VALUE`.
     for name, option in options_of(request).items():
         if option.reads is not None and name in bound.arguments:
             bound.arguments[name] = option.reads(_written(name, option.flag), bound.arguments[name])
@@ -135,13 +136,14 @@ def _written(name: str, flag: str) -> str:
 
 def _refusal(request: Callable[..., Any], error: ValidationError) -> str:
     """Return the message of the first value that a request refuses."""
-    item = error.errors()[0]
-    name = str(item["loc"][0])
+    mistake = error.errors()[0]
+    # The place of a mistake begins with the name of the field.
+    name = str(mistake["loc"][0])
     option = _written(name, options_of(request)[name].flag)
-    wanted = wanted_of(item)
+    wanted = wanted_of(mistake)
     if not wanted:
-        return f"{option}: {item['msg']}."
-    return f"{option} is {show_value(item['input'])}; give {wanted}."
+        return f"{option}: {mistake['msg']}."
+    return f"{option} is {show_value(mistake['input'])}; give {wanted}."
 
 
 def _docstring_of(carry_out: Callable[..., Any], request: Callable[..., Any]) -> str:

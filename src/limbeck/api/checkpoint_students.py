@@ -21,7 +21,7 @@ from limbeck.errors import OutputError
 from limbeck.training.run_checkpoints import RunCheckpoint, checkpoints_of
 
 _NAME = re.compile(r"checkpoint-\d+")
-_OF_THE_END = ("evaluation", "untrained", "ended_early", "problem", "stages")
+_FIELDS_OF_THE_END = ("evaluation", "untrained", "ended_early", "problem", "stages")
 """Fields of a run's record that describe its end, and not its student at a checkpoint."""
 
 
@@ -39,14 +39,15 @@ def find_checkpoint(name: object) -> RunCheckpoint | None:
     folder = Path(name).expanduser()
     if _NAME.fullmatch(folder.name) is None:
         return None
-    # The path is short, `RUN/checkpoint-500`, or where the checkpoint is, `RUN/stages/1-NAME/checkpoint-500`. So the
-    # folder of the run is the one above or the third one above.
+    # A path is short, `RUN/checkpoint-500`, or that of the checkpoint's folder, `RUN/stages/1-NAME/checkpoint-500`. A
+    # short one may mean checkpoints of several stages.
     place = folder.absolute()
-    parents = place.parents
-    if (parents[0] / RUN_RECORD).is_file():
-        checkpoints = [checkpoint for checkpoint in checkpoints_of(parents[0]) if checkpoint.name == place.name]
-    elif len(parents) > 2 and (parents[2] / RUN_RECORD).is_file():
-        checkpoints = [checkpoint for checkpoint in checkpoints_of(parents[2]) if checkpoint.folder == place]
+    run_of_short_path = place.parent
+    run_of_full_path = place.parent.parent.parent
+    if (run_of_short_path / RUN_RECORD).is_file():
+        checkpoints = [checkpoint for checkpoint in checkpoints_of(run_of_short_path) if checkpoint.name == place.name]
+    elif (run_of_full_path / RUN_RECORD).is_file():
+        checkpoints = [checkpoint for checkpoint in checkpoints_of(run_of_full_path) if checkpoint.folder == place]
     else:
         return None
     if not checkpoints:
@@ -151,7 +152,7 @@ def _link_run(checkpoint: RunCheckpoint, folder: Path) -> None:
     shutil.copyfile(run / RECIPE, folder / RECIPE)
     # The record becomes that of a run which was interrupted at the checkpoint, so that it can be resumed.
     values = records.load(records.Run, run).to_dict()
-    for name in _OF_THE_END:
+    for name in _FIELDS_OF_THE_END:
         values.pop(name, None)
     values["status"] = "interrupted"
     records.save(records.Run.read(values), folder)
@@ -188,5 +189,6 @@ def _link_files(source: Path, target: Path, without: tuple[str, ...] = ()) -> No
                 os.link(path, target / path.name)
             except FileNotFoundError:
                 raise
-            except OSError:  # Another disk, or a file system without links.
+            except OSError:
+                # The target is on another disk, or its file system has no links.
                 shutil.copyfile(path, target / path.name)

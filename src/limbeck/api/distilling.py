@@ -106,7 +106,7 @@ def distil_by(request: DistilRequest, *, ends_early: bool = False, measures: boo
 
     Args:
         request: The request.
-        ends_early: Train nothing, and make the student of the newest checkpoint of the run that is resumed.
+        ends_early: Resume the run, but train nothing further: write the student of its newest checkpoint.
         measures: Measure the student as the recipe says.
     """
     console = progress_console(request.console)
@@ -117,7 +117,7 @@ def distil_by(request: DistilRequest, *, ends_early: bool = False, measures: boo
 
     def check() -> Recipe:
         recipe = _recipe_of(request)
-        # A recipe object of the caller stays as it is.
+        # A document gets a note of the callbacks. A `Recipe` is the caller's own object, and stays as it is.
         if isinstance(recipe, dict):
             add_reasons(recipe, note_of_callbacks(callbacks))
         loaded = load_checked(recipe, request.overrides)
@@ -160,8 +160,10 @@ def _recipe_of(request: DistilRequest) -> Recipe | dict[str, Any]:
     options = options_over(request)
     if isinstance(request.recipe, Recipe) and not options:
         return request.recipe
+    # A recipe is chosen by the options. A run that is resumed may bring its own, which `named_recipe` finds.
     if request.recipe is None and not request.resume:
         check_chosen_by(options, "output")
+    # Objects are saved in the run's folder, which must not be that of another run.
     check_folder = partial(check_free, resume=request.resume, overwrite=request.overwrite)
     return named_recipe(
         request.recipe,

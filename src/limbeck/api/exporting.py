@@ -145,7 +145,7 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
 def _development_rows(student: str, console: Console) -> "list[Text]":
     """Return the texts of the development rows of the run that made a student; none where it has none.
 
-    Rows that cannot be read are told, and are no reason to refuse the export.
+    If the rows cannot be read, the user is told so, and the export goes on without them.
     """
     from limbeck.export.development_texts import texts_of_rows
     from limbeck.models.locating import locate_model
@@ -154,8 +154,11 @@ def _development_rows(student: str, console: Console) -> "list[Text]":
 
     folder = Path(locate_model(student)).expanduser()
     run = run_of_student(folder) if folder.is_dir() else None
-    # The student of a single stage has the rows of another task than the run's student may have.
-    if run is None or folder.resolve() != (run / STUDENT).resolve():
+    if run is None:
+        return []
+    # A stage may have saved a student of its own in the run's folder, whose task need not be that of these rows.
+    is_student_of_run = folder.resolve() == (run / STUDENT).resolve()
+    if not is_student_of_run:
         return []
     try:
         plan = plan_checked(load_checked(run / RECIPE))

@@ -27,12 +27,14 @@ def add_units(table: "DataFrame", name: str, *, without_unit: frozenset[str] = f
     """
     readable = table.copy()
     units = []
+    is_count = []
     for figure, metric in zip(table[name], table["metric"], strict=True):
         units.append(_unit_of(str(figure), str(metric), without_unit))
+        is_count.append(figure in _COUNTS)
     for column in _NUMBERS:
         values = table[column].astype(float)
-        is_count = [figure in _COUNTS for figure in table[name]]
-        readable[column] = values.where([not count for count in is_count], values / _MILLION)
+        # `mask` replaces the values of those rows that are counts.
+        readable[column] = values.mask(is_count, values / _MILLION)
     readable.insert(readable.columns.get_loc(name) + 1, "unit", units)
     return readable.rename(columns={"retention": "retention, %"})
 

@@ -65,6 +65,7 @@ class InspectionResult(Shown):
         headings = [figure.data.heading(index) for index in range(len(figure.data.headings))]
         rows = []
         for cells in figure.data.rows:
+            # A cell is a value alone, or holds one beside its written form.
             values = [getattr(cell, "value", cell) for cell in cells]
             rows.append(dict(zip(headings, values, strict=True)))
         return to_csv(headings, rows)
@@ -272,7 +273,10 @@ def read_layers(layers: Any, subjects: "Sequence[Subject]") -> list[tuple[int, i
     depth = subjects[0].layers
     has_teacher = len(subjects) > 1
     owner = "student" if has_teacher else "model"
-    uniform_mapping = uniform(depth, subjects[-1].layers)
+    # The uniform mapping gives each layer a single one of the teacher. Without a teacher that is the layer itself.
+    uniform_teacher_layer = {}
+    for layer, [teacher_layer] in uniform(depth, subjects[-1].layers).items():
+        uniform_teacher_layer[layer] = teacher_layer
     text = str(depth)
     if layers is not None:
         text = ",".join(_pair_as_text(layer) for layer in as_list(layers))
@@ -281,17 +285,16 @@ def read_layers(layers: Any, subjects: "Sequence[Subject]") -> list[tuple[int, i
     def read(part: str) -> list[tuple[int, int]]:
         """Read `all`, a layer such as `3`, or a layer with the teacher's beside it, such as `6:12`."""
         if part == "all":
-            return [(layer, teacher_layer) for layer, [teacher_layer] in uniform_mapping.items()]
+            return list(uniform_teacher_layer.items())
         student, colon, teacher = part.partition(":")
         layer = whole_number(student.strip())
-        teacher_layer = whole_number(teacher.strip()) if colon else None
-        if teacher_layer is not None and not has_teacher:
+        named_teacher_layer = whole_number(teacher.strip()) if colon else None
+        if named_teacher_layer is not None and not has_teacher:
             raise RecipeError(f"{shown} names a layer of a teacher; give --teacher too.")
         check_layers(subjects[0], owner, [layer])
-        if teacher_layer is None:
-            # The uniform mapping gives each layer a single one.
-            [teacher_layer] = uniform_mapping[layer]
-        return [(layer, teacher_layer)]
+        if named_teacher_layer is None:
+            return [(layer, uniform_teacher_layer[layer])]
+        return [(layer, named_teacher_layer)]
 
     refusal = f"{shown} must be all, or layers separated by commas, such as 6 or 3:6,6:12."
     return parse_list(text, read, refusal)

@@ -271,8 +271,10 @@ def _names_of_classes(schema: "Schema") -> dict[bytes, bytes] | None:
     from limbeck.corpus.files.parquet_files import class_names
 
     features = Features.from_arrow_schema(schema)
-    named = Features({column: features[column] for column in class_names(features)})
-    return dict(named.arrow_schema.metadata) if named else None
+    features_with_names = Features({column: features[column] for column in class_names(features)})
+    if not features_with_names:
+        return None
+    return dict(features_with_names.arrow_schema.metadata)
 
 
 def _has_surrogates(text: str) -> bool:

@@ -136,7 +136,9 @@ def _with_own_tokens(student: Mapping[str, Any], teacher: Mapping[str, Any]) -> 
     except (LimbeckError, ValidationError):
         # The check of the recipe tells what is wrong.
         return student
-    return student if reads_as_teacher else {"initialise": {"from": model}}
+    if reads_as_teacher:
+        return student
+    return {"initialise": {"from": model}}
 
 
 def _with_names(options: Mapping[str, Any], objects: Objects, tokenizer: Any) -> dict[str, Any]:
@@ -145,12 +147,12 @@ def _with_names(options: Mapping[str, Any], objects: Objects, tokenizer: Any) ->
     if "teacher" in names:
         names["teacher"] = objects.teacher(names["teacher"], tokenizer, names.get("corpus"))
     if "student" in names:
-        is_mapping = isinstance(names["student"], Mapping)
-        names["student"] = objects.student(names["student"], tokenizer=tokenizer)
-        # Of anything but a recipe's student a mapping is made where it is a model.
-        is_model = isinstance(names["student"], Mapping) and not is_mapping
-        if is_model and "teacher" in names:
-            names["student"] = _with_own_tokens(names["student"], names["teacher"])
+        student = objects.student(names["student"], tokenizer=tokenizer)
+        # A model, or the path of one, has become a mapping. A recipe's student is one already, and a shape is none.
+        was_model = isinstance(student, Mapping) and not isinstance(names["student"], Mapping)
+        if was_model and "teacher" in names:
+            student = _with_own_tokens(student, names["teacher"])
+        names["student"] = student
     if "corpus" in names:
         names["corpus"] = objects.corpus(names["corpus"])
         # The validation split of a data set is used for development, unless the call gives development rows.

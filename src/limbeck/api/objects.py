@@ -114,11 +114,13 @@ class Objects:
         if targets is not None:
             return {"targets": self._files.keep_table(targets.tables, f"{place}.targets"), **targets.keys}
         teacher = dict(value) if isinstance(value, Mapping) else {"model": value}
+        model = teacher.get("model")
         # A mapping may name its model, or have none, as that of stored outputs.
-        if isinstance(teacher.get("model"), str | Path | None):
+        if model is None or isinstance(model, str | Path):
             return teacher
-        name = self.model(teacher["model"], f"{place}.model", tokenizer)
-        return {"name": Path(name).name, **teacher, "model": name}
+        folder = self.model(model, f"{place}.model", tokenizer)
+        # A name that the mapping gives takes precedence over that of the folder.
+        return {"name": Path(folder).name, **teacher, "model": folder}
 
     def student(self, value: Any, place: str = "student", tokenizer: Any = None) -> Any:
         """Return a recipe's student.
@@ -131,11 +133,7 @@ class Objects:
         if isinstance(value, str) and not _names_model(value):
             return value
         if isinstance(value, Mapping):
-            start = value.get("initialise")
-            if not isinstance(start, Mapping) or isinstance(start.get("checkpoint"), str | Path | None):
-                return value
-            name = self.model(start["checkpoint"], f"{place}.initialise.checkpoint", tokenizer)
-            return {**value, "initialise": {**start, "checkpoint": name}}
+            return self._with_named_checkpoint(value, place, tokenizer)
         from limbeck.models.families import shape_of
         from limbeck.models.loading import load_config
 
@@ -146,6 +144,17 @@ class Objects:
         if shape.embedding != shape.hidden:
             sizes["embedding"] = shape.embedding
         return {"shape": sizes, "initialise": {"checkpoint": name}}
+
+    def _with_named_checkpoint(self, student: Mapping[str, Any], place: str, tokenizer: Any) -> Mapping[str, Any]:
+        """Return the keys of a recipe's student, in which only `initialise.checkpoint` may be a model object."""
+        start = student.get("initialise")
+        if not isinstance(start, Mapping):
+            return student
+        checkpoint = start.get("checkpoint")
+        if checkpoint is None or isinstance(checkpoint, str | Path):
+            return student
+        name = self.model(checkpoint, f"{place}.initialise.checkpoint", tokenizer)
+        return {**student, "initialise": {**start, "checkpoint": name}}
 
     def corpus(self, value: Any, place: str = "corpus") -> dict[str, Any]:
         """Return a recipe's corpus: sources, and the development rows of a data set of several splits.
@@ -163,12 +172,13 @@ class Objects:
         if not isinstance(value, Mapping):
             return {"sources": self.sources(value, f"{place}.sources")}
         corpus = dict(value)
-        if "sources" in corpus:
-            sources = corpus["sources"]
+        if "sources" in value:
+            sources = value["sources"]
             if _is_splits(sources):
                 corpus |= self._splits(sources, place)
             else:
                 corpus["sources"] = self.sources(sources, f"{place}.sources")
+        # Development rows that are given take precedence over those of a data set above.
         if "development" in value:
             corpus["development"] = self.sources(value["development"], f"{place}.development")
         return corpus
@@ -204,6 +214,7 @@ class Objects:
             if len(columns) == 1 and columns[0] != "text":
                 return [self._files.keep_lines(value[columns[0]], place)]
             return [self._files.keep_table(value.with_format("arrow").iter(_ROWS_AT_ONCE), place)]
+        # A stream of rows is kept as a table only where its columns have names of classes, which lines would lose.
         if _names_its_classes(value):
             return [self._files.keep_table(value.with_format("arrow").iter(_ROWS_AT_ONCE), place)]
         if is_of(value, "pandas") and hasattr(value, "columns"):
@@ -216,10 +227,11 @@ class Objects:
             rows = ({"sentence1": first, "sentence2": second} for first, second in value)
             return [self._files.keep_lines(rows, place)]
         if isinstance(value, Sequence) and not _are_contents(value):
-            sources = []
+            sources_of_members = []
             for member in value:
-                sources += self.sources(member, place)
-            return sources
+                sources_of_members += self.sources(member, place)
+            return sources_of_members
+        # Texts or rows. Bytes can be iterated over too, but are neither.
         if isinstance(value, Iterable) and not isinstance(value, bytes):
             return [self._files.keep_lines(value, place)]
         raise RecipeError(
@@ -236,9 +248,15 @@ class Objects:
         return {**value, "source": sources[0]}
 
     def document(self, data: Mapping[str, Any], place: str = "") -> dict[str, Any]:
-        """Return a recipe, a stage or the plan of a comparison with names in the place of its objects."""
+        """Return a recipe, a stage or the plan of a comparison with names in the place of its objects.
+
+        Args:
+            data: The document.
+            place: Where it stands in the recipe, with a period behind it: `stages.0.`; empty for a whole recipe.
+        """
         document = dict(data)
-        # The keys that may hold objects. A value of another type than these take stays, for the check of the recipe.
+        # Only these keys may hold objects. A value of a type that they do not take stays, and the check of the recipe
+        # refuses it.
         for key, value in data.items():
             path = f"{place}{key}"
             if key == "teacher":
@@ -260,12 +278,14 @@ class Objects:
 
 def _texts_of(corpus: Any) -> list[str] | None:
     """Return the texts that a corpus is given by as objects; None where it is given by the names of its sources."""
+    sources = corpus
     if isinstance(corpus, Mapping):
-        corpus = corpus.get("sources")
-    # A column of pandas or `datasets` is no `Sequence`.
-    if isinstance(corpus, str | Path | Mapping) or not hasattr(corpus, "__getitem__"):
+        sources = corpus.get("sources")
+    # Texts come in anything that has items: a column of pandas or `datasets` is no `Sequence`.
+    has_items = hasattr(sources, "__getitem__")
+    if not has_items or isinstance(sources, str | Path | Mapping):
         return None
-    texts = list(corpus)
+    texts = list(sources)
     if all(isinstance(text, str) for text in texts) and _are_contents(texts):
         return texts
     return None
@@ -350,9 +370,10 @@ def _are_contents(values: Sequence[Any]) -> bool:
     """
     members = values[:_MOST_LOOKED_AT]
     rows = [member for member in members if isinstance(member, Mapping) and not _describes_source(member)]
-    if rows and len(rows) == len(members):
+    are_all_rows = bool(rows) and len(rows) == len(members)
+    if are_all_rows:
         return True
-    # A path names a source, and a mapping among other members describes one.
+    # A path names a source, and a mapping that is not among rows alone describes one.
     if any(isinstance(member, Path | Mapping) for member in members):
         return False
     return _are_mostly_texts([member for member in members if isinstance(member, str)])
@@ -374,6 +395,7 @@ def _is_text(value: str) -> bool:
     from limbeck.corpus.files.addresses import is_remote
     from limbeck.corpus.files.file_readers import names_file
 
+    # A single word is a name. An address, and a path with the suffix of a file, may have blanks too.
     words = value.split(maxsplit=1)
     if len(words) < 2 or is_remote(words[0]) or names_file(value):
         return False

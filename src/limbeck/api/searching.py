@@ -168,7 +168,8 @@ def carry_out_search(kind: str, request: SearchRequest) -> SearchResult | None:
     planned = planned_search(request)
     recipe = planned.proxy.recipe
     planned.check()
-    # Candidates for a layer mapping may be scored on tasks, which are checked as `limbeck evaluate` checks them.
+    # Candidates for a layer mapping may be scored on tasks, which are checked as `limbeck evaluate` checks them. The
+    # folder and the models do not matter for that.
     if isinstance(planned, requests.MappingRequest) and planned.measures.tasks:
         from limbeck.comparison.places import request_evaluation
 

@@ -47,20 +47,22 @@ def table_of_targets(teacher: Any, texts: Sequence[str] | None, place: str) -> T
     Raises:
         RecipeError: for an array without texts, or with more or fewer rows than texts, and targets of several widths.
     """
+    # The targets stand beside further keys of a recipe's teacher, or alone.
     keys: dict[str, Any] = {}
     targets = teacher
     if isinstance(teacher, Mapping) and "targets" in teacher:
         keys = {key: value for key, value in teacher.items() if key != "targets"}
         targets = teacher["targets"]
         if isinstance(targets, str | Path):
-            return None
+            return None  # They are the path of a file.
     elif not _is_table(teacher) and not _holds_numbers(teacher):
         return None
 
     if _is_table(targets):
         return TargetTable(_arrow_tables(targets), keys)
     if isinstance(targets, Mapping):
-        return _table_of_columns(_columns_of_texts(list(targets), place), list(targets.values()), keys, place)
+        columns = _columns_of_texts(list(targets), place)
+        return _table_of_columns(columns, list(targets.values()), keys, place)
     if texts is None:
         raise RecipeError(
             f"{place}: an array has no texts; give corpus as a list of texts, one for each row, or give a dictionary "
@@ -84,6 +86,7 @@ def _arrow_tables(value: Any) -> Iterable["pa.Table"]:
         return [Table.from_pandas(value, preserve_index=False)]
     if is_of(value, "pyarrow"):
         return [value]
+    # Any other table is a data set of `datasets`.
     tables: Iterable[pa.Table] = value.with_format("arrow").iter(_ROWS_AT_ONCE)
     return tables
 
@@ -140,20 +143,22 @@ def _table_of_columns(
         )
     rows = [_plain(target) for target in targets]
     are_lists = any(isinstance(row, np.ndarray) for row in rows)
-    named = {**keys, **{name: name for name in columns}}
+    # Each column is called like the key that names it.
+    keys_of_columns = {name: name for name in columns}
+    named_columns: dict[str, Any] = {**keys, **keys_of_columns}
     # The keys say whether numbers are scores of classes. Without them, several numbers are a vector.
     scores = keys.get("scores")
     if isinstance(scores, Mapping):
-        column = "scores"
-        named["scores"] = {**scores, "column": column}
+        target_column = "scores"
+        named_columns["scores"] = {**scores, "column": target_column}
     else:
-        column = "vector" if are_lists else "score"
-        named[column] = column
+        target_column = "vector" if are_lists else "score"
+        named_columns[target_column] = target_column
     try:
-        table = pa.table({**columns, column: pa.array(rows)})
+        table = pa.table({**columns, target_column: pa.array(rows)})
     except pa.ArrowException as error:
         raise RecipeError(f"{place}: the targets are of several kinds ({error}); give all in one form.") from None
-    return TargetTable([table], named)
+    return TargetTable([table], named_columns)
 
 
 def _plain(target: Any) -> NDArray[Any] | Any:

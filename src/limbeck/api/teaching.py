@@ -69,6 +69,7 @@ class TeachResult(Shown):
 
 
 def _text_of(value: str | float) -> str:
+    """A figure as the table shows it."""
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -193,6 +194,7 @@ def _check(request: TeachRequest) -> TeachResult:
             try:
                 check_not_pickled(model)
             except Exception as error:
+                # Whatever is wrong with the model, or with the way to it, is no fault of the store.
                 notes.append(f"Not compared with its teacher: {error}")
                 model = ""
         checked = check_store(folder, model or None)

@@ -76,7 +76,9 @@ def carry_out_trim(request: TrimRequest) -> TrimResult:
         >>> result.folder
         ModelFolder('e5-trimmed')
     """
-    if (request.pieces is None) == (request.coverage is None):
+    has_pieces = request.pieces is not None
+    has_coverage = request.coverage is not None
+    if has_pieces == has_coverage:
         raise RecipeError("Give either --pieces, a number, or --coverage, a share of the text.")
     if request.coverage == 0:
         raise RecipeError("--coverage is 0; give a share above 0, up to 1.")
@@ -152,6 +154,7 @@ def _open_sources(spec: CorpusSpec, skipped: SourceReport) -> list[NamedTexts]:
     from limbeck.export.trimming import NamedTexts
 
     def paragraphs(name: str, source: Source) -> Iterator[str]:
+        """Yield the paragraphs of a source, which is read only as they are asked for."""
         skipped_of_source = SourceReport()
         has_text = False
         for document in source.documents(skipped_of_source):
