@@ -70,7 +70,7 @@ def measure_losses(
         LimbeckError: if a backend is unknown or cannot run here, heads do not divide widths, or a case is too large.
     """
     # All cases are checked before any is measured, so that a mistake in the last one does not cost the time of all.
-    backends_of_cases = [_check(case, backends) for case in cases]
+    backends_of_cases = [_check_case(case, backends) for case in cases]
     rows: list[Row] = []
     for index, (case, backends_of_case) in enumerate(zip(cases, backends_of_cases, strict=True)):
         progress = part_of(report, index / len(cases), (index + 1) / len(cases))
@@ -87,7 +87,7 @@ def measure_peak(case: LossCase, backend: str) -> Peak:
     return peak_memory.watch_peak(lambda: run_loss(compute, inputs), torch.device(case.device))
 
 
-def _check(case: LossCase, backends: Sequence[str]) -> list[str]:
+def _check_case(case: LossCase, backends: Sequence[str]) -> list[str]:
     """Refuse a case that cannot be measured, and return the names of its backends.
 
     Each backend is run once on very small inputs, since some refuse a device or a size only when they run.
@@ -102,14 +102,7 @@ def _check(case: LossCase, backends: Sequence[str]) -> list[str]:
     benchmark = benchmark_of(case.objective)
     device = torch.device(case.device)
     limits.check_length("--lengths", [case.length])
-    # A lower bound of the memory. There are a student's and a teacher's tensor with a row for each token; the student's
-    # has a gradient of the same size. A loss over a vocabulary also has output weights with a row for each class.
-    rows = case.batch * case.length
-    if "classes" in benchmark.sizes:
-        rows += case.classes
-    numbers_of_row = 2 * case.student_width + case.teacher_width
-    least_bytes = rows * numbers_of_row * as_dtype(case.dtype).itemsize
-    limits.check_memory(f"--batch {case.batch} and --lengths {case.length}", least_bytes, device)
+    limits.check_memory(f"--batch {case.batch} and --lengths {case.length}", _least_bytes(case), device)
 
     for name in backends:
         if name not in benchmark.backends:
@@ -122,6 +115,18 @@ def _check(case: LossCase, backends: Sequence[str]) -> list[str]:
     for name in names:
         run_loss(benchmark.backends[name], inputs)
     return names
+
+
+def _least_bytes(case: LossCase) -> int:
+    """Return a lower bound of the memory that a case takes, whatever the backend."""
+    # The student and the teacher have a tensor each with a row for every token. A loss over a vocabulary also has their
+    # output weights, with a row for every class.
+    rows = case.batch * case.length
+    if "classes" in benchmark_of(case.objective).sizes:
+        rows += case.classes
+    # Each number of the student has a gradient too.
+    numbers_of_row = 2 * case.student_width + case.teacher_width
+    return rows * numbers_of_row * as_dtype(case.dtype).itemsize
 
 
 def _measure(case: LossCase, backends: Sequence[str], *, seconds: float, memory: bool, report: Report) -> list[Row]:

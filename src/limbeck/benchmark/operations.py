@@ -98,12 +98,12 @@ def forward_cost(tap: taps.StreamTap, shape: Shape) -> ForwardCost:
         decoder = tap.model.get_output_embeddings()
     if decoder is None:
         return ForwardCost(weights, tuple(attention_widths))
-    # The other matrices of the head are multiplied with every token. They are neither the encoder's nor the decoder's;
-    # parameters are compared by identity, since the decoder may share the encoder's embeddings.
-    counted = {id(parameter) for parameter in (*tap.base.parameters(), *decoder.parameters())}
+    # The other matrices of the head, which belong neither to the encoder nor to the decoder, are multiplied with every
+    # token. Parameters are compared by identity, since the decoder may share the encoder's embeddings.
+    other_parts = {id(parameter) for parameter in (*tap.base.parameters(), *decoder.parameters())}
     for parameter in tap.model.parameters():
         is_matrix = parameter.dim() == 2
-        if is_matrix and id(parameter) not in counted:
+        if is_matrix and id(parameter) not in other_parts:
             weights += parameter.numel()
     return ForwardCost(weights, tuple(attention_widths), decoder=decoder.weight.numel())
 
@@ -143,18 +143,19 @@ def loss_operations(term: Term, student: Shape, teacher: Shape, lengths: Sequenc
 def _map_operations(term: Term, lengths: Sequence[int]) -> int:
     """Count the operations of a term's learned map, which is applied to each of the student's streams; 0 without one.
 
-    A product has two operations for each row and entry of the matrix. There are three products: the forward pass, the
-    gradient of the stream, and that of the map.
+    The map is multiplied three times: in the forward pass, for the gradient of the stream, and for its own gradient. A
+    product has two operations for each row and entry of the matrix.
     """
     if term.learned_map is None:
         return 0
     # A vector of the first token or of a sentence is one row for each sample; other streams have one for each token.
     is_of_samples = term.student[0].name in ("cls", *OF_SENTENCES)
     rows = len(lengths) if is_of_samples else sum(lengths)
-    # A map by relation heads is block-diagonal: each of R heads has a block of inputs / R x outputs / R.
+    # A map by relation heads is block-diagonal: each of R heads has a block of inputs / R x outputs / R. So all blocks
+    # together have an R-th of the entries of a whole map.
     heads = term.learned_map.heads or 1
-    entries_times_heads = term.learned_map.inputs * term.learned_map.outputs
-    return 6 * rows * len(term.student) * entries_times_heads // heads
+    entries_of_whole_map = term.learned_map.inputs * term.learned_map.outputs
+    return 3 * 2 * rows * len(term.student) * entries_of_whole_map // heads
 
 
 def _matrix_numbers(block: nn.Module) -> int:

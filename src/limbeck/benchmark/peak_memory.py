@@ -81,17 +81,20 @@ def peak_of(measure: Callable[[], Peak], device: torch.device) -> Peak:
     """
     if device.type != "cpu":
         return measure()
-    peaks: list[Peak] = []
+    measured_peaks: list[Peak] = []
+    problems: list[object] = []
 
     def receive(task: object, peak: Peak) -> None:
-        peaks.append(peak)
+        measured_peaks.append(peak)
 
     def end(task: object, problem: object) -> None:
-        peaks.append(Peak(note=f"memory: {problem}"[:_LONGEST_NOTE]))
+        problems.append(problem)
 
-    # `end` is called in any case, with no problem after a success: then the measured peak is in the list before.
+    # The process sends its peak to `receive`. `end` is called behind it in any case, after a success with None.
     run_tasks(_send_peak, [measure], workers=1, received=receive, ended=end)
-    return peaks[0]
+    if measured_peaks:
+        return measured_peaks[0]
+    return Peak(note=f"memory: {problems[0]}"[:_LONGEST_NOTE])
 
 
 def _send_peak(measure: Callable[[], Peak], send: Send) -> None:

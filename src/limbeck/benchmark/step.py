@@ -176,6 +176,7 @@ class Step:
             student_decoder: Entries of the student's matrix that gives the scores.
             teacher_decoder: Entries of the teacher's.
         """
+        # `count_units` counts in the order of `UNITS`.
         count_by_unit = dict(zip(UNITS, count_units(batch).long().tolist(), strict=True))
         operations = 0
         for term in self.setup.terms:

@@ -237,6 +237,7 @@ def _speedup(row: Mapping[str, Value]) -> str:
 
 
 def _millions(value: Value) -> str:
+    """Write a count in millions; a missing one as 0."""
     return f"{float(value or 0) / 1e6:.2f}"
 
 

@@ -81,8 +81,9 @@ class AlignedEmbeddingOptions(MethodOptions):
 def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> list[Term]:
     """The teacher's finished sentence vectors, by a map that the student keeps, so that one index serves both.
 
-    Make the terms on the finished vectors, whole and cut to prefixes, and those on hidden states below. Finished
-    vectors are those that the model is used by: pooled and, in the teacher, through the modules of its folder.
+    A finished vector is the one that users of a model get: its pooled vector and, for the teacher, what the modules
+    behind the pooling make of it, such as a dense layer in its folder. Make the terms on finished vectors, whole and
+    cut to prefixes, and the terms on hidden states, where they have a weight.
 
     Vectors are scaled to length one if the teacher's files say so, or say nothing about it; else the student learns
     their length too.
@@ -92,7 +93,7 @@ def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> lis
     teacher_pooling = finished_pooling(pairing.sentence)
     student_width = student_pooling.pooled_width(student.hidden)
     pooled_width = teacher_pooling.pooled_width(pairing.teacher.width)
-    # The modules behind the teacher's pooling may give vectors of another width.
+    # The modules behind the teacher's pooling may change the width once more.
     width = teacher_pooling.width(pairing.teacher.width)
 
     keeps_map = _keeps_map(options, student_width, pooled_width)

@@ -30,6 +30,7 @@ class ElmOptions(MethodOptions):
     """Options of ELM (arXiv 2012.06153, sections 3.3 and 4)."""
 
     added = frozenset({"one_map"})
+    """Options that came after the first release; see `MethodOptions.added`."""
 
     mapping: MappingChoice = Field(
         "searched",

@@ -33,6 +33,7 @@ class MappedOptions(MethodOptions):
     """Base of the options of methods whose mapping may also be `random` or `attention`."""
 
     added = frozenset({"mapping_draw", "mapping_seed"})
+    """Options that came after the first release; see `MethodOptions.added`."""
 
     mapping: MappingChoice
     mapping_draw: Literal["epoch", "once"] = Field(

@@ -54,6 +54,7 @@ class MlkdBertOptions(MethodOptions):
     """Options of MLKD-BERT (arXiv 2407.02775, section 3)."""
 
     added = frozenset({"joint", "mha_draw", "mha_loss", "ffn_loss", "one_map"})
+    """Options that came after the first release; see `MethodOptions.added`."""
 
     stage: Literal[1, 2] = Field(1, description="1: embedding and layers (eq. 12); 2: prediction (eq. 19).")
     joint: bool = Field(False, description="Both stages in one: the sum of all six losses (section 4.8, table 8).")
@@ -203,7 +204,7 @@ def _output_terms(
         return layer_terms(
             mapping, name=name, objective="hidden_mse", streams=[stream], weight=weight, learned_map=learned
         )
-    # The caller drops terms of weight 0. They are not made at all, since their splits need not fit the models' widths.
+    # Terms of weight 0 are dropped in the end. They are not even made, since their splits need not fit the widths.
     if weight == 0:
         return []
     splits = _splits(options, pairing)

@@ -66,10 +66,12 @@ MAPPING_FORMS = (
 
 
 def _is_whole(value: Any) -> bool:
+    """Whether a value is a whole number; true and false are none here."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _check_mapping(value: Any) -> Any:
+    """Refuse what is no layer mapping; for validators."""
     if _is_mapping(value):
         return value
     raise ValueError(f"{str(value)[:80]!r} is not a layer mapping; give {MAPPING_FORMS}")

@@ -16,6 +16,7 @@ class OutputDistributionOptions(MethodOptions):
     """Options of output distribution transfer (arXiv 2310.08797, section 3)."""
 
     added = frozenset({"annealing"})
+    """Options that came after the first release; see `MethodOptions.added`."""
 
     temperature: Temperature = Field(1.0, description="T, which softens both distributions (appendix B).")
     positions: Positions = Field(

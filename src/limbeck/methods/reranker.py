@@ -62,7 +62,7 @@ class RerankerOptions(MethodOptions):
 def reranker(options: RerankerOptions, pairing: Pairing) -> list[Term]:
     """The teacher's scores of pairs of a query and a document, for cross-encoders; layers too if asked.
 
-    Make the term on scores, and those on hidden states and value relations of mapped layers.
+    Make the term on scores and, where they have a weight, those on hidden states and value relations of mapped layers.
 
     Scores are the raw outputs of the two heads, before any activation. The teacher makes them: no row needs a label.
     """

@@ -169,6 +169,7 @@ def stream_keys(*names: str, layer: int) -> tuple[StreamKey, ...]:
 
 
 def _of_unit_length(stream: Tensor) -> Tensor:
+    """Scale each row of a stream to length one, in float32."""
     from torch.nn import functional as F
 
     return F.normalize(stream.float(), dim=-1)

@@ -27,6 +27,7 @@ class TinyBertOptions(MethodOptions):
     """Options of TinyBERT (arXiv 1909.10351, section 3)."""
 
     added = frozenset({"one_map"})
+    """Options that came after the first release; see `MethodOptions.added`."""
 
     mapping: MappingChoice = Field("uniform", description="Student layers to teacher layers.")
     embedding_weight: Weight = Field(1.0, description="Weight of the embedding outputs (its eq. 9).")
