@@ -95,7 +95,7 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
     check_device(request.device)
     has_scores = bool(evaluation_request.tasks) or not request.speed
     if has_scores:
-        # Without tasks and without `speed` there is nothing to measure, which this call refuses.
+        # Called for its error: it refuses a request without tasks, which without `speed` has nothing to measure.
         evaluation_request.task_names()
     titles_of_students: dict[str, str] = {}
     if request.checkpoints is not None:

@@ -14,7 +14,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from limbeck.core.kinds import KINDS
-from limbeck.core.mistakes import explain
 from limbeck.core.paths import RECIPE, short_model_name
 from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError
@@ -29,6 +28,7 @@ from limbeck.recipe.chosen_models import ChosenModels, choose_models
 from limbeck.recipe.chosen_rows import choose_rows
 from limbeck.recipe.load import read_recipe
 from limbeck.recipe.method_recipe import TASK_TRAINING, TEXT_TRAINING, stages_of
+from limbeck.recipe.mistakes import error_of_part
 from limbeck.recipe.models import TeacherSpec, model_alone
 from limbeck.recipe.shipped import read_shipped
 
@@ -104,14 +104,14 @@ def choose_recipe(
     recipe["stages"] = choice.stages
     recipe["reasons"] = {**models.reasons, **choice.reasons}
 
-    # Budgets depend on the speed of the machine. A run that is continued keeps those that it began with.
+    # Budgets depend on the speed of the machine. A run that is continued keeps those that it began with, in its stages.
     if output is not None and resume:
         saved_path = Path(output).expanduser() / RECIPE
         if saved_path.is_file():
-            saved = read_recipe(saved_path)
+            saved_recipe = read_recipe(saved_path)
             for key in ("stages", "reasons"):
-                if key in saved:
-                    recipe[key] = saved[key]
+                if key in saved_recipe:
+                    recipe[key] = saved_recipe[key]
     return recipe
 
 
@@ -141,8 +141,7 @@ def _teacher_spec(teacher: str | Path | Mapping[str, Any]) -> TeacherSpec:
     try:
         return TeacherSpec.model_validate(keys)
     except ValidationError as error:
-        # A mistake of the teacher as a whole has the place "recipe".
-        raise RecipeError(f"teacher.{explain(error)}".replace("teacher.recipe", "teacher", 1)) from None
+        raise error_of_part("teacher", error) from None
 
 
 def _choose_stages(models: ChosenModels, sources: list[str], columns: Mapping[str, Any]) -> _Choice:

@@ -13,13 +13,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from limbeck.core.mistakes import explain
-from limbeck.errors import LimbeckError, ModelError, RecipeError
+from limbeck.errors import LimbeckError, ModelError
 from limbeck.models.blueprint import depth_alone, parse_blueprint
 from limbeck.models.families import Shape
 from limbeck.models.fit_options import FitOptions
 from limbeck.models.layer_selection import selected_layers
 from limbeck.models.sentences import SentencePooling
+from limbeck.recipe.mistakes import error_of_part
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, plan_student, plan_teacher
 from limbeck.recipe.models import StudentSpec, TeacherSpec, names_start, shape_alone
 from limbeck.recipe.tokenizer_plans import read_alike
@@ -279,11 +279,7 @@ def _student_spec(student: int | str | Mapping[str, Any], **start: Any) -> Stude
     try:
         return StudentSpec.model_validate(keys)
     except ValidationError as error:
-        # The explanation begins with the key of the mistake, or with "recipe" for the student as a whole.
-        mistake = explain(error)
-        if mistake.startswith("recipe:"):
-            raise RecipeError(f"student{mistake.removeprefix('recipe')}") from None
-        raise RecipeError(f"student.{mistake}") from None
+        raise error_of_part("student", error) from None
 
 
 def count_weights(shape: Shape) -> int:

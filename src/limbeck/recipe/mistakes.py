@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from limbeck.errors import LimbeckError, together
+from pydantic import ValidationError
+
+from limbeck.core.mistakes import explain
+from limbeck.errors import LimbeckError, RecipeError, together
 
 
 class Mistakes:
@@ -46,6 +49,20 @@ class Mistakes:
         """
         if self._errors:
             raise together(self._errors)
+
+
+def error_of_part(part: str, error: ValidationError) -> RecipeError:
+    """Make the error of a part of a recipe that was validated alone.
+
+    Args:
+        part: The key of the part, such as `student`.
+        error: What is wrong with it.
+    """
+    # The explanation begins with the key of the mistake, or with "recipe" for a mistake of the part as a whole.
+    explanation = explain(error)
+    if explanation.startswith("recipe:"):
+        return RecipeError(f"{part}{explanation.removeprefix('recipe')}")
+    return RecipeError(f"{part}.{explanation}")
 
 
 @contextmanager

@@ -79,7 +79,7 @@ class Recipe(Grown):
         teachers = value["teachers"]
         if not isinstance(teachers, Mapping) or len(teachers) < 2:
             raise ValueError("teachers needs two or more, each by a name of yours: {a: {model: A}, b: {model: B}}")
-        # What is no model is left to the type of the field.
+        # The recipe's teacher has no weight. What is no teacher at all is left to the type of the field.
         first = model_alone(next(iter(teachers.values())))
         if isinstance(first, Mapping):
             first = {key: part for key, part in first.items() if key != "weight"}
@@ -131,12 +131,13 @@ class Recipe(Grown):
             )
         # A stage may be taught by the student of an earlier stage, if that stage has one of its own.
         for index, stage in enumerate(self.stages):
-            teacher_title = stage.teacher.stage if stage.teacher is not None else None
-            earlier = [title for title in titles[:index] if title in with_own_student]
-            if teacher_title is not None and teacher_title not in earlier:
+            if stage.teacher is None or stage.teacher.stage is None:
+                continue
+            possible_titles = [title for title in titles[:index] if title in with_own_student]
+            if stage.teacher.stage not in possible_titles:
                 raise ValueError(
-                    f"stages.{index}.teacher.stage '{teacher_title}' is not an earlier stage with a separate student; "
-                    f"there is {', '.join(earlier) or 'none'}"
+                    f"stages.{index}.teacher.stage '{stage.teacher.stage}' is not an earlier stage with a separate "
+                    f"student; there is {', '.join(possible_titles) or 'none'}"
                 )
         if len(set(titles)) < len(titles):
             raise ValueError(f"two stages have the same name in {titles}; give each stage a unique name")

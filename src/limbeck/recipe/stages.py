@@ -83,6 +83,7 @@ class StageSpec(Grown):
     @field_validator("method", mode="before")
     @classmethod
     def _name_alone_is_a_method(cls, value: Any) -> Any:
+        """Take a text for the name of a method without options."""
         if isinstance(value, str):
             return {"name": value}
         return value
@@ -98,7 +99,7 @@ class StageSpec(Grown):
         except LimbeckError as error:
             raise ValueError(str(error)) from None
         except ValidationError as error:
-            # A mistake of the options as a whole has the place "recipe".
+            # The explanation begins with the key of the mistake, or with "recipe: " for the options as a whole.
             raise ValueError(explain(error).removeprefix("recipe: ")) from None
         return value
 

@@ -253,6 +253,7 @@ def task_measures(
 
 
 def _held_out_text() -> MeasuresSpec:
+    """The measures of candidates that are scored on held-out text."""
     return task_measures("none")
 
 
