@@ -60,6 +60,7 @@ class AsIs(Evaluator):
             bf16=bool(settings.bf16),
             max_scored_rows=settings.max_scored_rows,
             classes=match.classes,
+            # A task without scored splits is predicted in any case, so its cells do not depend on the setting.
             predict=settings.predict and bool(task.task.scored),
         )
         return PlannedCells([Cell(model.name, task.name, point, seed=0)], match.notes)
@@ -77,6 +78,7 @@ class AsIs(Evaluator):
             length=point.length,
             stride=point.stride,
             max_scored_rows=point.max_scored_rows,
+            # A task without scored splits would have no result if it were not predicted.
             predicting=point.predict or not task.task.scored,
         )
 
@@ -112,9 +114,11 @@ def _predict_and_score(cell: Cell, prepared: PreparedTask, report: Share) -> Cel
     splits = [*task.scored, *unlabelled_splits]
     total = max(sum(len(prepared.rows[split]) for split in splits), 1)
 
+    # Rows of the splits that are done.
     done = 0
 
     def report_rows(share: float, what: str, count: Count | None = None, /) -> None:
+        """Report the rows of all splits, where `count` is that of the present split."""
         rows_of_split = 0.0 if count is None else count.done
         report(share, what, Count(done + rows_of_split, "rows"))
 

@@ -40,5 +40,6 @@ class TaskCollator:
         if not self._passes_segments:
             batch.pop(TOKEN_TYPES, None)
         if is_labelled:
+            # Models of some kinds take their labels under other names; they are renamed in place.
             self._kind.model_labels(batch)
         return batch

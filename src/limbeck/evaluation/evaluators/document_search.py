@@ -38,11 +38,11 @@ class Search:
 
     @classmethod
     def of(cls, rows: Sequence[LabelledRow], where: str) -> "Search":
-        """Gather the rows of a split.
+        """Gather the distinct queries and documents of a split, and the relevance of one to the other.
 
         Args:
             rows: Rows of a retrieval: the query as `text`, the document as `pair`, the relevance as `label`.
-            where: Names the split, for the message.
+            where: The split in words, for the message.
 
         Raises:
             CorpusError: if there is nothing to look for, or nothing to look through.
@@ -57,7 +57,7 @@ class Search:
                 number_of_document[document_key] = len(documents)
                 documents.append(row.pair or "")
             if not row.text:
-                # A document that no query names: it is looked through alone.
+                # A row without a query adds a document that is searched, and that no query names.
                 continue
             if query_key not in relevance_of_query:
                 relevance_of_query[query_key] = {}
@@ -73,6 +73,7 @@ class Search:
                 f"{where} has {len(queries)} queries and {len(documents)} documents; give at least one query "
                 "with a relevant document, and at least two documents."
             )
+        # Rows have ids all or none. Without ids nothing tells a query that is a document from one with the same text.
         own_documents: dict[int, int] = {}
         if rows[0].ids is not None:
             own_documents = _own_documents(queries, documents, relevance_of_query, number_of_document)
@@ -90,19 +91,21 @@ class Search:
         # A query without relevant documents keeps its zeros.
         scores = np.zeros((len(self.queries), len(RETRIEVAL_METRICS)))
         queries_at_once = max(1, _PRODUCTS_AT_ONCE // len(documents))
-        for numbers in torch.arange(len(queries)).split(queries_at_once):
-            products: NDArray[np.float32] = (queries[numbers] @ documents.T).numpy()  # [queries at once, documents]
-            for number, products_of_query in zip(numbers.tolist(), products, strict=True):
+        for query_numbers in torch.arange(len(queries)).split(queries_at_once):
+            products: NDArray[np.float32] = (queries[query_numbers] @ documents.T).numpy()  # [queries, documents]
+            for number, products_of_query in zip(query_numbers.tolist(), products, strict=True):
                 if number in self.own_documents:
+                    # Below all other documents: a query must not find itself.
                     products_of_query[self.own_documents[number]] = -np.inf
                 relevance = self.relevance[number]
-                if relevance:
-                    # [relevant, 1] is compared with all products, [documents].
-                    relevant_products = products_of_query[list(relevance), None]
-                    above = (products_of_query > relevant_products).sum(1)
-                    equal = (products_of_query == relevant_products).sum(1)
-                    gains = np.array(list(relevance.values()))
-                    scores[number] = score_places(above, equal, gains)
+                if not relevance:
+                    continue
+                # For each relevant document: how many documents have a higher product, and how many the same one.
+                relevant_products = products_of_query[list(relevance), None]  # [relevant, 1]
+                above = (products_of_query > relevant_products).sum(1)
+                equal = (products_of_query == relevant_products).sum(1)
+                gains = np.array(list(relevance.values()))
+                scores[number] = score_places(above, equal, gains)
         return dict(zip(RETRIEVAL_METRICS, scores.mean(0).tolist(), strict=True))
 
 
@@ -123,12 +126,12 @@ def _own_documents(
         number_of_document: Number of each document by its id.
     """
     own_documents = {}
-    for place, (query_id, relevance) in enumerate(relevance_of_query.items()):
+    for query_number, (query_id, relevance) in enumerate(relevance_of_query.items()):
         if query_id not in number_of_document:
             continue
-        number = number_of_document[query_id]
+        document_number = number_of_document[query_id]
         # The document may have a title before the text of the query.
-        has_its_text = documents[number].endswith(queries[place])
-        if has_its_text and number not in relevance:
-            own_documents[place] = number
+        has_text_of_query = documents[document_number].endswith(queries[query_number])
+        if has_text_of_query and document_number not in relevance:
+            own_documents[query_number] = document_number
     return own_documents

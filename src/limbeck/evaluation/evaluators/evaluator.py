@@ -163,7 +163,7 @@ class Evaluator:
     version: str = "1"
 
     def check(self, task: Task, model: PlannedModel, request: EvaluationRequest) -> None:
-        """Refuse a model that does not fit a task, before any work is done.
+        """Refuse a model that does not fit a task, before any work is done; unless overridden, every model fits.
 
         Args:
             task: The facts of the task; its rows have not been read yet.

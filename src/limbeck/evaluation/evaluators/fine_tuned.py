@@ -163,7 +163,7 @@ class Trained:
             splits.append(select)
 
         def report_rows(share: float, what: str, count: Count | None = None, /) -> None:
-            # The training is done; scoring is brief beside it, and has no share of its own.
+            # Scoring is brief beside the training, so that the share does not grow while it goes on.
             rows = "" if count is None else f"{count.done:,.0f} "
             report(TRAINING_SHARE, f"scoring {rows}{what}")
 
@@ -174,10 +174,10 @@ class Trained:
         thresholds: tuple[float, ...] = task.thresholds
         if _training_point(cell).choose_thresholds and select is not None:
             thresholds = choose_thresholds(cast(Any, predictions[select]), prepared.rows[select])
-        tasks = dict.fromkeys(splits, replace(task, thresholds=thresholds))
+        task_of_split = dict.fromkeys(splits, replace(task, thresholds=thresholds))
         if select is not None:
-            tasks[select] = task
-        result = score_splits(tasks, prepared, predictions)
+            task_of_split[select] = task
+        result = score_splits(task_of_split, prepared, predictions)
 
         unlabelled = {}
         for split in task.predicted:

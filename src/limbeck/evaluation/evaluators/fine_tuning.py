@@ -75,8 +75,8 @@ class BestEpoch(TrainerCallback):
         with torch.random.fork_rng():
             value = self._score()
         self.last_score = value
-        # A score may be NaN (a correlation of constant predictions), which is greater than nothing: then the first
-        # epoch's weights are kept until an epoch has a score.
+        # A score may be NaN, such as the correlation of equal predictions. If that of the first epoch is, its weights
+        # are kept until an epoch has a score: NaN counts as less than any.
         is_first = not self._weights
         if value > self._best or is_first:
             self._best = value if math.isfinite(value) else -math.inf
@@ -129,6 +129,7 @@ def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> N
     Raises:
         ModelError: naming the first tensor.
     """
+    # The names of the encoder's tensors begin with this; those of the head do not. A pooler may be drawn anew.
     prefix = f"{model.base_model_prefix}."
     missing = [key for key in sorted(info["missing_keys"]) if key.startswith(prefix) and ".pooler." not in key]
     if missing:
@@ -136,6 +137,7 @@ def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> N
             f"The weights of '{name}' lack {len(missing)} tensors of its encoder (first {missing[0]}); save the "
             "whole model."
         )
+    # Each entry is a name with the two shapes that differ.
     mismatched = [key for key, *_ in sorted(info["mismatched_keys"]) if key.startswith(prefix)]
     if mismatched:
         raise ModelError(
@@ -168,7 +170,7 @@ class StepReporter(TrainerCallback):
             self._loss = "" if loss is None else f"loss {loss:.3f}"
 
         share = TRAINING_SHARE * state.global_step / max(state.max_steps, 1)
-        # During its last step an epoch is not over, so that the number of epochs is that of the one that runs.
+        # `state.epoch` counts the epochs that are done, with a fraction: 1.2 stands within the second one.
         epoch = max(1, math.ceil(state.epoch or 0.0))
         parts = [
             f"epoch {epoch} of {math.ceil(args.num_train_epochs)}",
@@ -204,7 +206,7 @@ class _LossKeeper(Trainer):
         """Return the mean loss since the last call; None if there was no step since."""
         if self._loss_sum is None:
             return None
-        # Each micro-batch has its part of the loss of its step.
+        # The losses of the micro-batches of a step add up to the loss of the step.
         steps = self._loss_count / self.args.gradient_accumulation_steps
         mean = float(self._loss_sum) / steps
         self._loss_sum = None
@@ -292,7 +294,7 @@ class FineTuner:
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
-        # The weights after the last epoch, where those of another one may be taken in between.
+        # A copy of the weights after the last epoch, if `settle` may put those of a better epoch into the model.
         self._last_weights: dict[str, Tensor] | None = None
         task = prepared.task
         kind = KINDS[task.kind]
@@ -337,7 +339,8 @@ class FineTuner:
             best.restore(model)
         elif self._last_weights is not None:
             model.load_state_dict(self._last_weights)
-        if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
+        are_finite = all(bool(parameter.isfinite().all()) for parameter in model.parameters())
+        if not are_finite:
             raise TrainingError("A weight became infinite or NaN; use a lower learning rate, or --set bf16=false.")
 
     def predict(self, prepared: PreparedTask, split: str, report: Report = no_progress) -> Predictions:

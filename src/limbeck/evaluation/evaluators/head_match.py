@@ -31,7 +31,8 @@ class HeadMatch:
     """How the head of a model fits a task.
 
     Attributes:
-        classes: Which of its outputs each class of the task is, in their order; None where there are none.
+        classes: For each class of the task, in the task's order, the index of the model's output for it; None where the
+            task has no classes.
         notes: What was taken for granted, for the user to read.
     """
 
@@ -102,16 +103,19 @@ def match_head(
     classes = names_of_classes(config)
     # None where the number of outputs does not depend on the task, as for question answering.
     needed_outputs = facts.output_count(len(task.labels))
-    has_needed_outputs = needed_outputs in (None, config.num_labels)
-    is_other_head = kind_of(heads.head_of(config)).head != facts.head
-    # If the head is of the right class and only its size is wrong, the error below is better: it lists the classes.
-    if has_needed_outputs or is_other_head:
+    has_needed_outputs = needed_outputs is None or needed_outputs == config.num_labels
+    has_right_class = kind_of(heads.head_of(config)).head == facts.head
+    only_size_is_wrong = has_right_class and not has_needed_outputs
+    if not only_size_is_wrong:
         heads.check_has_head(name, config, task.kind)
+    # If only the size is wrong, this error says more than that of `check_has_head`: it lists the classes.
     if not has_needed_outputs:
-        wanted = f"has {needed_outputs} classes ({_shown(task.labels)})" if facts.has_classes else "needs one value"
+        needs = "needs one value"
+        if facts.has_classes:
+            needs = f"has {needed_outputs} classes ({_shown(task.labels)})"
         raise ModelError(
             f"'{name}' has {counted(len(classes), 'output')} ({_shown(classes)}), but "
-            f"{task.title} {wanted}; give a model that was fine-tuned on it."
+            f"{task.title} {needs}; give a model that was fine-tuned on it."
         )
     if not facts.has_classes:
         return HeadMatch(classes=None)
@@ -138,15 +142,17 @@ def _match_classes(
     in_order = tuple(range(len(classes)))
     names = [renamed.get(class_name, class_name) for class_name in classes]
 
-    # Exact spellings are tried first, since two classes may differ only in upper and lower case.
+    # Exact spellings come first, since two classes may differ only in upper and lower case; `str` changes no name.
     for spelling in (str, _folded):
-        places = _places_of(task.labels, names, spelling)
-        if places == in_order:
-            return HeadMatch(places)
-        if places is not None:
-            note = f"'{name}' has its classes in another order ({_shown(classes)}), which is turned into the task's"
-            return HeadMatch(places, (f"{task.title}: {note}",))
+        outputs = _places_of(task.labels, names, spelling)
+        if outputs is None:
+            continue
+        if outputs == in_order:
+            return HeadMatch(outputs)
+        note = f"'{name}' has its classes in another order ({_shown(classes)}), which is turned into the task's"
+        return HeadMatch(outputs, (f"{task.title}: {note}",))
 
+    # Names such as `LABEL_0` say nothing, so they are no other classes than the task's.
     is_any_renamed = any(class_name in renamed for class_name in classes)
     if are_made_up(classes) and not is_any_renamed:
         note = f"the classes of '{name}' have no names ({_shown(classes)}); taken in the task's order"
@@ -154,8 +160,10 @@ def _match_classes(
 
     described = []
     for class_name in classes:
-        new_name = f" (named {renamed[class_name]})" if class_name in renamed else ""
-        described.append(f"{class_name}{new_name}")
+        if class_name in renamed:
+            described.append(f"{class_name} (named {renamed[class_name]})")
+        else:
+            described.append(class_name)
     raise ModelError(
         f"'{name}' has the classes {_shown(described)}, but {task.title} has {_shown(task.labels)}; {way_out}, or "
         "give a model that was fine-tuned on it."

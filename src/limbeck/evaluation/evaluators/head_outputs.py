@@ -1,4 +1,7 @@
-"""Outputs of a model's head over the rows of a task, and what model and tokenizer need for that."""
+"""Outputs of a model's head over the rows of a task, and the checks of model and tokenizer before them.
+
+An *output* is a tensor that the head returns by name: `logits`, or for questions the scores of starts and of ends.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -73,7 +76,7 @@ def read_outputs(
         report: Receives the progress.
 
     Returns:
-        For each output of the head (`logits`, or the scores of starts and ends), an array for each row or window.
+        For each output of the head, in the order of its kind's `output_names`, an array for each row or window.
 
     Raises:
         ModelError: for scores that are infinite or NaN, since the highest of them would be taken for a class.
@@ -83,32 +86,53 @@ def read_outputs(
     rows = columns.select_columns([name for name in columns.column_names if name in _MODEL_COLUMNS])
     collate = TaskCollator(model, tokenizer, task.kind)
     device = inference.device_of(model)
-    scores_by_output: dict[str, list[NDArray[np.float32]]] = {name: [] for name in KINDS[task.kind].output_names}
+    output_names = KINDS[task.kind].output_names
+    scores_of_rows: dict[str, list[NDArray[np.float32]]] = {name: [] for name in output_names}
     was_training = model.training
     model.eval()
     for start in range(0, len(rows), EVALUATION_BATCH):
         end = min(start + EVALUATION_BATCH, len(rows))
         batch = collate([rows[index] for index in range(start, end)])
         with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            result = model(**{name: tensor.to(device) for name, tensor in batch.items()})
-        for name, scores_of_rows in scores_by_output.items():
-            scores = result[name].float().cpu().numpy()
-            if not np.isfinite(scores).all():
-                raise ModelError(
-                    f"'{model.name_or_path}' gives rows of {task.title} scores that are not finite numbers: its "
-                    "weights are too large for their type, or damaged; copy the model again or retrain it."
-                )
+            outputs = model(**{name: tensor.to(device) for name, tensor in batch.items()})
+        for name in output_names:
+            scores = outputs[name].float().cpu().numpy()  # [rows, …]
+            _check_finite(scores, model, task)
             if classes is not None:
+                # Only `logits` come with `classes`. Their last axis, which is that of the model's classes, becomes that
+                # of the task's.
                 scores = scores[..., list(classes)]
-            scores_of_rows.extend(scores)
+            scores_of_rows[name].extend(scores)
         report(end / len(rows), f"rows of {task.title}", progress.Count(end, "rows"))
     model.train(was_training)
-    return list(scores_by_output.values())
+    return [scores_of_rows[name] for name in output_names]
+
+
+def _check_finite(scores: NDArray[np.float32], model: PreTrainedModel, task: Task) -> None:
+    """Refuse scores that are infinite or NaN.
+
+    Raises:
+        ModelError: naming the model.
+    """
+    if not np.isfinite(scores).all():
+        raise ModelError(
+            f"'{model.name_or_path}' gives rows of {task.title} scores that are not finite numbers: its "
+            "weights are too large for their type, or damaged; copy the model again or retrain it."
+        )
 
 
 def predict(model: PreTrainedModel, tokenizer: Any, prepared: PreparedTask, split: str, **options: Any) -> Predictions:
-    """Predict a split of a task by a model's head, see `read_outputs`, whose options it has, and `decode`."""
-    return prepared.decode(split, read_outputs(model, tokenizer, prepared, split, **options))
+    """Predict the rows of a split by a model's head.
+
+    Args:
+        model: The model, with the head of the task.
+        tokenizer: The tokenizer of the model.
+        prepared: The task with its tokens.
+        split: A split of the task.
+        **options: Options of `read_outputs`.
+    """
+    outputs = read_outputs(model, tokenizer, prepared, split, **options)
+    return prepared.decode(split, outputs)
 
 
 def check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int) -> None:
@@ -121,18 +145,19 @@ def check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int)
         length: Most tokens of a row.
 
     Raises:
-        ModelError: for either.
+        ModelError: for either, and for a tokenizer that cannot pad.
     """
     shape = families.shape_of(model.config)
     check_padding(name, tokenizer)
     check_fits_model(tokenizer, shape.vocabulary)
+    # A family without a table of positions takes rows of any length.
     if shape.positions is not None and length > shape.positions:
         raise ModelError(f"'{name}' takes {shape.positions} tokens, not {length}; give --set length={shape.positions}.")
 
 
 @contextmanager
 def quiet_and_explain_oom() -> Iterator[None]:
-    """Keep libraries quiet, and name the way out of a full device in one line.
+    """Keep libraries quiet inside the block, and replace torch's error of a full device by one line with the way out.
 
     Raises:
         TrainingError: where the device is out of memory.

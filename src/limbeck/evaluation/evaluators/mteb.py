@@ -30,7 +30,7 @@ from limbeck.evaluation.evaluators.mteb_model import ModelForMteb
 from limbeck.evaluation.evaluators.mteb_records import keep_records
 from limbeck.evaluation.evaluators.mteb_tasks import find_mteb_task, measure_splits, quiet_mteb, split_in_limbeck
 from limbeck.evaluation.evaluators.prepared_task import PreparedTask
-from limbeck.evaluation.evaluators.sentence_vectors import longest_text, vectors_of
+from limbeck.evaluation.evaluators.sentence_vectors import FOLLOWED_SIMILARITIES, longest_text, vectors_of
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.planned_model import PlannedModel
 from limbeck.evaluation.plan.points import SimilarityPoint
@@ -39,8 +39,6 @@ from limbeck.kinds.task import Task, TaskData
 
 _CORRELATIONS = {"cosine_spearman": True, "spearman": True, "cosine_pearson": False, "pearson": False}
 """Main scores that are correlations over rows, and whether they are of ranks."""
-_SIMILARITIES = (None, "cosine", "dot")
-"""Similarities that are followed where a model's folder names them; None stands for a folder that names none."""
 _BATCH = 32
 """Texts of a forward pass."""
 
@@ -102,7 +100,8 @@ class ByMteb(Evaluator):
         self, task: EvaluatedTask, model: PlannedModel, models: Sequence[PlannedModel], request: EvaluationRequest
     ) -> PlannedCells:
         """Return one cell, whose settings say how the model reads texts."""
-        # One model reads queries and documents, except in a router's folder, which has a model for each.
+        # One model reads queries and documents, except in a router's folder, which has a model for each. The similarity
+        # is then that of the model of documents, which is the last.
         lengths = []
         prompts: list[str] = []
         similarity = None
@@ -116,7 +115,7 @@ class ByMteb(Evaluator):
                 prompts.append(f"without a role: {reader.prompt()}")
 
         notes = []
-        if similarity not in _SIMILARITIES:
+        if similarity not in FOLLOWED_SIMILARITIES:
             notes.append(
                 f"{task.task.title}: scored by the cosine, although the folder of '{model.name}' says {similarity}"
             )
@@ -167,9 +166,12 @@ class ByMteb(Evaluator):
                 ends = intervals.of_correlation(score, sizes[split].rows, ranked=_CORRELATIONS[metric])
                 if ends is not None:
                     interval_of_split[split] = {metric: list(ends)}
+        rows = {"train": 0}
+        for split, size in sizes.items():
+            rows[split] = size.rows
         return CellResult(
             scores,
-            rows={"train": 0, **{split: size.rows for split, size in sizes.items()}},
+            rows=rows,
             seconds=round(time.monotonic() - started, 3),
             intervals=interval_of_split or None,
         )

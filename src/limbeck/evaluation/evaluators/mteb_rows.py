@@ -19,7 +19,7 @@ CLUSTERING = "clustering"
 """What stands before a task of classes whose rows are clustered: `mteb:clustering:reviews.yaml`."""
 _NO_LANGUAGE = "und-Zyyy"
 """The language of rows in mteb's records: undetermined, since limbeck does not know the script of texts."""
-_SUBSET = "default"
+ONLY_SUBSET = "default"
 """mteb's name of the only subset of a data set."""
 
 
@@ -108,10 +108,16 @@ def make_mteb_task(name: str, form: Form, task: Task, rows: Mapping[str, Sequenc
         eval_langs=[_NO_LANGUAGE],
         main_score=form.metric,
     )
+    # A task of mteb is an instance of a subclass with these attributes.
     attributes = {"metadata": metadata, **(form.attributes or {})}
-    mteb_task = type(form.type, (getattr(mteb.abstasks, form.base),), attributes)()
-    # mteb's tasks of queries look splits up in a subset, and the others take the splits themselves.
-    mteb_task.dataset = {_SUBSET: data} if form.has_queries else datasets.DatasetDict(data)
+    base = getattr(mteb.abstasks, form.base)
+    task_class = type(form.type, (base,), attributes)
+    mteb_task = task_class()
+    if form.has_queries:
+        # mteb's tasks of queries look splits up in a subset, and the others take the splits themselves.
+        mteb_task.dataset = {ONLY_SUBSET: data}
+    else:
+        mteb_task.dataset = datasets.DatasetDict(data)
     mteb_task.data_loaded = True
     return mteb_task
 
@@ -155,32 +161,41 @@ def _search(rows: Sequence[LabelledRow], where: str) -> Any:
     queries = {}
     relevance_of_query = {}
     for number, relevance in enumerate(search.relevance):
-        # mteb leaves the document that has a query's id out of the query's results: it is the query's own text.
+        # A query must not find the document that is its own text. mteb leaves the document that has a query's id out of
+        # the query's results, so the query gets this id.
         query_id = f"q{number}"
         if number in search.own_documents:
             query_id = document_ids[search.own_documents[number]]
         queries[query_id] = search.queries[number]
         gains = {document_ids[document]: _whole(gain, where) for document, gain in relevance.items()}
-        # mteb drops queries without judged documents, which limbeck scores with 0; so one is judged irrelevant.
-        relevance_of_query[query_id] = gains or {document_ids[0]: 0}
+        if not gains:
+            # mteb drops queries without judged documents, which limbeck scores with 0. So one is judged irrelevant.
+            gains = {document_ids[0]: 0}
+        relevance_of_query[query_id] = gains
     documents = dict(zip(document_ids, search.documents, strict=True))
     return _split_of_queries(queries, documents, relevance_of_query)
 
 
 def _candidates(rows: Sequence[LabelledRow], where: str) -> Any:
     """Return queries with the documents that are put in order for each of them."""
+    # Documents with the same text are one document.
     id_of_document: dict[str, str] = {}
     for row in rows:
-        id_of_document.setdefault(row.pair or "", f"d{len(id_of_document)}")
+        document = row.pair or ""
+        if document not in id_of_document:
+            id_of_document[document] = f"d{len(id_of_document)}"
+
     queries = {}
     relevance_of_query = {}
     candidates_of_query = {}
-    for number, places in enumerate(queries_of(rows)):
+    for number, place_of_rows in enumerate(queries_of(rows)):
+        rows_of_query = rows[place_of_rows]
         query_id = f"q{number}"
-        queries[query_id] = rows[places][0].text
+        queries[query_id] = rows_of_query[0].text
         gains = {}
-        for row in rows[places]:
-            gains[id_of_document[row.pair or ""]] = max(_whole(row.label, where), 0)
+        for row in rows_of_query:
+            document_id = id_of_document[row.pair or ""]
+            gains[document_id] = max(_whole(row.label, where), 0)
         relevance_of_query[query_id] = gains
         candidates_of_query[query_id] = list(gains)
     documents = {document_id: document for document, document_id in id_of_document.items()}
@@ -224,31 +239,38 @@ def _whole(relevance: Any, where: str) -> int:
     return int(relevance)
 
 
-_STS = Form("STS", "cosine_spearman", "AbsTaskSTS", _pairs)
-# By default mteb clusters a part of the rows: one in 25, of data sets with many thousands.
+_STS = Form(type="STS", metric="cosine_spearman", base="AbsTaskSTS", make_split=_pairs)
 _CLUSTERING = Form(
-    "Clustering",
-    "v_measure",
-    "AbsTaskClustering",
-    _classes,
+    type="Clustering",
+    metric="v_measure",
+    base="AbsTaskClustering",
+    make_split=_classes,
     attributes={
+        # By default mteb clusters a part of the rows: one in 25, of data sets with many thousands.
         "max_fraction_of_documents_to_embed": None,
         "input_column_name": "text",
         "label_column_name": "label",
     },
 )
+_CLASSIFICATION = Form(
+    type="Classification", metric="accuracy", base="AbsTaskClassification", make_split=_classes, is_trained=True
+)
+_RETRIEVAL = Form(
+    type="Retrieval",
+    metric="ndcg_at_10",
+    base="AbsTaskRetrieval",
+    make_split=_search,
+    has_queries=True,
+    attributes={"ignore_identical_ids": True},
+)
+_RERANKING = Form(
+    type="Reranking", metric="map_at_1000", base="AbsTaskRetrieval", make_split=_candidates, has_queries=True
+)
 _FORM_OF_KIND: Mapping[str, Form] = {
     "similarity": _STS,
     "regression": _STS,
-    "classification": Form("Classification", "accuracy", "AbsTaskClassification", _classes, is_trained=True),
-    "retrieval": Form(
-        "Retrieval",
-        "ndcg_at_10",
-        "AbsTaskRetrieval",
-        _search,
-        has_queries=True,
-        attributes={"ignore_identical_ids": True},
-    ),
-    "ranking": Form("Reranking", "map_at_1000", "AbsTaskRetrieval", _candidates, has_queries=True),
+    "classification": _CLASSIFICATION,
+    "retrieval": _RETRIEVAL,
+    "ranking": _RERANKING,
 }
 """Kind of a task to the form of its rows."""

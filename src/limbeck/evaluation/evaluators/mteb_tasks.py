@@ -16,16 +16,13 @@ from typing import Any
 
 from limbeck.errors import CorpusError, PluginError, RecipeError, shorten_error, suggestion
 from limbeck.evaluation.evaluators.evaluator import MTEB
-from limbeck.evaluation.evaluators.mteb_rows import CLUSTERING, Form, find_form, make_mteb_task
+from limbeck.evaluation.evaluators.mteb_rows import CLUSTERING, ONLY_SUBSET, Form, find_form, make_mteb_task
 from limbeck.evaluation.evaluators.rows import load_rows
 from limbeck.evaluation.plan.identity import data_fingerprint
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.tasks.registry import TASKS, find_task, is_own_task
 from limbeck.kinds.task import SplitFacts, Task, TaskData
 from limbeck.models.hub_files import hub_answers
-
-_SUBSET = "default"
-"""mteb's name of the only subset of a data set."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +185,7 @@ class TaskOfRows(MtebTask):
 
     def __init__(self, name: str, task: str, *, is_clustered: bool) -> None:
         super().__init__(name)
-        self._rows_of = task
+        self._task_of_rows = task
         self._definition = find_task(task)
         self._form: Form = find_form(self._definition.task, is_clustered=is_clustered)
         self._is_clustered = is_clustered
@@ -205,7 +202,7 @@ class TaskOfRows(MtebTask):
 
     def fetch(self, request: EvaluationRequest) -> TaskData:
         """Return the rows that are scored, and those to train on where mteb trains a classifier."""
-        rows = load_rows(self._rows_of, request.data, training=self._form.is_trained)
+        rows = load_rows(self._task_of_rows, request.data, training=self._form.is_trained)
         if not rows.task.scored:
             raise CorpusError(
                 f"{rows.task.title} has no labelled split for {self.name}: name one in its files, or give --data a "
@@ -242,9 +239,9 @@ def find_mteb_task(name: str) -> MtebTask:
     if importlib.util.find_spec("mteb") is None:
         raise PluginError(f'{name} needs the package mteb: pip install "limbeck[mteb]"')
     _, _, task = name.partition(":")
-    clustered_task = task.removeprefix(f"{CLUSTERING}:")
-    if clustered_task != task:
-        return TaskOfRows(name, clustered_task, is_clustered=True)
+    prefix = f"{CLUSTERING}:"
+    if task.startswith(prefix):
+        return TaskOfRows(name, task.removeprefix(prefix), is_clustered=True)
     if task in TASKS or is_own_task(task):
         return TaskOfRows(name, task, is_clustered=False)
     return TaskOfMteb(name, task)
@@ -252,7 +249,7 @@ def find_mteb_task(name: str) -> MtebTask:
 
 def split_in_limbeck(split: str, subset: str) -> str:
     """Return limbeck's name of a split of mteb's."""
-    return split if subset == _SUBSET else f"{split}.{subset}"
+    return split if subset == ONLY_SUBSET else f"{split}.{subset}"
 
 
 @dataclass(frozen=True)
@@ -277,7 +274,8 @@ def measure_splits(task_in_mteb: Any) -> dict[str, SplitSize]:
             # As in mteb, a data set with one subset may have its splits without the subset around them.
             if subset in data:
                 data = data[subset]
-            size = SplitSize(0, 0)
+            # A subset may lack a split.
+            size = SplitSize(rows=0, texts=0)
             if split in data:
                 size = _measure_split(data[split])
             sizes[split_in_limbeck(split, subset)] = size
@@ -288,9 +286,10 @@ def _measure_split(data: Any) -> SplitSize:
     """Return the size of a split of mteb's: a dictionary with queries and their corpus, or rows."""
     if isinstance(data, dict):
         queries = len(data["queries"])
-        return SplitSize(queries, queries + len(data["corpus"]))
+        return SplitSize(rows=queries, texts=queries + len(data["corpus"]))
     is_of_pairs = "sentence2" in data.column_names
-    return SplitSize(len(data), len(data) * (2 if is_of_pairs else 1))
+    texts_in_row = 2 if is_of_pairs else 1
+    return SplitSize(rows=len(data), texts=len(data) * texts_in_row)
 
 
 @contextmanager
@@ -347,14 +346,15 @@ def _registered(name: str) -> Any:
         with quiet_mteb():
             task = get_task(name)
     except KeyError:
-        names = [each.metadata.name for each in TASK_LIST]
-        raise RecipeError(
-            f"Neither mteb nor limbeck has a task '{name}'.{suggestion(name, [*names, *TASKS])}"
-        ) from None
+        names = [task_class.metadata.name for task_class in TASK_LIST]
+        hint = suggestion(name, [*names, *TASKS])
+        raise RecipeError(f"Neither mteb nor limbeck has a task '{name}'.{hint}") from None
     if task.is_aggregate:
         parts = ",".join(f"{MTEB}:{part.metadata.name}" for part in task.metadata.tasks)
         raise RecipeError(f"'{name}' is made of several tasks of mteb; name them: {parts}.")
-    others = [modality for modality in task.modalities if modality != "text"]
-    if others:
-        raise RecipeError(f"mteb's task '{name}' is on {' and '.join(others)}, but models of limbeck read texts.")
+    # What else than texts a task is on, such as images.
+    other_modalities = [modality for modality in task.modalities if modality != "text"]
+    if other_modalities:
+        shown = " and ".join(other_modalities)
+        raise RecipeError(f"mteb's task '{name}' is on {shown}, but models of limbeck read texts.")
     return task

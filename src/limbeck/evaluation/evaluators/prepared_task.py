@@ -4,7 +4,7 @@ Tokens are kept in the cache as files, one for each split. A split may be limite
 *drawn* at random, always the same ones.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -61,7 +61,7 @@ class PreparedTask:
             folder = self.folder
             number = list(self.rows).index(split)
         assert folder is not None, f"{self.task.name} has no tokens of '{split}'"
-        return folder / _file_name(number)
+        return folder / _name_of_file(number)
 
     def count_tokens(self, split: str, length: int = 0) -> int:
         """Return the number of tokens of a split; without files of tokens, `length` is the estimate for each row."""
@@ -77,7 +77,12 @@ class PreparedTask:
             outputs: The outputs of the head, with an array for each row or window.
         """
         kind = KINDS[self.task.kind]
-        return kind.decode(outputs, self.rows[split], self.task, lambda: token_files.open_columns(self.tokens(split)))
+
+        def open_tokens() -> Any:
+            return token_files.open_columns(self.tokens(split))
+
+        # Most kinds decode without the tokens, whose file is opened only by those that need it.
+        return kind.decode(outputs, self.rows[split], self.task, open_tokens)
 
 
 class TokenKeys(NamedTuple):
@@ -126,6 +131,7 @@ def prepare(
     """
     task = data.task
     notes: list[str] = []
+    # What the tokens of all splits depend on. With the rows it gives the name of their folder.
     key = [token_files.TOKEN_FORMAT, keys.tokenizer, length, stride]
     root = cache_dir / _CACHE
 
@@ -201,7 +207,7 @@ def select_split(prepared: PreparedTask) -> str | None:
 
 def _encode_splits(
     splits: Mapping[str, Sequence[LabelledRow]], task: Task, tokenizer: Any, folder: Path, length: int, stride: int
-) -> Iterator[str]:
+) -> list[str]:
     """Write a file of tokens for each split, unless an earlier process has written them.
 
     Args:
@@ -212,25 +218,28 @@ def _encode_splits(
         length: Most tokens of a row or window.
         stride: Tokens that neighbouring windows share.
 
-    Yields:
+    Returns:
         Notes on rows that were cut or left out. They are saved with the files, so a later process has them too.
     """
 
-    def build(aside: Path) -> dict[str, Any]:
+    def write_files(unfinished_folder: Path) -> dict[str, Any]:
         """Write the files into a folder, and return what was cut or left out of each split."""
         reports = []
         for number, (split, rows) in enumerate(splits.items()):
-            path = aside / _file_name(number)
+            path = unfinished_folder / _name_of_file(number)
             report = token_files.encode_rows(
                 rows, task, tokenizer, path, length=length, stride=stride, training=split == TRAIN
             )
             reports.append(report.to_dict())
         return {"reports": reports}
 
-    reports = build_once(folder, build)["reports"]
-    for split, report in zip(splits, reports, strict=True):
-        for line in SourceReport.from_dict(report).lines():
-            yield f"{task.title} {split}: {line}"
+    # The manifest of the folder holds what `write_files` returned, in this process or in an earlier one.
+    manifest = build_once(folder, write_files)
+    notes: list[str] = []
+    for split, report in zip(splits, manifest["reports"], strict=True):
+        lines = SourceReport.from_dict(report).lines()
+        notes += [f"{task.title} {split}: {line}" for line in lines]
+    return notes
 
 
 @cache
@@ -238,6 +247,6 @@ def _count_tokens(path: Path) -> int:
     return int(pc.sum(token_files.open_columns(path).data.column("length")).as_py() or 0)
 
 
-def _file_name(number: int) -> str:
+def _name_of_file(number: int) -> str:
     """Return the name of the file of a split, by its number among those of a folder."""
     return f"{number:02d}.arrow"

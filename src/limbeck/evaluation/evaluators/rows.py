@@ -4,6 +4,7 @@ Settings, epochs and thresholds are *chosen* by scores on a *select split*. Some
 rows to train on; then part of the rows to train on is held out, so that nothing is chosen on the test split.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -81,7 +82,15 @@ def rows_of(name: str, request: EvaluationRequest, *, training: bool) -> TaskDat
     settings = request.settings(task)
     if settings.metric not in (None, *task.metrics):
         raise RecipeError(_unknown_metric(task, str(settings.metric)))
-    if training and _needs_held_out_rows(name, data, settings, request):
+    if not training:
+        return data
+
+    points = grid_of(task, settings)
+    runs = len(points) * len(seeds_of(settings, request))
+    _check_can_choose(task, request, runs)
+    has_development_rows = find_task(name).development is not None
+    has_train_rows = bool(data.splits.get(TRAIN))
+    if has_train_rows and not has_development_rows and _is_something_chosen(settings, request, points, runs):
         return hold_out_rows(data)
     return data
 
@@ -108,29 +117,35 @@ def grid_of(task: Task, settings: FineTuning) -> list[TrainingPoint]:
     return training_points(task, settings, bf16=has_accelerator() and bf16_is_fast())
 
 
-def _needs_held_out_rows(name: str, data: TaskData, settings: FineTuning, request: EvaluationRequest) -> bool:
-    """Whether something is chosen by scores, and the task has only a test split beside its rows to train on.
+def _check_can_choose(task: Task, request: EvaluationRequest, runs: int) -> None:
+    """Refuse to keep the best of several runs if no rows are labelled.
 
     Raises:
-        CorpusError: if the best of several runs is to be kept, and no rows are labelled.
+        CorpusError: in that case.
     """
-    task = data.task
-    points = grid_of(task, settings)
-    runs = len(points) * len(seeds_of(settings, request))
-    if request.keep_weights == "best" and runs > 1 and not task.scored:
+    keeps_best_of_several = request.keep_weights == "best" and runs > 1
+    if keeps_best_of_several and not task.scored:
         raise CorpusError(
             f"{task.title} has no labelled rows by which to choose the best of {runs} runs; give --data a "
             "folder that has its development rows, or ask for a single run: one grid point and --seeds 1."
         )
-    if not data.splits.get(TRAIN):
-        return False
-    has_development_rows = find_task(name).development is not None
-    if has_development_rows:
-        return False
-    # Any of these is chosen by scores: one of several runs, the grid point, the epoch, or thresholds of classes.
+
+
+def _is_something_chosen(
+    settings: FineTuning, request: EvaluationRequest, points: Sequence[TrainingPoint], runs: int
+) -> bool:
+    """Whether scores choose one of several runs, the grid point, the epoch, or thresholds of classes.
+
+    Args:
+        settings: The settings of the task.
+        request: The request.
+        points: The grid points. Epoch and thresholds are chosen at all of them or at none.
+        runs: Number of all runs, of every grid point with every seed.
+    """
     chooses_run = runs > 1 and "best" in (settings.pick, request.keep_weights)
+    chooses_point = len(points) > 1
     chooses_epoch = points[0].best_epoch_by is not None
-    return chooses_run or len(points) > 1 or chooses_epoch or points[0].choose_thresholds
+    return chooses_run or chooses_point or chooses_epoch or points[0].choose_thresholds
 
 
 def _notes_on_classes(data: TaskData, settings: FineTuning) -> list[str]:
@@ -142,26 +157,32 @@ def _notes_on_classes(data: TaskData, settings: FineTuning) -> list[str]:
     task = data.task
     facts = KINDS[task.kind].facts
     rows = data.splits.get(TRAIN, ())
-    if not rows or facts.label not in ("class", "classes"):
+    rows_have_classes = facts.label in ("class", "classes")
+    if not rows or not rows_have_classes:
         return []
 
+    # All grid points have the same weights of classes and the same choice of thresholds.
     point = grid_of(task, settings)[0]
     counts = count_classes(np.array([row.label for row in rows]), task.labels, facts)
     if counts.has_one:
         raise CorpusError(f"{task.title} {task.train}: {counts.describe_one()}; add rows of other classes.")
     if point.class_weights is not None:
-        # Refuses weights that cannot be, before any work.
+        # Weights that cannot be are refused here, before any work.
         balance(point.class_weights, counts)
 
     notes = []
-    uneven = counts.describe_rare()
-    if uneven is not None:
-        notes.append(f"{task.title} {task.train}: {uneven[0].lower()}{uneven[1:]}")
+    rare_classes = counts.describe_rare()
+    if rare_classes is not None:
+        # The sentence goes on after a colon.
+        in_sentence = rare_classes[0].lower() + rare_classes[1:]
+        notes.append(f"{task.title} {task.train}: {in_sentence}")
     scores_other_splits = any(split != task.select for split in task.scored)
     if point.choose_thresholds and not scores_other_splits:
-        ends = " in the figures; leaderboard files have the chosen ones" if task.predicted else ""
+        where = ""
+        if task.predicted:
+            where = " in the figures; leaderboard files have the chosen ones"
         notes.append(
-            f"{task.title}: thresholds stay 0.5{ends}, since {task.select}, on which they are chosen, is all that is "
+            f"{task.title}: thresholds stay 0.5{where}, since {task.select}, on which they are chosen, is all that is "
             "scored"
         )
     return notes

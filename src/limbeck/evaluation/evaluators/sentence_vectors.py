@@ -22,6 +22,8 @@ from limbeck.models.sentence_reader import check_pooling_named, routes_of, sente
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.tokenizers import load_tokenizer
 
+FOLLOWED_SIMILARITIES = (None, "cosine", "dot")
+"""Similarities that are followed where a model's folder names them; None stands for a folder that names none."""
 _MOST_COMPARED = 1000
 """Queries, and documents, of which all pairs are compared."""
 
@@ -167,7 +169,10 @@ def read_texts(name: str, first: Sequence[str], second: Sequence[str], reading: 
 def _read_texts(
     name: str, content: str, first: tuple[str, ...], second: tuple[str, ...], reading: TextReading
 ) -> VectorPairs:
-    """Read texts; `content` is not read, but part of the cache's key: the fingerprint and the lengths of the folder."""
+    """Read texts; the arguments are those of `read_texts`.
+
+    `content` is used by the cache alone, as a part of its key: the fingerprint and the lengths of the folder.
+    """
     queries, documents = readers_of(name)
     if queries == documents:
         return _read_by_one_model(name, first, second, reading)
@@ -241,7 +246,8 @@ def check_finite(name: str, *vectors: Tensor) -> None:
     Raises:
         ModelError: naming the model.
     """
-    if not all(each.isfinite().all() for each in vectors):
+    are_finite = all(tensor.isfinite().all() for tensor in vectors)
+    if not are_finite:
         raise ModelError(
             f"'{name}' gives texts vectors that are not finite numbers: its weights are too large for their type, or "
             "damaged; copy the model again or retrain it."

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.evaluation.evaluators.document_search import Search
 from limbeck.evaluation.evaluators.evaluator import (
@@ -26,6 +27,7 @@ from limbeck.evaluation.evaluators.head_outputs import quiet_and_explain_oom
 from limbeck.evaluation.evaluators.prepared_task import PreparedTask, draw_splits, notes_of_draws
 from limbeck.evaluation.evaluators.rows import plan_task, rows_of
 from limbeck.evaluation.evaluators.sentence_vectors import (
+    FOLLOWED_SIMILARITIES,
     TextReading,
     VectorPairs,
     longest_text,
@@ -44,11 +46,10 @@ from limbeck.kinds.scoring import intervals_of, score
 from limbeck.kinds.task import Task
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config
+from limbeck.models.sentences import SentencePooling
 
 AGREEMENT = "agreement"
 """Name of a score of students: Spearman's correlation of their cosines with their teacher's."""
-_SIMILARITIES = (None, "cosine", "dot")
-"""Similarities that are followed where a model's folder names them; None stands for a folder that names none."""
 
 
 @register_as_evaluator()
@@ -90,7 +91,7 @@ class ByVectors(Evaluator):
             scores = score_vectors(ready.cell, prepared)
         intervals = {}
         for split in prepared.task.scored:
-            interval_of_metric = intervals_of(scores[split], prepared.task, prepared.rows[split], ())
+            interval_of_metric = intervals_of(scores[split], prepared.task, prepared.rows[split], predictions=())
             if interval_of_metric:
                 intervals[split] = interval_of_metric
         # Splits of variants (`test@256`) have the same rows as their split, which is counted once.
@@ -123,14 +124,14 @@ def _plan_point(
     settings = task.settings
     has_queries = KINDS[task.task.kind].has_queries
     # One model reads queries and documents, except in a router's folder, which has a model for each.
-    places = dict.fromkeys((model.queries, model.documents))
-    readers = [vectors_of(place, settings.pooling) for place in places]
+    folders = dict.fromkeys((model.queries, model.documents))
+    readers = [vectors_of(folder, settings.pooling) for folder in folders]
     reader_of_queries = readers[0]
     reader_of_documents = readers[-1]
     width = reader_of_queries.width(model.shape.hidden)
     similarity = reader_of_documents.similarity
     notes = []
-    if has_queries and similarity not in _SIMILARITIES:
+    if has_queries and similarity not in FOLLOWED_SIMILARITIES:
         notes.append(f"{title}: scored by the cosine, although the folder of '{model.name}' says {similarity}")
 
     # Texts are read to the length that the model's folder says. The length is part of the cell's identity: a folder
@@ -148,36 +149,22 @@ def _plan_point(
         if model is not teacher:
             # The teacher reads the same texts for the agreement, so its prompts count as well.
             readers.append(teacher_reader)
-        if not has_queries:
-            teacher_length = longest_text(teacher.queries, teacher_reader, settings.length)
-            if teacher_length == length:
-                teacher_length = None
         if has_queries:
             teacher_width = teacher_reader.width(shape_of(load_config(teacher.documents)).hidden)
             is_asymmetric = teacher_width == width
             notes.append(_note_on_asymmetry(title, model, teacher, width, teacher_width))
+        else:
+            # The point names the teacher's length only if it is not the model's.
+            longest_of_teacher = longest_text(teacher.queries, teacher_reader, settings.length)
+            if longest_of_teacher != length:
+                teacher_length = longest_of_teacher
 
     further_widths, note_on_widths = _further_widths(task, model, models, width)
     notes += note_on_widths
 
-    # Prompts are part of a cell's identity: a model whose folder gets other prompts is scored anew.
-    prompts: list[str] = []
-    for reader in readers:
-        if has_queries:
-            prompts += [reader.prompt(role) for role in ROLES]
-        else:
-            prompts.append(reader.prompt(None))
-    # Where all prompts are empty, the point has none: so its cell has the same identity as in earlier versions, which
-    # knew no prompts.
-    if not any(prompts):
-        prompts = []
-
-    # Likewise the lengths of a retrieval are left out where every reader reads as much as the settings say.
-    reader_lengths: list[int] = []
+    reader_lengths: tuple[int, ...] = ()
     if has_queries:
-        reader_lengths = [min(length, reader.max_length or length) for reader in readers]
-    if all(reader_length == length for reader_length in reader_lengths):
-        reader_lengths = []
+        reader_lengths = _lengths_of_readers(readers, length)
     point = SimilarityPoint(
         length=length,
         pooling=settings.pooling,
@@ -185,12 +172,47 @@ def _plan_point(
         widths=further_widths,
         teacher=request.teacher,
         asymmetric=is_asymmetric,
-        prompts=tuple(prompts),
+        prompts=_prompts_of_readers(readers, has_queries=has_queries),
         dot=has_queries and similarity == "dot",
         teacher_length=teacher_length,
-        reader_lengths=tuple(reader_lengths),
+        reader_lengths=reader_lengths,
     )
     return point, notes
+
+
+def _prompts_of_readers(readers: Sequence[SentencePooling], *, has_queries: bool) -> tuple[str, ...]:
+    """Return all prompts before texts, which are part of a cell's identity; empty where all of them are.
+
+    A model whose folder gets other prompts is thus scored anew, and a cell without prompts has the same identity as in
+    earlier versions, which knew none.
+
+    Args:
+        readers: How each model that reads texts makes its vectors.
+        has_queries: Whether the texts are queries and documents, which have prompts of their own.
+    """
+    prompts: list[str] = []
+    for reader in readers:
+        if has_queries:
+            prompts += [reader.prompt(role) for role in ROLES]
+        else:
+            prompts.append(reader.prompt(None))
+    return tuple(prompts) if any(prompts) else ()
+
+
+def _lengths_of_readers(readers: Sequence[SentencePooling], length: int) -> tuple[int, ...]:
+    """Return the most tokens of a text that each model of a retrieval reads; empty where all read `length`.
+
+    They are part of a cell's identity, and left out for the sake of earlier versions, like empty prompts.
+
+    Args:
+        readers: How each model that reads texts makes its vectors.
+        length: Most tokens of a text by the settings of the task.
+    """
+    # Where a folder does not say how much its model reads, the settings decide.
+    lengths = [min(length, reader.max_length or length) for reader in readers]
+    if all(reader_length == length for reader_length in lengths):
+        return ()
+    return tuple(lengths)
 
 
 def _note_on_asymmetry(title: str, model: PlannedModel, teacher: PlannedModel, width: int, teacher_width: int) -> str:
@@ -220,14 +242,16 @@ def _further_widths(
         trained_widths: set[int] = set()
         for planned in models:
             trained_widths.update(planned.widths)
-        widths = sorted(trained_widths, reverse=True)
-        return tuple(cut_width for cut_width in widths if cut_width < width), []
+        narrower_widths = [trained_width for trained_width in trained_widths if trained_width < width]
+        return tuple(sorted(narrower_widths, reverse=True)), []
 
+    narrower = tuple(chosen_width for chosen_width in chosen_widths if chosen_width < width)
+    too_wide = [str(chosen_width) for chosen_width in chosen_widths if chosen_width >= width]
     notes = []
-    too_wide = ", ".join(str(cut_width) for cut_width in chosen_widths if cut_width >= width)
     if too_wide:
-        notes.append(f"{task.task.title}: not cut to {too_wide}: the vectors of '{model.name}' have {width} components")
-    return tuple(cut_width for cut_width in chosen_widths if cut_width < width), notes
+        shown = ", ".join(too_wide)
+        notes.append(f"{task.task.title}: not cut to {shown}: the vectors of '{model.name}' have {width} components")
+    return narrower, notes
 
 
 def score_vectors(cell: Cell, prepared: PreparedTask) -> dict[str, dict[str, float]]:
@@ -250,44 +274,49 @@ def score_vectors(cell: Cell, prepared: PreparedTask) -> dict[str, dict[str, flo
         CorpusError: for rows of one text, or a single document.
         ModelError: for a model without sentence vectors, or with vectors that are not finite.
     """
-    task = prepared.task
+    scores: dict[str, dict[str, float]] = {}
+    for split in prepared.task.scored:
+        scores |= _score_split(cell, prepared.task, split, prepared.rows[split])
+    return scores
+
+
+def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow]) -> dict[str, dict[str, float]]:
+    """Return the scores of a split and of its variants; see `score_vectors`."""
     point = _point_of(cell)
     has_queries = KINDS[task.kind].has_queries
+    title = f"{task.title} {split}"
+    # `first` and `second` are the texts of pairs, or the queries and the documents of a retrieval.
+    search: Search | None = None
+    roles = None
+    if has_queries:
+        search = Search.of(rows, title)
+        roles = ROLES
+        first, second = search.queries, search.documents
+    else:
+        first, second = _texts_of_pairs(rows, title)
+
+    # Vectors of length one have cosines as their inner products; models that compare by "dot" keep their lengths.
+    normalize = not point.dot
+    reading = TextReading(roles=roles, length=point.length, pooling=point.pooling, normalize=normalize)
+    student = read_texts(cell.model, first, second, reading)
+    # The teacher is one of the evaluated models; in its own cell there is nothing to compare it with.
+    teacher = None
+    if point.teacher is not None and point.teacher != cell.model:
+        teacher_reading = reading._replace(length=point.teacher_length or point.length)
+        teacher = read_texts(point.teacher, first, second, teacher_reading)
+
     scores: dict[str, dict[str, float]] = {}
-    for split in task.scored:
-        rows = prepared.rows[split]
-        where = f"{task.title} {split}"
-        # `first` and `second` are the texts of pairs, or the queries and the documents of a retrieval.
-        search: Search | None = None
-        roles = None
-        if has_queries:
-            search = Search.of(rows, where)
-            roles = ROLES
-            first, second = search.queries, search.documents
+    for variant in point.variants:
+        vectors = _vectors_of_variant(variant, student, teacher, normalize=normalize)
+        if search is None:
+            figures = score(task, split, rows, vectors.cosines().tolist())
         else:
-            first, second = _texts_of_pairs(rows, where)
-
-        # Vectors of length one have cosines as their inner products; models that compare by "dot" keep their lengths.
-        normalize = not point.dot
-        reading = TextReading(roles=roles, length=point.length, pooling=point.pooling, normalize=normalize)
-        student = read_texts(cell.model, first, second, reading)
-        # The teacher is one of the evaluated models; in its own cell there is nothing to compare it with.
-        teacher = None
-        if point.teacher is not None and point.teacher != cell.model:
-            teacher_reading = reading._replace(length=point.teacher_length or point.length)
-            teacher = read_texts(point.teacher, first, second, teacher_reading)
-
-        for variant in point.variants:
-            vectors = _vectors_of_variant(variant, student, teacher, normalize=normalize)
-            if search is None:
-                figures = score(task, split, rows, vectors.cosines().tolist())
-            else:
-                all_figures = search.score(vectors.first, vectors.second)
-                figures = {metric: all_figures[metric] for metric in task.metrics}
-            # Asymmetric vectors are partly the teacher's, so their agreement with it would say nothing of the student.
-            if teacher is not None and not variant.asymmetric:
-                figures[AGREEMENT] = _agreement(vectors, teacher, has_queries=has_queries)
-            scores[f"{split}{variant}"] = figures
+            all_figures = search.score(vectors.first, vectors.second)
+            figures = {metric: all_figures[metric] for metric in task.metrics}
+        # Asymmetric vectors are partly the teacher's, so their agreement with it would say nothing of the student.
+        if teacher is not None and not variant.asymmetric:
+            figures[AGREEMENT] = _agreement(vectors, teacher, has_queries=has_queries)
+        scores[f"{split}{variant}"] = figures
     return scores
 
 

@@ -23,6 +23,7 @@ from limbeck.evaluation.tasks.definition import TaskDefinition
 from limbeck.evaluation.tasks.sources import FileSource
 from limbeck.evaluation.tasks.split_files import check_whole, is_read_whole, read_labelled_rows, read_split_file
 from limbeck.evaluation.tasks.splits import SplitContent, Splits
+from limbeck.kinds.columns import Columns
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import SplitFacts, Task, TaskData
 
@@ -91,15 +92,15 @@ class TaskRows:
     @property
     def pair_column(self) -> str | None:
         """Column of the second text; None where rows have one text."""
-        columns = [self.definition.columns]
+        # The task, each of its files and its data set on the Hub may name columns.
+        all_columns: list[Columns | None] = [self.definition.columns]
         for sources in self.definition.files.values():
-            columns += [source.columns for source in sources if source.columns is not None]
-        hub = self.definition.hub
-        if hub is not None and hub.columns is not None:
-            columns.append(hub.columns)
-        for columns_of_source in columns:
-            if columns_of_source.pair:
-                return columns_of_source.pair
+            all_columns += [source.columns for source in sources]
+        if self.definition.hub is not None:
+            all_columns.append(self.definition.hub.columns)
+        for columns in all_columns:
+            if columns is not None and columns.pair:
+                return columns.pair
         return None
 
     @property
@@ -118,7 +119,7 @@ class TaskRows:
         if self.files:
             return list(self.files)
         splits = self._splits
-        return [splits.place(key) for key in splits.whole(self.split)]
+        return [splits.place(key) for key in splits.keys_to_read(self.split)]
 
     def check(self) -> None:
         """Refuse files whose first row is none of the task, as far as that is known without reading much.
@@ -127,7 +128,7 @@ class TaskRows:
             CorpusError: for a missing file or column, or a label outside the set.
         """
         if not self.files:
-            for key in self._splits.whole(self.split):
+            for key in self._splits.keys_to_read(self.split):
                 self._splits.check(key)
             return
         are_read_whole = any(is_read_whole(Path(file)) for file in self.files)
@@ -153,7 +154,8 @@ class TaskRows:
         described = self.definition.model_dump(
             mode="json",
             include={"type", "columns", "labels", "files", "no_answers"},
-            # Only retrieval has files of queries and documents, and nothing is trained on it.
+            # Of every file of every split two fields are left out: only retrieval has files of queries and documents,
+            # and nothing is trained on it.
             exclude={"files": {"__all__": {"__all__": {"queries", "documents"}}}},
         )
         states: list[Any] = []
@@ -186,11 +188,11 @@ class TaskRows:
             CorpusError: as `load`.
         """
         kind = KINDS[self.definition.kind]
-        numbers = self.classes or tuple(range(len(self.definition.classes)))
+        number_of_class = self.classes or tuple(range(len(self.definition.classes)))
         content = self._read()
         report.merge(content.report)
         for row in content.rows:
-            trained_row = kind.for_training(row, numbers)
+            trained_row = kind.for_training(row, number_of_class)
             if trained_row is None:
                 report.note("answer that its context does not contain, row left out", row.id)
             else:
@@ -208,33 +210,39 @@ class TaskRows:
         Args:
             most: Rows that are read; None for all.
         """
-        # The user's files are taken to have the layout of the file that the task itself is trained on.
-        own_files = self.definition.files.get(self.definition.train, ())
-        own_file = own_files[0] if own_files else None
+        # The user's files are taken to have the columns of the file that the task itself is trained on.
+        train_file: FileSource | None = None
+        train_files = self.definition.files.get(self.definition.train, ())
+        if train_files:
+            train_file = train_files[0]
         columns = self.definition.columns
-        if own_file is not None and own_file.columns is not None:
-            columns = own_file.columns
+        if train_file is not None and train_file.columns is not None:
+            columns = train_file.columns
 
         report = SourceReport()
-        placed_rows = self._placed_rows(own_file, report)
+        placed_rows = self._placed_rows(train_file, report)
         rows = read_labelled_rows(placed_rows, self.definition.task, SplitFacts(), columns, report, most=most)
         if not rows:
             raise CorpusError(f"'{', '.join(self.files)}' holds no row.")
         return SplitContent(rows, [f"{self.title}: {line}" for line in report.lines()], report)
 
-    def _placed_rows(self, own_file: FileSource | None, report: SourceReport) -> Iterator[PlacedRow]:
-        """Yield the rows of the files as they are.
+    def _placed_rows(self, train_file: FileSource | None, report: SourceReport) -> Iterator[PlacedRow]:
+        """Yield the rows of the user's files as they are.
 
         Args:
-            own_file: The task's own file to train on; None without one.
+            train_file: The file that the task itself is trained on; None without one.
             report: Receives what is left out.
         """
-        # A task whose own file has no header, or holds rows of other splits too, has files of the user read alike.
-        is_read_like_own = own_file is not None and bool(own_file.header or own_file.only)
+        # If the task's own file has no header, or holds rows of other splits too, the user's files are read like it.
+        # Otherwise they may be of any kind that limbeck reads.
+        layout_of_task: FileSource | None = None
+        if train_file is not None and (train_file.header or train_file.only):
+            layout_of_task = train_file
         of_words = KINDS[self.definition.kind].rows_of_words
         for file in self.files:
-            if own_file is not None and is_read_like_own:
-                yield from read_split_file(Path(file).expanduser(), own_file, report, quotes=self.definition.quotes)
+            if layout_of_task is not None:
+                path = Path(file).expanduser()
+                yield from read_split_file(path, layout_of_task, report, quotes=self.definition.quotes)
             else:
                 yield from open_rows(file, self.layout).rows(report, of_words=of_words)
                 check_whole(file, report)

@@ -160,7 +160,8 @@ class TaskDefinition(Strict):
         for text in texts:
             if text is None:
                 continue
-            if not text.isprintable() or not 0 < len(text.strip()) <= _LONGEST_TITLE:
+            has_good_length = 0 < len(text.strip()) <= _LONGEST_TITLE
+            if not text.isprintable() or not has_good_length:
                 raise ValueError(
                     f"{text[:_SHOWN_CHARACTERS]!r} is not a line of 1 to {_LONGEST_TITLE} printable characters"
                 )
@@ -176,8 +177,9 @@ class TaskDefinition(Strict):
             self._problems_of_metrics(),
             self._problems_of_splits(),
         )
-        for problem in problems:
-            raise ValueError(problem)
+        first_problem = next(problems, None)
+        if first_problem is not None:
+            raise ValueError(first_problem)
         return self
 
     def _problems_of_names(self) -> Iterator[str]:
@@ -222,9 +224,7 @@ class TaskDefinition(Strict):
             yield f"columns.pair is missing: the type {self.type} needs two texts"
         if self.columns.label_columns and "label_columns" not in facts.columns:
             yield f"columns.label_columns are for multi_label, not for {self.type}: name one column as label"
-        has_header = False
-        for sources in self.files.values():
-            has_header = has_header or any(source.header for source in sources)
+        has_header = any(source.header for source in self._all_sources())
         if "tokens" in facts.columns and has_header:
             yield "header is for tables with a row per line: the fields of a word are numbered from 1"
 
@@ -234,7 +234,8 @@ class TaskDefinition(Strict):
         if facts.has_classes and len(self.classes) < 2:
             yield "labels is missing: name two classes or more, in the order of their numbers"
         has_twins = len(set(self.labels)) < len(self.labels)
-        if has_twins or not all(label.strip() for label in self.labels):
+        has_empty = any(not label.strip() for label in self.labels)
+        if has_twins or has_empty:
             yield "labels must differ, and none may be empty"
         if not facts.has_classes and self.labels:
             yield f"labels are for classification and pair, not for {self.type}"
@@ -262,13 +263,15 @@ class TaskDefinition(Strict):
         """Yield problems with the roles of splits: unknown names, and roles that a split cannot have."""
         known = self.split_names
         for split in self.unlabelled:
-            if split not in known or split in (self.train, self.select):
+            is_trained_or_selected_on = split in (self.train, self.select)
+            if split not in known or is_trained_or_selected_on:
                 yield f"unlabelled names '{split}', which is not a split that is only predicted"
 
         for key, splits in self._splits_by_key():
             needs_labels = key in ("scored", "second_choice")
             for split in splits:
-                if split not in known or (needs_labels and split in self.unlabelled):
+                lacks_labels = needs_labels and split in self.unlabelled
+                if split not in known or lacks_labels:
                     yield f"{key} names '{split}'.{suggestion(split, known)}"
 
         # A task without a split to train on is allowed, for models that are scored as they are. It is a mistake only if
@@ -278,7 +281,10 @@ class TaskDefinition(Strict):
             yield f"there is no split '{self.train}' to train on.{suggestion(self.train, known)}"
 
     def _splits_by_key(self) -> Iterator[tuple[str, Sequence[str]]]:
-        """Yield each key of the description that names splits, with the names of these splits."""
+        """Yield each key of the description that names splits, with the names of these splits.
+
+        A key comes several times where several places of the description have it.
+        """
         for parts in self.parts.values():
             yield "parts", parts
         yield "rows", list(self.rows)
@@ -360,11 +366,14 @@ class TaskDefinition(Strict):
     def development(self) -> str | None:
         """The split on which settings may be chosen; None if the task has only test splits beside the rows to train on.
 
-        `task.select` is a test split in that case, unless the user has named another split.
+        A test split counts only if the description names it as the one to select on. `task.select` may be a test split
+        without that, where there is no other.
         """
         select = self.task.select
-        is_chosen_by_user = "select" in self.model_fields_set
-        if is_chosen_by_user or select is None or not select.startswith(_TEST):
+        is_named = "select" in self.model_fields_set
+        if is_named or select is None:
+            return select
+        if not select.startswith(_TEST):
             return select
         for name in self._held_out:
             if not name.startswith(_TEST):
@@ -374,37 +383,40 @@ class TaskDefinition(Strict):
     @cached_property
     def task(self) -> Task:
         """The task."""
-        splits = {}
-        for name in self.split_names:
-            language = self.language
-            if isinstance(language, dict):
-                language = language.get(name, "en")
-            splits[name] = SplitFacts(
-                published_rows=self.rows.get(name), labelled=name not in self.unlabelled, language=language
-            )
         # Where sentence vectors are compared, nothing is trained and nothing is chosen.
-        train = self.train if self.is_trained and self._has_train_split else None
-        select = self._select_split() if self.is_trained else None
+        train = None
+        select = None
+        if self.is_trained:
+            train = self.train if self._has_train_split else None
+            select = self._select_split()
         positive = None
         if self.positive is not None:
             positive = class_named(self.positive, self.classes)
+        usual_metrics = self._metrics(self.facts.default_metrics(self.positive))
         return Task(
             name=self.name,
             title=self.title or self.name,
             group=self.group,
             kind=self.kind,
             labels=self.classes,
-            metrics=self.metric or self._metrics(self.facts.default_metrics(self.positive)),
+            metrics=self.metric or usual_metrics,
             positive=positive,
             train=train,
             select=select,
             scored=self._scored_splits(),
             predicted=self.unlabelled,
-            splits=splits,
+            splits={name: self._facts_of_split(name) for name in self.split_names},
             answerable_only=not self.no_answers,
             answer_rules=self.answer_rules,
             submissions=self.submissions,
         )
+
+    def _facts_of_split(self, name: str) -> SplitFacts:
+        """Return the facts of a split, by its name."""
+        language = self.language
+        if isinstance(language, dict):
+            language = language.get(name, "en")
+        return SplitFacts(published_rows=self.rows.get(name), labelled=name not in self.unlabelled, language=language)
 
     @property
     def _has_train_split(self) -> bool:
@@ -449,14 +461,18 @@ class TaskDefinition(Strict):
     @property
     def _has_parallel_files(self) -> bool:
         """Whether some split is read from parallel text."""
-        return any(source.parallel is not None for sources in self.files.values() for source in sources)
+        return any(source.parallel is not None for source in self._all_sources())
+
+    def _all_sources(self) -> Iterator[FileSource]:
+        """Yield the files of all splits."""
+        for sources in self.files.values():
+            yield from sources
 
     def _all_text_files(self) -> list[tuple[str, TextFile]]:
         """Return the files of texts of the task and of all its splits, each with its key."""
         files = list(self.texts().items())
-        for sources in self.files.values():
-            for source in sources:
-                files += self.texts(source).items()
+        for source in self._all_sources():
+            files += self.texts(source).items()
         return files
 
     def _in_folders(self, names: Sequence[str]) -> list[str]:
@@ -471,8 +487,10 @@ class TaskDefinition(Strict):
 def _is_near(name: str) -> bool:
     """Whether the name of a file stays below the folder that it is looked for in, and can be printed."""
     path = Path(name)
-    is_below = bool(path.parts) and not path.is_absolute() and ".." not in path.parts
-    return is_below and name.isprintable()
+    if not path.parts or path.is_absolute():
+        return False
+    leads_up = ".." in path.parts
+    return not leads_up and name.isprintable()
 
 
 def _far_file(name: str, owner: str) -> str:

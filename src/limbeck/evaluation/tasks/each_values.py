@@ -38,20 +38,23 @@ def write_out_each(description: Any) -> Any:
 
     written = {}
     for key, value in description.items():
-        written[key] = value if key == "each" else _write_out(value, values_of_name, choice={})
+        if key == "each":
+            written[key] = value
+        else:
+            written[key] = _write_out(value, values_of_name, choice={})
     return written
 
 
 def _write_out(value: Any, values_of_name: Mapping[str, Sequence[Any]], choice: Mapping[str, str]) -> Any:
-    """Return a value in which keys and listed texts with free names come once for each choice of their values.
+    """Write a value out: each key and each text in a list comes once for every choice of the names in its braces.
 
     Args:
         value: Plain values.
         values_of_name: The values of every name.
-        choice: Names whose value is fixed already, by a key above.
+        choice: The names whose value a key above has fixed.
     """
     if isinstance(value, dict):
-        # Below the key `test.de`, made from `test.{language}`, `{language}` is `de` everywhere.
+        # The key `test.{language}` becomes `test.de`, and below that key every `{language}` is `de`.
         written = {}
         for key, item in value.items():
             for choice_of_key in _choices(key, values_of_name, choice):

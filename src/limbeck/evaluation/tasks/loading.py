@@ -96,7 +96,7 @@ def check_scored(name: str, *, data: Path | None) -> None:
     if not task.scored:
         raise CorpusError(f"{task.title} has no labelled split there: give a folder with its development rows.")
     for split in task.scored:
-        for key in splits_of_task.whole(split):
+        for key in splits_of_task.keys_to_read(split):
             splits_of_task.check(key)
 
 
@@ -127,7 +127,8 @@ def _look_for_splits(splits_of_task: Splits, *, training: bool) -> _Presence:
     definition = splits_of_task.definition
     task = definition.task
     scored: Sequence[str] = task.scored
-    if not any(splits_of_task.has(key) for key in scored):
+    has_scored = any(splits_of_task.has(key) for key in scored)
+    if not has_scored:
         second_choice = [key for key in definition.second_choice if splits_of_task.has(key)]
         if second_choice:
             scored = second_choice
@@ -153,19 +154,19 @@ def _refuse_missing(splits_of_task: Splits, keys: Sequence[str]) -> None:
         CorpusError: always.
     """
     definition = splits_of_task.definition
-    only_scored = not definition.is_trained
-    if only_scored and definition.second_choice and splits_of_task.data is not None:
-        # Any of the scored splits would have been enough, so the error names the files of all of them.
+    any_split_is_enough = not definition.is_trained and bool(definition.second_choice)
+    if any_split_is_enough and splits_of_task.data is not None:
+        # The error of `require_file` names the files of all splits that could have been scored.
         files: list[PossibleFile] = []
         for key in (*keys, *definition.second_choice):
             files += definition.paths(key)
         require_file(files, [splits_of_task.data], f"the splits of {definition.task.title}")
-    # Otherwise the error names the files of the first split: reading it fails.
+    # The error of reading a split that is not there names the files of that split.
     splits_of_task.read(keys[0])
 
 
 def _narrowed(definition: TaskDefinition, keys: Collection[str]) -> Task:
-    """Reduce a task's scored and predicted splits to the loaded ones.
+    """Return a task with only those scored and predicted splits that were loaded.
 
     Args:
         definition: The task.
@@ -177,9 +178,10 @@ def _narrowed(definition: TaskDefinition, keys: Collection[str]) -> Task:
         scored = [key for key in definition.second_choice if key in keys]
     # A user may ask for further splits by name, such as MLQA's pairs of two languages: labelled ones are scored too.
     for key in keys:
-        has_another_role = key in (TRAIN, task.select, *scored)
+        # `"train"` and `"other task:split"` are keys of no split of this task, unless one is called so.
         is_labelled = key in task.splits and task.splits[key].labelled
-        if is_labelled and not has_another_role:
+        is_trained_or_selected_on = key in (TRAIN, task.select)
+        if is_labelled and not is_trained_or_selected_on and key not in scored:
             scored.append(key)
     predicted = tuple(key for key in task.predicted if key in keys)
     return replace(task, scored=tuple(scored), predicted=predicted)

@@ -27,7 +27,7 @@ def write_out_parallel(description: Any) -> Any:
     try:
         parallel = TypeAdapter(Parallel).validate_python(description["parallel"])
     except ValidationError:
-        # The field `parallel` is read again and refused; nothing else is missing.
+        # The schema reads the field `parallel` again, and refuses it. With the usual keys it misses nothing else.
         return {**usual, **description}
 
     files = {}
@@ -39,7 +39,12 @@ def write_out_parallel(description: Any) -> Any:
             files[split] = {"parallel": _in_two_languages(parallel, query, document)}
             language_of_split[split] = query
     usual["language"] = language_of_split
-    return {**usual, **description, "files": {**files, **(description.get("files") or {})}}
+
+    # What the description itself says takes precedence.
+    written = {**usual, **description}
+    files_of_description = description.get("files") or {}
+    written["files"] = {**files, **files_of_description}
+    return written
 
 
 def _in_two_languages(parallel: ParallelSpec, query: str, document: str) -> dict[str, Any]:

@@ -29,18 +29,21 @@ def read_texts(file: SplitFile, layout: TextFile, report: SourceReport) -> dict[
     Raises:
         CorpusError: if the file cannot be read as a whole, a row lacks a column, or two texts have the same id.
     """
-    needed = [layout.id, *layout.text[-1:]]
+    needed = [layout.id, layout.text[-1]]
     texts: dict[str, str] = {}
     for row in read_split_file(file.path, file.source, report):
         require_columns(row, needed)
         parts = []
         for column in layout.text:
-            part = text_of(row, column).strip() if row.values.get(column) is not None else ""
+            if row.values.get(column) is None:
+                continue
+            part = text_of(row, column).strip()
             if part:
                 parts.append(part)
         text_id = str(row.values[layout.id])
         text = " ".join(parts)
-        if texts.setdefault(text_id, text) != text:
+        first_text = texts.setdefault(text_id, text)
+        if first_text != text:
             raise CorpusError(
                 f"{row.where} has the id '{text_id[:_SHOWN_CHARACTERS]}' of an earlier text that differs: give each "
                 "text its own id."
@@ -76,31 +79,51 @@ def put_texts(
     if queries is None and documents is None:
         return list(rows)
 
-    filled_rows = []
-    for row in rows:
-        query_id = ""
-        query = row.text
-        if queries is not None and row.text:
-            query_id = row.text
-            # An empty document can be searched, but an empty query asks for nothing.
-            query = queries.get(query_id, "")
-            if not query:
-                raise _missing_text(origin, query_id, "queries")
-        document_id = ""
-        document = row.pair or ""
-        if documents is not None and document:
-            document_id = document
-            if document_id not in documents:
-                raise _missing_text(origin, document_id, "documents")
-            document = documents[document_id]
-        filled_rows.append(replace(row, text=query, pair=document, ids=(query_id, document_id)))
-
+    filled_rows = [_put_texts_of_row(row, queries, documents, origin) for row in rows]
     if documents is not None:
-        named = {row.keys[1] for row in filled_rows}
-        for document_id, text in documents.items():
-            if document_id not in named:
-                filled_rows.append(LabelledRow(id=document_id, text="", pair=text, label=0.0, ids=("", document_id)))
+        filled_rows += _rows_of_unnamed(documents, filled_rows)
     return filled_rows
+
+
+def _put_texts_of_row(
+    row: LabelledRow, queries: Mapping[str, str] | None, documents: Mapping[str, str] | None, origin: str
+) -> LabelledRow:
+    """Replace the ids in a row by texts, and keep the ids; the arguments are those of `put_texts`."""
+    query_id = ""
+    query = row.text
+    if queries is not None and row.text:
+        query_id = row.text
+        # An empty document can be searched, but an empty query asks for nothing.
+        query = queries.get(query_id, "")
+        if not query:
+            raise _missing_text(origin, query_id, "queries")
+
+    document_id = ""
+    document = row.pair or ""
+    if documents is not None and document:
+        document_id = document
+        if document_id not in documents:
+            raise _missing_text(origin, document_id, "documents")
+        document = documents[document_id]
+    return replace(row, text=query, pair=document, ids=(query_id, document_id))
+
+
+def _rows_of_unnamed(documents: Mapping[str, str], rows: Sequence[LabelledRow]) -> list[LabelledRow]:
+    """Return a row without a query for each document that no row names.
+
+    Args:
+        documents: Texts of all documents by their ids.
+        rows: The rows with their texts and ids.
+    """
+    named_ids = set()
+    for row in rows:
+        _, document_id = row.keys
+        named_ids.add(document_id)
+    further_rows = []
+    for document_id, text in documents.items():
+        if document_id not in named_ids:
+            further_rows.append(LabelledRow(id=document_id, text="", pair=text, label=0.0, ids=("", document_id)))
+    return further_rows
 
 
 def _missing_text(origin: str, text_id: str, key: str) -> CorpusError:

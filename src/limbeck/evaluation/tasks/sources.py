@@ -63,12 +63,14 @@ class FileSource(Strict):
     @classmethod
     def _is_a_parallel_file(cls, data: Any) -> Any:
         """Name the file and the columns of parallel text, which follow from it."""
-        if not isinstance(data, dict) or data.get("parallel") is None or "path" in data:
+        is_parallel = isinstance(data, dict) and data.get("parallel") is not None
+        if not is_parallel or "path" in data:
             return data
         try:
             parallel = TypeAdapter(Parallel).validate_python(data["parallel"])
         except ValidationError:
-            # What is wrong with `parallel` is reported where its own field is read; a path is not missing.
+            # The mistake is reported where the field `parallel` itself is read. With any path, none is reported as
+            # missing beside it.
             return {**data, "path": "parallel"}
         query, *documents = parallel.all_languages
         return {**data, "path": parallel.places[0], "columns": {"query": query, "documents": documents}}
@@ -156,14 +158,22 @@ class HubPlace(NamedTuple):
 
 
 def _files_of_split(value: Any) -> Any:
-    """Return a list of descriptions for a split's files: they may be names, one description, or a list of several."""
+    """Return the descriptions of the files that a split may be read from, as a list of mappings.
+
+    Args:
+        value: The value of a split's key. A text is the name of one file. A list of texts is one file too: these are
+            names that it may have. A mapping describes one file, and a list of mappings describes several, each with a
+            layout of its own. Of all names and files the first that exists is read.
+    """
     if isinstance(value, str):
-        return [{"path": value}]
-    if isinstance(value, list) and all(isinstance(name, str) for name in value):
-        # Several names of one file, of which the first that exists is read.
         return [{"path": value}]
     if isinstance(value, dict):
         return [value]
+    is_list_of_names = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if is_list_of_names:
+        # An empty list is refused as a path without a name.
+        return [{"path": value}]
+    # A list of mappings stays as it is. Anything else is refused by the schema.
     return value
 
 

@@ -61,11 +61,12 @@ def find_file(files: Sequence[PossibleFile], folders: Sequence[Path]) -> SplitFi
     """
     places = _with_subfolders(folders)
     for file in files:
-        # A pattern is for the folders themselves: in a subfolder it could match the file of something else.
         is_pattern = "*" in file.name
-        path = _only_match(file.name, folders) if is_pattern else _first_there(file.name, places)
-        if path is None and not is_pattern:
-            path = _in_folder_of_task(file.name, folders)
+        if is_pattern:
+            # A pattern is for the folders themselves: in a subfolder it could match the file of something else.
+            path = _only_match(file.name, folders)
+        else:
+            path = _first_there(file.name, places) or _in_folder_of_task(file.name, folders)
         if path is not None:
             return SplitFile(path, file.source)
     return None
@@ -82,7 +83,10 @@ def find_saved_split(hub: HubPlace, task_folders: Sequence[str], folders: Sequen
     """
     _, _, data_set = hub.data_set.name.rpartition("/")
     for name in hub.saved_names(task_folders):
-        places = _with_subfolders(folders) if "/" in name else folders
+        places = folders
+        has_folder = "/" in name
+        if has_folder:
+            places = _with_subfolders(folders)
         for place in places:
             path = place / name
             if is_saved_split(path, data_set, hub.split.config):
@@ -167,7 +171,9 @@ def read_split_file(
     else:
         rows = file_readers.read_rows(path, report, of_words=of_words, layout=TableLayout(quotes=quotes))
     for row in rows:
-        if all(row.values.get(field) == value for field, value in source.only.items()):
+        # A file may hold rows of several splits.
+        belongs_to_split = all(row.values.get(field) == value for field, value in source.only.items())
+        if belongs_to_split:
             yield row
     check_whole(str(path), report)
 
@@ -205,7 +211,8 @@ def check_whole(place: str, report: SourceReport) -> None:
 def _headless_rows(path: Path, layout: TableLayout, report: SourceReport) -> Iterator[PlacedRow]:
     """Yield the rows of a tab-separated table without a header, whatever the name of its file ends with."""
     with opening.open_file(path, report) as stream:
-        file = OpenFile(stream, path, "", report, layout=layout)
+        # No column of text is read: the rows have fields.
+        file = OpenFile(stream, path, text_column="", report=report, layout=layout)
         uneven_rows = UnevenRows(file, len(layout.header))
         for row in read_tab_fields(file):
             if row.fields and uneven_rows.has_fields(row):

@@ -81,6 +81,11 @@ class _Place:
         """Whether the split is made of other splits."""
         return self.split in self.definition.parts
 
+    @property
+    def is_on_hub(self) -> bool:
+        """Whether the split is read from the Hub, since there are no folders with its file."""
+        return not self.folders
+
     def find_file(self) -> SplitFile | None:
         """Return the file of the split, else the folder of the Hub's split that `save_to_disk` wrote; None without."""
         file = find_file(self.definition.paths(self.split), self.folders)
@@ -111,6 +116,7 @@ class _Place:
         if parallel is None:
             of_words = KINDS[self.task.kind].rows_of_words
             return read_split_file(file.path, file.source, report, quotes=self.definition.quotes, of_words=of_words)
+        # There may be a file of each language, or one of all: that one is sought once, in the name of the first.
         paths = []
         for language, name in zip(parallel.all_languages, parallel.places, strict=False):
             names = self.definition.paths_of_texts(TextFile(path=(name,)))
@@ -118,7 +124,7 @@ class _Place:
             paths.append(require_file(names, self.folders, title).path)
         return read_parallel_files(parallel, paths, report)
 
-    def on_hub(self) -> HubPlace:
+    def hub_place(self) -> HubPlace:
         """Return the data set of the split, and the split there.
 
         Raises:
@@ -149,11 +155,11 @@ class Splits:
         place = self._locate(key)
         if place.is_joint:
             return any(self.has(part) for part in self._parts(place))
-        if place.folders:
-            return place.find_file() is not None
-        return place.definition.on_hub(place.split) is not None
+        if place.is_on_hub:
+            return place.definition.on_hub(place.split) is not None
+        return place.find_file() is not None
 
-    def whole(self, key: str) -> list[str]:
+    def keys_to_read(self, key: str) -> list[str]:
         """Return the keys of the splits that a split is read from: itself, or the parts of a joint split that exist."""
         place = self._locate(key)
         if not place.is_joint:
@@ -167,9 +173,9 @@ class Splits:
             CorpusError: if it is not there.
         """
         place = self._locate(key)
-        if place.folders:
-            return str(place.file().path)
-        return place.on_hub().address
+        if place.is_on_hub:
+            return place.hub_place().address
+        return str(place.file().path)
 
     def check(self, key: str) -> None:
         """Refuse the file of a split if its first row does not fit the task.
@@ -183,14 +189,15 @@ class Splits:
             CorpusError: if the file is missing, or its first row does not fit.
         """
         place = self._locate(key)
-        if not place.folders:
+        if place.is_on_hub:
             return
         file = place.file()
         if is_read_whole(file.path):
             return
-        all_rows = place.read_rows(file, SourceReport())
+        # Reading the first row raises an error if the row does not fit.
+        rows = place.read_rows(file, SourceReport())
         columns = file.source.columns or place.definition.columns
-        read_labelled_rows(all_rows, place.task, place.facts, columns, SourceReport(), most=1)
+        read_labelled_rows(rows, place.task, place.facts, columns, SourceReport(), most=1)
 
     def read(self, key: str) -> SplitContent:
         """Return the rows of a split.
@@ -204,9 +211,9 @@ class Splits:
         place = self._locate(key)
         if place.is_joint:
             return self._read_parts(place)
-        if place.folders:
-            return _read_file(place)
-        return _read_hub(place)
+        if place.is_on_hub:
+            return _read_hub(place)
+        return _read_file(place)
 
     def _read_parts(self, place: _Place) -> SplitContent:
         """Return the rows of a joint split: those of its parts that are there."""
@@ -228,8 +235,10 @@ class Splits:
 
     def _parts(self, place: _Place) -> list[str]:
         """Return the keys of the parts of a joint split."""
-        prefix = "" if place.definition is self.definition else f"{place.definition.name}:"
-        return [f"{prefix}{part}" for part in place.definition.parts[place.split]]
+        parts = place.definition.parts[place.split]
+        if place.definition is self.definition:
+            return list(parts)
+        return [f"{place.definition.name}:{part}" for part in parts]
 
     def _locate(self, key: str) -> _Place:
         """Return where the split of a key is.
@@ -237,8 +246,10 @@ class Splits:
         Raises:
             CorpusError: if the task has no such split.
         """
-        if key == TRAIN and self.definition.task.train is not None:
-            key = self.definition.task.train
+        # `"train"` stands for the split that the task is trained on, which may have another name, or be another task's.
+        train_split = self.definition.task.train
+        if key == TRAIN and train_split is not None:
+            key = train_split
         other_task, _, split = key.rpartition(":")
         definition = self.definition
         folders = [] if self.data is None else [self.data]
@@ -254,16 +265,16 @@ class Splits:
         return _Place(definition, split, folders)
 
     def _folders_of_own_task(self, beside: Path, folders: list[Path]) -> list[Path]:
-        """Return the folders of a user's task: that of its description first, unless its splits are on the Hub.
+        """Return the folders of a user's task, that of its description first; empty if its splits are on the Hub.
 
         Args:
             beside: The folder of its description.
             folders: The data folder, or nothing.
         """
         definition = self.definition
-        whole_splits = [name for name in definition.split_names if name not in definition.parts]
-        is_on_hub = all(definition.on_hub(name) is not None for name in whole_splits)
-        has_files = any(definition.files.get(name) for name in whole_splits)
+        splits_with_rows = [name for name in definition.split_names if name not in definition.parts]
+        is_on_hub = all(definition.on_hub(name) is not None for name in splits_with_rows)
+        has_files = any(definition.files.get(name) for name in splits_with_rows)
         # A task may be described both as files and on the Hub. The files are read if the user gave a folder for them.
         prefers_files = has_files and bool(folders)
         if is_on_hub and not prefers_files:
@@ -272,13 +283,14 @@ class Splits:
 
 
 def _read_file(place: _Place) -> SplitContent:
-    """Return the rows of a split's file, and of a retrieval with the texts that they name by their ids."""
+    """Return the rows of a split's file; those of a retrieval get the texts that they name by their ids."""
     definition = place.definition
     task = place.task
     report = SourceReport()
     file = place.file()
     placed_rows = place.read_rows(file, report)
-    rows = read_labelled_rows(placed_rows, task, place.facts, file.source.columns or definition.columns, report)
+    columns = file.source.columns or definition.columns
+    rows = read_labelled_rows(placed_rows, task, place.facts, columns, report)
 
     # Files of queries and documents; what is left out of them is counted with the rows.
     texts: dict[str, dict[str, str]] = {}
@@ -300,7 +312,7 @@ def _read_hub(place: _Place) -> SplitContent:
     """Return the rows of a split of a Hub data set, which may have another number of rows than was published."""
     definition = place.definition
     report = SourceReport()
-    hub_place = place.on_hub()
+    hub_place = place.hub_place()
     data_set = hub_place.data_set
     columns = data_set.columns or definition.columns
     rows = read_labelled_rows(read_split_of_hub(hub_place), place.task, place.facts, columns, report)
