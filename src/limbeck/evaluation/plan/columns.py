@@ -37,6 +37,7 @@ def task_columns(task: Task) -> list[Column]:
 
 
 def _column(task: Task, key: str, title: str, splits: Sequence[str], *, is_detail: bool) -> Column:
+    """Return a column with the facts of its task."""
     column = Column(key=key, title=title, task=task.name, kind=task.kind, splits=list(splits), detail=is_detail)
     if task.positive is not None:
         column.positive = task.positive

@@ -70,7 +70,8 @@ def data_fingerprint(data: TaskData) -> str:
     task = data.task
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     facts: list[Any] = [task.name, task.kind, task.labels, task.select, task.answerable_only]
-    # Usual rules are left out, so that fingerprints are those of versions that did not know of others.
+    # Facts that earlier versions did not know are left out where they are the usual ones, so that the fingerprints of
+    # those versions stay.
     if task.answer_rules != _usual_answer_rules(task):
         facts.append(task.answer_rules)
     if task.positive != _usual_positive(task):

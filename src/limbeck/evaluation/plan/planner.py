@@ -75,14 +75,13 @@ class PlannedTask:
             point = planned.cell.point
             if not isinstance(point, SimilarityPoint):
                 continue
-            is_teacher = point.teacher == planned.cell.model
             # The first variant is the score of whole vectors, which has the columns of the task.
-            further_variants = point.variants[1:]
-            for variant in further_variants:
-                # The teacher's own cell reads its documents anyway: its asymmetric scores are its ordinary ones.
-                if variant.asymmetric and is_teacher:
-                    continue
-                variants.add(variant)
+            _, *further_variants = point.variants
+            # The teacher reads the documents in its own cell anyway, so its asymmetric scores are its ordinary ones.
+            is_teacher = point.teacher == planned.cell.model
+            if is_teacher:
+                further_variants = [variant for variant in further_variants if not variant.asymmetric]
+            variants.update(further_variants)
         columns = task_columns(self.task)
         return [*columns, *variant_columns(columns, sorted(variants, key=Variant.place))]
 
@@ -120,7 +119,7 @@ class Planner:
         self.names = request.task_names()
         self.protocol = request.protocol
         self._request = request
-        # Wrong settings are refused before anything is downloaded.
+        # Making the settings refuses wrong ones, here before anything is downloaded.
         for name in self.names:
             request.settings(facts_of(name))
         # Files may have changed since an earlier evaluation of this process.
@@ -155,7 +154,7 @@ class Planner:
 
         Args:
             name: A task's name, or the path of its file.
-            models: All models, each of which gets cells (see the module). A request that names a teacher has it first.
+            models: All models, each of which gets cells. If the request names a teacher, it is the first of them.
 
         Raises:
             CorpusError: if its rows are not there or cannot be read, or it has nothing to score and nothing to predict.
@@ -167,8 +166,8 @@ class Planner:
         notes = list(task.notes)
         for model in models:
             planned = evaluator.cells(task, model, models, self._request)
-            # Only cells whose settings name a teacher use it. The request then has one, which
-            # `EvaluationRequest.all_models` puts first. Without one the first model is passed, and not looked at.
+            # The settings of a cell name a teacher only if the request does, and then it is the first model. Otherwise
+            # the first model is passed here too, but not used.
             cells += [_identified(cell, task, model, teacher=models[0]) for cell in planned.cells]
             notes += planned.notes
 
@@ -183,19 +182,22 @@ def _identified(cell: Cell, task: EvaluatedTask, model: PlannedModel, *, teacher
         cell: The cell.
         task: The task of the cell.
         model: The model of the cell.
-        teacher: The first of all models. It is the teacher if the settings of the cell name one; else it has no effect.
+        teacher: The teacher, if the settings of the cell name one; otherwise any model, which has no effect.
     """
     # Scores of sentence vectors may be compared with those of a teacher, whose weights then count too.
     teacher_fingerprint = None
     if isinstance(cell.point, SimilarityPoint) and cell.point.teacher is not None:
         teacher_fingerprint = teacher.fingerprint
     fingerprint = model.fingerprint
-    # Earlier versions padded such rows on the left, which moved the positions of their tokens: those scores do not
-    # count any more. Rows of words and answers were always padded on the right.
-    is_of_rows = not isinstance(cell.point, SimilarityPoint) and not kind_of(task.task.kind).of_tokens
-    if is_of_rows and model.pads_against_positions:
+    # Earlier versions padded whole texts on the left, which moved the positions of their tokens. With an addition to
+    # the fingerprint those scores do not count any more. Rows of words and answers were always padded on the right.
+    is_read_by_head = not isinstance(cell.point, SimilarityPoint)
+    is_of_whole_texts = not kind_of(task.task.kind).of_tokens
+    if is_read_by_head and is_of_whole_texts and model.pads_against_positions:
         fingerprint += _PADDED_ON_THE_RIGHT
     cell_id = identity(cell, model=fingerprint, data=task.data, teacher=teacher_fingerprint)
     training_id = training_identity(cell, model=fingerprint, training_set=task.training_set)
-    # Cells without a fine-tuning share nothing with others: each is run by itself.
-    return PlannedCell(cell, id=cell_id, training=training_id or cell_id)
+    if training_id is None:
+        # A cell without a fine-tuning shares nothing with others: it is run by itself.
+        training_id = cell_id
+    return PlannedCell(cell, id=cell_id, training=training_id)

@@ -71,12 +71,12 @@ class SimilarityPoint:
         widths: Components that the vectors are cut to, for further scores.
         teacher: The model whose cosines are compared with.
         asymmetric: Whether a retrieval is also scored with the teacher's vectors of the documents.
-        prompts: What is put before texts, of a retrieval before queries and before documents, and the same of the
-            teacher; empty where that is nothing.
+        prompts: What is put before texts; in a retrieval what is put before queries and before documents. The same of
+            the teacher follows. Empty where all of them are.
         dot: Whether a retrieval compares vectors by their inner products, as the model's folder says, not by cosines.
         teacher_length: Most tokens of a text that the teacher reads; None for `length`.
-        reader_lengths: Of a retrieval, the most tokens that the folders of all readers say, in the order of `prompts`
-            but one for each reader; empty where no reader reads less than `length`.
+        reader_lengths: In a retrieval, the most tokens of a text for each model that reads texts: one or two models,
+            and then the teacher. Empty where all read `length`.
     """
 
     length: int
@@ -113,7 +113,7 @@ class AsIsPoint:
         stride: Tokens that neighbouring windows share; 0 where there are no windows.
         bf16: Whether it computes in bfloat16.
         max_scored_rows: Rows drawn of every split; None takes all.
-        classes: Which of the model's outputs each class of the task is, in their order; None where there are none.
+        classes: For each class of the task, the index of the model's output for it; None where the task has no classes.
         predict: Whether unlabelled splits are predicted although others are scored.
     """
 
@@ -194,7 +194,9 @@ def training_points(task: Task, settings: FineTuning, *, bf16: bool) -> list[Tra
     best_epoch_by = None
     if settings.keep == "best_epoch":
         best_epoch_by = settings.metric_of(task)
-    computes_in_bf16 = bf16 if settings.bf16 is None else settings.bf16
+    computes_in_bf16 = settings.bf16
+    if computes_in_bf16 is None:
+        computes_in_bf16 = bf16
 
     points = []
     for epochs, rate in itertools.product(settings.epochs, settings.learning_rates):

@@ -119,14 +119,14 @@ class EvaluationRequest:
 
         # There may be fewer names than models. Without a name, a model is called by the last part of its own name,
         # unless several models have the same last part: they keep their whole names.
-        chosen = {model: name.strip() for model, name in zip(models_in_order, names, strict=False)}
-        short_names = Counter(paths.short_model_name(model) for model in models)
+        chosen_names = {model: name.strip() for model, name in zip(models_in_order, names, strict=False)}
+        models_of_short_name = Counter(paths.short_model_name(model) for model in models)
         titles = {}
         for model in models:
             short_name = paths.short_model_name(model)
-            if model in chosen:
-                titles[model] = chosen[model]
-            elif short_names[short_name] == 1:
+            if model in chosen_names:
+                titles[model] = chosen_names[model]
+            elif models_of_short_name[short_name] == 1:
                 titles[model] = short_name
             else:
                 titles[model] = model
@@ -141,8 +141,18 @@ class EvaluationRequest:
         """Return the tasks, groups expanded.
 
         Raises:
-            RecipeError: for an unknown preset, average or task, or numbers out of range.
+            RecipeError: for an unknown preset, average or task, a number out of range, or options that exclude each
+                other.
             CorpusError: for a task file that is not there.
+        """
+        self._check_options()
+        return parse_tasks(self.tasks, others=True)
+
+    def _check_options(self) -> None:
+        """Refuse options that are unknown or out of range, or that exclude each other.
+
+        Raises:
+            RecipeError: naming the option.
         """
         _ = self.protocol  # Refuses an unknown preset or average.
         _check_number("--workers", self.workers, _MOST_WORKERS)
@@ -160,7 +170,6 @@ class EvaluationRequest:
             raise RecipeError("--keep-weights keeps trained models, but --as-is trains nothing; leave one of them out.")
         if not self.tasks.strip(" ,"):
             raise RecipeError("There is nothing to measure: give --tasks (names, groups, files), --speed, or both.")
-        return parse_tasks(self.tasks, others=True)
 
     def check(self) -> None:
         """Check the request without reading models and rows; torch is not imported.

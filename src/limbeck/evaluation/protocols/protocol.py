@@ -80,8 +80,10 @@ class Protocol:
             return self
         averages = self._averages()
         if table not in averages:
-            advice = f"choose one of {', '.join(averages)}" if averages else "leave --average out"
-            raise RecipeError(f"The preset '{self.name}' has no average '{table}'; {advice}.")
+            way_out = "leave --average out"
+            if averages:
+                way_out = f"choose one of {', '.join(averages)}"
+            raise RecipeError(f"The preset '{self.name}' has no average '{table}'; {way_out}.")
 
         averaged = averages[table]
         changes = {name: dict(change) for name, change in self.changes.items()}
@@ -102,9 +104,9 @@ class Protocol:
             for row in read_rows(paper):
                 if row.average is None or not row.averaged:
                     continue
-                # A full stop stands before a language: an average over languages is not over tasks.
-                is_over_tasks = not any("." in column for column, _ in row.averaged)
-                if is_over_tasks:
+                # Columns such as `xnli.de` are the languages of one task.
+                is_over_languages = any("." in column for column, _ in row.averaged)
+                if not is_over_languages:
                     averages[f"table{row.table}"] = row.averaged
         return averages
 
@@ -118,18 +120,16 @@ class Protocol:
         Raises:
             RecipeError: for a setting that does not exist or cannot have its value.
         """
-        # Each update takes precedence over those before it.
+        # Each update takes precedence over those before it. The keys of `changes` are names of kinds, groups and tasks.
         values: dict[str, Any] = dict(self.base)
         values.update(_CHANGES_OF_KINDS.get(task.kind, {}))
-        values.update(self.changes.get(task.kind, {}))
-        values.update(self.changes.get(task.group, {}))
-        values.update(self.changes.get(task.name, {}))
-        for name, settings in overrides:
-            if name is None:
-                values.update(settings)
-        for name, settings in overrides:
-            if name == task.name:
-                values.update(settings)
+        for key in (task.kind, task.group, task.name):
+            values.update(self.changes.get(key, {}))
+        # First the user's settings of all tasks, then those of this task.
+        for name_of_task in (None, task.name):
+            for override in overrides:
+                if override.task == name_of_task:
+                    values.update(override.settings)
         try:
             return FineTuning.model_validate(values)
         except ValidationError as error:
@@ -142,17 +142,26 @@ def _built_in() -> Iterator[tuple[str, Protocol]]:
     descriptions = {path.stem: read_data_file(path) for path in paths}
     known_keys = {field.name for field in fields(Protocol)} | _KEYS_OF_FILES
     for name in sorted(descriptions, key=lambda name: descriptions[name]["order"]):
-        # `like` names another protocol, whose settings and averages this one starts from.
         description = descriptions[name]
-        base = descriptions.get(str(description.get("like")), {})
-        whole = {**base, **description}
-        for key in ("base", "changes"):
-            whole[key] = {**base.get(key, {}), **description.get(key, {})}
-        for key in whole:
+        if "like" in description:
+            description = _merged(descriptions[description["like"]], description)
+        for key in description:
             if key not in known_keys:
                 raise RecipeError(f"The preset '{name}' has the unknown key '{key}'.{suggestion(key, known_keys)}")
-        values = {key: value for key, value in whole.items() if key not in _KEYS_OF_FILES}
+        values = {key: value for key, value in description.items() if key not in _KEYS_OF_FILES}
         yield name, TypeAdapter(Protocol).validate_python(values)
+
+
+def _merged(original: Mapping[str, Any], description: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the description of a protocol that starts from another one, the original.
+
+    Each key of the description replaces that of the original. Of `base` and `changes`, which are mappings, only the
+    settings that the description names are replaced.
+    """
+    merged = {**original, **description}
+    for key in ("base", "changes"):
+        merged[key] = {**original.get(key, {}), **description.get(key, {})}
+    return merged
 
 
 PROTOCOLS: Registry[Protocol] = Registry("preset", source=_built_in)

@@ -125,6 +125,7 @@ def _table_rows(paper: str, table: Mapping[str, Any]) -> Iterator[PublishedRow]:
         if "average_of" in table and average is not None:
             scores[_parse_column(table["average_of"])] = average
 
+        # A field that neither the row nor its table has is None.
         values = {name: row.get(name, table.get(name)) for name in field_names}
         values["paper"] = paper
         values["multilingual"] = table.get("multilingual", False)
@@ -153,18 +154,21 @@ def matching_rows(
         columns: The columns that were measured, each with its metric; a row with none of them, printed under the same
             metric, is left out.
         papers: Papers whose rows are searched, in this order.
-        on_task: The same of the models that were distilled on a task; published rows of students that were distilled on
-            each task are found for these models only.
+        on_task: The shapes, in the same form, of those models that were distilled on a task. Published rows of students
+            that were distilled on each task are found for these shapes only.
     """
-    general = _published_shapes(shapes)
-    distilled_on_task = _published_shapes(on_task)
+    shapes_of_all = _published_shapes(shapes)
+    shapes_on_task = _published_shapes(on_task)
     measured = set(columns)
     rows = []
     for paper in papers:
         for row in read_rows(paper):
-            accepted = distilled_on_task if row.distilled else general
-            has_shape = PublishedShape(row.shape, row.multilingual) in accepted
-            if has_shape and not measured.isdisjoint(row.scores):
+            accepted_shapes = shapes_of_all
+            if row.distilled == "task":
+                accepted_shapes = shapes_on_task
+            has_shape = PublishedShape(row.shape, row.multilingual) in accepted_shapes
+            has_measured_column = not measured.isdisjoint(row.scores)
+            if has_shape and has_measured_column:
                 rows.append(row)
     return rows
 

@@ -23,9 +23,10 @@ def averages_of(
         columns: All columns.
         protocol: May name the columns of its paper's average.
     """
-    trained = [column.key for column in columns if not column.detail and not kind_of(column.kind).of_vectors]
-    wanted = protocol.average or trained
-    averaged = [key for key in wanted if key in trained and key in scores]
+    main_keys = [column.key for column in columns if not column.detail and not kind_of(column.kind).of_vectors]
+    wanted = protocol.average or main_keys
+    averaged = [key for key in wanted if key in main_keys and key in scores]
+    # Without CoLA among the columns there is no second average: that of no columns is None.
     without_cola: list[str] = []
     if _COLA in averaged:
         without_cola = [key for key in averaged if key != _COLA]
@@ -49,8 +50,8 @@ def average(keys: Sequence[str], scores: Mapping[str, studies.Figure], full: int
     if len(keys) < 2:
         return None
     figures = [scores[key] for key in keys]
-    have_same_runs = len({len(figure.runs) for figure in figures}) == 1
-    if have_same_runs:
+    numbers_of_runs = {len(figure.runs) for figure in figures}
+    if len(numbers_of_runs) == 1:
         runs_of_columns = [figure.runs for figure in figures]
         runs = [statistics.fmean(values) for values in zip(*runs_of_columns, strict=True)]
     else:
@@ -63,6 +64,7 @@ def retention_of(model: studies.EvaluatedModel, reference: studies.EvaluatedMode
 
     There is no share where the reference's score is 0 or below, or the model's is below 0.
     """
+    # The figures of both models under the same keys: columns that both have, and averages over the same columns.
     figures: dict[str, studies.Figure] = {}
     reference_figures: dict[str, studies.Figure] = {}
     for key, column_figure in model.columns.items():
@@ -73,7 +75,6 @@ def retention_of(model: studies.EvaluatedModel, reference: studies.EvaluatedMode
         reference_average = reference.averages.by_name[name]
         if model_average is None or reference_average is None:
             continue
-        # Averages over different tasks are not comparable.
         if model_average.of == reference_average.of:
             figures[name] = model_average
             reference_figures[name] = reference_average

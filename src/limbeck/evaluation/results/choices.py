@@ -116,8 +116,10 @@ def select_score(cell: EvaluationCell, metric: str) -> float:
     """
     if not cell.scores:
         return 0.0
-    first_split = next(iter(cell.scores))
-    scores = cell.scores.get(cell.select or "") or cell.scores[first_split]
+    scores = cell.scores.get(cell.select or "")
+    if not scores:
+        first_split = next(iter(cell.scores))
+        scores = cell.scores[first_split]
     value = scores.get(metric)
-    # Records have None for NaN. That, or a missing score, is below all other scores.
+    # Records have None for NaN. That, or a missing score, counts as the lowest score that there is.
     return -1.0 if value is None else value

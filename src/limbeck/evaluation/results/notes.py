@@ -30,7 +30,10 @@ def gather_notes(notes: Iterable[str]) -> list[str]:
     notes_by_pattern: dict[str, list[str]] = {}
     for note in dict.fromkeys(notes):
         notes_by_pattern.setdefault(_pattern_of(note), []).append(note)
-    return [first + _likewise(others) for first, *others in notes_by_pattern.values()]
+    lines = []
+    for first, *others in notes_by_pattern.values():
+        lines.append(first + _likewise(others))
+    return lines
 
 
 def _pattern_of(note: str) -> str:
@@ -40,6 +43,7 @@ def _pattern_of(note: str) -> str:
         # A note without a subject.
         text = note
     if PUBLISHED in text:
+        # All notes on splits with other numbers of rows than were published.
         return PUBLISHED
     without_files = without_missing_files(text)
     beginning = _DETAILS.split(without_files, maxsplit=1)[0]
@@ -47,15 +51,27 @@ def _pattern_of(note: str) -> str:
 
 
 def _likewise(notes: list[str]) -> str:
-    """Return the end of a line, which names the subjects of the further notes of its group; "" if there are none."""
+    """Return the end of a line, which names the subjects of the further notes of its group; "" if there are none.
+
+    Args:
+        notes: The further notes, which all have the pattern of the first.
+    """
     if not notes:
         return ""
-    subjects = list(dict.fromkeys(note.partition(": ")[0] for note in notes))
+    subjects: list[str] = []
+    for note in notes:
+        subject, _, _ = note.partition(": ")
+        if subject not in subjects:
+            subjects.append(subject)
     shown = ", ".join(subjects[:_SHOWN_SUBJECTS])
     if len(subjects) > _SHOWN_SUBJECTS:
         shown += f" and {len(subjects) - _SHOWN_SUBJECTS} more"
-    joint = "also incomplete:" if PUBLISHED in notes[0] else "likewise"
-    return f"; {joint} {shown}"
+
+    # The other splits have other numbers of rows than the first one, so that "likewise" would be wrong of them.
+    is_on_numbers_of_rows = PUBLISHED in notes[0]
+    if is_on_numbers_of_rows:
+        return f"; also incomplete: {shown}"
+    return f"; likewise {shown}"
 
 
 def failure_notes(noun: str, failed: Iterable[tuple[str, str | None]]) -> list[str]:
@@ -68,7 +84,7 @@ def failure_notes(noun: str, failed: Iterable[tuple[str, str | None]]) -> list[s
     titles_of_reason: dict[str | None, list[str]] = {}
     for title, reason in failed:
         titles_of_reason.setdefault(reason, []).append(title)
-    return [
-        f"{counted(len(titles), noun)} failed (first {titles[0]}): {reason}"
-        for reason, titles in titles_of_reason.items()
-    ]
+    notes = []
+    for reason, titles in titles_of_reason.items():
+        notes.append(f"{counted(len(titles), noun)} failed (first {titles[0]}): {reason}")
+    return notes

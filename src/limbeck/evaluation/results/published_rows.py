@@ -33,16 +33,16 @@ def published_scores(
         if column in row.scores:
             columns[column.column] = row.scores[column]
 
+    # By the name of the average, as `studies.Averages.by_name` has it.
     averages: dict[str, float | None] = {"average": None, "without_cola": None}
     if _is_averaged_as_printed(row, protocol, shown):
         averages = {"average": row.average, "without_cola": row.average_without_cola}
     computed = []
-    for name, printed in averages.items():
-        if printed is not None:
-            continue
-        averages[name] = _computed_average(name, columns, models)
-        if averages[name] is not None:
-            computed.append(name)
+    for name in ("average", "without_cola"):
+        if averages[name] is None:
+            averages[name] = _computed_average(name, columns, models)
+            if averages[name] is not None:
+                computed.append(name)
     printed_fields = {name: getattr(row, name) for name in _PRINTED}
     return studies.PublishedScores(
         **printed_fields,
@@ -69,21 +69,22 @@ def _computed_average(
 ) -> float | None:
     """Return a published row's average over the columns of our models' average.
 
-    None where these differ between our models, or the row lacks one.
+    It is None if the averages of our models are over different columns, or if the row lacks one of the columns.
 
     Args:
         name: Name of the average.
         columns: Figures of the row.
         models: Our models.
     """
-    keys_of_averages = set()
+    averaged_keys = set()
     for model in models:
         model_average = model.averages.by_name[name]
         if model_average is not None:
-            keys_of_averages.add(tuple(model_average.of))
-    if len(keys_of_averages) != 1:
+            averaged_keys.add(tuple(model_average.of))
+    if len(averaged_keys) != 1:
         return None
-    keys = keys_of_averages.pop()
-    if not keys or not all(key in columns for key in keys):
+    [keys] = averaged_keys
+    has_all_columns = all(key in columns for key in keys)
+    if not keys or not has_all_columns:
         return None
     return statistics.fmean(columns[key] for key in keys)

@@ -64,7 +64,8 @@ def _thresholds_of(cell: EvaluationCell, task: Task) -> tuple[float, ...]:
     # Results of earlier versions have no field for them: there they stand among the scores, as `{class}_threshold`.
     names = [f"{label}{THRESHOLD_SUFFIX}" for label in task.labels]
     for scores in cell.scores.values():
-        if all(name in scores for name in names):
+        has_thresholds = all(name in scores for name in names)
+        if has_thresholds:
             return tuple(float(scores[name] or 0) for name in names)
     return ()
 

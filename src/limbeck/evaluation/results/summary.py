@@ -32,7 +32,7 @@ def summarise(
     choices: Choices,
     task_notes: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> studies.Evaluation:
-    """Make the content of the tables, in percent; the first model is the reference.
+    """Make the content of the tables, in percent; the first model is the reference of all retentions.
 
     Args:
         cells: The latest row of every planned cell, by identity.
@@ -46,13 +46,13 @@ def summarise(
     for task in tasks:
         columns += [column.model_copy(update={"metric": task.metric}) for column in task.columns]
     rows = [_row_of(model, choices, tasks, columns, protocol) for model in models]
-    reference, *others = rows
+    reference, *other_rows = rows
     reference.retention = {}
-    for row in others:
+    for row in other_rows:
         row.retention = retention_of(row, reference)
 
     # Published rows are shown for models of the same shapes. Rows of students that were distilled on each task are
-    # shown only beside models that were distilled on a task too; a note says how many rows this leaves out.
+    # shown only beside models that were distilled on a task too.
     shown = [ColumnMetric(column.key, column.metric) for column in columns]
     shapes = [model.published_as for model in models]
     shapes_on_task = [model.published_as for model in models if model.on_task]
@@ -60,15 +60,16 @@ def summarise(
     printed_rows = matching_rows(shapes, shown, papers, on_task=shapes_on_task)
     published = [published_scores(row, protocol, shown, rows) for row in printed_rows]
 
-    # Tasks that are trained on the same rows have the same notes.
+    # Tasks that are trained on the same rows have the same notes; each is shown once.
     notes: list[str] = []
     for task in tasks:
         notes += task_notes.get(task.name, task.notes)
     notes = list(dict.fromkeys(notes))
     if any(row.computed for row in published):
         notes.append(_COMPUTED_NOTE)
-    all_printed_rows = matching_rows(shapes, shown, papers, on_task=shapes)
-    left_out = len(all_printed_rows) - len(printed_rows)
+    # The rows that would be shown if all models had been distilled on a task: a note says how many are left out.
+    rows_with_left_out = matching_rows(shapes, shown, papers, on_task=shapes)
+    left_out = len(rows_with_left_out) - len(printed_rows)
     if left_out:
         notes.append(_TASK_NOTE.format(left_out))
 
@@ -116,7 +117,8 @@ def _row_of(
         for column in task.columns:
             # A model has no scores of vectors cut to more components than it has, nor asymmetric ones if its vectors
             # are not as wide as the teacher's.
-            if not all(split in scored_splits for split in column.splits):
+            is_scored = all(split in scored_splits for split in column.splits)
+            if not is_scored:
                 continue
             figure = _column_figure(choice, column, task.metric)
             if figure is not None:
@@ -138,11 +140,20 @@ def _column_figure(choice: Choice, column: Column, metric: str) -> studies.Colum
     metrics = _metrics(choice, column)
     if metric not in metrics:
         return None
-    return studies.ColumnFigure.of_runs(metrics[metric].runs, metrics=metrics, **_certainty(choice, column, metric))
+    certainty = {
+        **_interval_of(choice, column, metric),
+        **_chance_of(choice, column, metric),
+        **_only_answer_of(choice, column),
+    }
+    return studies.ColumnFigure.of_runs(metrics[metric].runs, metrics=metrics, **certainty)
 
 
 def _metrics(choice: Choice, column: Column) -> dict[str, studies.Figure]:
-    """Return every metric of a column over the runs, in percent save thresholds; of several splits, their mean."""
+    """Return a figure of each metric of a column, whose runs are means over the splits of the column.
+
+    Scores are in percent; thresholds, which stand among them, are not.
+    """
+    # All runs have the same metrics as the first.
     names: list[str] = []
     for split in column.splits:
         names += choice.cells[0].scores[split]
@@ -168,29 +179,47 @@ def _mean_over_splits(cell: studies.EvaluationCell, splits: Sequence[str], metri
     return sum(values) / len(values)
 
 
-def _certainty(choice: Choice, column: Column, metric: str) -> dict[str, Any]:
-    """Return further fields of a column's figure: the interval over rows, the score at chance, the one answer of a run.
+def _interval_of(choice: Choice, column: Column, metric: str) -> dict[str, Any]:
+    """Return the fields `interval`, in percent, and `rows` of a column's figure.
 
-    An interval over rows, in percent, is that of one run on one split. A run that gives all rows of a split the same
-    answer has learned nothing, whatever its score.
+    Only one run on one split has an interval over the rows; for several the fields are left out.
     """
-    certainty: dict[str, Any] = {}
-    if len(choice.cells) == 1 and len(column.splits) == 1:
-        [cell] = choice.cells
-        [split] = column.splits
-        interval_of_metric = (cell.intervals or {}).get(split, {})
-        if metric in interval_of_metric:
-            certainty["interval"] = [_PERCENT * end for end in interval_of_metric[metric]]
-            certainty["rows"] = cell.rows.get(split)
+    if len(choice.cells) != 1 or len(column.splits) != 1:
+        return {}
+    [cell] = choice.cells
+    [split] = column.splits
+    intervals = cell.intervals or {}
+    interval_of_metric = intervals.get(split, {})
+    if metric not in interval_of_metric:
+        return {}
+    ends = [_PERCENT * end for end in interval_of_metric[metric]]
+    return {"interval": ends, "rows": cell.rows.get(split)}
+
+
+def _chance_of(choice: Choice, column: Column, metric: str) -> dict[str, Any]:
+    """Return the field `chance` of a column's figure: the mean score at chance over the splits, in percent.
+
+    It is left out if the metric has none on one of the splits.
+    """
     # All runs are scored on the same rows, so they have the chance of the first.
     chance_of_splits = choice.cells[0].chance or {}
-    if all(metric in chance_of_splits.get(split, {}) for split in column.splits):
-        chances = [chance_of_splits[split][metric] for split in column.splits]
-        certainty["chance"] = _PERCENT * sum(chances) / len(chances)
+    chances = []
+    for split in column.splits:
+        chance_of_metric = chance_of_splits.get(split, {})
+        if metric not in chance_of_metric:
+            return {}
+        chances.append(chance_of_metric[metric])
+    return {"chance": _PERCENT * sum(chances) / len(chances)}
+
+
+def _only_answer_of(choice: Choice, column: Column) -> dict[str, Any]:
+    """Return the field `only_answer` of a column's figure: the answer that a run gives to all rows of a split.
+
+    Such a run has learned nothing, whatever its score. The field is left out if no run is like that.
+    """
     for cell in choice.cells:
+        only_answers = cell.only_answer or {}
         for split in column.splits:
-            answer = (cell.only_answer or {}).get(split)
-            if answer:
-                certainty["only_answer"] = answer
-                return certainty
-    return certainty
+            if only_answers.get(split):
+                return {"only_answer": only_answers[split]}
+    return {}

@@ -35,7 +35,7 @@ class Provenance:
     @classmethod
     def here(cls) -> "Provenance":
         """Return the provenance of results of this process."""
-        return cls(machine.versions(), machine.git_commit(), machine.hardware()["device"])
+        return cls(versions=machine.versions(), commit=machine.git_commit(), device=machine.hardware()["device"])
 
 
 def row_of(
@@ -100,7 +100,7 @@ def row_of(
 
 
 def _values_of(result: CellResult) -> dict[str, Any]:
-    """Return the fields of a result as a row has them."""
+    """Return the fields of a result by name; rows call them the same."""
     values = dict(vars(result))
     for name in _OPTIONAL_FIELDS:
         if values[name] is None:

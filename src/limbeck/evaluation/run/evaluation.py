@@ -66,15 +66,15 @@ class _Finished:
         tasks: The tasks with their planned cells.
         cells: The latest row of each cell, by identity.
         choices: The chosen grid point for each model and task.
-        places: Folder of the weights of each cell whose weights were to be kept, by identity; None where they could not
-            be kept.
+        weight_folders: Folder of the weights of each cell whose weights were to be kept, by identity; None where they
+            could not be kept.
         notes: Notes on each task, by its name.
     """
 
     tasks: Sequence[PlannedTask]
     cells: Cells
     choices: Choices
-    places: Mapping[str, Path | None]
+    weight_folders: Mapping[str, Path | None]
     notes: Mapping[str, Sequence[str]]
 
 
@@ -106,7 +106,7 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
     summary = summarise(done.cells, done.tasks, models, planner.protocol, done.choices, done.notes)
     if request.as_is:
         summary.as_is = True
-    _name_places(folder, summary, done)
+    _note_weight_folders(folder, summary, done)
     submissions, problems = _write_submissions(folder, done.choices, done.tasks)
     problems += _notes_on_lost_weights(done)
     summary.notes += problems
@@ -134,22 +134,20 @@ def _run_grid(
             del finished[cell_id]
         kept_weights.check_room(keep, folder, models, tasks, finished, request.workers)
 
+    # Tokens are made for all tasks before the first cell runs. After that the rows of the last task can be forgotten.
     pending = [prepare_pending(task, models, finished, request) for task in tasks]
     load_rows.cache_clear()
     _run_pending(request, folder, results, models, pending, part_of(report, _PLANNING, 1.0))
 
+    # The rows are read again, now with those of the cells that have just run.
     cells = _rows_of(results, tasks)
     choices = choose_all(cells, tasks, models)
     wanted = kept_weights.wanted_cells(keep, tasks, cells, choices)
     if keep == "best":
         kept_weights.remove_weights(folder, _planned_ids(tasks) - wanted)
-    return _Finished(
-        tasks,
-        cells,
-        choices,
-        places={cell_id: kept_weights.find_weights(folder, cells[cell_id]) for cell_id in wanted},
-        notes={task.planned.name: task.notes for task in pending},
-    )
+    weight_folders = {cell_id: kept_weights.find_weights(folder, cells[cell_id]) for cell_id in wanted}
+    notes = {task.planned.name: task.notes for task in pending}
+    return _Finished(tasks, cells, choices, weight_folders, notes)
 
 
 def _planned_ids(tasks: Sequence[PlannedTask]) -> set[str]:
@@ -162,6 +160,7 @@ def _planned_ids(tasks: Sequence[PlannedTask]) -> set[str]:
 
 def _rows_of(results: ResultsFile, tasks: Sequence[PlannedTask]) -> dict[str, EvaluationCell]:
     """Return the latest row of each planned cell, by identity; a finished row takes precedence over later failures."""
+    # Of several rows of a cell the last one wins.
     latest = {cell.id: cell for cell in results.read()}
     latest.update(results.finished())
     planned = _planned_ids(tasks)
@@ -208,6 +207,7 @@ def _without_weights(
                 wanted += kept_weights.candidates(finished_cells, task)
 
     trained = kept_weights.trained_ids(tasks)
+    # Two tasks may want the same cell.
     candidates = [cell_id for cell_id in dict.fromkeys(wanted) if cell_id in trained]
     return [cell_id for cell_id in candidates if kept_weights.find_weights(folder, finished[cell_id]) is None]
 
@@ -232,7 +232,9 @@ def _run_pending(
     """
     model_of = {model.name: model for model in models}
     task_of = {task.planned.name: task for task in tasks}
-    keep_in = folder / KEPT_WEIGHTS if request.keep_weights is not None else None
+    keep_in: Path | None = None
+    if request.keep_weights is not None:
+        keep_in = folder / KEPT_WEIGHTS
     trainings = _trainings_of(tasks, model_of, keep_in)
     provenance = Provenance.here()
     progress = GridProgress(trainings, report)
@@ -285,20 +287,18 @@ def _trainings_of(
             save = None
             if keep_in is not None:
                 save = partial(kept_weights.save_weights, keep_in / planned.id)
-            prepared = task.prepared[models[planned.cell.model].tokenizer]
-            # Two names for the same model give cells with the same identity, which are run once.
+            tokenizer = models[planned.cell.model].tokenizer
             cells = cells_of_training.setdefault(planned.training, {})
-            cells.setdefault(planned.id, ReadyCell(planned.cell, prepared, save))
+            # Two names for the same model give cells with the same identity, which are run once.
+            if planned.id not in cells:
+                cells[planned.id] = ReadyCell(planned.cell, task.prepared[tokenizer], save)
             evaluator_of_training[planned.training] = task.evaluator.name
-    return [
-        SharedTraining(
-            id=training_id,
-            evaluator=evaluator_of_training[training_id],
-            cells=cells,
-            work=work_of(cells.values(), models),
-        )
-        for training_id, cells in cells_of_training.items()
-    ]
+
+    trainings = []
+    for training_id, cells in cells_of_training.items():
+        work = work_of(cells.values(), models)
+        trainings.append(SharedTraining(training_id, evaluator_of_training[training_id], cells, work))
+    return trainings
 
 
 def _drop_beaten(folder: Path, finished: Mapping[str, EvaluationCell], model: str, task: PlannedTask) -> None:
@@ -315,21 +315,24 @@ def _drop_beaten(folder: Path, finished: Mapping[str, EvaluationCell], model: st
     kept_weights.remove_weights(folder, {cell.id for cell in finished_cells} - candidates)
 
 
-def _name_places(folder: Path, summary: studies.Evaluation, done: _Finished) -> None:
+def _note_weight_folders(folder: Path, summary: studies.Evaluation, done: _Finished) -> None:
     """Write the folders of kept weights into the summary, which is changed in place."""
     chosen_points = {model.name: model.chosen for model in summary.models}
-    task_of = {task.name: task.task for task in done.tasks}
-    for (model, name), choice in done.choices.items():
-        place = done.places.get(choice.best.id)
-        if place is not None:
-            chosen_points[model][task_of[name].name].weights = place.relative_to(folder).as_posix()
+    # A choice is known by the name that the user gave to the task, which may be the path of its file. The summary has
+    # the task's own name.
+    own_names = {task.name: task.task.name for task in done.tasks}
+    for (model, task_name), choice in done.choices.items():
+        weight_folder = done.weight_folders.get(choice.best.id)
+        if weight_folder is not None:
+            chosen_point = chosen_points[model][own_names[task_name]]
+            chosen_point.weights = weight_folder.relative_to(folder).as_posix()
 
 
 def _notes_on_lost_weights(done: _Finished) -> list[str]:
     """Return a note for each cell whose weights could not be kept."""
     notes = []
-    for cell_id, place in done.places.items():
-        if place is None:
+    for cell_id, weight_folder in done.weight_folders.items():
+        if weight_folder is None:
             cell = done.cells[cell_id]
             notes.append(
                 f"The weights of {cell.model} on {cell.task}, seed {cell.seed}, could not be kept: the last line of "

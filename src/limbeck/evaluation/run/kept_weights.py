@@ -59,19 +59,20 @@ def find_weights(folder: Path, cell: EvaluationCell) -> Path | None:
         cell: A finished cell of the evaluation.
     """
     # `place_model` moves the weights of one cell to the folder `FINE_TUNED`.
-    for place in (folder / FINE_TUNED, folder / KEPT_WEIGHTS / cell.id):
-        if _has_weights_of(place, cell):
-            return place
+    for model_folder in (folder / FINE_TUNED, folder / KEPT_WEIGHTS / cell.id):
+        if _has_weights_of(model_folder, cell):
+            return model_folder
     return None
 
 
-def _has_weights_of(place: Path, cell: EvaluationCell) -> bool:
+def _has_weights_of(model_folder: Path, cell: EvaluationCell) -> bool:
     """Whether a folder holds the weights of a cell as they were saved."""
-    if cell.weights is None or not place.is_dir():
+    if cell.weights is None or not model_folder.is_dir():
         return False
     try:
-        return model_fingerprint(str(place)) == cell.weights
+        return model_fingerprint(str(model_folder)) == cell.weights
     except (LimbeckError, OSError):
+        # The folder holds no model, or a damaged one.
         return False
 
 
@@ -149,23 +150,25 @@ def place_model(folder: Path, cell: EvaluationCell, finish: Callable[[Path], obj
     if weights is None:
         raise OutputError(f"The weights of '{cell.id}' are not in '{folder}'; run the same command again.")
     finish(weights)
-    place = folder / FINE_TUNED
-    if weights == place:
+    target = folder / FINE_TUNED
+    if weights == target:
         # An earlier call has moved them.
-        return place
+        return target
 
     with folders.writing(folder):
         # An older model is set aside until the new one is in its place.
-        old = place.with_name(f"{place.name}.replaced")
-        files.remove(old)
-        if place.exists():
-            place.rename(old)
-        weights.rename(place)
-        files.remove(old)
+        replaced = target.with_name(f"{target.name}.replaced")
+        files.remove(replaced)
+        if target.exists():
+            target.rename(replaced)
+        weights.rename(target)
+        files.remove(replaced)
+
+        # An empty folder of cells is not left behind.
         folder_of_cells = folder / KEPT_WEIGHTS
         if not any(folder_of_cells.iterdir()):
             folder_of_cells.rmdir()
-    return place
+    return target
 
 
 def check_room(
@@ -197,10 +200,11 @@ def check_room(
             if keep == "best":
                 unfinished = [identity for identity in trained if identity not in finished]
                 # At most one candidate for each worker, the best so far, and the weights that are just being written.
-                needed_bytes += model_bytes * min(len(unfinished), workers + 2)
+                further_models = min(len(unfinished), workers + 2)
             else:
                 unsaved = [identity for identity in trained if not (folder / KEPT_WEIGHTS / identity).is_dir()]
-                needed_bytes += model_bytes * len(unsaved)
+                further_models = len(unsaved)
+            needed_bytes += model_bytes * further_models
 
     free_bytes = shutil.disk_usage(folder).free
     if needed_bytes <= free_bytes:

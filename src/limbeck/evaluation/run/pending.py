@@ -87,14 +87,15 @@ def prepare_pending(
                 planned.evaluated, pending_cells[0].cell, model, request
             )
 
+        # Notes on tokens are those of the tokens that were just made. If none were, the rows of finished cells have
+        # them. What an evaluator from outside the package prepared has no notes.
         prepared = prepared_by_tokenizer.get(model.tokenizer)
-        if isinstance(prepared, PreparedTask):
-            notes += prepared.notes
-        elif prepared is None:
-            # No tokens were made in this process: finished cells have the notes on theirs.
+        if prepared is None:
             for cell in cells:
                 if cell.id in finished:
                     notes += finished[cell.id].notes
+        elif isinstance(prepared, PreparedTask):
+            notes += prepared.notes
 
     # Models have many notes in common; each is shown once.
     return PendingTask(
@@ -126,7 +127,8 @@ def work_of(cells: Collection[ReadyCell], models: Mapping[str, PlannedModel]) ->
     # The attention has four square matrices (query, key, value, output), the feed-forward network two of hidden x ffn.
     parameters = shape.layers * shape.hidden * (4 * shape.hidden + 2 * shape.ffn)
 
-    # Where texts are read without a file of tokens, every row is taken to be as long as the point allows.
+    # Where texts are read without a file of tokens, every row is taken to be as long as the point allows. The point of
+    # an evaluator from outside the package may say no length.
     length = getattr(point, "length", 0)
     scored_tokens = 0
     for ready in cells:

@@ -30,9 +30,11 @@ class GridProgress:
         self._trainings = trainings
         self._report = report
         self._total_work = sum(training.work for training in trainings)
+        # By the identity of a training: its share that is done, what it has counted, and how many cells are not done.
         self._share_of_training: dict[str, float] = {}
         self._count_of_training: dict[str, Count] = {}
-        self._unscored_cells = {training.id: len(training.cells) for training in trainings}
+        self._cells_left = {training.id: len(training.cells) for training in trainings}
+        # The scores of the cell that was done last, in words; empty before the first, and after one that failed.
         self._last_scores = ""
 
     def advance(self, training: SharedTraining, done: ShareDone) -> None:
@@ -54,9 +56,9 @@ class GridProgress:
             scores: The scores of the cell in words, which the next lines show; empty for a cell that failed.
         """
         self.ended += 1
-        self._unscored_cells[training.id] -= 1
+        self._cells_left[training.id] -= 1
         self._last_scores = f"the last cell: {scores}" if scores else ""
-        if self._unscored_cells[training.id] == 0:
+        if self._cells_left[training.id] == 0:
             line = f"{self.ended} of {self.count} cells done"
             if self._last_scores:
                 line += f" ({self._last_scores})"
@@ -72,15 +74,15 @@ class GridProgress:
         """
         self._share_of_training[training.id] = share
         work_done = 0.0
-        for any_training in self._trainings:
-            work_done += any_training.work * self._share_of_training.get(any_training.id, 0.0)
+        for started in self._trainings:
+            work_done += started.work * self._share_of_training.get(started.id, 0.0)
         total = min(work_done / self._total_work, 1.0)
         self._report(total, line, self._count(total))
 
     def _count(self, total: float) -> Count | None:
-        """Return what all trainings have counted together; None before the first count, and for counts of two kinds.
+        """Return what all trainings have counted together; None if they count in different units.
 
-        Where no evaluator counts anything, cells are counted.
+        As long as no evaluator has counted anything, cells are counted.
 
         Args:
             total: The share of all trainings that is done.
@@ -91,7 +93,7 @@ class GridProgress:
             return Count(self.count * total, "cells")
         if len(units) > 1:
             return None
-        (unit,) = units
+        [unit] = units
         return Count(sum(count.done for count in counts), unit)
 
 

@@ -36,7 +36,8 @@ class ResultsFile:
             lines = self._path.read_bytes().split(b"\n")
         except OSError as error:
             raise OutputError(f"'{self._path}' cannot be read: {error.strerror}.") from None
-        return [cell for cell in map(_parse, lines) if cell.id]
+        cells = [_parse(line) for line in lines]
+        return [cell for cell in cells if cell.id]
 
     def finished(self) -> dict[str, EvaluationCell]:
         """Return the finished cells by their identity."""

@@ -30,6 +30,7 @@ def find_score_out_of_range(scores_of_splits: Mapping[str, Mapping[str, float | 
         for metric, value in scores.items():
             if metric.endswith(THRESHOLD_SUFFIX) or value is None:
                 continue
-            if not abs(value) <= 1:  # A comparison with NaN is false.
+            is_in_range = abs(value) <= 1  # False for NaN.
+            if not is_in_range:
                 return ScoreOutOfRange(metric, value)
     return None

@@ -90,7 +90,7 @@ def run_trainings(
             run_training(training, partial(received, training))
         return
 
-    # A worker may be killed before it has sent all of its cells; these are counted here, and then reported as failed.
+    # The cells that workers have not sent yet. A worker may be killed before it has sent all; these have then failed.
     missing_cells = {training.id: set(training.cells) for training in trainings}
 
     def pass_on(training: SharedTraining, message: Message) -> None:
