@@ -66,11 +66,13 @@ def measure_agreement(
         is_kind = kinds == kind
         by_kind[kind] = spearman_agreement(student[is_kind], teacher[is_kind])
 
+    # The numbers of the pairs of each document, which are resampled together.
     pairs_of_document: dict[int, list[int]] = {}
     for number, pair in enumerate(pairs):
         pairs_of_document.setdefault(pair.document, []).append(number)
     groups = [np.array(numbers) for numbers in pairs_of_document.values()]
     if strata is None:
+        # All pairs are in one stratum.
         strata = np.zeros(len(pairs), np.int64)
     return Agreement(
         spearman=_mean_over_strata(student, teacher, strata),
@@ -149,8 +151,9 @@ def furthest_pairs(
     teacher_places = _places(teacher)
     distances = np.abs(student_places - teacher_places)
     examples = []
-    for number in np.argsort(-distances, kind="stable")[:_EXAMPLES].tolist():
-        # The order is descending: from here on, student and teacher put all pairs in the same places.
+    furthest_first = np.argsort(-distances, kind="stable")
+    for number in furthest_first[:_EXAMPLES].tolist():
+        # If the models put this pair in the same place, so they do with all that follow.
         is_apart = distances[number] > 0
         if not is_apart:
             break

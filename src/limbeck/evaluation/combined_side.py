@@ -43,14 +43,14 @@ class CombinedSide(Side):
 
     def figures(self) -> records.ModelFigures:
         """Return the sizes of all teachers together; a size that one of them lacks is None."""
-        figures = [member.figures() for member in self.members]
+        figures_of_members = [member.figures() for member in self.members]
         parameters = {}
-        for place in records.Parameters.model_fields:
-            parameters[place] = _sum_of([getattr(part.parameters, place) for part in figures])
+        for name in records.Parameters.model_fields:
+            parameters[name] = _sum_of([getattr(figures.parameters, name) for figures in figures_of_members])
         return records.ModelFigures(
             parameters=records.Parameters(**parameters),
-            megabytes=_sum_of([part.megabytes for part in figures]),
-            megabytes_of=figures[0].megabytes_of,
+            megabytes=_sum_of([figures.megabytes for figures in figures_of_members]),
+            megabytes_of=figures_of_members[0].megabytes_of,
         )
 
     def timed_model(self) -> nn.Module:

@@ -198,7 +198,8 @@ def compare_models(
         evaluation.start = records.UntrainedStart(summary=start.summary)
     # Figures of cut vectors, by their width; they are filled in by both measures.
     cuts: dict[int, records.CutVectors] = {}
-    sides = _Sides(teacher, student, None if start is None else start.side)
+    start_side = None if start is None else start.side
+    sides = _Sides(teacher, student, start_side)
     if texts is not None and amounts.pairs > 0:
         with _measuring(evaluation, "agreement"):
             _measure_agreement(evaluation, cuts, sides, texts, amounts.pairs, widths, report)
@@ -295,6 +296,7 @@ def _measure_agreement(
     teacher_cosines = chosen.cosines(teacher_vectors)
 
     def measure(vectors: Tensor) -> records.Agreement:
+        """Return the agreement of a model with the teacher, by its vectors of the sentences."""
         cosines = chosen.cosines(vectors)
         figures = agreement.measure_agreement(chosen.pairs, cosines, teacher_cosines, strata=chosen.strata, seed=seed)
         figures.measure = similarity_strata.STRATIFIED_SIMILARITIES
@@ -361,48 +363,60 @@ def _measure_retrieval(
         report: Receives the progress.
         asymmetric: Whether the student's vectors of sentences also search the teacher's vectors of passages.
     """
+    # The teacher reads pairs until the search among them is hard enough; the student then reads the same ones.
     pool = grow_pool_of(sides.teacher, pairs, progress.part_of(report, *_TEACHER_RETRIEVAL))
     report_student = progress.part_of(report, *_STUDENT_RETRIEVAL)
     student_queries, student_passages = sides.student.encode(pool.pairs, report_student, retrieval.ROLES)
-    student_width = student_queries.shape[1]
-    teacher_width = pool.queries.shape[1]
-    is_measured_asymmetric = asymmetric and student_width == teacher_width
 
     # Vectors of different widths have no cosines, so the student's then cannot search the teacher's.
-    score = passages.score_passages
-    evaluation.student.retrieval = score(student_queries, student_passages)
-    evaluation.teacher.retrieval = pool.figures
-    if is_measured_asymmetric:
-        evaluation.asymmetric = score(student_queries, pool.passages)
-    for width in _usable_widths(widths, student_queries, pool.queries):
-        queries = inference.cut_vectors(student_queries, width)
-        teacher_passages = inference.cut_vectors(pool.passages, width)
-        cut = cuts.setdefault(width, records.CutVectors(width=width))
-        cut.student = score(queries, inference.cut_vectors(student_passages, width))
-        cut.teacher = score(inference.cut_vectors(pool.queries, width), teacher_passages)
-        if is_measured_asymmetric:
-            cut.asymmetric = score(queries, teacher_passages)
-    if asymmetric and not is_measured_asymmetric:
+    student_width = student_queries.shape[1]
+    teacher_width = pool.queries.shape[1]
+    have_same_width = student_width == teacher_width
+    if asymmetric and not have_same_width:
         evaluation.unavailable["asymmetric retrieval"] = (
             f"The student's vectors have {student_width} components and the teacher's have {teacher_width}; "
             "aligned_embedding makes them equal."
         )
+
+    score = passages.score_passages
+    evaluation.student.retrieval = score(student_queries, student_passages)
+    evaluation.teacher.retrieval = pool.figures
+    if asymmetric and have_same_width:
+        evaluation.asymmetric = score(student_queries, pool.passages)
+    for width in _usable_widths(widths, student_queries, pool.queries):
+        cut_queries = inference.cut_vectors(student_queries, width)
+        cut_passages = inference.cut_vectors(student_passages, width)
+        cut_queries_of_teacher = inference.cut_vectors(pool.queries, width)
+        cut_passages_of_teacher = inference.cut_vectors(pool.passages, width)
+        figures = cuts.setdefault(width, records.CutVectors(width=width))
+        figures.student = score(cut_queries, cut_passages)
+        figures.teacher = score(cut_queries_of_teacher, cut_passages_of_teacher)
+        if asymmetric and have_same_width:
+            figures.asymmetric = score(cut_queries, cut_passages_of_teacher)
     if sides.start is not None and evaluation.start is not None:
         report_start = progress.part_of(report, *_START_RETRIEVAL)
-        evaluation.start.retrieval = score(*sides.start.encode(pool.pairs, report_start, retrieval.ROLES))
+        start_queries, start_passages = sides.start.encode(pool.pairs, report_start, retrieval.ROLES)
+        evaluation.start.retrieval = score(start_queries, start_passages)
 
 
 def grow_pool_of(teacher: Side, pairs: Sequence[tuple[str, str]], report: progress.Report) -> passages.Pool:
-    """Grow the pool of a retrieval by the vectors of a teacher; see `passages.grow_pool`."""
-    encoded = 0
+    """Return the pairs among which the search is hard enough for a teacher, with its vectors; see `passages.grow_pool`.
 
-    def encode(new_pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
-        nonlocal encoded
-        begin = encoded / len(pairs)
-        encoded += len(new_pairs)
-        return teacher.encode(new_pairs, progress.part_of(report, begin, encoded / len(pairs)), retrieval.ROLES)
+    Args:
+        teacher: The teacher.
+        pairs: Sentences and passages, of which the first ones are read, and more of them as long as it is too easy.
+        report: Receives the share of all pairs that is read.
+    """
+    pairs_read = 0
 
-    return passages.grow_pool(pairs, encode)
+    def encode_further(further_pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
+        nonlocal pairs_read
+        begin = pairs_read / len(pairs)
+        pairs_read += len(further_pairs)
+        report_part = progress.part_of(report, begin, pairs_read / len(pairs))
+        return teacher.encode(further_pairs, report_part, retrieval.ROLES)
+
+    return passages.grow_pool(pairs, encode_further)
 
 
 def _usable_widths(widths: Sequence[int], student_vectors: Tensor, teacher_vectors: Tensor) -> list[int]:

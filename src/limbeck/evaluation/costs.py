@@ -46,7 +46,7 @@ def count_parameters(model: nn.Module) -> ParameterCounts:
     counts = {"embedding": 0, "transformer": 0, "pooler": 0, "head": 0}
     encoder_parameters = set()
     for name, parameter in encoder_of(model).named_parameters():
-        counts[_place(name)] += parameter.numel()
+        counts[_part_of_encoder(name)] += parameter.numel()
         encoder_parameters.add(id(parameter))
     for parameter in model.parameters():
         if id(parameter) not in encoder_parameters:
@@ -102,16 +102,17 @@ def _parameter_count(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def _place(name: str) -> str:
+def _part_of_encoder(name: str) -> str:
     """Return the part of the encoder (a field of `ParameterCounts`) that a parameter belongs to, by its dotted name."""
-    parts = name.split(".")
-    if any(part.startswith("pooler") for part in parts):
+    words = name.split(".")
+    if any(word.startswith("pooler") for word in words):
         return "pooler"
-    # `encoder.embedding_hidden_mapping_in` (ALBERT) and `embeddings_project` (ELECTRA) project a narrow embedding table
-    # to the hidden width and count as embeddings. Names with a number, as `encoder.layer.3.…`, are inside of a block,
-    # and count as the Transformer's even if they are called an embedding, as tables of relative positions are.
-    is_in_block = any(part.isdigit() for part in parts)
-    is_embedding = any(part.startswith(_EMBEDDING_NAMES) for part in parts)
+    # Projections of a narrow embedding table to the hidden width count as embeddings too:
+    # `encoder.embedding_hidden_mapping_in` (ALBERT), `embeddings_project` (ELECTRA). But a name with a number, such as
+    # `encoder.layer.3.…`, is inside of a block. It counts as the Transformer's even if it is called an embedding, as
+    # tables of relative positions are.
+    is_in_block = any(word.isdigit() for word in words)
+    is_embedding = any(word.startswith(_EMBEDDING_NAMES) for word in words)
     if is_embedding and not is_in_block:
         return "embedding"
     return "transformer"

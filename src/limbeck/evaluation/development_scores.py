@@ -40,7 +40,7 @@ def compare_outputs(
     figures.intervals = dict(intervals_of(student_scores, task, rows, student_answers))
     figures.only_answer = only_answer(task, student_answers)
 
-    # The teacher's scores, and the rows on which both differ.
+    # The teacher's scores, and the rows on which the two models differ. Kinds without a measure of that have none.
     answers = [student_answers]
     if teacher is not None:
         teacher_answers = prepared.decode(split, teacher)
@@ -68,10 +68,10 @@ def _examples(prepared: PreparedTask, split: str, disagreements: Disagreements) 
     task = prepared.task
     kind = KINDS[task.kind]
     rows = prepared.rows[split]
-    order = np.argsort(-disagreements.distances, kind="stable")
-    furthest = [int(index) for index in order if disagreements.differ[index]]
+    furthest_first = np.argsort(-disagreements.distances, kind="stable")
+    differing = [int(index) for index in furthest_first if disagreements.differ[index]]
     examples = []
-    for index in furthest[:_EXAMPLES]:
+    for index in differing[:_EXAMPLES]:
         row = rows[index]
         examples.append(
             records.Disagreement(

@@ -57,14 +57,15 @@ def measure_task(
         end = min(start + batch_size, len(rows))
         rows_of_batch = [rows[index] for index in range(start, end)]
         columns = collate(rows_of_batch)
-        # This removes the labels from the columns, in place. Words without labels have them too, as marks of the tokens
-        # that are scored.
+        # `held_out_labels` also removes the labels from the columns, which the models must not read. Rows of words have
+        # the column even without labels, since it marks the tokens that are scored.
         if LABELS in columns:
             labels_of_batches.append(kind.held_out_labels(columns))
         groups_of_batches.append(kind.held_out_groups(rows_of_batch, columns, first=start))
         batches.append(read_batch(columns))
     held_out = HeldOutRows(np.concatenate(groups_of_batches), _classes_of(student, kind))
 
+    # The student's answers are compared with the teacher's, and then both with the labels.
     student_answers = _predict(student, [batch.student for batch in batches], kind)
     gives_one_answer = len(student_answers.unique(dim=0)) == 1
     figures = records.TaskFigures(

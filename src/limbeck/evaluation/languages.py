@@ -41,11 +41,13 @@ def measure_languages(
     Raises:
         ModelError: for a teacher whose outputs are stored, if it has none of these texts.
     """
-    texts_of_each = max(FEWEST_TEXTS, min(MOST_TEXTS, MOST_TEXTS_IN_ALL // max(len(documents_of_language), 1)))
+    even_part = MOST_TEXTS_IN_ALL // max(len(documents_of_language), 1)
+    texts_of_each = max(FEWEST_TEXTS, min(MOST_TEXTS, even_part))
     measured = []
     for language, documents in documents_of_language.items():
         # A text that comes twice would have a similarity of 1 with itself, for both models.
-        distinct = list({document.text: document for document in documents}.values())
+        document_of_text = {document.text: document for document in documents}
+        distinct = list(document_of_text.values())
         measured.append(_measure_language(teacher, student, language, distinct[:texts_of_each]))
     return measured
 
@@ -56,6 +58,7 @@ def _measure_language(teacher: Side, student: Side, language: str, distinct: Seq
     if len(distinct) < FEWEST_TEXTS:
         return figures
     texts = [document.text for document in distinct]
+    # Of parallel text the teacher reads a translation.
     teacher_texts = [document.teacher_text or document.text for document in distinct]
     student_vectors = _encode(student, texts)
     teacher_vectors = _encode(teacher, teacher_texts)
@@ -93,7 +96,8 @@ def _accuracy(queries: Sequence[str], query_vectors: Tensor, documents: Sequence
     """
     rows = [LabelledRow("", query, document, 1.0) for query, document in zip(queries, documents, strict=True)]
     search = Search.of(rows, "the held-out text")
-    # A repeated sentence is asked, and searched, once.
+    # The search has each repeated sentence once, so the vectors are those of its first place.
     query_places = [queries.index(query) for query in search.queries]
     document_places = [documents.index(document) for document in search.documents]
-    return search.score(query_vectors[query_places], vectors[document_places])["accuracy_at_1"]
+    scores = search.score(query_vectors[query_places], vectors[document_places])
+    return scores["accuracy_at_1"]

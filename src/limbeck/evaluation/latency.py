@@ -117,6 +117,7 @@ def measure_latency(
         longest = longest_input(encoder_of(model))
         if longest:
             length = min(length, longest)
+    # Both models read the same ids, which therefore stay within the smaller vocabulary.
     vocabulary = min(_vocabulary_size(teacher), _vocabulary_size(student))
     device = device_of(teacher)
     generator = torch.Generator().manual_seed(seed)
@@ -132,9 +133,10 @@ def measure_latency(
             seconds_left = deadline - time.perf_counter()
             batch_sizes_left = len(batch_sizes) - index
             report_batch = part_of(report, index / len(batch_sizes), (index + 1) / len(batch_sizes))
+            input_ids = torch.randint(0, vocabulary, (batch_size, length), generator=generator)
             passes = time_passes(
                 {"teacher": timed_teacher, "student": timed_student},
-                torch.randint(0, vocabulary, (batch_size, length), generator=generator).to(device),
+                input_ids.to(device),
                 seconds=seconds_left / batch_sizes_left,
                 warmup=warmup,
                 blocks=blocks,
@@ -208,9 +210,12 @@ def _time_pass(run: Callable[[], object], clock: _BlockClock, device: torch.devi
     cpu_start = time.thread_time()
     run()
     synchronise(device)
-    cpu = time.thread_time() - cpu_start
+    cpu: float | None = time.thread_time() - cpu_start
     wall = time.perf_counter() - wall_start
-    return PassTime(wall, cpu=cpu if device.type == "cpu" else None, blocks=clock.seconds())
+    if device.type != "cpu":
+        # The time of this thread says nothing of the work of another device.
+        cpu = None
+    return PassTime(wall, cpu=cpu, blocks=clock.seconds())
 
 
 def _vocabulary_size(model: nn.Module) -> int:
@@ -224,8 +229,8 @@ def _summarise_batch(batch_size: int, teacher: Sequence[PassTime], student: Sequ
     """Reduce the times of one batch size to medians, percentiles and speedups."""
     teacher_walls = wall_times(teacher)
     student_walls = wall_times(student)
-    teacher_blocks = [one_pass.blocks for one_pass in teacher]
-    student_blocks = [one_pass.blocks for one_pass in student]
+    teacher_blocks = [pass_time.blocks for pass_time in teacher]
+    student_blocks = [pass_time.blocks for pass_time in student]
     return BatchLatency(
         batch_size=batch_size,
         rounds=len(teacher),
@@ -240,5 +245,8 @@ def _summarise_batch(batch_size: int, teacher: Sequence[PassTime], student: Sequ
 
 def _device_name(device: torch.device) -> str:
     """Return for example `"cpu (x86_64)"` or `"cuda (NVIDIA H200)"`."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    name = platform.machine()
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+    # The platform may not know its machine.
     return f"{device.type} ({name})" if name else device.type

@@ -76,6 +76,7 @@ def build_passage_pairs(documents: Sequence[str | Pair], count: int = 2000, *, s
         try:
             return build_retrieval_pairs(documents, count, seed=seed)
         except CorpusError:
+            # There are too few summaries and bodies as well. The error is on passages, which were looked for first.
             check_enough(len(pairs), needed=needed, noun="(sentence, passage) pair", documents=len(documents))
     return pairs
 

@@ -72,24 +72,33 @@ def build_retrieval_pairs(
 
 def _in_turns(candidates: Sequence[Sequence[tuple[str, str]]]) -> Iterator[tuple[str, str]]:
     """Yield the first pair of every document, then the second of every one, and so on."""
-    for turn in zip_longest(*candidates):
-        for pair in turn:
+    for pairs_of_turn in zip_longest(*candidates):
+        for pair in pairs_of_turn:
+            # A document that has no further pair has None in its place.
             if pair is not None:
                 yield pair
 
 
 def _candidates(document: str | tuple[str, str]) -> list[tuple[str, str]]:
-    """Return the usable (summary, body) pairs of one document, its title's first."""
+    """Return the usable (summary, body) pairs of one document: one of the whole document, else those of paragraphs."""
     if not isinstance(document, str):
+        # A title and its body.
         return list(usable_pairs([document]))
     paragraphs = split_paragraphs(document)
     sentences_of_paragraphs = [split_sentences(paragraph) for paragraph in paragraphs]
-    if len(paragraphs) > 1 and len(sentences_of_paragraphs[0]) == 1:
-        whole_document = list(usable_pairs([(paragraphs[0], " ".join(paragraphs[1:]))]))
-        if whole_document:
+    begins_with_summary = len(paragraphs) > 1 and len(sentences_of_paragraphs[0]) == 1
+    if begins_with_summary:
+        summary, *body = paragraphs
+        pair_of_document = list(usable_pairs([(summary, " ".join(body))]))
+        if pair_of_document:
             # The paragraphs are in the body of the whole document already.
-            return whole_document
-    pairs = [(sentences[0], " ".join(sentences[1:])) for sentences in sentences_of_paragraphs if len(sentences) > 1]
+            return pair_of_document
+
+    pairs = []
+    for sentences in sentences_of_paragraphs:
+        if len(sentences) > 1:
+            first, *rest = sentences
+            pairs.append((first, " ".join(rest)))
     return list(usable_pairs(pairs))
 
 
@@ -97,11 +106,14 @@ def usable_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield the pairs of usable lengths whose body does not give its summary away."""
     shortest, longest = SUMMARY_CHARACTERS
     for summary, body in pairs:
-        if not shortest <= len(summary) <= longest or len(body) < FEWEST_BODY_CHARACTERS:
+        has_usable_summary = shortest <= len(summary) <= longest
+        has_usable_body = len(body) >= FEWEST_BODY_CHARACTERS
+        if not has_usable_summary or not has_usable_body:
             continue
         # The spaces around both texts make sure that only whole words match.
         words = normalised(summary)
-        if words and f" {words} " not in f" {normalised(body)} ":
+        is_given_away = f" {words} " in f" {normalised(body)} "
+        if words and not is_given_away:
             yield summary, body
 
 
@@ -151,21 +163,22 @@ def ranks_of_matches(scores: Tensor) -> Tensor:
 def retrieval_scores(ranks: Tensor) -> Retrieval:
     """Return the figures of a list of ranks, one for each query, each among `len(ranks)` candidates.
 
-    They are the scores of `score_places` with one relevant document for each query, whose ties are in its rank already.
+    They are the scores of `score_places` with one relevant document for each query. Documents with the same score count
+    as above it, which its rank says already.
     """
-    # A query has one relevant document, so above it stand `rank - 1` others, and no other has its score.
-    places = ranks.numpy().astype(np.int64)
-    untied = np.ones(1, np.int64)
-    gain = np.ones(1)
-    scores = [score_places(above=np.array([rank - 1]), equal=untied, gains=gain) for rank in places]
+    rank_of_query = ranks.numpy().astype(np.int64)
+    # The relevant document alone has its score, and its relevance is 1.
+    equal = np.ones(1, np.int64)
+    gains = np.ones(1)
+    scores = [score_places(above=np.array([rank - 1]), equal=equal, gains=gains) for rank in rank_of_query]
     reciprocal_ranks = np.array([score.mrr_at_10 for score in scores])
     ndcgs = np.array([score.ndcg_at_10 for score in scores])
     recalls = np.array([score.recall_at_10 for score in scores])
     return Retrieval(
         mrr_at_10=float(reciprocal_ranks.mean()),
-        recall_at_1=float((places == 1).mean()),
+        recall_at_1=float((rank_of_query == 1).mean()),
         interval=_interval(reciprocal_ranks),
-        pool=len(places),
+        pool=len(rank_of_query),
         ndcg_at_10=float(ndcgs.mean()),
         recall_at_10=float(recalls.mean()),
         intervals={"ndcg_at_10": _interval(ndcgs), "recall_at_10": _interval(recalls)},

@@ -58,6 +58,7 @@ def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -
     """
     rng = random.Random(seed)
     sentences_of = distinct_sentences(documents)
+    # Indices of the documents that have sentences.
     order = [document for document, sentences in enumerate(sentences_of) if sentences]
     rng.shuffle(order)
 

@@ -44,11 +44,12 @@ def spearman_agreement(student_similarities: Similarities, teacher_similarities:
     # It takes a third of a second to import, which a run need not wait for.
     from scipy.stats import rankdata
 
+    # Spearman's correlation is Pearson's correlation of the ranks, here centred on their mean.
     mean_rank = (len(student) + 1) / 2
-    # Pearson's correlation of the centred ranks.
     student_ranks = rankdata(student) - mean_rank
     teacher_ranks = rankdata(teacher) - mean_rank
     scale = np.sqrt((student_ranks**2).sum() * (teacher_ranks**2).sum())
     if scale == 0:
+        # All similarities of a model are equal.
         return float("nan")
     return float((student_ranks * teacher_ranks).sum() / scale)

@@ -62,15 +62,14 @@ def choose_sentences(documents: Sequence[str], pairs: int, *, seed: int = 0) -> 
     sentences_of = distinct_sentences(documents)
     order = list(range(len(documents)))
     random.Random(seed).shuffle(order)
-    longest = max((len(sentences) for sentences in sentences_of), default=0)
-    count = min(pairs, MOST_SENTENCES)
-    chosen: list[HeldOutSentence] = []
-    for begin in range(0, longest, _SENTENCES_IN_TURN):
+    most_sentences = max((len(sentences) for sentences in sentences_of), default=0)
+    in_turns: list[HeldOutSentence] = []
+    for begin in range(0, most_sentences, _SENTENCES_IN_TURN):
         for document in order:
             texts = sentences_of[document][begin : begin + _SENTENCES_IN_TURN]
             for place, text in enumerate(texts, start=begin):
-                chosen.append(HeldOutSentence(text, document, place))
-    chosen = chosen[:count]
+                in_turns.append(HeldOutSentence(text, document, place))
+    chosen = in_turns[: min(pairs, MOST_SENTENCES)]
     _check_enough_pairs(chosen, pairs, len(documents))
     return chosen
 
@@ -88,7 +87,8 @@ def choose_texts(documents: Sequence[str], pairs: int, *, seed: int = 0) -> list
     """
     order = list(range(len(documents)))
     random.Random(seed).shuffle(order)
-    chosen = [HeldOutSentence(documents[index], index, 0) for index in order[: min(pairs, MOST_SENTENCES)]]
+    chosen_documents = order[: min(pairs, MOST_SENTENCES)]
+    chosen = [HeldOutSentence(documents[index], document=index, place=0) for index in chosen_documents]
     _check_enough_pairs(chosen, pairs, len(documents))
     return chosen
 
@@ -149,7 +149,7 @@ def stratify_pairs(
     similarities = (vectors @ vectors.T).numpy()[first, second]
     strata = _strata_of(similarities)
 
-    # Of each range of similarity some pairs are drawn.
+    # Pairs are known by their number among all pairs. Of each range some are drawn.
     rng = np.random.default_rng(seed)
     pairs_by_stratum = [np.flatnonzero(strata == stratum) for stratum in range(STRATA)]
     sizes = _even_sizes([len(numbers) for numbers in pairs_by_stratum], count)
@@ -165,10 +165,10 @@ def stratify_pairs(
 
 
 def _strata_of(similarities: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the range of each similarity, 0 for the lowest; equal and undefined ones are all in the first."""
+    """Return the range of each similarity, 0 for the lowest; if all are equal, or one is NaN, all are in the first."""
     lowest = float(similarities.min())
     spread = float(similarities.max()) - lowest
-    if not spread > 0:
+    if spread == 0 or np.isnan(spread):
         return np.zeros(len(similarities), np.int64)
     strata = np.floor((similarities - lowest) / spread * STRATA).astype(np.int64)
     # The highest similarity is the end of the last range, and belongs to it.
@@ -176,15 +176,25 @@ def _strata_of(similarities: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _even_sizes(available: Sequence[int], count: int) -> list[int]:
-    """Share a number of pairs among ranges as evenly as their sizes allow."""
+    """Share a number of pairs among ranges as evenly as their sizes allow.
+
+    Args:
+        available: Number of pairs that each range has.
+        count: The number of pairs to share.
+
+    Returns:
+        Number of pairs that each range gives.
+    """
     sizes = [0] * len(available)
-    remaining = count
+    pairs_left = count
+    ranges_left = len(available)
     # Small ranges come first, so that the larger ones share what these lack.
     smallest_first = sorted(range(len(available)), key=lambda stratum: available[stratum])
-    for position, stratum in enumerate(smallest_first):
-        part = remaining // (len(available) - position)
+    for stratum in smallest_first:
+        part = pairs_left // ranges_left
         sizes[stratum] = min(available[stratum], part)
-        remaining -= sizes[stratum]
+        pairs_left -= sizes[stratum]
+        ranges_left -= 1
     return sizes
 
 

@@ -88,18 +88,22 @@ class StoredSide(Side):
         return (self.store / COMPARED).is_dir()
 
     def _open_compared(self) -> Store:
-        """Open the store that has the vectors of compared texts."""
+        """Open the store of compared texts, or else the teacher's store itself, which has the vectors of whole texts.
+
+        Raises:
+            ModelError: for a store without vectors, or with vectors of texts that were cut elsewhere.
+        """
         if not self._has_compared:
             whole_texts = Store(self.store)
             if _VECTOR not in whole_texts.facts.streams:
                 raise ModelError(f"The store '{self.store}' has no vectors of compared texts.")
             return whole_texts
-        store = Store(self.store / COMPARED)
-        if store.facts.model != _reading(self.max_length):
-            raise ModelError(
-                f"The stored vectors of compared texts are of {store.facts.model}, not of {_reading(self.max_length)}."
-            )
-        return store
+        compared = Store(self.store / COMPARED)
+        stored_reading = compared.facts.model
+        reading = _reading(self.max_length)
+        if stored_reading != reading:
+            raise ModelError(f"The stored vectors of compared texts are of {stored_reading}, not of {reading}.")
+        return compared
 
     def timed_model(self) -> nn.Module:
         """Refuse to time a teacher that is not there."""
@@ -137,19 +141,25 @@ def store_compared(
         The number of texts.
     """
     compared = folder / COMPARED
-    texts_stored = 0
+    texts_compared = 0
     for encoded in _encode_compared(teacher, texts or (), amounts, seed, report):
         width = encoded.first.shape[1]
-        form = StoreFacts(facts.teacher, facts.weights, {_VECTOR: width}, model=_reading(teacher.max_length))
-        store = open_store(compared, form)
-        keys, place = np.unique(np.concatenate(_keys_of(encoded.pairs, teacher.vectors)), return_index=True)
-        vectors = torch.cat([encoded.first, encoded.second]).numpy()[place]
+        facts_of_compared = StoreFacts(
+            facts.teacher, facts.weights, {_VECTOR: width}, model=_reading(teacher.max_length)
+        )
+        store = open_store(compared, facts_of_compared)
+
+        # A text may be in several pairs; its vector is stored once.
+        keys_of_all = np.concatenate(_keys_of(encoded.pairs, teacher.vectors))
+        vectors_of_all = torch.cat([encoded.first, encoded.second]).numpy()
+        keys, first_places = np.unique(keys_of_all, return_index=True)
+        vectors = vectors_of_all[first_places]
+        texts_compared += len(keys)
         is_new = ~store.has(keys)
-        texts_stored += len(keys)
         with StoreWriter(compared) as writer:
             if is_new.any():
                 writer.add(keys[is_new], {_VECTOR: vectors[is_new]})
-    return texts_stored
+    return texts_compared
 
 
 class _Encoded(NamedTuple):
@@ -180,7 +190,7 @@ def _encode_compared(
 
 
 def _keys_of(pairs: _Pairs, vectors: str | SentenceHead) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the keys of the first and of the second text of each pair; the prompt of a role is part of the key.
+    """Return the keys by which a store knows the first and the second text of each pair, with the prompts before them.
 
     Args:
         pairs: The pairs.
@@ -198,4 +208,5 @@ def _keys_of(pairs: _Pairs, vectors: str | SentenceHead) -> tuple[NDArray[np.int
 
 
 def _reading(max_length: int) -> str:
+    """Return how the teacher read texts, as the facts of a store of compared texts say it in the place of a model."""
     return f"texts cut to {max_length} tokens"

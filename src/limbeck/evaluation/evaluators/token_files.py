@@ -72,6 +72,7 @@ def encode_rows(
 
 def _schema(kind: Kind, tokenizer: Any, *, training: bool) -> pa.Schema:
     """Return the columns of a file of tokens, with their types."""
+    # `length` is the number of tokens, by which batches of rows of similar length are made.
     fields = [pa.field("input_ids", pa.list_(pa.int32())), pa.field("length", pa.int32())]
     if TOKEN_TYPES in tokenizer.model_input_names:
         fields.append(pa.field(TOKEN_TYPES, pa.list_(pa.int8())))

@@ -22,9 +22,14 @@ def hold_out_rows(data: TaskData) -> TaskData:
     task = data.task
     rows = data.splits[TRAIN]
     keys = np.array([Document(row.text).key for row in rows], np.uint64)
-    is_held_out = draw_groups([(row.text, row.pair) for row in rows], keys).is_held_out
-    held_out = [row for row, is_held in zip(rows, is_held_out, strict=True) if is_held]
-    trained = [row for row, is_held in zip(rows, is_held_out, strict=True) if not is_held]
+    drawn = draw_groups([(row.text, row.pair) for row in rows], keys)
+    held_out = []
+    trained = []
+    for row, is_held_out in zip(rows, drawn.is_held_out, strict=True):
+        if is_held_out:
+            held_out.append(row)
+        else:
+            trained.append(row)
     if not held_out:
         return data
 
