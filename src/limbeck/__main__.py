@@ -7,9 +7,9 @@ import sys
 
 def main() -> None:
     """Run the command line in a process of its own, and end it with its exit code."""
-    # A list, since the exit code is known only after `_leave` is registered: before whatever else registers, so that it
-    # is called last.
-    status = [1]
+    # `_leave` is registered before anything else, since what is registered first is called last. The exit code is not
+    # known yet: 1 stands for an error that is not caught.
+    status = _Status(exit_code=1)
     atexit.register(_leave, status)
     from limbeck.cli.start_notice import announce_start
 
@@ -21,12 +21,28 @@ def main() -> None:
     try:
         run()
     except SystemExit as end:
-        status[0] = end.code if isinstance(end.code, int) else int(end.code is not None)
+        status.exit_code = _exit_code_of(end)
         raise
-    status[0] = 0
+    status.exit_code = 0
 
 
-def _leave(status: list[int]) -> None:
+class _Status:
+    """The exit code with which the process ends, which may change until then."""
+
+    def __init__(self, exit_code: int) -> None:
+        self.exit_code = exit_code
+
+
+def _exit_code_of(end: SystemExit) -> int:
+    """Return the exit code of `sys.exit`, as Python has it: 0 for no argument, and 1 for a message."""
+    if end.code is None:
+        return 0
+    if isinstance(end.code, int):
+        return end.code
+    return 1
+
+
+def _leave(status: _Status) -> None:
     """End the process without the search for garbage in torch, which would take a second.
 
     Threads have ended and everything that was registered has run. Where output cannot be written, Python ends as usual.
@@ -36,7 +52,7 @@ def _leave(status: list[int]) -> None:
         sys.stderr.flush()
     except (AttributeError, OSError, ValueError):
         return
-    os._exit(status[0])
+    os._exit(status.exit_code)
 
 
 if __name__ == "__main__":

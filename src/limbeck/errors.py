@@ -115,8 +115,10 @@ def together(errors: Sequence[LimbeckError]) -> LimbeckError:
     if len(distinct) == 1:
         return errors[0]
 
+    joined_class: type[LimbeckError] = RecipeError
     classes = {type(error) for error in errors}
-    joined_class = classes.pop() if len(classes) == 1 else RecipeError
+    if len(classes) == 1:
+        [joined_class] = classes
     joined = joined_class(join_mistakes(distinct))
     joined.mistakes = tuple(_without_list(line) for line in distinct)
     return joined
@@ -158,6 +160,7 @@ def shorten_error(error: BaseException) -> str:
 
 
 def _as_one_line(text: str) -> str:
+    """Return a message as it is shown: in one line, without characters that a terminal would not show, not too long."""
     # Shortened twice: escapes make a text up to ten times as long, and all of a long text need not be escaped.
     line = _NEWLINES.sub(" ", _without_middle(text))
     printable = "".join(_printable(character) for character in line)
@@ -199,7 +202,8 @@ def suggestion(value: str, choices: Iterable[str]) -> str:
 def nearest(value: str, choices: Iterable[str]) -> str:
     """Return the part of an error line that asks for the nearest choice; empty where none is near.
 
-    That is a name spelt alike, else the only one of which the value is a word, as `int8` of `onnx-int8`.
+    The nearest choice is the one that is spelt most alike. If none is, it is the only one that has the value as a word:
+    `int8` is a word of `onnx-int8`.
     """
     known = list(choices)
     # The comparison takes quadratic time, and no name is longer.

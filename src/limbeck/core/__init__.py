@@ -27,20 +27,21 @@ def import_when_used(package: str, homes: Mapping[str, str]) -> tuple[Callable[[
     for home, names in homes.items():
         for name in names.split():
             home_of_name[name] = home
+
+    # Names that a module and a function or class in it share. Python sets each imported module as an attribute of its
+    # package, which would hide the function. So the package gets a class of its own, which sets the function instead.
     shared_names = {name for name, home in home_of_name.items() if name == home}
 
-    class Package(ModuleType):
-        """The package itself."""
+    class PackageWithSharedNames(ModuleType):
+        """A package in which a shared name stands for the function or class, and not for the module."""
 
         def __setattr__(self, name: str, value: Any) -> None:
-            # Python sets each imported module as an attribute of its package. For a shared name, what the module holds
-            # under that name is set instead.
             if name in shared_names:
                 value = getattr(value, name, value)
             super().__setattr__(name, value)
 
     if shared_names:
-        sys.modules[package].__class__ = Package
+        sys.modules[package].__class__ = PackageWithSharedNames
 
     def get(name: str) -> Any:
         if name not in home_of_name:

@@ -144,8 +144,10 @@ def _examine_folder(folder: Path, *, reads_files: bool = True) -> Examined:
     manifest = folder / MANIFEST
     if not manifest.is_file():
         return Examined()
+    # The manifest names all files but itself and the notes of pieces.
     members = {path.name for path in folder.iterdir()}
-    members -= {MANIFEST, *(path.name for path in _piece_notes(folder))}
+    members.discard(MANIFEST)
+    members.difference_update(note.name for note in _piece_notes(folder))
     return examine(manifest, members=members, reads_files=reads_files)
 
 
@@ -159,11 +161,12 @@ def _build(folder: Path, aside: Path, build: Callable[[Path], dict[str, Any]], g
         try:
             manifest = build(aside)
         except BaseException as error:
-            # The folder aside is kept if the next try can use it: a source that could not be reached, or a worker that
-            # died, need not fail again.
+            # The folder aside is kept if the next try can go on with its pieces: a source that could not be reached, or
+            # a worker that died, need not fail again.
             has_no_pieces = isinstance(error, CorpusError) and not _piece_notes(aside)
             would_fail_again = isinstance(error, NothingToBuildError)
-            if not goes_on or has_no_pieces or would_fail_again:
+            is_kept = goes_on and not has_no_pieces and not would_fail_again
+            if not is_kept:
                 shutil.rmtree(aside, ignore_errors=True)
             raise
         manifest["files"] = _list_files(aside)
@@ -184,12 +187,17 @@ def _build(folder: Path, aside: Path, build: Callable[[Path], dict[str, Any]], g
 
 
 def _list_files(aside: Path) -> dict[str, Any]:
-    """Return sizes and hashes of all files of a built folder; the notes of pieces have those of their files already."""
-    files = set(aside.iterdir()) - set(_piece_notes(aside))
-    known: dict[str, Any] = {}
+    """Return sizes and hashes of all files of a built folder, by their names."""
+    # The notes of pieces have those of the files of each piece, which need not be read again.
+    facts_in_notes: dict[str, Any] = {}
     for note in aside.glob(f"*{_PIECE}"):
-        known |= read_json(note).get("files", {})
-    return {file.name: known.get(file.name) or file_facts(file) for file in sorted(files)}
+        facts_in_notes |= read_json(note).get("files", {})
+
+    facts_by_name: dict[str, Any] = {}
+    files = set(aside.iterdir()) - set(_piece_notes(aside))
+    for file in sorted(files):
+        facts_by_name[file.name] = facts_in_notes.get(file.name) or file_facts(file)
+    return facts_by_name
 
 
 @contextmanager

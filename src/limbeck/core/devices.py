@@ -20,7 +20,9 @@ _VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 def check_device(name: str) -> None:
-    """Refuse a name that cannot be a device's, without importing torch; `choose_device` checks that it is there.
+    """Refuse a name that no device can have.
+
+    Torch is not imported, so it is not known here whether the device is there: `choose_device` checks that.
 
     Raises:
         RecipeError: for such a name.
@@ -28,7 +30,8 @@ def check_device(name: str) -> None:
     if name == "auto":
         return
     device_type, colon, index = name.partition(":")
-    has_good_index = not colon or (index.isascii() and index.isdigit())
+    is_number = index.isascii() and index.isdigit()
+    has_good_index = not colon or is_number
     if device_type not in _DEVICE_TYPES or not has_good_index:
         raise RecipeError(
             f"There is no device '{name}'; use cpu, or leave --device out for the accelerator, if there is one."
@@ -64,11 +67,11 @@ def computing_on(name: str) -> Iterator[str]:
     before = {key: os.environ.get(key) for key in changes}
     os.environ.update(changes)
     try:
-        # With the other GPUs hidden, the chosen one is just "cuda". "auto" and "cpu" are always there, but "cpu:1" is
-        # not.
+        # The device has to be there. With the other GPUs hidden, the chosen one is just "cuda".
+        is_always_there = name in ("auto", "cpu")
         if device_type == "cuda":
             _find_device("cuda", name)
-        elif device_type not in ("auto", "cpu") or index:
+        elif not is_always_there:
             _find_device(name, name)
         yield device_type
     finally:
@@ -163,7 +166,9 @@ def _find_device(name: str, written: str) -> torch.device:
     # How many devices of each type there are.
     counts = {"cpu": 1}
     here = "cpu"
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    accelerator = None
+    if torch.accelerator.is_available():
+        accelerator = torch.accelerator.current_accelerator()
     if accelerator is not None:
         counts[accelerator.type] = torch.accelerator.device_count()
         here = f"cpu or {accelerator.type}"

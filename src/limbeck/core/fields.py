@@ -60,20 +60,25 @@ Width: TypeAlias = Annotated[int, Field(ge=1, le=65536)]
 
 
 class Grown(Strict):
-    """A part of a document with keys that came after a release: documents have them only where they are given.
+    """A part of a document to which keys were added after a release.
 
-    So identities of older runs, comparisons and searches stay as they were.
+    A document has an added key only where it is given. So the identities of older runs, comparisons and searches, which
+    are hashes of documents, stay as they were.
     """
 
     added: ClassVar[frozenset[str]] = frozenset()
-    """Keys that are left out of documents where they are None."""
+    """Keys that were added after a release, which are left out of documents where they are None."""
 
     @model_serializer(mode="wrap")
     def _leave_out_new_keys(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        document = dump(self)
+        """Return the document without derived keys, and without added keys that are not given."""
         derived = self._derived_keys()
-        left_out = {key for key in document if key in derived or (document[key] is None and key in self.added)}
-        return {key: value for key, value in document.items() if key not in left_out}
+        document = {}
+        for key, value in dump(self).items():
+            is_not_given = key in self.added and value is None
+            if key not in derived and not is_not_given:
+                document[key] = value
+        return document
 
     def _derived_keys(self) -> frozenset[str]:
         """Keys whose values follow from others, so that documents do not have them."""

@@ -109,23 +109,28 @@ class Difference(NamedTuple):
 
 
 def first_difference(old: Any, new: Any, place: str = "") -> Difference | None:
-    """Find the first place where two documents of plain values differ, in the order of the old one."""
-    # The values within both documents, by the keys of a mapping or the positions in a list.
-    old_values: Mapping[Any, Any] = {}
-    new_values: Mapping[Any, Any] = {}
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        old_values = old
-        new_values = new
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        old_values = dict(enumerate(old))
-        new_values = dict(enumerate(new))
-    elif old != new:
-        return Difference(place, old, new)
+    """Find the first place where two documents of plain values differ, in the order of the old one.
 
-    # A key that one of them lacks counts as None there.
-    for key in dict.fromkeys((*old_values, *new_values)):
+    Args:
+        old: A document, or a value within one.
+        new: The other document, or its value at the same place.
+        place: The place of both values, its keys joined by dots; empty for whole documents.
+    """
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return _first_difference_within(old, new, place)
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        return _first_difference_within(dict(enumerate(old)), dict(enumerate(new)), place)
+    if old != new:
+        return Difference(place, old, new)
+    return None
+
+
+def _first_difference_within(old: Mapping[Any, Any], new: Mapping[Any, Any], place: str) -> Difference | None:
+    """Find the first difference of two mappings, or of two lists as mappings from position to value."""
+    for key in dict.fromkeys((*old, *new)):
         place_below = f"{place}.{key}" if place else str(key)
-        difference = first_difference(old_values.get(key), new_values.get(key), place_below)
+        # A key that one of them lacks counts as None there.
+        difference = first_difference(old.get(key), new.get(key), place_below)
         if difference is not None:
             return difference
     return None

@@ -62,8 +62,8 @@ def of_resampled(score: Callable[[Sequence[int]], float], rows: int) -> Interval
     """Return the percentile bootstrap of a score over rows, the same for the same rows.
 
     Args:
-        score: Scores the rows of given numbers, some of which come several times.
-        rows: The number of rows.
+        score: Scores the rows that have these indices. An index may come several times.
+        rows: The number of rows, whose indices begin with 0.
     """
     import numpy as np
 

@@ -141,7 +141,8 @@ class KindTable(Mapping[str, KindFacts]):
 
     def __init__(self, rows: Mapping[str, KindFacts]) -> None:
         self._rows = dict(rows)
-        self._unknown: set[str] = set()
+        # Names without facts, for which the entry points of distributions were searched.
+        self._sought_names: set[str] = set()
 
     def add(self, name: str, facts: KindFacts) -> None:
         """Add the facts of a plugin's kind; adding the same facts again changes nothing.
@@ -172,11 +173,11 @@ class KindTable(Mapping[str, KindFacts]):
             PluginError: for one that cannot be loaded.
         """
         load_plugins()
-        if name in self._unknown:
+        if name in self._sought_names:
             return
         # The name is noted before the import: the module may ask for the kind that it is about to add, which comes here
         # again.
-        self._unknown.add(name)
+        self._sought_names.add(name)
         for entry_point in entry_points(group=ENTRY_POINTS, name=name):
             load_entry_point(entry_point)
 

@@ -116,16 +116,22 @@ def _escaped_table(table: Table) -> str:
     for index, row in enumerate(table.rows):
         cells = [escape_markdown(cell) for cell in row]
         if index in table.strong:
-            # Two pairs of stars without a text between them would be shown as stars.
-            cells = [f"**{cell}**" if cell else "" for cell in cells]
+            cells = [_bold(cell) for cell in cells]
         rows.append(cells)
     # The first column holds the names of the rows, so it is one of words too.
     return _table_text(headings, rows, words=(*table.words, 0))
 
 
+def _bold(cell: str) -> str:
+    """Return the text of a cell in bold type."""
+    # Two pairs of stars without a text between them would be shown as stars.
+    return f"**{cell}**" if cell else ""
+
+
 def _table_text(headings: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int]) -> str:
     """Return a table of cells that are escaped; columns of words are aligned to the left."""
-    rule = "".join("---|" if index in words else "---:|" for index in range(len(headings)))
-    lines = [f"| {' | '.join(headings)} |", f"|{rule}"]
+    # Below the headings Markdown has a line that says how each column is aligned.
+    alignments = ["---|" if index in words else "---:|" for index in range(len(headings))]
+    lines = [f"| {' | '.join(headings)} |", f"|{''.join(alignments)}"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join(lines)

@@ -32,7 +32,10 @@ def keep_freed_memory() -> bool:
     if mallopt is None:
         return False
     # It returns 1 for a value that it takes, else 0.
-    takes_size = mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT_BLOCK) or mallopt(_M_MMAP_THRESHOLD, _OLD_LIMIT)
+    takes_size = mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT_BLOCK)
+    if not takes_size:
+        # An older version of glibc takes smaller blocks only.
+        takes_size = mallopt(_M_MMAP_THRESHOLD, _OLD_LIMIT)
     if not takes_size:
         return False
     return bool(mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT))

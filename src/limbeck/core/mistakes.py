@@ -50,17 +50,23 @@ def mistakes_of(error: ValidationError) -> list[str]:
     author meant the type whose failure lies deepest in the value. Of equally deep failures, one that says more than
     "wrong type" is chosen.
     """
-    # The failures of one value of a union form a group, by its place; any other failure is a group of its own.
+    # The failures of one value of a union form a group, by the place of the value. Any other failure is a group of its
+    # own, by its number among all.
     groups: dict[Any, list[Any]] = {}
-    for number, item in enumerate(error.errors()):
-        place = _place_of_choice(item["loc"])
-        key: Any = number if place is None else place
-        groups.setdefault(key, []).append(item)
+    for number, failure in enumerate(error.errors()):
+        place_of_union = _place_of_union(failure["loc"])
+        if place_of_union is None:
+            groups[number] = [failure]
+        else:
+            groups.setdefault(place_of_union, []).append(failure)
 
     lines: list[str] = []
-    for group in groups.values():
-        line = _explain_item(max(group, key=_depth))
-        lines.append(line if line.endswith("?") else f"{line}.")
+    for failures in groups.values():
+        line = _explain_item(max(failures, key=_rank))
+        # A suggestion at the end has its question mark.
+        if not line.endswith("?"):
+            line += "."
+        lines.append(line)
     return lines
 
 
@@ -96,9 +102,10 @@ def show_value(value: Any) -> str:
     return text[:_LONGEST_VALUE]
 
 
-def _depth(item: Any) -> tuple[int, bool]:
+def _rank(item: Any) -> tuple[int, bool]:
     """Return the rank of a failure: its depth in the value, then whether it is more than a wrong type."""
-    return len(_written_place(item["loc"])), not item["type"].endswith("_type")
+    is_wrong_type = item["type"].endswith("_type")
+    return len(_written_place(item["loc"])), not is_wrong_type
 
 
 def _explain_item(item: Any) -> str:
@@ -113,8 +120,8 @@ def _explain_item(item: Any) -> str:
         value = item["input"]
         line = f"{place} is {show_value(value)}; give {wanted}"
         # A single value in the place of a list is shown as a list: `give a list: [bert]`.
-        is_lone_item = item["type"] in ("list_type", "tuple_type") and isinstance(value, str | int | float)
-        if is_lone_item:
+        wants_list = item["type"] in ("list_type", "tuple_type")
+        if wants_list and isinstance(value, str | int | float):
             line += f": [{str(value)[:_LONGEST_VALUE]}]"
         return line
 
@@ -134,7 +141,7 @@ def _written_place(parts: Sequence[Any]) -> list[Any]:
     return [part for part in parts if not _is_type_name(part)]
 
 
-def _place_of_choice(parts: Sequence[Any]) -> tuple[Any, ...] | None:
+def _place_of_union(parts: Sequence[Any]) -> tuple[Any, ...] | None:
     """Return the place of the value of a union that a failure is about; None where there is no union."""
     for index, part in enumerate(parts):
         if _is_type_name(part):

@@ -116,8 +116,9 @@ def _read(file: Path) -> dict[str, torch.Tensor]:
         content = torch.load(str(file), map_location="cpu", weights_only=True)
     except Exception as error:  # Damage has many kinds, and so has refused content.
         raise _reading_error(file, error) from None
-    holds_tensors = isinstance(content, dict) and len(content) > 0
-    if not holds_tensors or not all(_is_named_tensor(name, value) for name, value in content.items()):
+    is_filled_mapping = isinstance(content, dict) and len(content) > 0
+    holds_tensors = is_filled_mapping and all(_is_named_tensor(name, value) for name, value in content.items())
+    if not holds_tensors:
         raise ModelError(f"'{file}' holds something other than named tensors, such as a whole training checkpoint.")
     return dict(content)
 

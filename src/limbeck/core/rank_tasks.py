@@ -26,8 +26,9 @@ def broadcasting_tasks() -> Iterator[None]:
     except LimbeckError as error:
         # The other ranks can be released only while they wait for a task. They do not wait where they have raised the
         # same error, were stopped by a signal, or still carry out a task. They then notice that this process ends.
-        cannot_listen = error.on_all_ranks or isinstance(error, Interrupted) or bool(_running)
-        if not cannot_listen:
+        were_stopped_too = error.on_all_ranks or isinstance(error, Interrupted)
+        are_busy = bool(_running)
+        if not were_stopped_too and not are_busy:
             broadcast_task(_END)
         raise
     broadcast_task(_END)

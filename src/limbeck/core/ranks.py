@@ -8,7 +8,7 @@ import atexit
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from limbeck.errors import LimbeckError, TrainingError
@@ -118,11 +118,15 @@ def on_main_rank(function: Callable[[], Result]) -> Result:
     """
     if process_count() == 1:
         return function()
+    result = on_all_ranks(partial(_call_on_main, function))
+    return broadcast(result)  # type: ignore[return-value]
 
-    def call_on_main() -> Result | None:
-        return function() if is_main() else None
 
-    return broadcast(on_all_ranks(call_on_main))  # type: ignore[return-value]
+def _call_on_main(function: Callable[[], Result]) -> Result | None:
+    """Call a function on the main rank; on any other rank return None."""
+    if not is_main():
+        return None
+    return function()
 
 
 def broadcast(value: Result) -> Result:
@@ -159,21 +163,14 @@ def gather(value: Result) -> list[Result]:
 def main_rank_first(function: Callable[[], Result]) -> Result:
     """Call a function on the main rank, then on the others, which find its files on disk; return each rank's result.
 
-    Where the result is None, the main rank calls the function again with the others.
+    If the result is None, the main rank calls the function again with the others.
     """
-
-    def call_on_main() -> Result | None:
-        return function() if is_main() else None
-
-    # The other ranks wait here until the main rank is done. Their result of this call is None.
-    result_of_main = on_all_ranks(call_on_main)
-
-    def call_on_others() -> Result:
-        if result_of_main is not None:
-            return result_of_main
-        return function()
-
-    return on_all_ranks(call_on_others)
+    # The other ranks wait here until the main rank is done, and get None.
+    result = on_all_ranks(partial(_call_on_main, function))
+    if result is None:
+        return on_all_ranks(function)
+    # This is the main rank, which has its result. It only learns here whether the call fails on another rank.
+    return on_all_ranks(lambda: result)
 
 
 def raised_on_all_ranks(error: LimbeckError) -> LimbeckError:
@@ -190,8 +187,8 @@ def lost_process(error: BaseException) -> str | None:
     if process_count() == 1 or not isinstance(error, RuntimeError):
         return None
     text = str(error)
-    is_of_connection = isinstance(error, distributed.DistError) or any(part in text for part in _LOST_CONNECTION)
-    if not is_of_connection:
+    names_connection = any(part in text for part in _LOST_CONNECTION)
+    if not isinstance(error, distributed.DistError) and not names_connection:
         return None
     return (
         f"Process {process_index()} lost touch with another one, which has most likely ended: its message says why. "
@@ -215,6 +212,7 @@ def _disconnect() -> None:
 
 
 def _from_environment(name: str, default: int) -> int:
+    """Return a whole number from the environment, or the default where it is missing or no number."""
     try:
         return int(os.environ.get(name, default))
     except ValueError:

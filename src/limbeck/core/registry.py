@@ -131,9 +131,10 @@ class Registry(Generic[T]):
         self._register_source()
         self._discover()
         present = self._items.get(name)
-        if isinstance(present, EntryPoint) and _package(present.module) == _package_of(self._plugins.code(checked)):
-            # An installed distribution names this very item by an entry point, which the item now replaces: a decorator
-            # adds it because somebody imported the distribution before the entry point was loaded.
+        package = _package_of(self._plugins.code(checked))
+        if isinstance(present, EntryPoint) and _package(present.module) == package:
+            # The name is taken by the entry point of this very item: somebody imported its distribution, whose
+            # decorator now adds it, before the entry point was loaded. The item replaces its entry point.
             note_distribution(present)
         elif present is not None:
             may_replace = replace and name in self._plugin_names
@@ -178,10 +179,10 @@ class Registry(Generic[T]):
             return item
         assert self._plugins is not None
         loaded = load_entry_point(item)
-        # Loading it imported a module, in which a decorator may have added the item already.
-        added = self._items[name]
-        if not isinstance(added, EntryPoint):
-            return added
+        # Loading it imported a module, in which a decorator may have put the item in the place of its entry point.
+        item_now = self._items[name]
+        if not isinstance(item_now, EntryPoint):
+            return item_now
         try:
             checked = self._plugins.check(self.kind, name, loaded)
         except PluginError as error:

@@ -199,6 +199,7 @@ def _parse_time(text: str | None) -> datetime | None:
 def _sane(value: Any, number_type: type = int) -> Any:
     """A recorded number as a number of a type; None for anything else, and for numbers that only a damaged file has."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not abs(value) < _MOST:
+    if not is_number:
         return None
-    return number_type(value)
+    is_possible = abs(value) < _MOST  # False for NaN.
+    return number_type(value) if is_possible else None

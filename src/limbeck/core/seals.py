@@ -111,16 +111,16 @@ def examine(path: Path, *, members: set[str] | None = None, reads_files: bool = 
             return Examined(damage=f"it holds {min(unlisted)!r:.80}, which does not belong to it")
         remembered = _remembered_hashes(path.parent)
 
-    # For the memory of a finished folder: each file's state and hash, as one list.
-    states: dict[str, list[Any]] = {}
+    # The state of each file with its hash, to be remembered for other processes.
+    states_with_hashes: dict[str, list[Any]] = {}
     has_read_a_file = False
     for name, facts in files.items():
         try:
             state = _state(path.parent / name)
-            # The hash that this process remembers of the file in this state, or else that of another process.
-            digest = _hashes_read.get(state, remembered.get((name, *state)))
-            has_its_size = state.size == facts["bytes"]
+            # The hash may be known of the file in this state: by this process, or else by another one.
+            digest = _hashes_read.get(state) or remembered.get((name, *state))
             # A file of another size has changed, so it need not be read.
+            has_its_size = state.size == facts["bytes"]
             if digest is None and has_its_size and reads_files:
                 digest = _hash_and_note(path.parent / name, state)
                 has_read_a_file = True
@@ -128,25 +128,28 @@ def examine(path: Path, *, members: set[str] | None = None, reads_files: bool = 
             return Examined(damage=f"{name!r:.80} cannot be read ({error.strerror})")
         if digest != facts[_SEAL]:
             return Examined(damage=f"{name!r:.80} has changed since it was written")
-        # `_hashes_read` lacks a file that may be changing just now. Its hash is not remembered.
+        # `_hash_and_note` notes no hash of a file that may be changing just now. Such a hash is not remembered either.
         if state in _hashes_read:
-            states[name] = [*state, digest]
+            states_with_hashes[name] = [*state, digest]
     if has_read_a_file and members is not None:
-        _remember(path.parent, states)
+        _remember(path.parent, states_with_hashes)
     return Examined(listing)
 
 
 def _damage_of_listing(path: Path, listing: dict[str, Any]) -> str | None:
-    """Check the hash of a listing over itself, which is removed from it; return the damage in words, or None."""
+    """Remove the seal from a listing, its hash over itself, and compare it; return the damage in words, or None."""
     seal = listing.pop(_SEAL, None)
     if listing and seal is None:
         return f"'{path.name}' is from an earlier version and has no hashes"
-    if not isinstance(listing.get("files"), dict) or seal != _seal_of(listing):
+    # A listing that could not be read is empty, and names no files.
+    names_files = isinstance(listing.get("files"), dict)
+    if not names_files or seal != _seal_of(listing):
         return f"'{path.name}' has changed since it was written, or cannot be read"
     return None
 
 
 def _seal_of(values: dict[str, Any]) -> str:
+    """Return the hash of a listing without its seal."""
     # The hash is that of the values as they will be read from the file, where all keys are text.
     plain = json.loads(json.dumps(values))
     return xxhash.xxh3_128(json.dumps(plain, sort_keys=True).encode()).hexdigest()
@@ -182,13 +185,18 @@ def _memory_of(folder: Path) -> Path:
     return default_cache_dir() / _CHECKED / f"{name}.json"
 
 
-def _remember(folder: Path, states: dict[str, list[Any]]) -> None:
-    """Write the states and hashes of a folder's files for other processes."""
+def _remember(folder: Path, states_with_hashes: dict[str, list[Any]]) -> None:
+    """Write the states and hashes of a folder's files for other processes.
+
+    Args:
+        folder: The folder.
+        states_with_hashes: By the name of a file, the numbers of its state, and its hash last.
+    """
     memory = _memory_of(folder)
     # If this fails, the other processes read the files themselves.
     with suppress(OSError):
         memory.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"time_ns": time.time_ns(), "files": states})
+        text = json.dumps({"time_ns": time.time_ns(), "files": states_with_hashes})
         atomic_text(memory, text, durable=False, shared=True)
 
 
@@ -207,5 +215,6 @@ def _remembered_hashes(folder: Path) -> dict[tuple[Any, ...], str]:
         for name, (*state, digest) in memory["files"].items():
             hashes[(name, *state)] = digest
     except (KeyError, TypeError, ValueError, AttributeError):
+        # There is no such file, or a damaged one.
         return {}
     return hashes

@@ -83,6 +83,7 @@ def take_turns(
         if turn >= fewest and elapsed >= seconds:
             break
         if tell is not None:
+            # The measurement ends when both the time is over and the fewest rounds are made.
             share_of_time = elapsed / max(seconds, 1e-9)
             share_of_rounds = turn / fewest if turn < fewest else 1.0
             tell(min(1.0, share_of_time, share_of_rounds), turn)
@@ -124,4 +125,5 @@ def is_doubtful(first: float | None, second: float | None, ratio: float | None, 
         return False
     # The ratio of the medians is first / second.
     apart = ratio * second / first
-    return not 1 / _MOST_APART <= apart <= _MOST_APART
+    are_close = 1 / _MOST_APART <= apart <= _MOST_APART
+    return not are_close

@@ -125,6 +125,7 @@ class _Loader(yaml.SafeLoader):
             if key_node.tag == _MERGE:
                 continue
             key = self.construct_object(key_node, deep=True)
+            # PyYAML refuses a key that cannot be one, such as a list, when it makes the mapping.
             if key is None or not isinstance(key, Hashable):
                 continue
             if key in keys:
@@ -154,31 +155,37 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _use_numbers_of_yaml_1_2() -> None:
-    """Replace YAML 1.1's numbers and dates by YAML 1.2's numbers.
+# PyYAML gives an unquoted value the type (a *tag*) of the first pattern that matches it. It keeps pairs of tag and
+# pattern, which it calls resolvers, in lists by the first character of the values that the pattern is for.
+_STARTS_OF_WHOLE_NUMBERS = list("-+0123456789")
+_STARTS_OF_BROKEN_NUMBERS = list("-+.0123456789")
 
-    A *resolver* is a pair of a tag and a pattern: an unquoted value gets the tag if the pattern matches. PyYAML keeps
-    the resolvers by the first letter of the value.
-    """
+
+def _read_numbers_of_yaml_1_2() -> None:
+    """Let the loader read numbers by the patterns of YAML 1.2, and dates as text."""
+    # PyYAML's own patterns of numbers and dates, which are those of YAML 1.1, are left out.
     replaced_tags = (_INT, _FLOAT, _TIMESTAMP)
-    resolvers_by_letter = {}
-    for first_letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items():
-        remaining = [(tag, pattern) for tag, pattern in resolvers if tag not in replaced_tags]
-        resolvers_by_letter[first_letter] = remaining
-    _Loader.yaml_implicit_resolvers = resolvers_by_letter
+    resolvers_by_start = {}
+    for start, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items():
+        resolvers_by_start[start] = [(tag, pattern) for tag, pattern in resolvers if tag not in replaced_tags]
+    _Loader.yaml_implicit_resolvers = resolvers_by_start
+    _Loader.add_implicit_resolver(_INT, _WHOLE_NUMBER, _STARTS_OF_WHOLE_NUMBERS)
+    _Loader.add_implicit_resolver(_FLOAT, _BROKEN_NUMBER, _STARTS_OF_BROKEN_NUMBERS)
 
-    digits = list("0123456789")
-    _Loader.add_implicit_resolver(_INT, _WHOLE_NUMBER, ["-", "+", *digits])
-    _Loader.add_implicit_resolver(_FLOAT, _BROKEN_NUMBER, ["-", "+", ".", *digits])
+    # The method that makes the value of a tag.
     _Loader.add_constructor(_INT, _Loader.read_number)
     _Loader.add_constructor(_FLOAT, _Loader.read_number)
 
-    # The dumper quotes each text that a resolver matches. It keeps those of YAML 1.1 beside the new one, so that the
-    # text remains a text for readers of either version.
-    _Dumper.add_implicit_resolver(_FLOAT, _BROKEN_NUMBER, ["-", "+", ".", *digits])
+
+def _quote_numbers_of_yaml_1_2() -> None:
+    """Let the dumper quote texts such as `1e-4`, which YAML 1.2 would read as numbers."""
+    # The dumper quotes each text that a pattern matches. It keeps its patterns of YAML 1.1, so that a text remains a
+    # text for readers of either version.
+    _Dumper.add_implicit_resolver(_FLOAT, _BROKEN_NUMBER, _STARTS_OF_BROKEN_NUMBERS)
 
 
-_use_numbers_of_yaml_1_2()
+_read_numbers_of_yaml_1_2()
+_quote_numbers_of_yaml_1_2()
 
 
 def _count_values(node: yaml.Node, counts: dict[int, int | None]) -> int:
@@ -208,15 +215,20 @@ def _count_values(node: yaml.Node, counts: dict[int, int | None]) -> int:
 
 
 def _children_of(node: yaml.Node) -> list[yaml.Node]:
+    """Return the nodes within a node: keys and values of a mapping, items of a list, none of a single value."""
     if isinstance(node, yaml.MappingNode):
-        return [part for pair in node.value for part in pair]
+        children = []
+        for key, value in node.value:
+            children += [key, value]
+        return children
     if isinstance(node, yaml.CollectionNode):
         return list(node.value)
     return []
 
 
 def _problem(text: str, mark: Any) -> yaml.YAMLError:
-    return yaml.MarkedYAMLError(None, None, text, mark)
+    """Return PyYAML's error of a problem at a place in the document."""
+    return yaml.MarkedYAMLError(problem=text, problem_mark=mark)
 
 
 def _reason(error: yaml.YAMLError) -> str:

@@ -71,7 +71,8 @@ class Record(BaseModel):
             try:
                 record = record_type.model_validate(values)
             except ValidationError as error:
-                # Each attempt deletes at least one value, so that the attempts end.
+                # The damaged values are deleted, and the others are tried again. Each attempt deletes at least one
+                # value, so that the attempts end.
                 reasons = _damaged_values(values, error)
                 _delete_values(values, list(reasons))
                 damage += [f"'{name}': {_shown(path)} is damaged ({reason})." for path, reason in reasons.items()]
@@ -106,22 +107,29 @@ class Record(BaseModel):
         Numbers that are not finite are None.
         """
         values: dict[str, Any] = {}
-        for name, field in type(self).model_fields.items():
+        for name in type(self).model_fields:
             if name in self.model_fields_set:
-                values[field.alias or name] = plain(self.__dict__[name])
-        for name, value in (self.model_extra or {}).items():
-            values[name] = plain(value)
+                values[self._key_of(name)] = plain(self.__dict__[name])
+        for key, value in (self.model_extra or {}).items():
+            values[key] = plain(value)
 
         # Keys that were read come first, in their order; then those that were set since.
         in_order: dict[str, Any] = {}
         for name in self._order:
-            info = type(self).model_fields.get(name)
-            key = name
-            if info is not None and info.alias:
-                key = info.alias
+            key = self._key_of(name)
             if key in values:
                 in_order[key] = values[key]
-        return in_order | values
+        for key, value in values.items():
+            in_order.setdefault(key, value)
+        return in_order
+
+    @classmethod
+    def _key_of(cls, name: str) -> str:
+        """Return the key under which a field is written: its alias, or else its name; any other name as it is."""
+        field = cls.model_fields.get(name)
+        if field is not None and field.alias:
+            return field.alias
+        return name
 
 
 class File(Record):
@@ -147,8 +155,10 @@ def load(cls: type[F], folder: Path) -> F:
     Returns:
         The record; `damage` names the values that could not be read.
     """
-    is_file = folder.suffix == ".json" and not folder.is_dir()
-    path = folder if is_file else folder / cls.FILE
+    path = folder / cls.FILE
+    is_file_itself = folder.suffix == ".json" and not folder.is_dir()
+    if is_file_itself:
+        path = folder
     record = cls.read({})
     try:
         # A pipe or a device would never end.
@@ -198,6 +208,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, int):
+        # Some readers of JSON take all numbers for floats.
         return value if abs(value) < _LARGEST_NUMBER else None
     if isinstance(value, float) and not math.isfinite(value):
         return None
@@ -264,12 +275,16 @@ def _damaged_path(values: Any, place: Sequence[int | str], problem: str) -> tupl
             break
         path.append(key)
         values = values[key]
-    # These two errors are about a whole record in the list, all others about a plain item.
-    while isinstance(path[-1], int) and problem not in ("model_type", "missing"):
-        path.pop()
+
+    # An item of a list that is no record takes its whole list with it.
+    is_about_record = problem in ("model_type", "missing")
+    if not is_about_record:
+        while isinstance(path[-1], int):
+            path.pop()
     return tuple(path)
 
 
 def _shown(path: Sequence[int | str]) -> str:
+    """Return the path of a value for a message: keys joined by dots, printable and not too long."""
     text = ".".join(map(str, path))
     return "".join(letter if letter.isprintable() else "?" for letter in text)[:_LONGEST_PLACE]

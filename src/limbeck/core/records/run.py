@@ -405,8 +405,9 @@ class EarlyEnd(Record):
             if self.planned_steps is not None:
                 sentence += f", which was to take {self.planned_steps:,.0f}"
         if self.skipped:
+            noun = "stage" if len(self.skipped) == 1 else "stages"
             names = ", ".join(f"'{title}'" for title in self.skipped)
-            sentence += f"; {'stage' if len(self.skipped) == 1 else 'stages'} {names} skipped"
+            sentence += f"; {noun} {names} skipped"
         return sentence
 
 
@@ -442,6 +443,7 @@ class StepsChange(Record):
         )
         if self.as_from_start:
             return sentence
+        # The steps that were done followed the schedule of the old number of steps.
         amount = "more" if self.after > self.before else "fewer"
         return (
             f"{sentence}: not the run that {amount} steps would have been, since the schedule '{self.schedule}' and "
@@ -492,7 +494,12 @@ def modules_of(names: Sequence[str]) -> list[str]:
 
     For example `encoder.layer.2.output` for `encoder.layer.2.output.dense.weight`.
     """
-    return list(dict.fromkeys(".".join(name.split(".")[:-2]) or name for name in names))
+    modules: list[str] = []
+    for name in names:
+        parents = name.split(".")[:-2]
+        # A name of two parts or fewer has no module above it, and stands for itself.
+        modules.append(".".join(parents) or name)
+    return list(dict.fromkeys(modules))
 
 
 class Hardware(Record):
@@ -605,24 +612,24 @@ class Run(Made, CardFields):
     steps_changes: list[StepsChange] = Field(default_factory=list)
 
     def holds_teachers(self, untrained: str | UnreadRows) -> bool:
-        """Whether an untrained tensor, or the untrained rows of one, has the teacher's values.
+        """Whether a tensor that was not trained, or the rows of a table that were not, have the teacher's values.
 
-        It has them since the student was initialised with them, or was given them after training.
+        The student was given them after training, or started with them.
 
         Args:
-            untrained: Name of the tensor, or its untrained rows.
+            untrained: Name of the tensor, or the rows.
         """
         if isinstance(untrained, UnreadRows):
-            if untrained.from_teacher:
-                return True
             name = untrained.table
+            was_given = untrained.from_teacher
         else:
             name = untrained
-        # Given after training.
+            was_given = False
         if self.untrained is not None and name in self.untrained.from_teacher:
-            return True
+            was_given = True
         start = self.student.initialisation
-        return isinstance(start, Initialisation) and start.took(name)
+        started_with_them = isinstance(start, Initialisation) and start.took(name)
+        return was_given or started_with_them
 
     @property
     def on_task(self) -> bool:

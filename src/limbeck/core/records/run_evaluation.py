@@ -379,17 +379,18 @@ class RunEvaluation(Record):
     languages: list[LanguageFigures] = Field(default_factory=list)
 
     def without_rows_that_chose(self) -> RunEvaluation:
-        """The figures without those on rows or text that chose the step whose student was kept."""
-        # Figures on rows that chose the step are too good. An evaluation without such rows is returned itself: a copy
-        # whose fields were set would not count as empty.
-        rows_chose = any(rows.chose_step for rows in (*self.development, self.task) if rows is not None)
-        if not rows_chose and not self.chose_step:
+        """The figures without those on rows or text that chose the step whose student was kept, which are too good."""
+        development = [rows for rows in self.development if not rows.chose_step]
+        development_chose = len(development) < len(self.development)
+        task_chose = self.task is not None and self.task.chose_step
+        # An evaluation without such rows is returned itself: a copy whose fields were set would not count as empty.
+        if not development_chose and not task_chose and not self.chose_step:
             return self
 
-        figures = self.model_copy(update={"development": [rows for rows in self.development if not rows.chose_step]})
-        if self.task is not None and self.task.chose_step:
+        figures = self.model_copy(update={"development": development})
+        if task_chose:
             figures.task = None
-        # Held-out text chose the step: all figures on that text go.
+        # If held-out text chose the step, all figures on that text go.
         if self.chose_step:
             figures.agreement = None
             figures.asymmetric = None
