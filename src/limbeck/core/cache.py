@@ -69,7 +69,8 @@ def build_once(
     # If the file of a lock is there all the same, its builder was killed after the renaming. Then the call goes on, and
     # removes the file as it releases the lock.
     manifest = _examine_folder(folder, reads_files=False).listing
-    if manifest is not None and not lock.exists():
+    has_lock_file = lock.exists()
+    if manifest is not None and not has_lock_file:
         return manifest
 
     try:
@@ -140,7 +141,10 @@ def _piece_notes(folder: Path) -> list[Path]:
 
 
 def _examine_folder(folder: Path, *, reads_files: bool = True) -> Examined:
-    """Compare the files of a finished folder with its manifest, see `examine`; the manifest is its `listing`."""
+    """Compare the files of a folder with its manifest, which is the `listing` of the result; see `examine`.
+
+    A folder without a manifest has neither a listing nor damage.
+    """
     manifest = folder / MANIFEST
     if not manifest.is_file():
         return Examined()

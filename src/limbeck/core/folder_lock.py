@@ -89,7 +89,7 @@ def _lock(descriptor: int, path: Path) -> bool:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except OSError as error:
-            # Any other error means a file system without locks: the note of the last holder decides.
+            # Any other error means a file system without locks. There the folder is free unless its last holder lives.
             if error.errno not in _TAKEN:
                 return not holder_lives(read_json(path))
         if time.monotonic() > deadline:
@@ -98,6 +98,7 @@ def _lock(descriptor: int, path: Path) -> bool:
 
 
 def _refusal(folder: Path, lock: dict[str, Any]) -> OutputError:
+    """Return the error for a folder that another run holds; `lock` is the note of its process."""
     process = f"process {lock.get('pid', 'unknown')} on {lock.get('host', 'an unknown host')}"
     return OutputError(
         f"Output folder '{folder}' is in use by another run ({process}, since {lock.get('since', 'unknown')}); "
@@ -159,6 +160,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _this_process() -> dict[str, Any]:
+    """Return the note of this process."""
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),

@@ -60,6 +60,7 @@ class _NotebookBars(progress.Progress):
         from IPython.display import HTML, display
 
         self._last_shown = time.monotonic()
+        # A console that prints nowhere, and records what is printed so that it can be exported as HTML.
         page = Console(file=io.StringIO(), record=True, width=_NOTEBOOK_WIDTH, force_terminal=True, force_jupyter=False)
         if not empty:
             page.print(self.get_renderable())

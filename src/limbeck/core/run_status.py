@@ -174,6 +174,11 @@ def _judge(run: records.Run, folder: Path, owner: dict[str, Any]) -> Status:
 
     The record of a run whose process was killed still says "running". It runs only if a process holds the lock of its
     folder, which the system releases when the process dies.
+
+    Args:
+        run: The record of the run.
+        folder: Its folder.
+        owner: The note of the process that held the lock last, see `holder`.
     """
     if run.status in ("finished", "interrupted", "failed"):
         return run.status  # type: ignore[return-value]

@@ -191,11 +191,11 @@ def _describe_type(annotation: Any) -> str:
 
     Any other type is "a value".
     """
-    # A type without arguments stands for itself; of `X | None` only X counts.
-    if get_origin(annotation) is Literal:
-        types = [annotation]
-    else:
-        types = [member for member in get_args(annotation) or (annotation,) if member is not NoneType]
+    # Of `X | None` only X counts. The arguments of a `Literal` are no types.
+    types = [annotation]
+    arguments = get_args(annotation)
+    if arguments and get_origin(annotation) is not Literal:
+        types = [argument for argument in arguments if argument is not NoneType]
     if len(types) != 1:
         return "a value"
 

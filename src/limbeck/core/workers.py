@@ -78,26 +78,35 @@ def run_tasks(
         while team.running:
             for connection in wait(list(team.running), timeout=_WATCH_SECONDS):
                 assert isinstance(connection, Connection)
-                worker = team.running[connection]
-                try:
-                    message = connection.recv()
-                except (EOFError, OSError):
-                    # The process has died with its task. A new one with the same number, and so the same GPU, takes its
-                    # place.
-                    team.dismiss(connection)
-                    worker.process.join()
-                    problem = f"A worker ended with code {worker.process.exitcode}; out of memory, or killed?"
-                    ended(worker.task, problem)
-                    team.start_process(worker.index)
-                    continue
-                if isinstance(message, _End):
-                    ended(worker.task, message.problem)
-                    team.hand_out_next(connection)
-                else:
-                    received(worker.task, message)
+                _take_message(team, connection, ended, received)
             watch()
     finally:
         team.end()
+
+
+def _take_message(
+    team: _Team[Task],
+    connection: Connection,
+    ended: Callable[[Task, str | None], None],
+    received: Callable[[Task, Any], None],
+) -> None:
+    """Take a message of a worker, or notice that its process has died; the callbacks are those of `run_tasks`."""
+    worker = team.running[connection]
+    try:
+        message = connection.recv()
+    except (EOFError, OSError):
+        # The process has died with its task. A new one with the same number, and so the same GPU, takes its place.
+        team.dismiss(connection)
+        worker.process.join()
+        problem = f"A worker ended with code {worker.process.exitcode}; out of memory, or killed?"
+        ended(worker.task, problem)
+        team.start_process(worker.index)
+        return
+    if isinstance(message, _End):
+        ended(worker.task, message.problem)
+        team.hand_out_next(connection)
+    else:
+        received(worker.task, message)
 
 
 class _Team(Generic[Task]):
@@ -133,6 +142,7 @@ class _Team(Generic[Task]):
         arguments = (self._work, connection_of_process, self._threads, visible_device(index))
         process = self._context.Process(target=_serve, args=arguments)
         process.start()
+        # Only the process keeps its end of the pipe, so that reading from the other end fails once the process is dead.
         connection_of_process.close()
         self._hand_out(connection, process, index)
 
@@ -160,6 +170,7 @@ class _Team(Generic[Task]):
             process.join()
 
     def _hand_out(self, connection: Connection, process: Any, index: int) -> None:
+        """Give a process the next task that waits."""
         task = self._waiting.popleft()
         self.running[connection] = _Worker(process, index, task)
         # If the process has died, `run_tasks` notices when it reads from the connection.

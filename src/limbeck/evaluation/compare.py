@@ -68,12 +68,15 @@ class Side:
             report: Receives the progress.
             roles: Role of the first and of the second text, such as "query", which decide the prompts before them.
         """
+        # A side without a model overrides this method.
         assert self.model is not None
+        first_texts = [first for first, _ in texts]
+        second_texts = [second for _, second in texts]
         return inference.encode_both(
             self.model,
             self.tokenizer,
-            [first for first, _ in texts],
-            [second for _, second in texts],
+            first_texts,
+            second_texts,
             roles,
             pooling=self.vectors,
             max_length=self.max_length,

@@ -66,7 +66,8 @@ class StoredSide(Side):
         """Return the stored vectors of the first and of the second of each pair; see `Side.encode`."""
         store = self._open_compared()
         first, second = _keys_of(_Pairs(texts, roles), self.vectors)
-        missing = int((~store.has(np.concatenate([first, second]))).sum())
+        is_stored = store.has(np.concatenate([first, second]))
+        missing = int((~is_stored).sum())
         if missing and self._has_compared:
             raise ModelError(
                 f"{missing} of {2 * len(texts)} compared texts are not among those whose vectors are stored; run "
@@ -180,8 +181,8 @@ def _encode_compared(
             sentences = choose_sentences([text_of(text) for text in texts], amounts.pairs, seed=seed)
             vectors = encode_sentences(teacher, sentences, progress.part_of(report, 0.0, 0.5))
             # Each sentence is a pair with itself, since all pairs of sentences may be compared.
-            own_pairs = _Pairs([(sentence.text, sentence.text) for sentence in sentences], None)
-            yield _Encoded(own_pairs, vectors, vectors)
+            pairs_of_equals = _Pairs([(sentence.text, sentence.text) for sentence in sentences], roles=None)
+            yield _Encoded(pairs_of_equals, vectors, vectors)
     if amounts.retrieval_pairs > 0:
         with suppress(CorpusError):
             pairs = build_passage_pairs(texts, amounts.retrieval_pairs, seed=seed)

@@ -350,7 +350,7 @@ class TaskDefinition(Strict):
         return {key: file for key, file in files.items() if file is not None}
 
     def on_hub(self, split: str) -> HubPlace | None:
-        """Return the data set and its split that a split is read from; None where there is none."""
+        """Return the place of a split on the Hub; None for a split that is not there, or that is joint."""
         hub = self.hub
         if hub is None or split in self.parts:
             return None
@@ -359,8 +359,8 @@ class TaskDefinition(Strict):
             return HubPlace(hub, HubSplit(split=split, config=hub.config))
         if split not in hub.splits:
             return None
-        named = hub.splits[split]
-        return HubPlace(hub, HubSplit(split=named.split, config=named.config or hub.config))
+        split_of_hub = hub.splits[split]
+        return HubPlace(hub, HubSplit(split=split_of_hub.split, config=split_of_hub.config or hub.config))
 
     @property
     def development(self) -> str | None:

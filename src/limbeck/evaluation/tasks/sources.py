@@ -142,17 +142,18 @@ class HubPlace(NamedTuple):
         return address
 
     def saved_names(self, folders: Sequence[str]) -> list[str]:
-        """Return the names that the split may have where `save_to_disk` of `datasets` wrote it below a data folder.
+        """Return the names that the split may have below a data folder, where `save_to_disk` of `datasets` wrote it.
 
         Args:
             folders: The folders that files of the task may lie in; "" is the data folder itself.
         """
-        _, _, data_set = self.data_set.name.rpartition("/")
+        _, _, name_of_data_set = self.data_set.name.rpartition("/")
         split = self.split.split
         # A split with a configuration of its own, such as a language of XNLI, lies in a folder of that name.
-        if self.split.config is not None and self.split.config != self.data_set.config:
+        has_own_config = self.split.config is not None and self.split.config != self.data_set.config
+        if has_own_config:
             split = f"{self.split.config}/{split}"
-        folder_of_data_set = self.data_set.config or data_set
+        folder_of_data_set = self.data_set.config or name_of_data_set
         possible_folders = dict.fromkeys([*folders, folder_of_data_set, ""])
         return [f"{folder}/{split}".removeprefix("/") for folder in possible_folders]
 

@@ -340,16 +340,21 @@ def _counted(
         CorpusError: for a split without rows.
     """
     title = place.task.title
-    lines = report.lines()
+    lines_of_report = report.lines()
     if not rows:
-        reason = f": {'; '.join(lines)}" if lines else ""
+        reason = ""
+        if lines_of_report:
+            reason = f": {'; '.join(lines_of_report)}"
         raise CorpusError(f"{origin} holds no row of the split '{place.split}' of {title}{reason}.")
-    # The number of rows is noted only if it is not the published one.
+
+    # The number of rows is noted first, and only if it is not the published one.
+    lines: list[str] = []
     if published is None:
-        lines.insert(0, counted(len(rows), "row"))
+        lines.append(counted(len(rows), "row"))
     elif published != len(rows):
-        lines.insert(0, f"{counted(len(rows), 'row')} ({registry.PUBLISHED} {published:,})")
+        lines.append(f"{counted(len(rows), 'row')} ({registry.PUBLISHED} {published:,})")
         report.note(f"row of {title} {place.split}, of which {published:,} are published", origin, len(rows))
+    lines += lines_of_report
     return SplitContent(rows, [f"{title} {place.split}: {line}" for line in lines], report)
 
 
