@@ -1,7 +1,8 @@
 """Retrieval: given a held-out document's summary, does a model find its body among all the bodies?
 
 The pairs come from the text itself (a title or summary line and the text behind it; else a paragraph's first sentence
-and its rest), so the figure measures each model by itself, teacher and student alike, without any label.
+and its rest), so the figure measures each model by itself, teacher and student alike, without any label. Tasks of
+retrieval, which have labels, are scored by `limbeck.evaluation.evaluators.document_search`.
 """
 
 import random

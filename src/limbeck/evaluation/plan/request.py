@@ -24,7 +24,7 @@ _MOST_WORKERS = 1024
 _MOST_SEEDS = 1000
 FINE_TUNING_PRESET = "comparative_study"
 """The protocol of a fine-tuning for which none is named: one grid point, three seeds."""
-KEPT_WEIGHTS = ("best", "all")
+WEIGHTS_TO_KEEP = ("best", "all")
 """Of which cells weights may be kept."""
 
 
@@ -164,8 +164,8 @@ class EvaluationRequest:
             raise RecipeError(
                 "--classes names the classes of heads that are scored as they are; give --as-is too, or leave it out."
             )
-        if self.keep_weights not in (None, *KEPT_WEIGHTS):
-            raise RecipeError(f"--keep-weights is '{self.keep_weights}'; give {' or '.join(KEPT_WEIGHTS)}.")
+        if self.keep_weights not in (None, *WEIGHTS_TO_KEEP):
+            raise RecipeError(f"--keep-weights is '{self.keep_weights}'; give {' or '.join(WEIGHTS_TO_KEEP)}.")
         if self.keep_weights is not None and self.as_is:
             raise RecipeError("--keep-weights keeps trained models, but --as-is trains nothing; leave one of them out.")
         if not self.tasks.strip(" ,"):
