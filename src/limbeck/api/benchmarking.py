@@ -45,6 +45,7 @@ class BenchmarkResult(Shown):
         yield from _BLOCKS[self.kind](self.rows)
 
     def _csv(self) -> str:
+        """Return its figures as CSV, unrounded."""
         columns = list(dict.fromkeys(name for row in self.rows for name in row))
         return to_csv(columns, self.rows)
 

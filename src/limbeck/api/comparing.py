@@ -52,6 +52,7 @@ class ComparisonResult(Result):
         yield from methods_blocks(self.comparison)
 
     def _csv(self) -> str:
+        """Return its figures as CSV, unrounded."""
         from limbeck.report.comparison import methods_csv
 
         return methods_csv(self.comparison)

@@ -59,6 +59,7 @@ class RunResult(ModelResult):
 
     @property
     def _model(self) -> Path:
+        """The folder of the model."""
         return self.student
 
     @property
@@ -74,6 +75,7 @@ class RunResult(ModelResult):
             yield from quality_blocks(self.run.evaluation)
 
     def _csv(self) -> str:
+        """Return its figures as CSV, unrounded."""
         from limbeck.report.quality import comparison_csv
 
         return comparison_csv(self.metrics, in_millions=True)

@@ -64,6 +64,7 @@ class EvaluationResult(Result):
         yield from evaluation_blocks(self.evaluation, self.measured_costs)
 
     def _csv(self) -> str:
+        """Return its figures as CSV, unrounded."""
         from limbeck.report.evaluation import evaluation_csv
 
         return evaluation_csv(self.evaluation)

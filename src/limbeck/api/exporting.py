@@ -66,14 +66,17 @@ class ExportResult(Pushed):
         return f"Folder: {self.folder}"
 
     def _csv(self) -> str:
+        """Return its figures as CSV, unrounded."""
         return "file,bytes\n" + "".join(f"{name},{size}\n" for name, size in self.files.items())
 
     @property
     def _model(self) -> Path:
+        """The folder of the model."""
         return self.folder
 
     @property
     def _message(self) -> str:
+        """The message of the commit on the Hub."""
         return f"Student as {self.export.format}, exported with limbeck"
 
 

@@ -54,6 +54,7 @@ class FineTuningResult(ModelResult):
 
     @property
     def _model(self) -> Path:
+        """The folder of the model."""
         return self.model
 
     def blocks(self) -> Iterator[Block]:
@@ -63,6 +64,7 @@ class FineTuningResult(ModelResult):
         yield from evaluation_blocks(self.evaluation)
 
     def _csv(self) -> str:
+        """Return its figures as CSV, unrounded."""
         from limbeck.report.evaluation import evaluation_csv
 
         return evaluation_csv(self.evaluation)

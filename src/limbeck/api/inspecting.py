@@ -53,6 +53,7 @@ class InspectionResult(Shown):
         yield from inspection_blocks(self.kind, self.measured)
 
     def _figure(self) -> Figure | None:
+        """Return the first picture of the inspection; None where it has none."""
         from limbeck.report.inspection_figures import inspection_pictures
 
         pictures = list(inspection_pictures(self.kind, self.measured).values())

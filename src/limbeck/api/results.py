@@ -61,6 +61,7 @@ class Shown(ABC):
         return text.getvalue().rstrip()
 
     def _print(self, page: Console) -> None:
+        """Print the tables and notes, and the line below them."""
         page.print(console(*self.blocks()), highlight=False, markup=False)
         if self.place:
             page.print(self.place, highlight=False, markup=False, soft_wrap=True)

@@ -80,6 +80,7 @@ class SearchResult(Result):
         yield from search_blocks(self.search)
 
     def _csv(self) -> str:
+        """Return its figures as CSV, unrounded."""
         from limbeck.report.search import search_files
 
         # The last table is that of the candidates.

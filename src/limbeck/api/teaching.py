@@ -61,6 +61,7 @@ class TeachResult(Shown):
             yield Notes(self.notes)
 
     def _csv(self) -> str:
+        """Return its figures as CSV, unrounded."""
         text = io.StringIO()
         writer = csv.writer(text)
         writer.writerow(["figure", "value"])

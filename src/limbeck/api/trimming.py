@@ -57,6 +57,7 @@ class TrimResult(Shown):
         return f"Folder: {self.folder}"
 
     def _csv(self) -> str:
+        """Return its figures as CSV, unrounded."""
         from limbeck.report.trim_text import costs_csv
 
         return costs_csv(self.trim)

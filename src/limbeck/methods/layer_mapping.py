@@ -182,6 +182,7 @@ def _by_name(name: str, pairing: Pairing, names: Sequence[str]) -> LayerMapping:
 
 
 def _check_layer(layer: int, depth: int, owner: str, choice: MappingChoice) -> None:
+    """Refuse a layer that a model does not have."""
     if not 1 <= layer <= depth:
         raise RecipeError(
             f"mapping {choice} names {owner} layer {layer}, but the {owner} has only layers 1 to {depth}; change it."

@@ -43,6 +43,7 @@ class MappedOptions(MethodOptions):
 
     @model_validator(mode="after")
     def _draw_of_a_drawn_mapping(self) -> MappedOptions:
+        """Refuse options of the draw where no layer is drawn."""
         self._refuse_unless_random("mapping", "mapping_draw", "mapping_seed")
         return self
 

@@ -101,6 +101,7 @@ class MlkdBertOptions(MethodOptions):
 
     @property
     def _other_stage(self) -> int:
+        """The number of the stage that these options are not for."""
         return 2 if self.stage == 1 else 1
 
     @model_validator(mode="after")

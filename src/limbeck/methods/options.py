@@ -93,6 +93,7 @@ def _is_mapping(value: Any) -> bool:
 
 
 def _check_layer(value: Any) -> Any:
+    """Refuse what is no layer; for validators."""
     if _is_whole(value) or value in ("last", "auto"):
         return value
     forms = "a number (1 is the first block, -1 the last), 'last' or 'auto'"
@@ -100,6 +101,7 @@ def _check_layer(value: Any) -> Any:
 
 
 def _check_count(value: Any) -> Any:
+    """Refuse what is no number of heads; for validators."""
     if (_is_whole(value) and value >= 1) or value == "auto":
         return value
     raise ValueError(f"{str(value)[:80]!r} is not a number of heads; give a whole number, 1 or more, or 'auto'")

@@ -34,6 +34,7 @@ class OutputDistributionOptions(MethodOptions):
 
     @model_validator(mode="after")
     def _one_kind_of_temperature(self) -> OutputDistributionOptions:
+        """Refuse a temperature beside one that falls."""
         if self.annealing is not None and self.temperature != 1:
             raise ValueError("annealing sets the temperature: leave temperature out")
         return self

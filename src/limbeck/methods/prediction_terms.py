@@ -121,8 +121,10 @@ def _kind(name: str) -> Kind:
 
 
 def _student_logits(pairing: Pairing) -> tuple[StreamKey, ...]:
+    """The scores of the student's head."""
     return stream_keys("logits", layer=pairing.student.layers)
 
 
 def _teacher_logits(pairing: Pairing) -> tuple[StreamKey, ...]:
+    """The scores of the teacher's head, or those that are stored of a teacher without a model."""
     return stream_keys("logits", layer=pairing.teacher.output_layer)

@@ -126,6 +126,7 @@ def register_as_teaching(name: str | None = None, *, replace: bool = False) -> C
     """
 
     def register(make: MakeT) -> MakeT:
+        """Add a teaching to the registry."""
         key = name if name is not None else getattr(make, "__name__", "").lower()
         TEACHINGS.add(key, TeachingMaker(key, make), replace=replace)
         return make

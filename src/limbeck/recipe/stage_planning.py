@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.settings import CorpusSettings, CorpusSpec, LabelledSettings
@@ -103,38 +104,27 @@ def plan_stage(
         # Without the teacher's tokenizer, its outputs are of texts as they are, not cut to a length.
         has_outputs_alone = any(member.tokenizer is None for member in stage_teacher.members)
         settings = settings.model_copy(update={"text_keys": True, "whole_texts": has_outputs_alone})
-    reads_translations = isinstance(settings, CorpusSettings) and settings.teaches_translations
-    if reads_translations:
-        check_terms_apart(terms, pairing, place, "The teacher reads sentences that the student's translate")
-    whole_tokenizer = plan_shared_reading(terms, pairing, settings, learner, stage_teacher, place)
-    teacher_tokenizer = None
-    if whole_tokenizer is None:
-        teacher_tokenizer = _teacher_tokenizer(stage, place, terms, pairing, learner, stage_teacher)
-    if teacher_tokenizer is None and reads_translations:
-        # A teacher whose outputs alone are known has no tokenizer: its outputs are found by the texts that it read.
-        teacher_tokenizer = stage_teacher.tokenizer
-    check_student_length(settings, place, reads_apart=teacher_tokenizer is not None)
-    if teacher_tokenizer is not None:
-        check_text_apart(stage, place, settings)
-        settings = _with_student_length(settings, learner)
-    check_text_fits(stage, place, settings, stage_teacher, learner)
+
+    # The tokens that its two models read, and their sentence vectors.
+    reading = _plan_reading(stage, place, settings, terms, pairing, learner, stage_teacher)
+    check_text_fits(stage, place, reading.settings, stage_teacher, learner)
     vectors, teacher_vectors = stage_vectors(stage, terms, pairing, stage_teacher, assistant, place)
 
     plan = StagePlan(
         spec=stage,
         terms=terms,
-        corpus=settings,
+        corpus=reading.settings,
         vectors=vectors,
         teacher_vectors=teacher_vectors,
         pairing=pairing,
         teacher=stage_teacher,
         student=own_student,
         tokenizer=learner.tokenizer,
-        teacher_tokenizer=teacher_tokenizer,
+        teacher_tokenizer=reading.teacher_tokenizer,
         student_head=student_head,
         teacher_head=teacher_head,
         mask_tokens=masked_share(stage, terms, pairing, place),
-        whole_tokenizer=whole_tokenizer,
+        whole_tokenizer=reading.whole_tokenizer,
     )
     # The student's configuration was derived from its teacher's, which also gives it the teacher's outputs. They are
     # right where it learns the teacher's scores. Where it learns labels alone, its outputs are the classes of its rows.
@@ -181,6 +171,63 @@ def _plan_stage_teacher(stage: StageSpec, teacher: TeacherInfo, assistant: Stage
         sentence=sentence,
         stage=stage.teacher.stage,
     )
+
+
+class _Reading(NamedTuple):
+    """How the two models of a stage read its text.
+
+    Attributes:
+        settings: The settings of the text.
+        teacher_tokenizer: The tokenizer of a teacher that reads other tokens than the student; None for any other.
+        whole_tokenizer: The tokenizer of a teacher that reads the pieces of the student's cut one; None for any other.
+    """
+
+    settings: CorpusSettings | LabelledSettings
+    teacher_tokenizer: TokenizerPlan | None
+    whole_tokenizer: TokenizerPlan | None
+
+
+def _plan_reading(
+    stage: StageSpec,
+    place: str,
+    settings: CorpusSettings | LabelledSettings,
+    terms: Sequence[Term],
+    pairing: Pairing,
+    student: StudentPlan,
+    teacher: TeacherInfo,
+) -> _Reading:
+    """Plan how the two models of a stage read its text: by the same tokens, or each by its own.
+
+    Args:
+        stage: The stage.
+        place: Where it stands in the recipe.
+        settings: The settings of its text.
+        terms: Its terms.
+        pairing: Its models, and the task of its corpus.
+        student: Its student.
+        teacher: Its teacher.
+
+    Raises:
+        RecipeError: for terms and text that models with different tokens cannot have.
+    """
+    reads_translations = isinstance(settings, CorpusSettings) and settings.teaches_translations
+    if reads_translations:
+        check_terms_apart(terms, pairing, place, "The teacher reads sentences that the student's translate")
+    whole_tokenizer = plan_shared_reading(terms, pairing, settings, student, teacher, place)
+    teacher_tokenizer = None
+    if whole_tokenizer is None:
+        teacher_tokenizer = _teacher_tokenizer(stage, place, terms, pairing, student, teacher)
+    if teacher_tokenizer is None and reads_translations:
+        # Each model gets texts of its own, whatever their tokens are. A teacher whose outputs alone are known has no
+        # tokenizer: its outputs are found by the texts that it read.
+        teacher_tokenizer = teacher.tokenizer
+
+    reads_apart = teacher_tokenizer is not None
+    check_student_length(settings, place, reads_apart=reads_apart)
+    if reads_apart:
+        check_text_apart(stage, place, settings)
+        settings = _with_student_length(settings, student)
+    return _Reading(settings, teacher_tokenizer, whole_tokenizer)
 
 
 def _teacher_tokenizer(
