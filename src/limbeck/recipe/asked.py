@@ -151,12 +151,26 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
     merged = dict(document)
     # A recipe that limbeck chose has a reason for some of its keys. The reasons at these paths no longer hold.
     changed_paths: list[str] = []
-
     for name in ("output", "seed"):
         if name in options:
             merged[name] = options[name]
             changed_paths.append(name)
+    changed_paths += _merge_parts(merged, options)
+    changed_paths += _merge_stages(merged, options)
+    return without_reasons(merged, changed_paths)
 
+
+def _merge_parts(merged: dict[str, Any], options: Mapping[str, Any]) -> list[str]:
+    """Change the teacher, the student, the corpus and the evaluation of a recipe by options.
+
+    Args:
+        merged: The recipe, which is changed in place.
+        options: The options.
+
+    Returns:
+        The dotted paths of the changed values.
+    """
+    changed_paths: list[str] = []
     # A teacher takes the place of several.
     if "teacher" in options:
         for name in ("teachers", "combine"):
@@ -181,7 +195,23 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
     elif "evaluation" in options:
         # A value that is no mapping is no evaluation; the check of the recipe refuses it.
         merged["evaluation"] = evaluation
+    return changed_paths
 
+
+def _merge_stages(merged: dict[str, Any], options: Mapping[str, Any]) -> list[str]:
+    """Change the stages of a recipe by the options of the method and of the training.
+
+    Args:
+        merged: The recipe, which is changed in place.
+        options: The options.
+
+    Returns:
+        The dotted paths of the changed values.
+
+    Raises:
+        RecipeError: for steps beside minutes.
+    """
+    changed_paths: list[str] = []
     # A method replaces all stages of the recipe. Reasons are given at the first stage only, also where they speak of
     # all stages.
     if "method" in options:
@@ -201,7 +231,7 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
     if training and isinstance(stages, list):
         merged["stages"] = [_with_training(stage, training) for stage in stages]
         changed_paths += [f"stages.0.training.{key}" for key in training]
-    return without_reasons(merged, changed_paths)
+    return changed_paths
 
 
 def choose_by_options(
@@ -246,12 +276,7 @@ def choose_by_options(
             "aligned_embedding for stored vectors, or a whole recipe."
         )
     teacher_name = teacher["model"] if isinstance(teacher, Mapping) else teacher
-    # A student's keys may have a shape, or a start that brings its shape along; else they are the sizes of a shape.
-    shape = student
-    if isinstance(student, Mapping):
-        has_start_alone = "initialise" in student and "shape" not in student
-        shape = None if has_start_alone else student.get("shape", student)
-    check_choice(teacher_name, shape, sources)
+    check_choice(teacher_name, _shape_of(student), sources)
 
     from limbeck.recipe.choosing import choose_recipe  # It imports torch, which takes seconds.
 
@@ -266,6 +291,19 @@ def choose_by_options(
         trains=options.get("steps") != 0,
     )
     return merge_options(chosen, further_options)
+
+
+def _shape_of(student: Any) -> Any:
+    """The shape of a student that is given by its shape or by the keys of a recipe's student; None without any."""
+    if not isinstance(student, Mapping):
+        return student
+    if "shape" in student:
+        return student["shape"]
+    # A student that names only a start has the shape of the model that it starts from.
+    if "initialise" in student:
+        return None
+    # The keys are those of the shape.
+    return student
 
 
 def _with_texts_of_targets(options: Mapping[str, Any]) -> dict[str, Any]:
