@@ -102,8 +102,8 @@ class KeptFiles:
             raise RecipeError(f"{place} is empty: give a file, folder, texts or a data set.")
         lines_cls = _RowLines if isinstance(first, Mapping) else _TextLines
         lines = lines_cls(chain([first], iterator), place)
-        path, digest = self._keep_file(lines, lines.what, ".jsonl")
-        self._note(place, f"{lines.count:,} {lines.what}, given as objects", path, digest)
+        path, digest = self._keep_file(lines, lines.noun, ".jsonl")
+        self._note(place, f"{lines.count:,} {lines.noun}, given as objects", path, digest)
         return str(path)
 
     def keep_table(self, tables: Iterable[Any], place: str) -> str:
@@ -132,25 +132,31 @@ class KeptFiles:
             self._folder.mkdir(parents=True, exist_ok=True)
             yield
 
-    def _keep_file(self, pieces: Iterable[bytes], what: str, suffix: str) -> tuple[Path, str]:
-        """Write a file, and return it with the hash of its content."""
+    def _keep_file(self, pieces: Iterable[bytes], noun: str, suffix: str) -> tuple[Path, str]:
+        """Write a file, and return it with the hash of its content.
+
+        Args:
+            pieces: The content.
+            noun: The beginning of the file's name.
+            suffix: The end of the file's name.
+        """
         digest = hashlib.blake2b(digest_size=12)
         with self._writing():
-            unnamed = self._folder / f"{what}.{os.getpid()}.partial"
+            unnamed = self._folder / f"{noun}.{os.getpid()}.partial"
             try:
                 with unnamed.open("wb") as file:
                     for piece in pieces:
                         digest.update(piece)
                         file.write(piece)
-                path = self._folder / f"{what}-{digest.hexdigest()[:_SHORT]}{suffix}"
+                path = self._folder / f"{noun}-{digest.hexdigest()[:_SHORT]}{suffix}"
                 unnamed.replace(path)
             finally:
                 unnamed.unlink(missing_ok=True)
         return path, digest.hexdigest()
 
-    def _note(self, place: str, what: str, path: Path, digest: str) -> None:
+    def _note(self, place: str, description: str, path: Path, digest: str) -> None:
         """Note an object, by the key of the recipe."""
-        self.notes[place] = f"{what}, kept as '{path}' (hash of its content: {digest})"
+        self.notes[place] = f"{description}, kept as '{path}' (hash of its content: {digest})"
 
 
 class _Lines(ABC):
@@ -161,12 +167,12 @@ class _Lines(ABC):
         place: Key of the recipe, for messages.
 
     Attributes:
-        what: The noun for the values.
+        noun: The noun for the values.
         cls: Their type.
         type_in_words: Their type, for messages.
     """
 
-    what: ClassVar[str]
+    noun: ClassVar[str]
     cls: ClassVar[type]
     type_in_words: ClassVar[str]
 
@@ -209,7 +215,7 @@ class _Lines(ABC):
 class _TextLines(_Lines):
     """Texts, each the one column of a row."""
 
-    what = "texts"
+    noun = "texts"
     cls = str
     type_in_words = "text"
 
@@ -221,7 +227,7 @@ class _TextLines(_Lines):
 class _RowLines(_Lines):
     """Rows, as mappings of columns."""
 
-    what = "rows"
+    noun = "rows"
     cls = Mapping
     type_in_words = "mappings of columns"
 

@@ -227,9 +227,9 @@ def _readable_part(cls: type[PartT], document: Any) -> PartT | None:
     if not isinstance(document, dict):
         return None
     right_keys = cls.model_fields.keys() - wrong_keys
-    rest = {key: value for key, value in document.items() if key in right_keys}
+    readable = {key: value for key, value in document.items() if key in right_keys}
     with suppress(ValidationError):
-        return cls.model_validate(rest)
+        return cls.model_validate(readable)
     return None
 
 

@@ -51,7 +51,7 @@ def open_study(
     """
     storage = open_storage(place)
     # The storage turns tuples into lists, so they are compared in that form.
-    wanted = json.loads(json.dumps(dict(identity)))
+    expected = json.loads(json.dumps(dict(identity)))
     try:
         study = optuna.create_study(
             storage=storage, sampler=sampler, study_name=name, direction=direction, load_if_exists=True
@@ -59,7 +59,7 @@ def open_study(
         # A study that has trials and no identity was made by another program.
         is_new = study.user_attrs.get(IDENTITY) is None and not study.get_trials(deepcopy=False)
         if is_new:
-            study.set_user_attr(IDENTITY, wanted)
+            study.set_user_attr(IDENTITY, expected)
         recorded = study.user_attrs.get(IDENTITY)
     except DBAPIError as problem:
         raise OutputError(f"Storage {shown(place)} cannot be used: {problem.orig}; check the URL.") from None
@@ -70,12 +70,12 @@ def open_study(
     if study.direction.name != direction.upper():
         raise OutputError(f"{where} was made to {study.direction.name.lower()}, not to {direction}; {way_out}")
     # A setting may stand on one side alone; it is None on the other.
-    for key in (*recorded, *wanted):
-        accepted_values = [wanted.get(key)]
+    for key in (*recorded, *expected):
+        accepted_values = [expected.get(key)]
         if earlier is not None and key in earlier:
             accepted_values.append(earlier[key])
         if recorded.get(key) not in accepted_values:
-            difference = f"{_brief(recorded.get(key))}, not {_brief(wanted.get(key))}"
+            difference = f"{_brief(recorded.get(key))}, not {_brief(expected.get(key))}"
             raise OutputError(f"{where} was made for another {key}: {difference}; {way_out}")
     return study
 
