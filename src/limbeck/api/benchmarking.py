@@ -127,9 +127,10 @@ def _measure_loss(request: requests.LossRequest, bar: Report) -> list[Row]:
     from limbeck.benchmark.loss import measure_losses
     from limbeck.benchmark.loss_case import LossCase, benchmark_of
 
-    measured = benchmark_of(request.objective)
-    head_counts = request.heads or (measured.heads,)
-    if "heads" not in measured.sizes:
+    objective = benchmark_of(request.objective)
+    # Without numbers of heads, the objective is measured with its usual one.
+    head_counts = request.heads or (objective.heads,)
+    if "heads" not in objective.sizes:
         # Heads play no part in this loss, so that one number of them stands for all.
         head_counts = head_counts[:1]
     cases = []
@@ -180,7 +181,7 @@ def _measure_step(request: requests.StepRequest, bar: Report) -> list[Row]:
     if request.method is not None:
         from limbeck.methods.registry import METHODS
 
-        # An unknown name is refused here.
+        # Looked up for its error: an unknown name is refused here.
         METHODS[request.method]
     from limbeck.benchmark.step_rows import measure_step
     from limbeck.benchmark.step_setup import StepRequest

@@ -49,8 +49,8 @@ def refuse_endpoint_options(request: TeachRequest) -> None:
     if request.endpoint is None:
         # A store of an endpoint is checked without --endpoint, since it knows its server.
         for name in _OF_ENDPOINT:
-            is_used = request.check and name in _USED_BY_CHECK
-            if _is_given(request, name) and not is_used:
+            is_for_check = request.check and name in _USED_BY_CHECK
+            if _is_given(request, name) and not is_for_check:
                 raise RecipeError(
                     f"{_flag(name)} is for a teacher behind an endpoint; give --endpoint, or leave it out."
                 )

@@ -150,6 +150,7 @@ class Step:
             if self.module.student_tap.leaves_unmade(computed_tokens):
                 operations_from_hidden += self._operations_from_hidden(batch, student.decoder, teacher.decoder)
             else:
+                # Padding is scored too where no mask leaves it out, but only valid tokens count as work.
                 valid_scored = batch["attention_mask"] if mask is None else mask
                 scored_tokens += int(valid_scored.sum())
         # Losses are computed in float32, but scores in the format of the student.

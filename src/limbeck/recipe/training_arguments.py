@@ -101,11 +101,12 @@ def build_arguments(training: Mapping[str, Any], *, output: str, seed: int, eval
     # Four groups, of which each takes precedence over those before it: limbeck's defaults, arguments that suit the
     # machine, those of the recipe, and those that limbeck decides itself (`managed`).
     has_gpu = has_accelerator()
-    of_machine = {
+    machine_arguments = {
         "dataloader_pin_memory": has_gpu,  # Without an accelerator torch only warns of pinned memory.
         "use_cpu": not has_gpu,
     }
-    merged = DEFAULTS | of_machine | checked
+    merged = DEFAULTS | machine_arguments | checked
+    # `TrainingArguments` does not know limbeck's own arguments.
     for name in OWN_TYPES:
         merged.pop(name, None)
     if checked.get("fp16") and merged["use_cpu"]:

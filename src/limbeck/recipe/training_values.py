@@ -88,8 +88,10 @@ def _check_range(name: str, value: Any, place: str) -> None:
     if name == "max_steps" and value == -1:
         return  # Epochs are counted in its place.
     allowed = RANGES.get(name, _ANY_NUMBER)
-    is_inside = allowed.least <= value <= allowed.most  # No comparison holds for NaN.
-    if is_inside and (value != allowed.least or allowed.least_allowed):
+    # No comparison holds for NaN, which is therefore not inside.
+    is_inside = allowed.least <= value <= allowed.most
+    is_refused_bound = value == allowed.least and not allowed.least_allowed
+    if is_inside and not is_refused_bound:
         return
     if name == "max_steps":
         raise RecipeError(f"{place} is {value}; give 1 or more, up to {allowed.most:,.0f}, or -1 to count in epochs.")

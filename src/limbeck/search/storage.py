@@ -106,16 +106,16 @@ def _check_journal(path: Path) -> None:
 def _open_database(url: str) -> BaseStorage:
     """Open a database, trying again while others make its tables."""
     try:
-        parts = make_url(url)
+        url_parts = make_url(url)
     except (ArgumentError, ValueError):
         # SQLAlchemy raises a ValueError for a port that is no number.
         raise RecipeError(f"The storage URL {_MALFORMED}") from None
-    database = parts.get_backend_name()
+    database = url_parts.get_backend_name()
     if database not in DATABASES:
         hint = suggestion(database, DATABASES)
         raise RecipeError(f"Unknown storage '{database}'.{hint} Or give the path of a journal file.")
     is_sqlite = database == "sqlite"
-    if is_sqlite and parts.database in (None, "", ":memory:"):
+    if is_sqlite and url_parts.database in (None, "", ":memory:"):
         raise RecipeError(f"Storage {shown(url)} names no file and would keep nothing; write sqlite:///search.db.")
     options: dict[str, Any] = {}
     if is_sqlite:
