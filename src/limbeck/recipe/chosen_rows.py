@@ -170,7 +170,7 @@ def _unlabelled_corpus(kind: str, columns: set[str], named: Mapping[str, Any]) -
     """Return the keys of a corpus of a kind whose rows have no labels; None where a column of its texts is missing."""
     facts = KINDS[kind]
     if facts.has_queries:
-        return None  # Rows of queries have no labels in any case, so they are no special case.
+        return None  # Rows of queries have no labels in any case: `_corpus_of_kind` takes them as they are.
     task: dict[str, Any] = {"kind": kind, "labelled": False}
     texts = _named_texts(columns, named)
     if "text" in facts.columns and texts and set(texts) <= columns:

@@ -288,7 +288,7 @@ class TeacherLayerSearch(engine.Search):
         """Train and score the candidates side by side, and keep the result in the study."""
         started = time.monotonic()
         self._scorer = held_out_scores.HeldOutScores(self.proxy, held_out_scores.LAYER_SCORES)
-        # The outcomes of all candidates; behind them all rows are filled in.
+        # Scoring fills in the rows of the candidates, so all are complete once the last outcome is taken.
         yield from super().train(candidates)
         if all(candidate.row.state == "diverged" for candidate in candidates):
             raise TrainingError(

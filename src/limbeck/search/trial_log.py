@@ -61,7 +61,7 @@ def read_trials(
             running.setdefault(candidate, trial.number)
         elif settles(trial):
             done.setdefault(candidate, trial)
-        # All other trials count for nothing: they failed with their worker, or were ended early.
+        # Of the other trials only those count that diverged. The rest failed with their worker, or were ended early.
         elif trial.state == TrialState.COMPLETE or trial.user_attrs.get(DIVERGED):
             diverged[candidate] += 1
     return TrialLog(done, running, diverged)
