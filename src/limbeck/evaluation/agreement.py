@@ -153,7 +153,7 @@ def furthest_pairs(
     examples = []
     furthest_first = np.argsort(-distances, kind="stable")
     for number in furthest_first[:_EXAMPLES].tolist():
-        # If the models put this pair in the same place, so they do with all that follow.
+        # The distances descend. Where the models put this pair in the same place, they agree on all further ones too.
         is_apart = distances[number] > 0
         if not is_apart:
             break

@@ -73,7 +73,7 @@ class Search:
                 f"{where} has {len(queries)} queries and {len(documents)} documents; give at least one query "
                 "with a relevant document, and at least two documents."
             )
-        # Rows have ids all or none. Without ids nothing tells a query that is a document from one with the same text.
+        # Either all rows have ids or none. Without ids a query that is a document cannot be told from another text.
         own_documents: dict[int, int] = {}
         if rows[0].ids is not None:
             own_documents = _own_documents(queries, documents, relevance_of_query, number_of_document)

@@ -88,9 +88,10 @@ def rows_of(name: str, request: EvaluationRequest, *, training: bool) -> TaskDat
     points = grid_of(task, settings)
     runs = len(points) * len(seeds_of(settings, request))
     _check_can_choose(task, request, runs)
-    has_development_rows = find_task(name).development is not None
     has_train_rows = bool(data.splits.get(TRAIN))
-    if has_train_rows and not has_development_rows and _is_something_chosen(settings, request, points, runs):
+    has_development_rows = find_task(name).development is not None
+    needs_development_rows = _is_something_chosen(settings, request, points, runs)
+    if has_train_rows and needs_development_rows and not has_development_rows:
         return hold_out_rows(data)
     return data
 

@@ -110,16 +110,16 @@ class EvaluationRequest:
             RecipeError: for more names than models, or a name that is empty or another's too.
         """
         models = self.all_models()
-        models_in_order = list(self.models)
-        if self.teacher is not None and self.teacher not in self.models:
-            models_in_order.append(self.teacher)
-        models_in_order = list(dict.fromkeys(models_in_order))
-        _check_count(names, models_in_order)
+        # The user names the models in the order of the options: `--teacher` comes after the others, or is one of them.
+        named_models = list(dict.fromkeys(self.models))
+        if self.teacher is not None and self.teacher not in named_models:
+            named_models.append(self.teacher)
+        _check_count(names, named_models)
         _check_characters(names)
 
         # There may be fewer names than models. Without a name, a model is called by the last part of its own name,
         # unless several models have the same last part: they keep their whole names.
-        chosen_names = {model: name.strip() for model, name in zip(models_in_order, names, strict=False)}
+        chosen_names = {model: name.strip() for model, name in zip(named_models, names, strict=False)}
         models_of_short_name = Counter(paths.short_model_name(model) for model in models)
         titles = {}
         for model in models:

@@ -9,7 +9,7 @@ from limbeck.core.studies import FINISHED, Column
 from limbeck.evaluation.plan.planned_model import PlannedModel
 from limbeck.evaluation.plan.planner import PlannedTask
 from limbeck.evaluation.protocols.protocol import Protocol
-from limbeck.evaluation.protocols.published import PAPERS, ColumnMetric, matching_rows
+from limbeck.evaluation.protocols.published import PAPERS, ColumnMetric, PublishedRow, matching_rows
 from limbeck.evaluation.results.averages import averages_of, retention_of
 from limbeck.evaluation.results.choices import Cells, Choice, Choices
 from limbeck.evaluation.results.notes import failure_notes, gather_notes
@@ -51,13 +51,9 @@ def summarise(
     for row in other_rows:
         row.retention = retention_of(row, reference)
 
-    # Published rows are shown for models of the same shapes. Rows of students that were distilled on each task are
-    # shown only beside models that were distilled on a task too.
     shown = [ColumnMetric(column.key, column.metric) for column in columns]
-    shapes = [model.published_as for model in models]
-    shapes_on_task = [model.published_as for model in models if model.on_task]
-    papers = protocol.papers or PAPERS
-    printed_rows = matching_rows(shapes, shown, papers, on_task=shapes_on_task)
+    on_task = [model for model in models if model.on_task]
+    printed_rows = _printed_rows(models, on_task, shown, protocol)
     published = [published_scores(row, protocol, shown, rows) for row in printed_rows]
 
     # Tasks that are trained on the same rows have the same notes; each is shown once.
@@ -67,9 +63,8 @@ def summarise(
     notes = list(dict.fromkeys(notes))
     if any(row.computed for row in published):
         notes.append(_COMPUTED_NOTE)
-    # The rows that would be shown if all models had been distilled on a task: a note says how many are left out.
-    rows_with_left_out = matching_rows(shapes, shown, papers, on_task=shapes)
-    left_out = len(rows_with_left_out) - len(printed_rows)
+    # The further rows that would be shown if all models had been distilled on a task.
+    left_out = len(_printed_rows(models, models, shown, protocol)) - len(printed_rows)
     if left_out:
         notes.append(_TASK_NOTE.format(left_out))
 
@@ -82,6 +77,28 @@ def summarise(
         published=published,
         notes=[*notes, *failures],
         notes_in_short=[*gather_notes(notes), *failures],
+    )
+
+
+def _printed_rows(
+    models: Sequence[PlannedModel],
+    on_task: Sequence[PlannedModel],
+    shown: Sequence[ColumnMetric],
+    protocol: Protocol,
+) -> list[PublishedRow]:
+    """Return the published rows that are shown beside models, which are those of models of the same shapes.
+
+    Args:
+        models: The models.
+        on_task: Those of them beside which rows of students that were distilled on each task are shown too.
+        shown: The columns that are shown, each with its metric.
+        protocol: The protocol, which may name the papers.
+    """
+    return matching_rows(
+        [model.published_as for model in models],
+        shown,
+        protocol.papers or PAPERS,
+        on_task=[model.published_as for model in on_task],
     )
 
 
@@ -153,7 +170,7 @@ def _metrics(choice: Choice, column: Column) -> dict[str, studies.Figure]:
 
     Scores are in percent; thresholds, which stand among them, are not.
     """
-    # All runs have the same metrics as the first.
+    # The metrics are those of the first run.
     names: list[str] = []
     for split in column.splits:
         names += choice.cells[0].scores[split]
@@ -162,7 +179,7 @@ def _metrics(choice: Choice, column: Column) -> dict[str, studies.Figure]:
         scale = 1 if name.endswith(THRESHOLD_SUFFIX) else _PERCENT
         means = [_mean_over_splits(cell, column.splits, name) for cell in choice.cells]
         runs = [scale * mean for mean in means if mean is not None]
-        # A metric that a run lacks has no figure.
+        # A metric that another run lacks has no figure.
         if len(runs) == len(means):
             figures[name] = studies.Figure.of_runs(runs)
     return figures
