@@ -94,47 +94,6 @@ def find_saved_split(hub: HubPlace, task_folders: Sequence[str], folders: Sequen
     return None
 
 
-def _with_subfolders(folders: Sequence[Path]) -> list[Path]:
-    """Return each folder before its subfolders, which are in alphabetical order."""
-    places: list[Path] = []
-    for folder in folders:
-        places += [folder, *sorted(folder.glob("*/"))]
-    return places
-
-
-def _only_match(pattern: str, folders: Sequence[Path]) -> Path | None:
-    """Return the one file that a name with `*` stands for; a folder with several such files has none."""
-    for folder in folders:
-        for ending in _ENDINGS:
-            matches = sorted(folder.glob(f"{pattern}{ending}"))
-            if len(matches) == 1 and matches[0].is_file():
-                return matches[0]
-    return None
-
-
-def _first_there(name: str, places: Sequence[Path]) -> Path | None:
-    """Return the first file of a name, place by place."""
-    for place in places:
-        for ending in _ENDINGS:
-            path = place / f"{name}{ending}"
-            # A name may be too long for any file.
-            with suppress(OSError):
-                if path.is_file() or is_saved(path):
-                    return path
-    return None
-
-
-def _in_folder_of_task(name: str, folders: Sequence[Path]) -> Path | None:
-    """Return the file of a name such as `STS-B/dev.tsv` where one of the folders is that `STS-B` itself."""
-    task_folder, _, rest = name.partition("/")
-    if not rest:
-        return None
-    # `GLUE-STS-B` and `glue_sts-b` are folders of the task too.
-    ending = re.compile(rf"(.*[-_. ])?{re.escape(task_folder)}", re.IGNORECASE)
-    folders_of_task = [folder for folder in folders if ending.fullmatch(folder.absolute().name)]
-    return _first_there(rest, folders_of_task)
-
-
 def is_read_whole(path: Path) -> bool:
     """Whether the first row of a file is known only after all of it was read."""
     return file_kinds.suffix_of(path) == _READ_WHOLE
@@ -208,19 +167,6 @@ def check_whole(place: str, report: SourceReport) -> None:
             raise CorpusError(f"'{place}' cannot be read as a whole: {problem} ({report.examples[problem][0]}).")
 
 
-def _headless_rows(path: Path, layout: TableLayout, report: SourceReport) -> Iterator[PlacedRow]:
-    """Yield the rows of a tab-separated table without a header, whatever the name of its file ends with."""
-    with opening.open_file(path, report) as stream:
-        # No column of text is read: the rows have fields.
-        file = OpenFile(stream, path, text_column="", report=report, layout=layout)
-        uneven_rows = UnevenRows(file, len(layout.header))
-        for row in read_tab_fields(file):
-            if row.fields and uneven_rows.has_fields(row):
-                # Fields behind those of the header are skipped.
-                yield PlacedRow(f"{path}:{row.line}", dict(zip(layout.header, row.fields, strict=False)))
-        uneven_rows.refuse_many()
-
-
 def read_split_of_hub(place: HubPlace) -> Iterator[PlacedRow]:
     """Iterate over the rows of a split, downloaded as a whole and kept in the cache of `datasets`.
 
@@ -283,3 +229,57 @@ def read_labelled_rows(
         source.count = len(rows)
         rows += kind.read(placed_row, source)
     return list(kind.arrange(rows, report))
+
+
+def _with_subfolders(folders: Sequence[Path]) -> list[Path]:
+    """Return each folder before its subfolders, which are in alphabetical order."""
+    places: list[Path] = []
+    for folder in folders:
+        places += [folder, *sorted(folder.glob("*/"))]
+    return places
+
+
+def _only_match(pattern: str, folders: Sequence[Path]) -> Path | None:
+    """Return the one file that a name with `*` stands for; a folder with several such files has none."""
+    for folder in folders:
+        for ending in _ENDINGS:
+            matches = sorted(folder.glob(f"{pattern}{ending}"))
+            if len(matches) == 1 and matches[0].is_file():
+                return matches[0]
+    return None
+
+
+def _first_there(name: str, places: Sequence[Path]) -> Path | None:
+    """Return the first file of a name, place by place."""
+    for place in places:
+        for ending in _ENDINGS:
+            path = place / f"{name}{ending}"
+            # A name may be too long for any file.
+            with suppress(OSError):
+                if path.is_file() or is_saved(path):
+                    return path
+    return None
+
+
+def _in_folder_of_task(name: str, folders: Sequence[Path]) -> Path | None:
+    """Return the file of a name such as `STS-B/dev.tsv` where one of the folders is that `STS-B` itself."""
+    task_folder, _, rest = name.partition("/")
+    if not rest:
+        return None
+    # `GLUE-STS-B` and `glue_sts-b` are folders of the task too.
+    ending = re.compile(rf"(.*[-_. ])?{re.escape(task_folder)}", re.IGNORECASE)
+    folders_of_task = [folder for folder in folders if ending.fullmatch(folder.absolute().name)]
+    return _first_there(rest, folders_of_task)
+
+
+def _headless_rows(path: Path, layout: TableLayout, report: SourceReport) -> Iterator[PlacedRow]:
+    """Yield the rows of a tab-separated table without a header, whatever the name of its file ends with."""
+    with opening.open_file(path, report) as stream:
+        # No column of text is read: the rows have fields.
+        file = OpenFile(stream, path, text_column="", report=report, layout=layout)
+        uneven_rows = UnevenRows(file, len(layout.header))
+        for row in read_tab_fields(file):
+            if row.fields and uneven_rows.has_fields(row):
+                # Fields behind those of the header are skipped.
+                yield PlacedRow(f"{path}:{row.line}", dict(zip(layout.header, row.fields, strict=False)))
+        uneven_rows.refuse_many()

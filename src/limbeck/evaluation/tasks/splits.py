@@ -282,6 +282,38 @@ class Splits:
         return [beside, *folders]
 
 
+def require_file(files: Sequence[PossibleFile], folders: Sequence[Path], title: str) -> SplitFile:
+    """Return the first file that is there, see `find_file`.
+
+    Args:
+        files: Names of the file.
+        folders: The folders that are searched, with their subfolders.
+        title: The file in words, for the message.
+
+    Raises:
+        CorpusError: naming what was looked for, if there is none.
+    """
+    file = find_file(files, folders)
+    if file is None:
+        names = []
+        for possible in files:
+            # A name with `*` is read only where one file alone matches it.
+            hint = " (one only)" if "*" in possible.name else ""
+            names.append(f"{possible.name}{hint}")
+        where = " and ".join(f"'{folder}'" for folder in folders)
+        raise CorpusError(f"No file of {title} in {where} or a subfolder: looked for {', '.join(names)}.")
+    return file
+
+
+def name_some(names: Collection[str]) -> str:
+    """Return the first few names, and how many more there are."""
+    shown = list(names)[:_SHOWN_NAMES]
+    text = ", ".join(shown)
+    if len(names) > len(shown):
+        text += f" and {len(names) - len(shown)} more"
+    return text
+
+
 def _read_file(place: _Place) -> SplitContent:
     """Return the rows of a split's file; those of a retrieval get the texts that they name by their ids."""
     definition = place.definition
@@ -370,35 +402,3 @@ def _sizes_of_retrieval(place: _Place, rows: Sequence[LabelledRow]) -> str:
             queries.add(query)
     sizes = f"{counted(len(queries), 'query')}, {counted(len(documents), 'document')}"
     return f"{place.task.title} {place.split}: {sizes}"
-
-
-def require_file(files: Sequence[PossibleFile], folders: Sequence[Path], title: str) -> SplitFile:
-    """Return the first file that is there, see `find_file`.
-
-    Args:
-        files: Names of the file.
-        folders: The folders that are searched, with their subfolders.
-        title: The file in words, for the message.
-
-    Raises:
-        CorpusError: naming what was looked for, if there is none.
-    """
-    file = find_file(files, folders)
-    if file is None:
-        names = []
-        for possible in files:
-            # A name with `*` is read only where one file alone matches it.
-            hint = " (one only)" if "*" in possible.name else ""
-            names.append(f"{possible.name}{hint}")
-        where = " and ".join(f"'{folder}'" for folder in folders)
-        raise CorpusError(f"No file of {title} in {where} or a subfolder: looked for {', '.join(names)}.")
-    return file
-
-
-def name_some(names: Collection[str]) -> str:
-    """Return the first few names, and how many more there are."""
-    shown = list(names)[:_SHOWN_NAMES]
-    text = ", ".join(shown)
-    if len(names) > len(shown):
-        text += f" and {len(names) - len(shown)} more"
-    return text
