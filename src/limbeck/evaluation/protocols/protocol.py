@@ -127,9 +127,9 @@ class Protocol:
             values.update(self.changes.get(key, {}))
         # First the user's settings of all tasks, then those of this task.
         for name_of_task in (None, task.name):
-            for override in overrides:
-                if override.task == name_of_task:
-                    values.update(override.settings)
+            for overridden_task, settings in overrides:
+                if overridden_task == name_of_task:
+                    values.update(settings)
         try:
             return FineTuning.model_validate(values)
         except ValidationError as error:
