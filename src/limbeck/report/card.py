@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from limbeck.core.escaping import one_line, printable_values
+from limbeck.core.escaping import escape_markdown, one_line, printable_values
 from limbeck.core.exports import Export
 from limbeck.core.kinds import kind_of, own_kind_like
 from limbeck.core.paths import MODEL_CARD
@@ -62,6 +62,11 @@ def read_card(folder: Path) -> ModelCard | None:
         return ModelCard.load(folder / MODEL_CARD, ignore_metadata_errors=True)
     except Exception:  # Anybody may have written the card; if it cannot be read, a new one is made.
         return None
+
+
+def new_heading(name: str) -> str:
+    """Return the heading of the card of a model that has none of its own: `# owner / model` for `owner/model`."""
+    return f"# {escape_markdown(name.replace('/', ' / '))}"
 
 
 def front_matter(fields: Mapping[str, Any]) -> str:
@@ -139,10 +144,12 @@ def reads_pairs(task: Mapping[str, Any]) -> bool | None:
         except (LimbeckError, KeyError):
             # The file of the user's own task has moved or changed, or another version of limbeck has the task.
             return None
-        return definition.columns.pair is not None or kind_of(definition.type).has_queries
-    if "kind" not in task:
+        kind = definition.type
+        pair_column = definition.columns.pair
+    elif "kind" in task:
+        kind = task["kind"]
+        pair_column = task.get("pair_column")
+    else:
         return None
-    # A query with a document is a pair.
-    if kind_of(task["kind"]).has_queries:
-        return True
-    return task.get("pair_column") is not None
+    # A query with a document is a pair too.
+    return kind_of(kind).has_queries or pair_column is not None

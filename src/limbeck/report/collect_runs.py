@@ -49,22 +49,23 @@ def _read_stages(folder: Path, run: Run) -> tuple[StageFolder, ...]:
     In an unfinished or damaged run, each of these may lack stages. They are matched by their numbers, from 1, with
     which the names of the folders begin.
     """
-    plans = dict(enumerate(run.recipe.stages, start=1))
-    records = dict(enumerate(run.stages, start=1))
-    folders = _stage_folders(folder / STAGES)
+    plan_by_number = dict(enumerate(run.recipe.stages, start=1))
+    record_by_number = dict(enumerate(run.stages, start=1))
+    folder_by_number = _stage_folders(folder / STAGES)
     stages = []
-    for number in sorted({*plans, *records, *folders}):
-        plan = plans.get(number, PlannedStage())
-        record = records.get(number, Stage())
+    for number in sorted({*plan_by_number, *record_by_number, *folder_by_number}):
+        plan = plan_by_number.get(number, PlannedStage())
+        record = record_by_number.get(number, Stage())
         name_of_folder = ""
         log = StageLog()
-        stage_folder = folders.get(number)
+        stage_folder = folder_by_number.get(number)
         if stage_folder is not None:
             _, _, name_of_folder = stage_folder.name.partition("-")
             log = read_stage_log(stage_folder)
             # The run's record gets its stages when the run ends; until then a finished stage has its own record.
             if record.is_empty:
                 record = load(Stage, stage_folder)
+        # The first of these names that is known.
         title = record.name or plan.name or name_of_folder or plan.method_name or f"stage {number}"
         stages.append(StageFolder(title, record, plan, log))
     return tuple(stages)
@@ -90,18 +91,19 @@ def read_comparison(folder: Path) -> ComparisonFolder:
     A *cell* of a comparison is a run: a combination with one seed. Runs of other seeds are not shown one by one.
     """
     record = load(Comparison, folder)
-    runs: dict[tuple[str, str, str], RunFolder] = {}
-    # Used as a set that keeps the order.
+    # The folders of the runs, each once and in order: the keys of a dictionary are a set that keeps the order.
     run_folders: dict[Path, None] = {}
+    run_by_combination: dict[tuple[str, str, str], RunFolder] = {}
     for cell in record.cells:
         run_folder = folder / cell.folder
         # Anybody may have written the record, so folders that it names elsewhere are not read.
         is_below = run_folder.resolve().is_relative_to(folder.resolve())
-        if is_below and (run_folder / RUN_RECORD).is_file():
-            run_folders[run_folder] = None
-            combination = (cell.student, cell.method, cell.mapping)
-            if combination not in runs:
-                runs[combination] = read_run(run_folder)
+        if not is_below or not (run_folder / RUN_RECORD).is_file():
+            continue
+        run_folders[run_folder] = None
+        combination = (cell.student, cell.method, cell.mapping)
+        if combination not in run_by_combination:
+            run_by_combination[combination] = read_run(run_folder)
     # A status costs a look at locks and processes, which a finished comparison does not need.
     unfinished = []
     if not record.is_finished:
@@ -112,6 +114,6 @@ def read_comparison(folder: Path) -> ComparisonFolder:
         title=record.name or folder.name,
         problems=record.damage,
         record=record,
-        runs=tuple(runs.values()),
+        runs=tuple(run_by_combination.values()),
         unfinished=tuple(unfinished),
     )

@@ -67,14 +67,18 @@ def _overview_table(summary: ComparisonSummary, main: MainFigure) -> Table:
 
     The layout is that of table 3 of the comparative study (`PAPERS`). Cells of rank 1 are in bold.
     """
+    digits = main_digits(main)
     students = [block.student for block in summary.blocks]
-    teacher = mean(summary.teacher.main, main_digits(main))
-    cells_by_label: dict[str, dict[str, Cell]] = {summary.teacher.title: dict.fromkeys(students, teacher)}
+    # The cells of each row by the student of their column. The teacher has the same figure beside all students.
+    teacher_cell = mean(summary.teacher.main, digits)
+    cells_by_label: dict[str, dict[str, Cell]] = {summary.teacher.title: dict.fromkeys(students, teacher_cell)}
     for block in summary.blocks:
         for row in block.rows:
-            mark = "bold" if row.place == 1 else ""
-            cell = replace(mean(row.main, main_digits(main)), mark=mark)
-            cells_by_label.setdefault(row.label, {})[block.student] = cell
+            cell = mean(row.main, digits)
+            if row.place == 1:
+                cell = replace(cell, mark="bold")
+            cell_by_student = cells_by_label.setdefault(row.label, {})
+            cell_by_student[block.student] = cell
 
     # A student may have no run of a method: its cell is blank.
     rows: list[tuple[AnyCell, ...]] = []
@@ -88,38 +92,39 @@ def _overview_table(summary: ComparisonSummary, main: MainFigure) -> Table:
 def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
     """Lay out a student: a row for the teacher, for each method and mapping, and for each published model.
 
-    The columns are those of ranks, those of tasks and averages, then measures on held-out text. The layout is that of
-    table 5 of the comparative study.
+    Behind the label of a row stand its ranks, its scores on tasks with their averages, then its measures on held-out
+    text. The layout is that of table 5 of the comparative study.
     """
-    # The teacher and published models have no rank. Published models have no measures on our held-out text either.
-    headings = score_headings(summary.columns, [summary.teacher, *block.rows])
-    rank_columns = _rank_columns(summary, block.rows)
-    no_rank = [Cell(None)] * len(rank_columns)
     teacher = summary.teacher
+    rank_columns = _rank_columns(summary, block.rows)
+    score_titles = score_headings(summary.columns, [teacher, *block.rows])
+    measure_titles = [f"{measure.title}\n{_DIRECTIONS[measure.best]}" for measure in summary.held_out]
+    # The teacher and published models have no rank. Published models have no measures on our held-out text either.
+    blank_ranks = [Cell(None)] * len(rank_columns)
+    blank_measures = [Cell(None)] * len(measure_titles)
+
+    teacher_label = short_model_name(teacher.title)
     rows: list[tuple[AnyCell, ...]] = []
-    rows.append(
-        (short_model_name(teacher.title), *no_rank, *score_cells(headings, teacher), *_held_out(summary, teacher))
-    )
-    # Numbers of the table's rows of rank 1; `len(rows)` is the number of the next row.
+    rows.append((teacher_label, *blank_ranks, *score_cells(score_titles, teacher), *_held_out(summary, teacher)))
+    # Indices of the table's rows of rank 1; `len(rows)` is the index of the next row.
     strong = []
     for index, row in enumerate(block.rows):
         if row.place == 1:
             strong.append(len(rows))
-        ranks = [cells_by_row[index] for cells_by_row in rank_columns.values()]
-        rows.append((_label_cell(row), *ranks, *score_cells(headings, row), *_held_out(summary, row)))
+        ranks = [cells[index] for cells in rank_columns.values()]
+        rows.append((_label_cell(row), *ranks, *score_cells(score_titles, row), *_held_out(summary, row)))
     first_published = len(rows)
     for paper in block.published:
-        paper_label, *scores = published_cells(headings, paper)
-        rows.append((paper_label, *no_rank, *scores, *[Cell(None)] * len(summary.held_out)))
+        paper_label, *scores = published_cells(score_titles, paper)
+        rows.append((paper_label, *blank_ranks, *scores, *blank_measures))
 
-    cost = _cost_in_words(block.cost)
     caption = f"{block.student} ({block.shape})"
+    cost = _cost_in_words(block.cost)
     if cost:
         caption += f": {cost}"
-    measures = [f"{measure.title}\n{_DIRECTIONS[measure.best]}" for measure in summary.held_out]
     return Table(
         caption=f"{caption}{_seeds_note(summary)}",
-        headings=("", *rank_columns, *headings.values(), *measures),
+        headings=("", *rank_columns, *score_titles.values(), *measure_titles),
         rows=tuple(rows),
         words=(0,),
         strong=tuple(strong),
@@ -138,7 +143,7 @@ def _label_cell(row: ComparedRow) -> Cell:
 
 
 def _rank_columns(summary: ComparisonSummary, rows: Sequence[ComparedRow]) -> dict[str, list[Cell]]:
-    """Return the columns of the rank: the rank itself, then interval and share of the teacher of the main figure.
+    """Return the columns on the main figure: the rank by it, its interval over seeds, and its share of the teacher's.
 
     Returns:
         For each heading the cells of all rows. A column without any value is left out.
@@ -146,10 +151,17 @@ def _rank_columns(summary: ComparisonSummary, rows: Sequence[ComparedRow]) -> di
     main = summary.main
     if main is None:
         return {}
+    ranks = []
+    intervals = []
+    shares = []
+    for row in rows:
+        ranks.append(Cell(row.place))
+        intervals.append(interval(row.over_seeds, main_digits(main)))
+        shares.append(Cell(share_kept(main.key, row, summary.teacher), "{:.1f} %"))
     columns = {
-        "rank\n": [Cell(row.place) for row in rows],
-        f"95 % over seeds\n{main.title}": [interval(row.over_seeds, main_digits(main)) for row in rows],
-        f"% of teacher\n{main.title}": [Cell(share_kept(main.key, row, summary.teacher), "{:.1f} %") for row in rows],
+        "rank\n": ranks,
+        f"95 % over seeds\n{main.title}": intervals,
+        f"% of teacher\n{main.title}": shares,
     }
     return {heading: cells for heading, cells in columns.items() if _has_value(cells)}
 
@@ -219,17 +231,17 @@ def methods_csv(record: ComparisonRecord) -> str:
     summary = Comparison.read(record).summary
     teacher = summary.teacher
     # Lines of the teacher have no student, and lines of costs have no method.
-    teacher_figures = [*_figure_rows(summary, teacher), *_cost_rows(teacher.cost)]
-    rows = [{"method": "teacher", **figure} for figure in teacher_figures]
+    teacher_lines = [*_figure_lines(summary, teacher), *_cost_lines(teacher.cost)]
+    lines = [{"method": "teacher", **line} for line in teacher_lines]
     for block in summary.blocks:
         for row in block.rows:
             names = {"student": block.student, "method": row.method, "mapping": row.mapping}
-            rows += [{**names, **figure} for figure in _figure_rows(summary, row)]
-        rows += [{"student": block.student, **figure} for figure in _cost_rows(block.cost)]
-    return to_csv(_CSV_COLUMNS, rows)
+            lines += [{**names, **line} for line in _figure_lines(summary, row)]
+        lines += [{"student": block.student, **line} for line in _cost_lines(block.cost)]
+    return to_csv(_CSV_COLUMNS, lines)
 
 
-def _figure_rows(summary: ComparisonSummary, row: ComparedScores) -> Iterator[dict[str, Any]]:
+def _figure_lines(summary: ComparisonSummary, row: ComparedScores) -> Iterator[dict[str, Any]]:
     """Yield the CSV lines of a row's scores, measures, tokens and seconds.
 
     Args:
@@ -237,17 +249,23 @@ def _figure_rows(summary: ComparisonSummary, row: ComparedScores) -> Iterator[di
         row: A method and mapping with a student, or the teacher.
     """
     # The teacher has no rank. Only some older records have its number of finished runs; otherwise there is one.
-    rank = row.place if isinstance(row, ComparedRow) else None
+    rank = None
+    if isinstance(row, ComparedRow):
+        rank = row.place
     finished_runs = getattr(row, "finished", 1)
-    for figure in _scores_and_measures(summary, row):
-        line = {**figure, "figure": figure["key"]}
-        # Rows are ranked by the main figure of the comparison. Where that is a task with several metrics, its main
-        # metric decides: it alone has the key `retention`, the share of the teacher's score.
-        is_of_main_figure = summary.main is not None and figure["key"] == summary.main.key
-        if is_of_main_figure and "retention" in figure:
+    main_key = None
+    if summary.main is not None:
+        main_key = summary.main.key
+
+    for line in _scores_and_measures(summary, row):
+        line["figure"] = line["key"]
+        # Rows are ranked by the main figure of the comparison. Where that is a task with several metrics, several
+        # lines have its key. Its main metric decides the rank, which is the one whose line has `retention`.
+        is_ranked_by = line["key"] == main_key and "retention" in line
+        if is_ranked_by:
             line["rank"] = rank
-        # Intervals in this file are over seeds of distillation. With one seed, that of `figure` is over fine-tuning
-        # runs, and is left out.
+        # Intervals in this file are over seeds of distillation. With one seed, the line has one over fine-tuning runs,
+        # which is left out.
         if finished_runs <= 1:
             line["low"] = None
             line["high"] = None
@@ -259,7 +277,10 @@ def _figure_rows(summary: ComparisonSummary, row: ComparedScores) -> Iterator[di
 
 
 def _scores_and_measures(summary: ComparisonSummary, row: ComparedScores) -> Iterator[dict[str, Any]]:
-    """Yield a row's scores on tasks, then its measures on held-out text, with the columns of `csv_rows`."""
+    """Yield the CSV lines of a row's scores on tasks, then of its measures on held-out text, as `csv_rows` does.
+
+    A measure has no share of the teacher's, but it has the key `retention`, as every figure that may rank the rows.
+    """
     yield from csv_rows(summary.columns, row, summary.teacher)
     for measure in summary.held_out:
         figure = row.held_out.get(measure.key)
@@ -267,7 +288,8 @@ def _scores_and_measures(summary: ComparisonSummary, row: ComparedScores) -> Ite
             yield {"key": measure.key, **numbers(figure), "retention": None}
 
 
-def _cost_rows(cost: ModelCost | None) -> Iterator[dict[str, Any]]:
+def _cost_lines(cost: ModelCost | None) -> Iterator[dict[str, Any]]:
+    """Yield the CSV lines of a model's parameters, and of its speedup at each batch size and length."""
     if cost is not None:
         yield {"figure": "parameters", "mean": cost.parameters}
         for speedup in cost.speedups:

@@ -53,6 +53,7 @@ def _highlight_of_student(block: StudentBlock, main: MainFigure) -> Highlight | 
     values = [row.main.mean for row in block.rows if row.main is not None]
     if not values:
         return None
+    # `place` is the rank of a row. With one seed no row has a rank.
     best_rows = [row for row in block.rows if row.place == 1 and row.main is not None]
     if not best_rows:
         combinations = counted(len(values), "combination")
@@ -76,8 +77,11 @@ def comparison_facts(comparison: ComparisonFolder) -> Iterator[str]:
         return
     if has_one_seed(record):
         yield from one_seed_lines(record, record.main)
-    teachers = 0 if record.teacher.main is None else 1
-    left_out = teachers + len(record.blocks) - MOST_HIGHLIGHTS
+    # A page shows the first highlights only. That of the teacher is the first, so those left out are of students.
+    highlight_count = len(record.blocks)
+    if record.teacher.main is not None:
+        highlight_count += 1
+    left_out = highlight_count - MOST_HIGHLIGHTS
     if left_out > 0:
         yield f"{counted(left_out, 'more student')} in the tables."
 
@@ -91,6 +95,7 @@ def overview(comparison: ComparisonFolder) -> Iterator[Block]:
         budget = f"{format_count(record.plan.budget.tokens)} tokens per run"
     if record.corpus.tokens is not None:
         budget += f" from a corpus of {format_count(record.corpus.tokens)}"
+    # Each of the seeds, students and methods is named once, in the order of the runs: a dictionary keeps that order.
     seeds = dict.fromkeys(str(cell.seed) for cell in record.cells if cell.seed is not None)
     settings = {
         "Teacher": f"{without_path(record.teacher.title)}, {record.teacher.shape}",
@@ -127,62 +132,79 @@ def results(comparison: ComparisonFolder) -> Iterator[Block]:
     record = comparison.record.summary
     if record.main is not None:
         yield from _quality_figures(record, record.main, comparison.record.costs or Costs())
-    # On a page, published rows are in a table of their own, and only the first column has words: the name of the row.
     for table in methods_tables(record):
+        # `table.published` has the indices of the published rows, which get a table of their own on a page.
         rows: list[tuple[AnyCell, ...]] = []
-        published = []
+        published_rows = []
         for index, row in enumerate(table.rows):
             if index in table.published:
-                published.append(row)
+                published_rows.append(row)
             else:
                 label, *figures = row
                 rows.append((without_path(str(label)), *figures))
         yield replace(table, rows=tuple(rows), words=(), published=())
-        if published:
+        if published_rows:
             caption = "Published results for models of the same shape"
-            yield Table(caption, table.headings, tuple(published), folded=True)
+            yield Table(caption, table.headings, tuple(published_rows), folded=True)
 
 
 def _quality_figures(record: ComparisonSummary, main: MainFigure, costs: Costs) -> Iterator[Block]:
     """Draw the main figure of the teacher and of all rows, then the best row of each student against its latency."""
-    teacher = record.teacher
     teacher_quality = None
-    rows = []
-    best_rows = []
-    if teacher.main is not None:
-        teacher_quality = teacher.main.mean
-        name = short_model_name(teacher.title)
-        model = MeasuredModel(name, teacher_quality, latency=costs.latency(teacher.name))
-        rows.append(model)
-        best_rows.append(model)
+    models = []
+    best_models = []
+    if record.teacher.main is not None:
+        teacher_quality = record.teacher.main.mean
+        name = short_model_name(record.teacher.title)
+        teacher = MeasuredModel(name, teacher_quality, latency=costs.latency(record.teacher.name))
+        models.append(teacher)
+        best_models.append(teacher)
 
-    is_lowest = main.best == "lowest"
-    has_several_rows = False
+    is_lowest_best = main.best == "lowest"
+    selection = ""
     for block in record.blocks:
-        # All rows of a student have its latency, which depends on the shape alone.
-        latency = costs.latency(block.student)
-        rows_of_student = []
-        for row in block.rows:
-            name = row.label
-            if len(record.blocks) > 1:
-                name += f" on {block.student}"
-            if row.main is not None:
-                rows_of_student.append(MeasuredModel(name, row.main.mean, row.over_seeds, latency))
-        if not rows_of_student:
+        models_of_student = _models_of_student(block, costs, names_student=len(record.blocks) > 1)
+        if not models_of_student:
             continue
-        rows += rows_of_student
-        choose_best = min if is_lowest else max
-        best = choose_best(rows_of_student, key=lambda row: row.quality)
-        best_rows.append(replace(best, name=block.student))
-        has_several_rows = has_several_rows or len(rows_of_student) > 1
+        models += models_of_student
+        if is_lowest_best:
+            best = min(models_of_student, key=lambda model: model.quality)
+        else:
+            best = max(models_of_student, key=lambda model: model.quality)
+        best_models.append(replace(best, name=block.student))
+        if len(models_of_student) > 1:
+            selection = "Each student is drawn with its best method."
 
-    yield from quality_rows(rows, main.title, teacher_quality)
-    selection = "Each student is drawn with its best method." if has_several_rows else ""
-    has_front = not has_one_seed(record)
-    conditions = conditions_of(costs)
+    yield from quality_rows(models, main.title, teacher_quality)
     yield from quality_against_latency(
-        best_rows, main.title, conditions, lowest=is_lowest, front=has_front, selection=selection
+        best_models,
+        main.title,
+        conditions_of(costs),
+        lowest=is_lowest_best,
+        front=not has_one_seed(record),
+        selection=selection,
     )
+
+
+def _models_of_student(block: StudentBlock, costs: Costs, *, names_student: bool) -> list[MeasuredModel]:
+    """Return the quality and latency of each method and mapping of a student, for those that have the main figure.
+
+    Args:
+        block: The student.
+        costs: The costs of the comparison.
+        names_student: Whether the names of the models have the student's in them.
+    """
+    # All rows of a student have its latency, which depends on the shape alone.
+    latency = costs.latency(block.student)
+    models = []
+    for row in block.rows:
+        if row.main is None:
+            continue
+        name = row.label
+        if names_student:
+            name += f" on {block.student}"
+        models.append(MeasuredModel(name, row.main.mean, row.over_seeds, latency))
+    return models
 
 
 @section(ComparisonFolder, "Cost")

@@ -107,16 +107,18 @@ def _speeds_table(costs: studies.Costs) -> Table:
 def _published_tables(costs: studies.Costs) -> Iterator[Table]:
     """Yield the published tables that have a row of the same shape as one of the measured students."""
     # The first model is the teacher, unless it is the only one.
-    students = costs.models[1:] or costs.models
+    students = costs.models
+    if len(students) > 1:
+        students = students[1:]
     student_shapes = {studies.size_of_shape(model.shape) for model in students}
     # The record has the rows of all published tables in one list.
     rows_by_title: dict[str, list[studies.PublishedCost]] = {}
     for row in costs.published:
         title = f"{PAPERS[row.paper]}, table {row.table} ({row.device})"
         rows_by_title.setdefault(title, []).append(row)
-    for title, published in rows_by_title.items():
-        if any(row.shape in student_shapes for row in published):
-            yield _published_table(title, published)
+    for title, rows_of_table in rows_by_title.items():
+        if any(row.shape in student_shapes for row in rows_of_table):
+            yield _published_table(title, rows_of_table)
 
 
 def _published_table(title: str, published: list[studies.PublishedCost]) -> Table:

@@ -36,22 +36,15 @@ def loss_blocks(stage: StageFolder, heading: str, positive: str | None = None) -
     if not log.curves:
         reason = "there is no log" if stage.is_finished else "nothing has been logged yet"
         yield Notes((f"{heading}: {reason}.",))
-    figures = []
-    losses = _curves_of(log, {"training": "loss", "held-out text": "eval_loss"})
-    if losses:
-        figures.append(_curves_figure(f"{heading}: Loss", losses, _LOSS))
-    scores = {metric_name(metric, positive): curve for metric, curve in log.scores().items()}
-    if scores:
-        figures.append(_curves_figure(f"{heading}: Scores on development rows", scores, _SCORE))
-    # A single term is the loss itself, which is drawn already.
-    if len(log.terms()) > 1:
-        figures.append(_terms_figure(log, f"{heading}: Terms of the loss"))
-    # Where everything was logged once, tables have the values: of the terms, and of teacher and student.
-    yield from (figure for figure in figures if not is_single_point(figure.drawing))
+    for figure in _stage_figures(log, heading, positive):
+        # A figure of a single point shows nothing that the tables of terms, and of teacher and student, do not have.
+        if not is_single_point(figure.drawing):
+            yield figure
 
-    # `reached` is empty in a log without a line that has a loss.
-    if log.lines and not stage.is_finished and "step" in log.reached:
-        yield Notes((f"{heading} is not finished: its curves go up to step {log.reached['step']:,.0f}.",))
+    # A log has reached no step if none of its lines has a loss.
+    last_step = log.reached.get("step")
+    if last_step is not None and not stage.is_finished:
+        yield Notes((f"{heading} is not finished: its curves go up to step {last_step:,.0f}.",))
     problems = []
     if log.not_finite:
         problems.append(f"{heading}: {counted(log.not_finite, 'infinite or NaN value')} not drawn.")
@@ -59,6 +52,19 @@ def loss_blocks(stage: StageFolder, heading: str, positive: str | None = None) -
         problems.append(f"{heading}: {counted(log.damaged, 'damaged line')} of log.jsonl skipped.")
     if problems:
         yield Notes(tuple(problems), warning=True)
+
+
+def _stage_figures(log: StageLog, heading: str, positive: str | None) -> Iterator[Figure]:
+    """Yield the figures of the loss, of the scores on development rows and of the terms; arguments as `loss_blocks`."""
+    losses = _curves_of(log, {"training": "loss", "held-out text": "eval_loss"})
+    if losses:
+        yield _curves_figure(f"{heading}: Loss", losses, _LOSS)
+    scores = {metric_name(metric, positive): curve for metric, curve in log.scores().items()}
+    if scores:
+        yield _curves_figure(f"{heading}: Scores on development rows", scores, _SCORE)
+    # A single term is the loss itself, which is drawn already.
+    if len(log.terms()) > 1:
+        yield _terms_figure(log, f"{heading}: Terms of the loss")
 
 
 def _curves_of(log: StageLog, name_by_label: Mapping[str, str]) -> CurvesByLabel:
@@ -94,7 +100,8 @@ def course_figures(runs: Sequence[tuple[str, RunFolder]]) -> Iterator[Figure]:
     logs_by_stage: dict[tuple[str, str], dict[str, StageLog]] = {}
     for label, run in runs:
         for stage in run.stages:
-            logs_by_stage.setdefault((stage.title, stage.method), {})[label] = stage.log
+            log_by_label = logs_by_stage.setdefault((stage.title, stage.method), {})
+            log_by_label[label] = stage.log
 
     for (title, method), log_by_label in logs_by_stage.items():
         heading = f"Stage '{title}' ({method}) of the runs"

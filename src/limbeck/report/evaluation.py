@@ -113,19 +113,20 @@ def _title(summary: studies.Evaluation) -> str:
 def evaluation_csv(summary: EvaluationRecord) -> str:
     """Return every figure on a separate line, unrounded, with the share of the first model's score."""
     record = studies.Evaluation.read(summary)
-    rows: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     for model in record.models:
-        names = {"source": "measured", "model": name_of(model)}
-        rows += [{**names, "column": row["key"], **row} for row in csv_rows(record.columns, model, record.models[0])]
+        for line in csv_rows(record.columns, model, record.models[0]):
+            line |= {"source": "measured", "model": name_of(model), "column": line["key"]}
+            lines.append(line)
     # Papers print one metric a task: the main one.
-    metrics = {column.key: column.metric for column in record.columns}
+    main_metrics = {column.key: column.metric for column in record.columns}
     for paper in record.published:
         source = f"{paper.paper} table {paper.table}"
         model_name = f"{paper.model} {paper.shape}"
         for key, value in paper.columns.items():
-            row = {"source": source, "model": model_name, "column": key, "metric": metrics[key], "mean": value}
-            rows.append(row)
-    return to_csv(_CSV_COLUMNS, rows)
+            metric = main_metrics[key]
+            lines.append({"source": source, "model": model_name, "column": key, "metric": metric, "mean": value})
+    return to_csv(_CSV_COLUMNS, lines)
 
 
 def write_evaluation(summary: EvaluationRecord, folder: Path, costs: CostsRecord | None = None) -> list[Path]:

@@ -82,32 +82,39 @@ def evaluation_facts(evaluation: EvaluationFolder) -> Iterator[str]:
         return
     key, _ = main_figure(record)
     yield "Scores are in percent."
-    left_out = sum(model.figures.get(key) is not None for model in record.models) - MOST_HIGHLIGHTS
+    # Every model with the main figure has a highlight, and a page shows the first of them.
+    highlight_count = sum(model.figures.get(key) is not None for model in record.models)
+    left_out = highlight_count - MOST_HIGHLIGHTS
     if left_out > 0:
         yield f"{counted(left_out, 'more model')} in the table."
     failed = sum(cell.status != FINISHED for cell in evaluation.cells)
     if failed:
         yield f"{counted(failed, 'cell')} failed."
-    if len(record.models) > 1 and not has_several_runs(record) and not is_untrained(record):
+    has_one_seed = not has_several_runs(record) and not is_untrained(record)
+    if has_one_seed and len(record.models) > 1:
         yield f"{ONE_RUN.capitalize()} the order of models may be due to chance."
 
 
 @section(EvaluationFolder, "Overview")
 def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
     """Show models, tasks and protocol, and warnings."""
-    # Cells name a model by its folder or name on the Hub, tables by its title.
-    titles = {model.name: name_of(model) for model in evaluation.summary.models}
-    models = dict.fromkeys(titles.get(cell.model, short_model_name(cell.model)) for cell in evaluation.cells)
-    tasks = dict.fromkeys(cell.task for cell in evaluation.cells)
+    # Cells name a model by its folder or name on the Hub, tables by its title. Each model and task is named once, in
+    # the order of the cells: a dictionary keeps that order.
+    title_by_name = {model.name: name_of(model) for model in evaluation.summary.models}
+    models: dict[str, None] = {}
+    tasks: dict[str, None] = {}
+    for cell in evaluation.cells:
+        models[title_by_name.get(cell.model, short_model_name(cell.model))] = None
+        tasks[cell.task] = None
     request = evaluation.request
     # The protocol is a preset with the settings that the user changed, such as `max_train_rows=1000`.
-    protocol = [request.preset or "", *request.overrides]
+    protocol = [text for text in (request.preset, *request.overrides) if text]
     if request.as_is or is_untrained(evaluation.summary):
         protocol.append("models as they are")
     subjects = {
         "Models": ", ".join(models) or "none",
         "Tasks": ", ".join(tasks) or "none",
-        "Protocol": ", ".join(filter(None, protocol)) or "not recorded",
+        "Protocol": ", ".join(protocol) or "not recorded",
     }
     yield Facts(tuple(subjects.items()))
 
@@ -125,9 +132,11 @@ def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
 def scores(evaluation: EvaluationFolder) -> Iterator[Block]:
     """Show the main table, its main figure with intervals and against latency, and published rows."""
     record = evaluation.summary
+    # An evaluation that is not finished has no tables yet.
+    if record.is_empty:
+        return
     if not record.columns:
-        if not record.is_empty:
-            yield Notes(("No task was evaluated.",))
+        yield Notes(("No task was evaluated.",))
         return
     if has_several_runs(record):
         certainty = "± is the standard deviation over seeds"
@@ -203,20 +212,22 @@ def notes(evaluation: EvaluationFolder) -> Iterator[Block]:
 @section(EvaluationFolder, "Provenance")
 def provenance(evaluation: EvaluationFolder) -> Iterator[Block]:
     """Describe how the last cell was made, and name what differs between the cells."""
-    cell = evaluation.cells[-1] if evaluation.cells else studies.EvaluationCell()
+    last_cell = studies.EvaluationCell()
+    if evaluation.cells:
+        last_cell = evaluation.cells[-1]
     record = records.Made(
-        versions=cell.versions,
-        git_commit=cell.commit,
-        hardware=records.Hardware(device=cell.device),
-        updated=cell.created,
+        versions=last_cell.versions,
+        git_commit=last_cell.commit,
+        hardware=records.Hardware(device=last_cell.device),
+        updated=last_cell.created,
     )
     yield facts_block(made_by(record, evaluation.folder))
-    # An evaluation may go on after an update, or on another machine.
-    # Texts of the values, since dictionaries cannot be in a set.
+    # The cells differ if the evaluation went on after an update, or on another machine.
     differing = []
     for name in ("versions", "commit", "device"):
-        values = {str(getattr(cell, name)) for cell in evaluation.cells}
-        if len(values) > 1:
+        # Values are compared as text, since `versions` is a dictionary, which cannot be in a set.
+        different_values = {str(getattr(cell, name)) for cell in evaluation.cells}
+        if len(different_values) > 1:
             differing.append(name)
     if differing:
         yield Notes((f"The cells differ in {', '.join(differing)}; those above are of the last cell.",))

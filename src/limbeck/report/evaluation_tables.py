@@ -31,10 +31,10 @@ def scores_table(summary: studies.Evaluation, caption: str = "") -> Table:
     """Lay out the main table: tasks as columns, models as rows, averages last."""
     headings = score_headings(summary.columns, summary.models)
     rows: list[tuple[AnyCell, ...]] = []
+    # The indices of the rows that are shown strong or faint; `len(rows)` is the index of the next row.
     strong = []
     faint = []
-    # A model has up to three rows: scores, their intervals, and their shares of the first model's scores. The numbers
-    # of the rows to show strong or faint are collected on the way; `len(rows)` is the number of the next row.
+    # A model has up to three rows: scores, their intervals, and their shares of the first model's scores.
     for model in summary.models:
         strong.append(len(rows))
         rows.append((Cell(name_of(model), mark="bold"), *score_cells(headings, model)))
@@ -81,17 +81,17 @@ def metrics_table(summary: studies.Evaluation) -> Table:
     """Lay out a row for each metric of each column, with the figure of each model."""
     rows: list[tuple[AnyCell, ...]] = []
     for column in summary.columns:
-        metrics_by_model = []
-        # Models of different runs may have different metrics. A dictionary holds each once, in the order of coming.
-        all_metrics: dict[str, None] = {}
+        figures_of_models = []
+        # Models of different runs may have different metrics. A dictionary names each once, in the order of coming.
+        metrics: dict[str, None] = {}
         for model in summary.models:
-            figure = model.columns.get(column.key)
-            metrics = {} if figure is None else figure.metrics
-            metrics_by_model.append(metrics)
-            all_metrics |= dict.fromkeys(metrics)
-        for metric in all_metrics:
+            column_figure = model.columns.get(column.key)
+            figures = {} if column_figure is None else column_figure.metrics
+            figures_of_models.append(figures)
+            metrics |= dict.fromkeys(figures)
+        for metric in metrics:
             digits = metric_digits(metric, column)
-            cells = [mean(metrics.get(metric), digits) for metrics in metrics_by_model]
+            cells = [mean(figures.get(metric), digits) for figures in figures_of_models]
             rows.append((column.title, metric_of_column(metric, column), *cells))
     names = [name_of(model) for model in summary.models]
     caption = f"All metrics, in percent{units_of_thresholds(summary)}"
@@ -137,22 +137,26 @@ def chosen_lines(summary: studies.Evaluation) -> Iterator[str]:
 
 def _describe_choice(choice: studies.ChosenPoint) -> str:
     """Return the settings of a chosen grid point, the number of its runs, and the folder of the weights if kept."""
-    # Models that are scored without fine-tuning have no settings but the length of texts, and not even that where
-    # another evaluator than limbeck's own scores them.
     settings = choice.settings
-    if "learning_rate" not in settings:
-        length = f", {settings['length']} tokens" if "length" in settings else ""
-        return f"nothing trained{length}"
+    # Models that are scored without fine-tuning have no setting but the length of texts. They lack that too where
+    # another evaluator than limbeck's own scores them.
+    is_fine_tuned = "learning_rate" in settings
+    if not is_fine_tuned:
+        if "length" in settings:
+            return f"nothing trained, {settings['length']} tokens"
+        return "nothing trained"
+
     epochs = "epoch" if settings["epochs"] == 1 else "epochs"
     runs = counted(choice.runs, "run")
     if choice.runs < choice.wanted:
         runs = f"{choice.runs} of {choice.wanted} runs"
-    weights = f"; the best run is kept in {choice.weights}" if choice.weights else ""
-    return (
+    line = (
         f"learning rate {settings['learning_rate']:g}, {settings['epochs']:g} {epochs}, batch "
-        f"{settings['batch_size']}, {settings['length']} tokens, {runs}, best of "
-        f"{counted(choice.points, 'grid point')}{weights}"
+        f"{settings['batch_size']}, {settings['length']} tokens, {runs}, best of {counted(choice.points, 'grid point')}"
     )
+    if choice.weights:
+        line += f"; the best run is kept in {choice.weights}"
+    return line
 
 
 def has_several_runs(summary: studies.Evaluation) -> bool:

@@ -12,13 +12,13 @@ from typing import Any
 from huggingface_hub import ModelCard
 
 from limbeck.core import records
-from limbeck.core.escaping import code_block, escape_markdown
+from limbeck.core.escaping import code_block
 from limbeck.core.exports import Export
 from limbeck.core.files import atomic_text, writing
 from limbeck.core.paths import MODEL_CARD, run_of_student
 from limbeck.errors import RecipeError
 from limbeck.models import locating
-from limbeck.report.card import export_tags, front_matter, is_in_float32, read_card, usage_fields
+from limbeck.report.card import export_tags, front_matter, is_in_float32, new_heading, read_card, usage_fields
 from limbeck.report.card_templates import onnx_usage, router_usage
 from limbeck.report.export_text import ExportRecord, export_part
 from limbeck.report.run_cards import find_record
@@ -51,10 +51,12 @@ def card_writer(name: str, evaluation: Path | None = None) -> Callable[[Path, Ma
 
 
 def _write_card_of_run(run: records.Run, scores: TaskScores | None, folder: Path, export: Mapping[str, Any]) -> None:
+    """Write the card of an export whose student a run made."""
     write_model_card(run, folder, scores=scores, export=export)
 
 
 def _write_card_without_run(located: str, folder: Path, export: Mapping[str, Any]) -> None:
+    """Write the card of an export of any other model."""
     path = folder / MODEL_CARD
     text = card_without_run(located, export)
     with writing(path):
@@ -68,10 +70,17 @@ def run_problem(name: str) -> str | None:
         name: The student, as the user named it.
     """
     student = Path(locating.locate_model(name)).expanduser()
-    # Only the run's folder is looked for: `find_record`, which `card_writer` uses, gives None for a damaged record.
-    run = run_of_student(student) if student.is_dir() else None
-    damage = records.record_damage(run) if run is not None else None
-    return None if damage is None else f"{damage} The model card is made without it."
+    if not student.is_dir():
+        return None
+    # `find_record`, which `card_writer` uses, gives None for a damaged record, as for a student that no run made. So
+    # the record is looked for by the run's folder here.
+    run_folder = run_of_student(student)
+    if run_folder is None:
+        return None
+    damage = records.record_damage(run_folder)
+    if damage is None:
+        return None
+    return f"{damage} The model card is made without it."
 
 
 def card_without_run(located: str, record: ExportRecord) -> str:
@@ -85,15 +94,19 @@ def card_without_run(located: str, record: ExportRecord) -> str:
         record: The record of the export.
     """
     export = Export.read(record)
-    # Now a name such as `package:NAME` is a folder too, and all that is no folder is the name of a model on the Hub.
+    # A resolved model is a folder, as `package:NAME` is then too, or has a name on the Hub.
     resolved = locating.resolve_model(located)
-    hub_name = None if locating.is_local(resolved) else resolved
-    own_card = None if hub_name is not None else read_card(Path(resolved))
+    hub_name = None
+    own_card = None
+    if locating.is_local(resolved):
+        own_card = read_card(Path(resolved))
+    else:
+        hub_name = resolved
     if own_card is not None:
         text = own_card.text
         fields = _fields_of_own_card(own_card, export)
     else:
-        text = f"# {escape_markdown(export.source.replace('/', ' / '))}"
+        text = new_heading(export.source)
         fields = _fields_of_new_card(hub_name, export)
 
     tags = [*(fields.get("tags") or []), *export_tags(export)]
@@ -102,6 +115,7 @@ def card_without_run(located: str, record: ExportRecord) -> str:
     if export.file:
         note = "This folder holds the graph and no PyTorch weights. Replace `path/to/student` with it."
         parts += [note, code_block(onnx_usage(export), "python")]
+    # A router has a second model, which encodes documents.
     if export.documents:
         parts += ["## How to use it", router_usage(export)]
     return "\n\n".join(parts) + "\n"

@@ -59,6 +59,7 @@ def _table_by_place(plot: Lines) -> Table:
     for place in places[:MOST_ROWS]:
         cells = []
         for series in plot.series:
+            # A dictionary holds equal values once, in the order of the points.
             values = dict.fromkeys(show_number(y) for x, y in series.points if x == place)
             cells.append("; ".join(values) or NOTHING)
         rows.append((show_number(place), *cells))
@@ -196,30 +197,41 @@ def quality_against_latency(
         for model in models
         if model.latency is not None
     ]
-    if len({point.x for point in points}) < _FEWEST_LATENCIES:
+    different_latencies = {point.x for point in points}
+    if len(different_latencies) < _FEWEST_LATENCIES:
         return
     corner = "lower" if lowest else "upper"
     sentences = [f"The {corner} left corner is best."]
     if selection:
         sentences.append(selection)
-    front_points: list[Point] = []
+    front_points: list[NamedPoint] = []
     if front:
-        # `pareto_front` minimises both numbers, so a quality of which more is better changes its sign. It returns the
-        # indices of the models on the front, the fastest first.
-        sign = 1 if lowest else -1
-        indices = pareto_front([(sign * point.y, point.x) for point in points])
-        names = [points[index].name for index in indices]
-        sentences.append(f"No other model is both faster and better than any of: {'; '.join(names)}.")
-        front_points = [(points[index].x, points[index].y) for index in indices]
+        front_points = _pareto_front(points, lowest=lowest)
+        names = "; ".join(point.name for point in front_points)
+        sentences.append(f"No other model is both faster and better than any of: {names}.")
     if any(point.interval is not None for point in points):
         sentences.append("Bars are 95 % intervals.")
+
     words = [f"{quality} against {latency}."]
     for point in points:
         place = f"{show_number(point.x)}, {show_number(point.y)}"
         words.append(f"{point.name}: {place}{_interval_words(point.interval)}.")
-    plot = NamedPoints(points, latency, quality, front_points)
+    plot = NamedPoints(points, latency, quality, front=[(point.x, point.y) for point in front_points])
     title = "Quality against latency"
     yield Figure(slug(title), title, " ".join(sentences), " ".join(words), plot)
+
+
+def _pareto_front(points: Sequence[NamedPoint], *, lowest: bool) -> list[NamedPoint]:
+    """Return the points (latency, quality) on the Pareto front, the fastest first.
+
+    Args:
+        points: All points.
+        lowest: Whether lower values of quality are better.
+    """
+    # `pareto_front` minimises both numbers, so a quality of which more is better changes its sign.
+    sign = 1 if lowest else -1
+    indices = pareto_front([(sign * point.y, point.x) for point in points])
+    return [points[index] for index in indices]
 
 
 def is_single_point(drawing: Drawing) -> bool:

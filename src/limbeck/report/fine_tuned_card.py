@@ -95,7 +95,7 @@ class FineTunedCard:
     @property
     def title(self) -> str:
         """The title of the card."""
-        name = self.base.removeprefix("package:").rpartition("/")[2]
+        _, _, name = self.base.removeprefix("package:").rpartition("/")
         return f"{name} on {self.task.title}"
 
     @property
@@ -110,22 +110,24 @@ class FineTunedCard:
         )
 
     def _results(self) -> list[EvalResult]:
-        """The scores of this one run as the Hub has them."""
-        # A split with just as many rows as may be scored at most was cut to them. Its score is not one of the data set.
+        """The scores of this one run as the Hub has them; none if a split was cut, and so not scored as a whole."""
+        # A split of which exactly the largest allowed number of rows was scored is taken for one that was cut.
         most_rows = self.cell.settings.get("max_scored_rows")
-        if most_rows is not None and most_rows in self.cell.rows.values():
+        scored_rows = self.cell.rows.values()
+        if most_rows is not None and most_rows in scored_rows:
             return []
-        # The summary has means over seeds. The card is of one run, so the score of that run takes the mean's place.
+        # `hub_results` reads the means of a summary, which are over seeds. The card is of one run, so it gets a copy of
+        # the summary in which the scores of this run take the place of the means.
         columns = {}
         for key, column in self.model.columns.items():
-            columns[key] = column.model_copy(update={"mean": column.runs[self._place]})
+            columns[key] = column.model_copy(update={"mean": column.runs[self._seed_index]})
         model = self.model.model_copy(update={"columns": columns})
         summary = self.summary.model_copy(update={"models": [model]})
         return list(hub_results(scores_of_model(model, summary)))
 
     @property
     def model(self) -> EvaluatedModel:
-        """The row of the summary."""
+        """The model's scores in the summary, which is of this model alone."""
         return self.summary.models[0]
 
     @property
@@ -134,8 +136,8 @@ class FineTunedCard:
         return self.model.chosen[self.task.name]
 
     @property
-    def _place(self) -> int:
-        """Index of this model's run among the runs of its grid point, which differ in their seed."""
+    def _seed_index(self) -> int:
+        """Index of this model's run in `runs` of a figure, which has a score for each seed of the grid point."""
         return self.chosen.seeds.index(self.cell.seed)
 
     @property
@@ -165,22 +167,21 @@ class FineTunedCard:
 
     @property
     def scores(self) -> list[Score]:
-        """Every metric of every column."""
+        """A score for each metric of each column of the evaluation that the model was scored on."""
         scores = []
         for column in self.summary.columns:
-            figures = self.model.columns.get(column.key)
-            if figures is None:
+            column_figure = self.model.columns.get(column.key)
+            if column_figure is None:
                 continue
-            rows = sum(self.cell.rows.get(split, 0) for split in column.splits) or None
-            for metric, figure in figures.metrics.items():
-                # `figure` is of all seeds; the card's model is the one of the seed at `_place`.
-                value = Figure.of_runs([figure.runs[self._place]])
+            row_count = sum(self.cell.rows.get(split, 0) for split in column.splits)
+            for metric, figure_of_all_seeds in column_figure.metrics.items():
+                score_of_this_run = figure_of_all_seeds.runs[self._seed_index]
                 score = Score(
                     title=column.title,
-                    rows=rows,
+                    rows=row_count or None,  # It is 0 where the record does not have the numbers of rows.
                     metric=metric_of_column(metric, column),
-                    value=value,
-                    figure=figure,
+                    value=Figure.of_runs([score_of_this_run]),
+                    figure=figure_of_all_seeds,
                     digits=metric_digits(metric, column),
                 )
                 scores.append(score)

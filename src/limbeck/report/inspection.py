@@ -24,7 +24,7 @@ from limbeck.inspection.results import (
     PhraseClustering,
 )
 from limbeck.report.names import name_in_picture, name_roles
-from limbeck.report.output_files import DATA_SUFFIX, FILE_SUFFIXES, check_output
+from limbeck.report.output_files import DATA_SUFFIX, check_output
 
 
 def inspection_blocks(name: str, result: Any) -> list[Block]:
@@ -80,14 +80,10 @@ def _contribution_blocks(result: Sequence[Contribution]) -> list[Block]:
         notes.append(f"{name}: layers {most_changing} change most; {model.tokens:,} tokens{_describe_cut(model.cut)}.")
 
     # The models may differ in depth. There is a row for each layer of the deepest one, and cells of others are blank.
-    depth = max(len(model.cosines) for model in result)
+    columns = [[_number(cosine) for cosine in model.cosines] for model in result]
     rows: list[tuple[AnyCell, ...]] = []
-    for index in range(depth):
-        cells = []
-        for model in result:
-            has_layer = index < len(model.cosines)
-            cells.append(_number(model.cosines[index] if has_layer else None))
-        rows.append((str(index + 1), *cells))
+    for layer, cells in enumerate(zip_longest(*columns, fillvalue=Cell(None)), start=1):
+        rows.append((str(layer), *cells))
     title = "Cosine between a layer's input and output (lower: the layer changes more)"
     return _table_and_notes(title, ("Layer", *names), rows, notes)
 
@@ -131,20 +127,24 @@ def _divergence_blocks(result: AttentionDivergence) -> list[Block]:
         headings.append("Nearest and farthest head")
         compared_maps = "head by head"
     rows = []
-    # Layers and heads are counted from 1, indices from 0: `nearest` is the number of a layer.
+    # Layers are counted from 1, and lists from 0: `nearest` is the number of a teacher layer.
     for index, nearest in enumerate(result.nearest):
         means = result.means[index]
         cells: list[AnyCell] = [str(index + 1), str(nearest), _number(means[nearest - 1]), _number(means[-1])]
         if result.by_head:
-            heads = result.values[index][nearest - 1]
-            least = min(heads)
-            greatest = max(heads)
-            nearest_head = heads.index(least) + 1
-            farthest_head = heads.index(greatest) + 1
-            cells.append(f"{nearest_head} ({_number(least)}), {farthest_head} ({_number(greatest)})")
+            cells.append(_nearest_and_farthest_head(result.values[index][nearest - 1]))
         rows.append(tuple(cells))
     note = f"{result.tokens:,} tokens{_describe_cut(result.cut)}; {compared_maps}."
     return _table_and_notes("Divergence of attention, KL(teacher ‖ student) in nats", headings, rows, [note])
+
+
+def _nearest_and_farthest_head(divergences: Sequence[float]) -> str:
+    """Return the heads of the least and the greatest divergence, counted from 1: `3 (0.120), 1 (0.850)`."""
+    least = min(divergences)
+    greatest = max(divergences)
+    nearest_head = divergences.index(least) + 1
+    farthest_head = divergences.index(greatest) + 1
+    return f"{nearest_head} ({_number(least)}), {farthest_head} ({_number(greatest)})"
 
 
 def _describe_maps(maps: AttentionMaps) -> str:
@@ -178,7 +178,7 @@ def _describe_cut(cut_texts: int) -> str:
 
 
 def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: Mapping[str, Figure]) -> list[Path]:
-    """Write the data and the pictures of an inspection into a folder, or one of both to a file.
+    """Write the data and the pictures of an inspection into a folder, or either of them to a file.
 
     The suffix of the path decides: without a suffix it is a folder, `.json` is the file of the data, and another suffix
     is that of the pictures.
@@ -187,7 +187,8 @@ def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: M
         path: A folder, made if missing; or a file.
         name: Name of the inspection, which is the name of the files in a folder.
         data: The result as plain values.
-        pictures: The pictures, by the end of the file's name: empty for the first one, `-divergence` for another.
+        pictures: The pictures by the end of their files' names. It is empty for the first picture, whose file has the
+            name of the inspection or of `path`, and `-divergence` for another.
 
     Returns:
         Paths of the files.
@@ -200,17 +201,24 @@ def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: M
     from limbeck.report.pictures import write_figure
 
     check_output(path)
-    is_folder = path.is_dir() or not path.suffix
+    data_file: Path | None = None
+    first_picture: Path | None = None
+    if path.is_dir() or not path.suffix:
+        data_file = path / f"{name}{DATA_SUFFIX}"
+        first_picture = path / f"{name}.png"
+    elif path.suffix == DATA_SUFFIX:
+        data_file = path
+    else:
+        first_picture = path
+
     written: list[Path] = []
-    if is_folder or path.suffix == DATA_SUFFIX:
-        file = path / f"{name}{DATA_SUFFIX}" if is_folder else path
-        with files.writing(file):
-            files.atomic_text(file, records.text_of(data))
-        written.append(file)
-    if is_folder or path.suffix in FILE_SUFFIXES:
-        first_file = path / f"{name}.png" if is_folder else path
+    if data_file is not None:
+        with files.writing(data_file):
+            files.atomic_text(data_file, records.text_of(data))
+        written.append(data_file)
+    if first_picture is not None:
         for end, picture in pictures.items():
-            file = first_file.with_stem(f"{first_file.stem}{end}")
-            write_figure(picture, file, titled=True)
-            written.append(file)
+            picture_file = first_picture.with_stem(f"{first_picture.stem}{end}")
+            write_figure(picture, picture_file, titled=True)
+            written.append(picture_file)
     return written

@@ -33,10 +33,13 @@ def attention(inspections: InspectionFolder) -> Iterator[Block]:
     pictures = inspection_pictures("attention", result)
     maps = result["maps"]
     token_count = len(maps.tokens)
-    # With a teacher each map of the student has one of the teacher beside it.
-    map_count = len(maps.pairs) if maps.teacher is None else 2 * len(maps.pairs)
+    map_count = len(maps.pairs)
+    if maps.teacher is not None:
+        # Each map of the student has one of the teacher beside it.
+        map_count *= 2
     if map_count * token_count**2 > _MOST_CELLS:
-        # The picture of the maps is the one without an end of its file's name; the other is of the divergence.
+        # Pictures are named by the end of their file's name, which is empty for the maps. The other picture, if there
+        # is one, is of the divergence.
         del pictures[""]
         sizes = f"{map_count} maps of {token_count} tokens"
         yield Notes((f"{sizes} are too large for a page; `limbeck inspect --output` draws them.",))

@@ -21,25 +21,30 @@ def languages_table(run: Run, evaluation: RunEvaluation) -> Table | None:
         run: The record of the run.
         evaluation: The figures of its evaluation that may be shown.
     """
-    rows_of_language: dict[str, LanguageRows] = {}
-    views = run.corpus.views if run.corpus is not None else []
-    for view in reversed(views):
+    # A view is the text of a stage. The first view with languages counts.
+    rows_by_language: dict[str, LanguageRows] = {}
+    views = [] if run.corpus is None else run.corpus.views
+    for view in views:
         if view.languages:
-            rows_of_language = {rows.language: rows for rows in view.languages}
-    losses: dict[str, float | None] = {}
+            rows_by_language = {rows.language: rows for rows in view.languages}
+            break
+    # The last stage with losses of languages counts: it replaces those of earlier stages.
+    loss_by_language: dict[str, float | None] = {}
     for stage in run.stages:
         if stage.held_out_by_language:
-            losses = {language: terms.get("loss") for language, terms in stage.held_out_by_language.items()}
-    figures_of_language = {figures.language: figures for figures in evaluation.languages}
+            loss_by_language = {language: terms.get("loss") for language, terms in stage.held_out_by_language.items()}
+    figures_by_language = {figures.language: figures for figures in evaluation.languages}
 
+    # Each language once, in the order of coming.
+    languages = dict.fromkeys([*rows_by_language, *loss_by_language, *figures_by_language])
     table_rows: list[tuple[AnyCell, ...]] = []
-    for language in dict.fromkeys([*rows_of_language, *losses, *figures_of_language]):
-        rows = rows_of_language.get(language, LanguageRows())
-        figures = figures_of_language.get(language, LanguageFigures())
+    for language in languages:
+        rows = rows_by_language.get(language, LanguageRows())
+        figures = figures_by_language.get(language, LanguageFigures())
         cells = (
             number(rows.rows),
             Cell(rows.share, "{:.1%}"),
-            Cell(losses.get(language), "{:.4g}"),
+            Cell(loss_by_language.get(language), "{:.4g}"),
             number(figures.texts),
             Cell(figures.agreement, "{:.3f}"),
             Cell(figures.to_teacher_language, "{:.1%}"),

@@ -91,7 +91,8 @@ class _LogReader:
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
-            # The last line of an unfinished log may be half written.
+            # A line without its end is the last one of an unfinished log, of which only a part is written so far. It is
+            # no damage. `RecursionError` is of JSON that is nested too deeply.
             if line.endswith("\n"):
                 self.damaged += 1
             return
@@ -104,7 +105,8 @@ class _LogReader:
 
         self.lines += 1
         self._add_points(step, entry)
-        # Lines without a loss are written after an evaluation, whose time is not counted as training.
+        # Lines without a loss are written after an evaluation, whose time is not counted as training. So only a line
+        # with a loss says how far the training has come.
         if "loss" in entry:
             self.reached = {}
             for name in ("step", "tokens", "seconds"):
@@ -129,8 +131,8 @@ class _LogReader:
     def curves(self) -> dict[str, Curve]:
         """Return all curves, by name.
 
-        The trainer also logs measurements that begin with `eval_`, such as `eval_runtime`. On held-out text only the
-        loss and its terms become curves.
+        Of the values whose names begin with `eval_`, only the loss on held-out text and its terms are curves. The
+        others, such as `eval_runtime`, are measurements that the trainer of transformers logs.
         """
         held_out_names = {"eval_loss"}
         for name in self._values:
@@ -138,8 +140,8 @@ class _LogReader:
                 held_out_names.add(f"{_HELD_OUT}{name.removeprefix(_TERM)}")
         curves = {}
         for name, values in self._values.items():
-            is_measurement = name.startswith(_HELD_OUT) and name not in held_out_names
-            if is_measurement:
+            is_measurement_of_trainer = name.startswith(_HELD_OUT) and name not in held_out_names
+            if is_measurement_of_trainer:
                 continue
             # One row (step, value) for each point.
             points = np.array(values).reshape(-1, 2)

@@ -24,17 +24,19 @@ def check_output(path: Path | None) -> None:
     """
     if path is None:
         return
+    if path.is_dir() or not path.suffix:
+        # A path without a suffix is the name of a folder.
+        if path.exists() and not path.is_dir():
+            raise OutputError(f"--output '{path}' is a file; give a folder, or a file that ends with .png or .json.")
+        check_writable(path, path)
+        return
     suffixes = (DATA_SUFFIX, *FILE_SUFFIXES)
-    is_folder = path.is_dir() or not path.suffix
-    if is_folder and path.exists() and not path.is_dir():
-        raise OutputError(f"--output '{path}' is a file; give a folder, or a file that ends with .png or .json.")
-    if not is_folder and path.suffix not in suffixes:
+    if path.suffix not in suffixes:
         raise RecipeError(
             f"--output '{path}' ends with '{path.suffix}', which is neither data nor a figure; give a folder, "
             f"or a file.{suggestion(path.suffix, suffixes)}"
         )
-    folder = path if is_folder else path.parent
-    check_writable(path, folder)
+    check_writable(path, path.parent)
 
 
 def write_forms(folder: Path, stem: str, texts: Mapping[str, str]) -> list[Path]:

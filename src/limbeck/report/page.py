@@ -122,29 +122,33 @@ def _part(title: str, subject: Subject) -> Part:
 
 
 def _sections(subject: Subject) -> list[Section]:
-    """Return the sections of a folder.
+    """Return the sections of a folder that have any block.
 
     A run's folder may hold evaluations, searches and inspections. Their sections come before the run's recipe, with
     their names behind the titles.
     """
     sections = []
     for section in sections_of(subject):
-        shown = _without_single_points(section)
-        if shown.blocks:
-            sections.append(shown)
+        shown_section = _without_single_points(section)
+        if shown_section.blocks:
+            sections.append(shown_section)
     if not isinstance(subject, RunFolder):
         return sections
+
     sections_inside: list[Section] = []
     for measurement in subject.inside:
         name = measurement.title
         sections_inside += [replace(section, title=f"{section.title} ({name})") for section in _sections(measurement)]
+    # A damaged run may lack the section of its recipe.
     titles = [section.title for section in sections]
-    place = titles.index("Recipe") if "Recipe" in titles else len(sections)
-    return [*sections[:place], *sections_inside, *sections[place:]]
+    before_recipe = len(sections)
+    if "Recipe" in titles:
+        before_recipe = titles.index("Recipe")
+    return [*sections[:before_recipe], *sections_inside, *sections[before_recipe:]]
 
 
 def _without_single_points(section: Section) -> Section:
-    """Return a section whose figures of a single point are replaced by the tables of their numbers."""
+    """Replace figures of a single point by the tables of their numbers; a figure without a table is left out."""
     blocks: list[Block] = []
     for block in section.blocks:
         if not isinstance(block, Figure) or not is_single_point(block.drawing):

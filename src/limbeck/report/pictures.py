@@ -32,13 +32,13 @@ def drawn(drawing: Drawing, title: str = "", caption: str = "", height: float | 
 
     Args:
         drawing: The plot.
-        title: Above the plot; empty for none.
-        caption: Below the title; empty for none.
-        height: Height of the plot in inches; None for that of its size.
+        title: A title above the plot; empty for none.
+        caption: A caption between title and plot; empty for none.
+        height: Height of the plot in inches, without title and caption; None takes that of `drawing.size`.
     """
-    width, own_height = drawing.size
+    width, default_height = drawing.size
     if height is None:
-        height = own_height
+        height = default_height
     letters_per_line = int(width * _TITLE_LETTERS_AN_INCH)
     heading_lines = [
         *textwrap.wrap(printable(title), letters_per_line),

@@ -43,9 +43,11 @@ _MOST_VECTOR_POINTS = 1000
 _MOST_TICKS = 24
 """Most names along an axis of a heat map."""
 _LONGEST_TICK_LABEL = 16
+"""Most letters of the name of a row or column of a heat map; longer names are shortened, here and below."""
 _LONGEST_ROW_NAME = 34
+"""Most letters of the name of a row of a forest plot."""
 _LONGEST_POINT_NAME = 30
-"""Most letters of a name beside a point; longer names are shortened."""
+"""Most letters of a name beside a point."""
 _LETTER_INCHES = 0.085
 """Width of a letter of a tick label, with some room; the widest ones are narrower."""
 _HEAT_INCHES = 4.0
@@ -56,6 +58,8 @@ _ROW_INCHES = 0.3
 """Height of a row of a plot of rows."""
 _TITLE_LETTERS_AN_INCH = 9
 """Letters of the title of a panel that fit into an inch of its width."""
+_PANEL_TITLE_INCHES = 0.3
+"""Height of the title of a panel."""
 _LOG_FROM = 20.0
 """Ratio of the highest to the lowest value above which a scale is logarithmic; a linear one would hide low values."""
 _WIDE_LOG = 1000.0
@@ -179,14 +183,7 @@ class Lines:
         _name_axes(axes, self.x, self.y)
         axes.xaxis.set_major_locator(MaxNLocator(_most_ticks(sheet), integer=self.x_is_whole))
         if self.y_is_log:
-            axes.set_yscale("log")
-            lowest, highest = axes.get_ylim()
-            # A wide axis has a tick at 1, 10, 100 and so on, a narrow one also at 2 and 5 times these.
-            ticks_of_decade: tuple[int, ...] = (1, 2, 5)
-            if highest > _WIDE_LOG * lowest:
-                ticks_of_decade = (1,)
-            axes.yaxis.set_major_locator(LogLocator(subs=ticks_of_decade))
-            axes.yaxis.set_minor_locator(NullLocator())
+            _make_y_logarithmic(axes)
         axes.xaxis.set_major_formatter(_NUMBERS)
         axes.yaxis.set_major_formatter(_NUMBERS)
 
@@ -194,6 +191,18 @@ class Lines:
         handles, labels = axes.get_legend_handles_labels()
         if len(handles) > 1:
             axes.legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=self._legend_columns)
+
+
+def _make_y_logarithmic(axes: Axes) -> None:
+    """Give a plot whose points are drawn a logarithmic vertical axis, with ticks whose labels do not touch."""
+    axes.set_yscale("log")
+    lowest, highest = axes.get_ylim()
+    # A wide axis has a tick at 1, 10, 100 and so on, a narrow one also at 2 and 5 times these.
+    ticks_of_decade: tuple[int, ...] = (1, 2, 5)
+    if highest > _WIDE_LOG * lowest:
+        ticks_of_decade = (1,)
+    axes.yaxis.set_major_locator(LogLocator(subs=ticks_of_decade))
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 @dataclass(frozen=True)
@@ -304,18 +313,21 @@ class ValueRows:
         axes = sheet.subplots()
         if self.reference is not None:
             axes.axvline(self.reference, color=_MUTED, linewidth=1, linestyle="--", marker="")
-        for place, row in enumerate(self.rows):
+        # The vertical place of a row is its number: 0, 1, 2 and so on.
+        for number, row in enumerate(self.rows):
             if row.interval is not None:
-                axes.plot(row.interval, [place, place], color="C0", marker="", linestyle="-", linewidth=2)
-            axes.plot([row.value], [place], color="C0", marker="o", linestyle="none")
+                axes.plot(row.interval, [number, number], color="C0", marker="", linestyle="-", linewidth=2)
+            axes.plot([row.value], [number], color="C0", marker="o", linestyle="none")
 
         axes.set_yticks(range(len(self.rows)), [label_text(row.name, _LONGEST_ROW_NAME) for row in self.rows])
+        # From half a row below the last one up to half a row above the first one, which is at the top.
         axes.set_ylim(len(self.rows) - 0.5, -0.5)
         axes.margins(x=0.08)
         axes.grid(axis="x")
         _name_axes(axes, self.x, "")
-        # The names take up to half of the width.
-        axes.xaxis.set_major_locator(MaxNLocator(max(2, _most_ticks(sheet) // 2 + 1)))
+        # The names of the rows take up to half of the width, which leaves room for about half of the ticks.
+        most_ticks = _most_ticks(sheet) // 2 + 1
+        axes.xaxis.set_major_locator(MaxNLocator(max(2, most_ticks)))
         axes.xaxis.set_major_formatter(_NUMBERS)
 
 
@@ -367,30 +379,46 @@ class Heat:
         self._write_numbers(axes, matrix)
 
     def _name_ticks(self, axes: Axes) -> None:
-        """Write the names of rows and columns; of more than `_MOST_TICKS` every second or third, and so on."""
-        row_step = math.ceil(len(self.row_names) / _MOST_TICKS)
-        rows = range(0, len(self.row_names), row_step)
+        """Write the names of the rows on the left and of the columns below, as many as have room."""
+        rows = _named_indices(len(self.row_names))
         axes.set_yticks(rows, [label_text(self.row_names[row], _LONGEST_TICK_LABEL) for row in rows])
 
-        column_step = math.ceil(len(self.column_names) / _MOST_TICKS)
-        columns = range(0, len(self.column_names), column_step)
+        columns = _named_indices(len(self.column_names))
         labels = [label_text(self.column_names[column], _LONGEST_TICK_LABEL) for column in columns]
-        # Labels that would touch are turned by 90 degrees.
-        longest_label = max(map(len, labels))
-        labels_would_touch = longest_label * _LETTER_INCHES > _HEAT_INCHES / len(labels)
-        axes.set_xticks(columns, labels, rotation="vertical" if labels_would_touch else "horizontal")
+        # Names of columns stand side by side. If the longest does not fit into its part of the width, all are upright.
+        inches_of_longest = max(map(len, labels)) * _LETTER_INCHES
+        inches_per_label = _HEAT_INCHES / len(labels)
+        rotation = "horizontal"
+        if inches_of_longest > inches_per_label:
+            rotation = "vertical"
+        axes.set_xticks(columns, labels, rotation=rotation)
 
     def _write_numbers(self, axes: Axes, matrix: NDArray[np.float64]) -> None:
-        """Write the value of each cell into it, unless the numbers would touch their neighbours."""
-        text_by_cell = {cell: f"{value:.2g}" for cell, value in np.ndenumerate(matrix) if math.isfinite(value)}
-        longest_text = max(map(len, text_by_cell.values()), default=0)
-        if longest_text * _NUMBER_LETTER_INCHES > _HEAT_INCHES / len(self.column_names):
+        """Write the value of each cell into it, or none at all if the longest is wider than a cell."""
+        text_by_cell: dict[tuple[int, ...], str] = {}
+        for cell, value in np.ndenumerate(matrix):
+            # An unknown value is NaN: its cell stays blank.
+            if math.isfinite(value):
+                text_by_cell[cell] = f"{value:.2g}"
+        inches_of_longest = max(map(len, text_by_cell.values()), default=0) * _NUMBER_LETTER_INCHES
+        inches_per_cell = _HEAT_INCHES / len(self.column_names)
+        if inches_of_longest > inches_per_cell:
             return
         # Numbers are white on the darker half of the colours.
         middle = (self.low + self.high) / 2
         for (row, column), text in text_by_cell.items():
             colour = "white" if matrix[row, column] > middle else "black"
+            # On a heat map, the column is the horizontal place of a cell and the row the vertical one.
             axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
+
+
+def _named_indices(count: int) -> range:
+    """Return the indices of the rows or columns that are named.
+
+    They are all of up to `_MOST_TICKS`, every second of up to twice as many, and so on.
+    """
+    step = math.ceil(count / _MOST_TICKS)
+    return range(0, count, step)
 
 
 @dataclass(frozen=True)
@@ -413,9 +441,13 @@ class Panels:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches."""
-        tallest = max(drawing.size[1] for _, drawing in self.panels)
-        return self.scale * WIDTH * self.columns, (self.scale * tallest + 0.3) * self._rows
+        """Width and height in inches; a panel has its title above its plot."""
+        tallest = 0.0
+        for _, drawing in self.panels:
+            _, height = drawing.size
+            tallest = max(tallest, height)
+        width = self.scale * WIDTH * self.columns
+        return width, (self.scale * tallest + _PANEL_TITLE_INCHES) * self._rows
 
     def draw(self, sheet: FigureBase) -> None:
         """Draw each plot on its part of the figure; the last row may have empty parts."""

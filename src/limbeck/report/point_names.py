@@ -19,7 +19,9 @@ _OFFSETS = tuple(
 )
 """Offsets from a point to its name in typographic points, the preferred first: near, and to the right."""
 _FONT_SIZE = 8
-_MOST_UNTIED = 10
+_POINTS_PER_INCH = 72
+"""Typographic points in an inch."""
+_FARTHEST_WITHOUT_LINE = 10
 """Largest distance at which it is clear whose a name is; a name further off is joined to its point by a line."""
 _POINT_RADIUS = 4
 """Room of a point, in typographic points from its middle."""
@@ -42,22 +44,34 @@ def place_names(axes: Axes, names: Sequence[str], points: Sequence[tuple[float, 
     assert sheet is not None
     # The places of points on the sheet are known once its layout has been computed.
     sheet.draw_without_rendering()
-    pixels = sheet.dpi / 72  # In a typographic point, of which an inch has 72.
-    room = axes.get_window_extent()
-    taken = [_box_around(place, _POINT_RADIUS * pixels) for place in axes.transData.transform(list(points))]
+    pixels_per_point = sheet.dpi / _POINTS_PER_INCH
+    plot_area = axes.get_window_extent()
+
+    # The boxes, in pixels, that a name must not touch: those of points, of lines, and of names that have a place.
+    radius = _POINT_RADIUS * pixels_per_point
+    padding = _PADDING * pixels_per_point
+    taken_boxes = [_box_around(place, radius) for place in axes.transData.transform(list(points))]
     for line in axes.get_lines():
-        taken += _boxes_along(line.get_transform().transform(line.get_xydata()), _PADDING * pixels)
+        taken_boxes += _boxes_along(line.get_transform().transform(line.get_xydata()), padding)
 
     for name, point in zip(names, points, strict=True):
+        # The name is written at one offset after the other, until it is at a free place.
         for offset in _OFFSETS:
             annotation = _write_name(axes, name, point, offset)
-            box = annotation.get_window_extent().padded(_PADDING * pixels)
-            is_inside = room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1
-            if is_inside and not any(box.overlaps(other) for other in taken):
-                taken.append(box)
-                _tie(axes, point, offset)
+            box = annotation.get_window_extent().padded(padding)
+            touches_another = any(box.overlaps(taken_box) for taken_box in taken_boxes)
+            if _is_inside(box, plot_area) and not touches_another:
+                taken_boxes.append(box)
+                _join_if_far(axes, point, offset)
                 break
             annotation.remove()
+
+
+def _is_inside(box: Bbox, area: Bbox) -> bool:
+    """Return whether a box lies within an area."""
+    is_inside_across = area.x0 <= box.x0 and box.x1 <= area.x1
+    is_inside_upwards = area.y0 <= box.y0 and box.y1 <= area.y1
+    return is_inside_across and is_inside_upwards
 
 
 def _write_name(axes: Axes, name: str, point: tuple[float, float], offset: tuple[float, float]) -> Annotation:
@@ -78,7 +92,7 @@ def _write_name(axes: Axes, name: str, point: tuple[float, float], offset: tuple
 
 
 def _near_side(offset: float, positive: str, negative: str) -> str:
-    """Return the side of a name that is towards its point; its middle where it is neither above nor below."""
+    """Return the side of a name that is towards its point: the middle where the name has no offset this way."""
     if offset > 0:
         return positive
     if offset < 0:
@@ -86,13 +100,14 @@ def _near_side(offset: float, positive: str, negative: str) -> str:
     return "center"
 
 
-def _tie(axes: Axes, point: tuple[float, float], offset: tuple[float, float]) -> None:
+def _join_if_far(axes: Axes, point: tuple[float, float], offset: tuple[float, float]) -> None:
     """Draw a line from a point to its name, unless the name is so near that it is clear whose it is."""
-    if math.hypot(*offset) <= _MOST_UNTIED:
+    if math.hypot(*offset) <= _FARTHEST_WITHOUT_LINE:
         return
+    # For matplotlib, a line from a point to a place beside it is an arrow without a head, of a note without text.
     look = {"arrowstyle": "-", "color": _LINE_COLOUR, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 3}
-    tie = axes.annotate("", point, xytext=offset, textcoords="offset points", arrowprops=look)
-    tie.set_in_layout(False)
+    line = axes.annotate("", point, xytext=offset, textcoords="offset points", arrowprops=look)
+    line.set_in_layout(False)
 
 
 def _box_around(place: Sequence[float], radius: float) -> Bbox:

@@ -153,14 +153,15 @@ def _rows_by_role_and_unit(text: records.CorpusText) -> Iterator[Table]:
     """
     rows: list[tuple[AnyCell, ...]] = []
     for view in text.views:
-        # Roles are recorded as shares; units, which the record calls pieces, as numbers of rows.
-        share_by_name = dict(view.roles or {})
+        stage = view.stage or NOTHING
+        for role, share in (view.roles or {}).items():
+            rows.append((stage, role, Cell(share, "{:.2%}")))
+        # The record calls units pieces, and has their numbers of rows in place of shares.
         row_count_by_unit = view.pieces or {}
         total = sum(row_count_by_unit.values())
-        for unit, count in row_count_by_unit.items():
-            share_by_name[unit] = count / total if total else 0.0
-        for name, share in share_by_name.items():
-            rows.append((view.stage or NOTHING, name, Cell(share, "{:.2%}")))
+        for unit, row_count in row_count_by_unit.items():
+            share_of_unit = row_count / total if total else 0.0
+            rows.append((stage, unit, Cell(share_of_unit, "{:.2%}")))
     if rows:
         table = Table("Rows by role and unit", ("Stage", "Role or unit", "Share"), tuple(rows))
         yield table.with_words("Role or unit")

@@ -397,14 +397,15 @@ def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
         # Beside the metrics the record has the values that they are made of, and thresholds; these are no scores.
         if metric not in METRIC_NAMES:
             continue
-        label = f"{at_start(metric_of_rows(metric, scores))} on {title}"
-        teacher = scores.teacher.get(metric)
+        unit: Unit = "alone"
+        interval = ends_of(scores.intervals.get(metric))
         if is_meaningless:
-            yield Row(label, teacher=teacher, student=value, unit="meaningless")
-        else:
-            ends = ends_of(scores.intervals.get(metric))
-            unit: Unit = "share" if has_share(scores, metric) else "alone"
-            yield Row(label, teacher=teacher, student=value, unit=unit, interval=ends)
+            unit = "meaningless"
+            interval = None
+        elif has_share(scores, metric):
+            unit = "share"
+        label = f"{at_start(metric_of_rows(metric, scores))} on {title}"
+        yield Row(label, teacher=scores.teacher.get(metric), student=value, unit=unit, interval=interval)
 
 
 def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
@@ -418,14 +419,15 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     if task.labelled is False:
         yield Row(agreement_label(task), teacher=None, student=task.agreement, unit="alone")
         return
-    main = MetricScores(metric=task.metric, teacher=task.teacher, student=task.student)
-    scores_by_metric = [main, *task.further]
+    main_scores = MetricScores(metric=task.metric, teacher=task.teacher, student=task.student)
+    scores_by_metric = [main_scores, *task.further]
     # Without a teacher for the task, the student has scores and no agreement.
     if task.agreement is None:
         for scores in scores_by_metric:
             label = f"{at_start(metric_name(scores.metric))} on rows held out from the training files"
             yield Row(label, teacher=None, student=scores.student, unit="alone")
         return
+    # With one, the scores by the rows' labels are parts of the row of the agreement.
     yield Row(agreement_label(task), teacher=None, student=task.agreement, unit="alone")
     for scores in scores_by_metric:
         label = f"{metric_name(scores.metric)} with their labels"
@@ -455,22 +457,28 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     start = None if evaluation.start is None else evaluation.start.retrieval
     for metric in RETRIEVAL:
         is_reliable = is_reliable_retrieval(teacher, metric)
-        interval = None
-        if student is not None:
-            # The record has the interval of MRR@10 in a field of its own, and those of other figures in `intervals`.
-            interval = student.interval if metric == "mrr_at_10" else student.intervals.get(metric)
         yield Row(
             f"{retrieval_name(student)} {metric_name(metric)}",
             teacher=_figure(teacher, metric),
             student=_figure(student, metric),
             unit=_unit_of_retrieval(is_reliable=is_reliable),
-            interval=ends_of(interval),
+            interval=_interval_of_retrieval(student, metric),
             is_reliable=is_reliable,
         )
         yield from _asymmetric_row(teacher, evaluation.asymmetric, metric)
         start_value = _figure(start, metric)
         if start_value is not None:
             yield _start_row(start_value, is_reliable=is_reliable)
+
+
+def _interval_of_retrieval(retrieval: Retrieval | None, metric: str) -> Interval | None:
+    """The 95 % interval of a figure of retrieval; None where it was not measured."""
+    if retrieval is None:
+        return None
+    # The record has the interval of MRR@10 in a field of its own, and those of other figures in `intervals`.
+    if metric == "mrr_at_10":
+        return ends_of(retrieval.interval)
+    return ends_of(retrieval.intervals.get(metric))
 
 
 def _unit_of_retrieval(*, is_reliable: bool) -> Unit:
@@ -482,15 +490,15 @@ def _rows_of_cut_vectors(cut: CutVectors) -> Iterator[Row]:
     """Yield the figures of vectors that were cut to their first components: agreement, and one figure of retrieval."""
     width = f"{cut.width} components"
     if cut.agreement is not None:
-        ends = ends_of(cut.agreement.interval)
         yield Row(
             f"{agreement_name(cut.agreement)}, {width}",
             teacher=None,
             student=cut.agreement.spearman,
             unit="alone",
-            interval=ends,
+            interval=ends_of(cut.agreement.interval),
             is_reliable=is_reliable_agreement(cut.agreement),
         )
+    # Four figures of retrieval for each width would be a long table, so it has only the first.
     metric = RETRIEVAL[0]
     student = _figure(cut.student, metric)
     if student is not None:

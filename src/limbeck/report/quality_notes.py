@@ -246,12 +246,11 @@ def _development_notes(evaluation: RunEvaluation) -> Iterator[str]:
 
 def _scored_rows_note(scores: DevelopmentFigures, row_count: float) -> str:
     """Return the note on the number and the source of the rows of a task, and its teacher."""
-    # Rows that a recipe gives by a file have the task name "development", and the file's name as their split, which
-    # older records lack. Other rows are named by their task.
-    has_title = scores.task != DEVELOPMENT or scores.split
-    if has_title:
-        rows_phrase = f"the {counted(row_count, 'row')} of {rows_title(scores)}"
-    else:
+    rows_phrase = f"the {counted(row_count, 'row')} of {rows_title(scores)}"
+    # Rows that a recipe gives by a file have the task name "development", and are titled by their split, which is the
+    # name of the file. Older records lack it, so these rows have no title.
+    is_of_file = scores.task == DEVELOPMENT
+    if is_of_file and not scores.split:
         rows_phrase = counted(row_count, "development row")
     note = f"Scored on {rows_phrase}, without fine-tuning"
     if row_count < _FEW_ROWS:

@@ -51,8 +51,12 @@ def overview(run: RunFolder) -> Iterator[Block]:
     student = run.record.student
     parameters = "" if student.parameters is None else counted(student.parameters, "parameter")
     corpus = run.record.corpus or records.CorpusText()
+    # Of several teachers, `teacher` of the record is only the first. All of them are listed in its place.
+    one_teacher = ""
+    if not run.record.teachers:
+        one_teacher = _join(without_path(teacher.name_or_path), teacher.shape)
     facts = {
-        "Teacher": _join(without_path(teacher.name_or_path), teacher.shape),
+        "Teacher": one_teacher,
         "Teachers": "; ".join(describe_teacher(member) for member in run.record.teachers),
         "Student": _join(student.shape, parameters),
         "Initialisation": student.start.rstrip("."),
@@ -60,9 +64,6 @@ def overview(run: RunFolder) -> Iterator[Block]:
         "Changed text": list_notes(changed_text(corpus.report)),
         "How text was read": list_notes(taken_text(corpus.report)),
     }
-    # Several teachers are listed, and `teacher` of the record is only the first of them. Empty facts are left out.
-    if run.record.teachers:
-        facts["Teacher"] = ""
     yield Facts(tuple((name, value) for name, value in facts.items() if value))
     if run.status.status != "finished":
         yield run_status(run.status)
@@ -158,16 +159,18 @@ def training(run: RunFolder) -> Iterator[Block]:
 
 def _positive_class(run: RunFolder, stage: StageFolder) -> str | None:
     """Return the class that the score `f1` on a stage's development rows is of; None where it is not known."""
+    # A stage without a text of its own reads the run's.
     corpus = stage.plan.corpus or run.record.recipe.corpus
     if corpus is None or corpus.task is None:
         return None
+    # A recipe names a built-in task, or the file of a task of the user's own, or it describes the task itself.
     name = corpus.task.get("name")
     if isinstance(name, str) and name in TASKS:
         return TASKS[name].positive
     positive = corpus.task.get("positive")
     if isinstance(positive, str):
         return positive
-    # The class of a task file of the user's own is known once the student is scored.
+    # The class of a file's task is known once the student is scored.
     if run.record.evaluation is not None:
         for scores in run.record.evaluation.development:
             if scores.positive is not None and scores.stage == stage.title:
@@ -191,19 +194,23 @@ def stage_cells(stage: StageFolder) -> tuple[Cell, ...]:
     record = stage.record
     so_far = "" if stage.is_finished else " so far"
     time = None if stage.seconds is None else f"{duration(stage.seconds)}{so_far}"
-    # The record names the teacher only if it is another one than the run's, and its precision only if its weights were
-    # quantised to int8.
-    teacher = f"taught by {record.teacher}" if record.teacher else ""
-    teacher_precision = f"teacher {record.teacher_precision}" if record.teacher_precision else ""
+    # The record names a teacher only if it is another one than the run's.
+    method = stage.method
+    if record.teacher:
+        method = _join(method, f"taught by {record.teacher}")
+    # It has the teacher's precision only if the teacher's weights were quantised to int8.
+    precision = record.precision or ""
+    if record.teacher_precision:
+        precision = _join(precision, f"teacher {record.teacher_precision}")
     return (
-        Cell(_join(stage.method, teacher) or None),
+        Cell(method or None),
         # The format of these cells is `{:,.0f}`, or `{:,.0f} so far`.
         Cell(stage.steps, f"{{:,.0f}}{so_far}"),
         Cell(stage.tokens, f"{{:,.0f}}{so_far}"),
         Cell(time),
         number(record.tokens_per_second),
         Cell(record.padding_share, "{:.1%}"),
-        Cell(_join(record.precision or "", teacher_precision) or None),
+        Cell(precision or None),
         Cell(record.device or None),
         number(record.skipped_steps),
     )
@@ -283,12 +290,13 @@ def references(run: RunFolder) -> Iterator[Block]:
         if stage.citation is not None:
             citation_by_title[stage.citation.title] = stage.citation
     for title, citation in citation_by_title.items():
-        # Some records have the BibTeX entry alone.
+        # Some records have the BibTeX entry alone, and an empty title.
         if not title:
             continue
-        # The text comes from a file that may be damaged: only addresses of the web become links.
-        is_web = citation.url.startswith(("https://", "http://"))
-        address = citation.url if is_web else ""
+        # Anybody may have written the record: only addresses of the web become links.
+        address = ""
+        if citation.url.startswith(("https://", "http://")):
+            address = citation.url
         yield Paragraph(f"{citation.authors}: {title}.", address)
     entries = [citation.bibtex for citation in citation_by_title.values() if citation.bibtex is not None]
     if entries:

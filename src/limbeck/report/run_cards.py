@@ -5,6 +5,7 @@ A run has a last student, in `student`. A stage with a student of its own, such 
 """
 
 from pathlib import Path
+from typing import Any
 
 from limbeck.core import records
 from limbeck.core.paths import STAGES, STUDENT, run_of_student
@@ -31,9 +32,15 @@ def write_run_cards(record: RunRecord, folder: Path) -> list[Path]:
         The paths of the cards.
     """
     run = Run.read(record)
-    places = [folder / STUDENT, *sorted((folder / STAGES).glob(f"*/{STUDENT}"))]
-    students = [place for place in places if place.is_dir()]
-    return [write_model_card(_record_of(student, run), student, scores=find_scores(student)) for student in students]
+    students = [folder / STUDENT, *sorted((folder / STAGES).glob(f"*/{STUDENT}"))]
+    cards = []
+    for student in students:
+        if not student.is_dir():
+            continue
+        record_of_student = _record_of(student, run)
+        card = write_model_card(record_of_student, student, scores=find_scores(student))
+        cards.append(card)
+    return cards
 
 
 def find_record(student: Path) -> Run | None:
@@ -60,45 +67,61 @@ def _record_of(student: Path, run: Run) -> Run:
     if folder.parent.name != STAGES:
         return run.model_copy(update={"name": title_of(run.name, folder)})
 
-    # The folder of a stage is named after its number, from 1, and its name.
+    # The folder of a stage is named after its number, from 1, and its name: `2-assistant`.
     run_name = title_of(run.name, folder.parents[1])
     number, _, stage_name = folder.name.partition("-")
-    place = int(number) if number.isdigit() else 0
-    if not 1 <= place <= len(run.stages):
+    index = -1
+    if number.isdigit():
+        index = int(number) - 1
+    is_recorded = 0 <= index < len(run.stages)
+    if not is_recorded:
         return run.model_copy(update={"name": run_name})
     try:
         head = head_of(load_config(student))
     except LimbeckError:
         head = None
-    return _record_of_stage(run, place - 1, f"{run_name}, {stage_name}", head)
+    return _record_of_stage(run, index, f"{run_name}, {stage_name}", head)
 
 
 def _record_of_stage(run: Run, index: int, name: str, head: str | None) -> Run:
-    """Return a run's record as if one stage were all of it; its student was not measured beside the run's teacher.
+    """Return a run's record as if one stage were all of it.
+
+    It has no evaluation, since the evaluation of the run is of the student of its last stage.
 
     Args:
         run: The run's record.
-        index: Of the stage, from 0.
-        name: Of the student.
-        head: The kind of its head.
+        index: Index of the stage, from 0.
+        name: Name of the stage's student.
+        head: The kind of the student's head.
     """
     stage = run.stages[index]
-    teacher = run.teacher
-    if stage.teacher:
-        # The recipe's teacher, whose name on the Hub an old record leaves to be found, is not that of such a stage.
-        facts = stage.teacher_facts.to_dict() if stage.teacher_facts else {}
-        teacher = records.Teacher.read({"name_or_path": stage.teacher, "hub_id": None, **facts})
     student = (stage.student or records.Student()).model_copy(update={"head": head})
-    # The other stages of the recipe made other students. A stage without a student trains the one of its record.
-    planned_stages = [planned.model_copy(update={"student": None}) for planned in run.recipe.stages[index : index + 1]]
+    # Student and teacher of the stage become those of the new run, so the stage itself names none. A damaged recipe may
+    # lack the stage: then there is none.
+    only_stage = stage.model_copy(update={"student": None, "teacher": None})
+    planned_stages = []
+    if index < len(run.recipe.stages):
+        planned_stages = [run.recipe.stages[index].model_copy(update={"student": None})]
     return run.model_copy(
         update={
             "name": name,
-            "teacher": teacher,
+            "teacher": _teacher_of_stage(run, stage),
             "student": student,
-            "stages": [stage.model_copy(update={"student": None, "teacher": None})],
+            "stages": [only_stage],
             "recipe": run.recipe.model_copy(update={"stages": planned_stages}),
             "untrained": None,
             "evaluation": None,
         }
     )
+
+
+def _teacher_of_stage(run: Run, stage: records.Stage) -> records.Teacher:
+    """Return the facts of a stage's teacher, which is the run's unless the stage names another."""
+    if not stage.teacher:
+        return run.teacher
+    # Without `hub_id`, as in records of earlier versions, a card looks for the teacher's name on the Hub in the recipe.
+    # The recipe names the run's teacher, which did not teach this stage: so None stands in, unless the name is known.
+    teacher: dict[str, Any] = {"name_or_path": stage.teacher, "hub_id": None}
+    if stage.teacher_facts:
+        teacher |= stage.teacher_facts.to_dict()
+    return records.Teacher.read(teacher)

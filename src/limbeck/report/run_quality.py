@@ -62,17 +62,19 @@ def quality_of(run: RunFolder) -> Quality | None:
     """Return the figure that a run is judged by; None where nothing reliable was measured.
 
     It is the first of these that was measured: a score on development rows, agreement with the teacher on rows held out
-    from a task's training files, retrieval, agreement of the sentence vectors. Of the last two, figures that are not
-    reliable are no reason to judge a run; see `limbeck.report.reliable`.
+    from a task's training files, retrieval, agreement of the sentence vectors. Of the last two, a figure that is not
+    reliable is passed over; see `limbeck.report.reliable`.
     """
     evaluation = run.record.evaluation or records.RunEvaluation()
     for scores in evaluation.development:
         value = scores.student.get(scores.metric)
         if value is not None:
             return _development_quality(scores, value)
+
     task = evaluation.task
     if task is not None and task.metric and task.agreement is not None:
         return _task_quality(task, task.agreement)
+
     start = evaluation.start or records.UntrainedStart()
     retrieval = evaluation.student.retrieval
     if retrieval is not None and retrieval.mrr_at_10 is not None:
@@ -159,15 +161,16 @@ def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
         task: The figures on these rows.
         agreement: The student's score with the teacher's answers as labels.
     """
-    # An accuracy is a share of independent rows, whose interval follows from their number. F1, for example, is not.
+    # An accuracy is a share of independent rows, whose interval follows from their number. Other metrics, such as F1,
+    # are no such shares.
     ends = None
     if task.metric == "accuracy" and task.task == "classification" and task.rows:
         ends = of_share(agreement, int(task.rows))
+    # The label of a table begins with a capital letter, and that of a figure with a small one.
+    table_label = agreement_label(task)
+    label = f"{table_label[:1].lower()}{table_label[1:]}"
     over = counted(task.rows or 0, "row")
-    label = agreement_label(task)
-    return Quality(
-        f"{label[:1].lower()}{label[1:]}", agreement, teacher=1.0, is_agreement=True, interval=ends, over=over
-    )
+    return Quality(label, agreement, teacher=1.0, is_agreement=True, interval=ends, over=over)
 
 
 @highlights(RunFolder)

@@ -67,11 +67,12 @@ def _status_warnings(run: RunFolder) -> Iterator[str]:
             yield f"{stage.best}."
     for change in run.record.steps_changes:
         yield f"{change}."
-    skipped: list[str] = []
+    skipped_stages: list[str] = []
     if run.record.ended_early is not None:
         yield f"{run.record.ended_early}."
-        skipped = run.record.ended_early.skipped
-    unfinished = [stage.title for stage in run.stages if not stage.is_finished and stage.title not in skipped]
+        skipped_stages = run.record.ended_early.skipped
+    # A stage that an early end skipped is named by the sentence on that.
+    unfinished = [stage.title for stage in run.stages if not stage.is_finished and stage.title not in skipped_stages]
     if unfinished:
         yield f"Not finished: {', '.join(unfinished)}. Facts about unfinished stages come from the recipe and the logs."
     if status == "finished" and not (run.folder / STUDENT).is_dir():
@@ -106,9 +107,15 @@ def _untrained_warnings(run: RunFolder) -> Iterator[str]:
 
 
 def untrained_values(run: records.Run, names: list[str]) -> str:
-    """Return the origin of the values of untrained tensors: the teacher, initialisation, or both; or the checkpoint."""
+    """Return a phrase on the values of untrained tensors: those of a checkpoint, of the teacher, or initial ones.
+
+    Args:
+        run: The run's record.
+        names: The names of the tensors, one or more.
+    """
     untrained = run.untrained or records.Untrained()
-    if names and set(names) <= set(untrained.from_checkpoint or ()):
+    from_checkpoint = untrained.from_checkpoint or ()
+    if names and all(name in from_checkpoint for name in names):
         return "left with the values of the checkpoint that the student started from"
     from_teacher = sum(run.holds_teachers(name) for name in names)
     if from_teacher == len(names):
@@ -119,28 +126,30 @@ def untrained_values(run: records.Run, names: list[str]) -> str:
 
 
 def untrained_rows(run: records.Run) -> Iterator[str]:
-    """Yield a sentence, without a full stop, on the embedding rows with the teacher's values that no batch read.
+    """Yield a sentence on the rows of embeddings that no batch read and that keep the teacher's values.
 
-    Another follows on the rows with random values, if there are any.
+    Another follows on those that keep their own starting values. Neither has a full stop, and either may be missing.
+    Rows that no batch reads are those of words that the text does not have, and of positions beyond its longest block.
     """
     untrained = run.untrained or records.Untrained()
-    # Such as the rows of words that the text does not have, and of positions beyond its longest block.
-    teacher_tables = []
-    initial_tables = []
-    for table in untrained.rows:
-        if run.holds_teachers(table):
-            teacher_tables.append(str(table))
+    from_teacher = []
+    from_start = []
+    for rows in untrained.rows:
+        # As text it is the number of the rows with the name of their table.
+        if run.holds_teachers(rows):
+            from_teacher.append(str(rows))
         else:
-            initial_tables.append(str(table))
-    if teacher_tables:
+            from_start.append(str(rows))
+    if from_teacher:
+        line = f"{', '.join(from_teacher)} were never trained and keep the teacher's values"
         # A student that is narrower than its teacher begins with projections of the teacher's vectors. Older records
         # have the initialisation as text.
-        start = run.student.initialisation
-        is_projected = isinstance(start, records.Initialisation) and start.projected
-        projection = ", projected to its width" if is_projected else ""
-        yield f"{', '.join(teacher_tables)} were never trained and keep the teacher's values{projection}"
-    if initial_tables:
-        yield f"{', '.join(initial_tables)} were never trained and keep their starting values"
+        initialisation = run.student.initialisation
+        if isinstance(initialisation, records.Initialisation) and initialisation.projected:
+            line += ", projected to its width"
+        yield line
+    if from_start:
+        yield f"{', '.join(from_start)} were never trained and keep their starting values"
 
 
 def _stage_warnings(run: RunFolder) -> Iterator[str]:
@@ -162,11 +171,14 @@ def resembling_rows(report: records.SourceNotes, *, quoted: bool = True) -> Iter
         report: What was counted while the text was read.
         quoted: Quote two of the rows.
     """
+    # The counts are by the reasons of `limbeck.corpus.building.splitting`: LEAKED for development rows, and NEAR for
+    # rows that were held out from the training rows.
     leaked_count = report.counts.get(splitting.LEAKED)
     if leaked_count:
-        is_single = leaked_count == 1
-        verb = "shares at least half of its" if is_single else "share at least half of their"
         examples = _examples(report, splitting.LEAKED) if quoted else ""
+        verb = "share at least half of their"
+        if leaked_count == 1:
+            verb = "shares at least half of its"
         rows_phrase = counted(leaked_count, "development row")
         yield f"{rows_phrase} {verb} three-word sequences with a training row{examples}."
     near_count = report.counts.get(splitting.NEAR)

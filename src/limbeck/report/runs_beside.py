@@ -146,15 +146,16 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
         labels.add(quality.label)
         teacher_quality_by_name[run.record.teacher.name_or_path] = quality.teacher
         speedup = reliable_speedup(run.record.evaluation.first_batch)
-        latency = 1 / speedup if speedup else None
-        models.append(MeasuredModel(title, quality.student, quality.interval, latency))
+        share_of_latency = 1 / speedup if speedup else None
+        models.append(MeasuredModel(title, quality.student, quality.interval, share_of_latency))
     # Runs that are judged by different figures, or learned from different teachers, have no common axes.
     if len(labels) != 1 or len(teacher_quality_by_name) != 1:
         return
     [label] = labels
-    # The one teacher is a point of the figure too, with a latency of 1.
-    [(name, teacher_quality)] = teacher_quality_by_name.items()
+    [(teacher_path, teacher_quality)] = teacher_quality_by_name.items()
+    # The common teacher is drawn too, before its students. Its latency is 1, as a share of its own.
     if teacher_quality is not None:
-        models.insert(0, MeasuredModel(short_model_name(name) or "teacher", teacher_quality, latency=1.0))
+        teacher_name = short_model_name(teacher_path) or "teacher"
+        models.insert(0, MeasuredModel(teacher_name, teacher_quality, latency=1.0))
     yield from quality_rows(models, label, teacher_quality)
     yield from quality_against_latency(models, label, "latency relative to the teacher's", front=False)

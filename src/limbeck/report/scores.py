@@ -45,14 +45,19 @@ def is_meaningless(key: str, model: studies.Scores) -> bool:
         key: The key of a column or of an average. An average is meaningless if one of its scores is.
         model: The scores of a model.
     """
-    # The columns that the score depends on: those of the average, or the one column.
+    return any(figure.is_meaningless for figure in _column_figures(key, model))
+
+
+def _column_figures(key: str, model: studies.Scores) -> list[studies.ColumnFigure]:
+    """Return the figures that a model's score is made of: the averaged ones of an average, or the one of a column.
+
+    Args:
+        key: The key of a column or of an average.
+        model: The scores of the model.
+    """
     average = model.averages.by_name.get(key)
     column_keys = [key] if average is None else average.of
-    for column_key in column_keys:
-        column = model.columns.get(column_key)
-        if column is not None and column.is_meaningless:
-            return True
-    return False
+    return [model.columns[column_key] for column_key in column_keys if column_key in model.columns]
 
 
 def share_kept(key: str, model: studies.Scores, teacher: studies.Scores | None) -> float | None:
@@ -75,18 +80,14 @@ def _is_at_chance(key: str, teacher: studies.Scores) -> bool:
         key: The key of a column or of an average. An average is at chance if one of its scores is.
         teacher: The scores of the teacher.
     """
-    average = teacher.averages.by_name.get(key)
-    column_keys = [key] if average is None else average.of
-    for column_key in column_keys:
-        column = teacher.columns.get(column_key)
-        if column is None:
-            continue
+    for figure in _column_figures(key, teacher):
         # A single run has an interval over the rows. Several runs have none; their mean is compared as it is.
-        lowest = column.mean
-        ends = ends_of(column.interval)
+        lowest = figure.mean
+        ends = ends_of(figure.interval)
         if ends is not None:
             lowest, _ = ends
-        if lowest <= (column.chance or 0.0):
+        chance = figure.chance or 0.0  # The record has None where it is 0, and older records have no chance.
+        if lowest <= chance:
             return True
     return False
 
@@ -142,9 +143,11 @@ def interval_note(models: Iterable[studies.Scores]) -> list[str]:
     has_intervals_over_rows = False
     has_several_runs = False
     for model in models:
-        for column in model.columns.values():
-            has_intervals_over_rows = has_intervals_over_rows or bool(column.interval)
-            has_several_runs = has_several_runs or len(column.runs) > 1
+        for figure in model.columns.values():
+            if figure.interval:
+                has_intervals_over_rows = True
+            if len(figure.runs) > 1:
+                has_several_runs = True
     samples = []
     if has_intervals_over_rows:
         samples.append("the rows of a task (one run)")
@@ -168,13 +171,14 @@ def score_headings(columns: Sequence[studies.Column], models: Sequence[studies.S
     for key, title in _AVERAGES.items():
         averages = [model.averages.by_name[key] for model in models]
         known_averages = [average for average in averages if average is not None]
-        if known_averages:
-            # Models may have averages over different numbers of tasks: `of 7–8`. An average over fewer tasks than the
-            # paper's is marked, since it cannot be compared with the paper: `of 7 only`.
-            task_counts = sorted({len(average.of) for average in known_averages})
-            headings[key] = f"{title}\nof {'–'.join(map(str, task_counts))}"
-            if not all(average.complete for average in known_averages):
-                headings[key] += " only"
+        if not known_averages:
+            continue
+        # Models may have averages over different numbers of tasks: `of 7–8`. An average over fewer tasks than the
+        # paper's is marked, since it cannot be compared with the paper: `of 7 only`.
+        task_counts = sorted({len(average.of) for average in known_averages})
+        headings[key] = f"{title}\nof {'–'.join(map(str, task_counts))}"
+        if not all(average.complete for average in known_averages):
+            headings[key] += " only"
     return headings
 
 
@@ -208,11 +212,11 @@ def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterat
         model += f", distilled on the {row.distilled}"
     split = _SPLITS.get(row.split, "")
     yield f"{model}, {row.shape} ({PAPERS[row.paper]}, table {row.table}{split})"
-    averages = {"average": row.average, "without_cola": row.without_cola}
+    scores = {**row.columns, "average": row.average, "without_cola": row.without_cola}
     for key in keys:
-        score = averages[key] if key in averages else row.columns.get(key)
+        # The format of a cell is `{:.1f}`, with the mark behind it for an average that we computed.
         mark = _COMPUTED if key in row.computed else ""
-        yield Cell(score, f"{{:.1f}}{mark}")
+        yield Cell(scores.get(key), f"{{:.1f}}{mark}")
 
 
 def main_figure(summary: studies.Evaluation) -> tuple[str, str]:
@@ -254,6 +258,7 @@ def csv_rows(
                 row["positive"] = column.positive
             if metric == column.metric:
                 row["retention"] = share_kept(column.key, scores, teacher)
+                # A single run, which has no interval over seeds, may have one over the rows of its task.
                 if column_figure.interval is not None:
                     row["low"], row["high"] = column_figure.interval
             yield row

@@ -78,8 +78,8 @@ def write_search(folder: Path, record: SearchRecord) -> list[Path]:
 
     Args:
         folder: The search's folder, made if missing.
-        record: Of the search. Its `recipe`, if there is one, is the recipe of the result, and goes to `recipe.yaml`,
-            under a line with the kind and the name of the search.
+        record: The record of the search. Its `recipe`, if there is one, trains the best candidate. It is written to
+            `recipe.yaml`, below a line with the kind and the name of the search.
 
     Returns:
         The files: record, recipe, tables, and the figures as SVG and as PNG.
@@ -87,9 +87,6 @@ def write_search(folder: Path, record: SearchRecord) -> list[Path]:
     Raises:
         OutputError: if a file cannot be written.
     """
-    # Imports matplotlib, which the tables do not need.
-    from limbeck.report.pictures import write_figure
-
     search = studies.Search.read(record)
     texts = {studies.Search.FILE: records.text_of(search.to_dict())}
     if search.recipe is not None:
@@ -103,14 +100,23 @@ def write_search(folder: Path, record: SearchRecord) -> list[Path]:
     with writing(folder):
         folder.mkdir(exist_ok=True)
         for name, text in texts.items():
-            # Workers that were started by hand end together, and all write.
+            # `shared`, since several workers that were started by hand may end together, and each writes these files.
             atomic_text(folder / name, text, shared=True)
             files.append(folder / name)
+    return [*files, *_write_figures(folder, search)]
+
+
+def _write_figures(folder: Path, search: studies.Search) -> list[Path]:
+    """Write each figure of a search as SVG and as PNG, with the name of the search in its title; return the files."""
+    # Imports matplotlib, which the tables do not need.
+    from limbeck.report.pictures import write_figure
+
+    files = []
     for block in VIEWS[str(search.kind)].blocks(search):
         if isinstance(block, Figure):
-            titled = replace(block, title=f"{block.title}: {search.name}")
+            titled_figure = replace(block, title=f"{block.title}: {search.name}")
             for suffix in (".svg", ".png"):
                 path = folder / f"{block.name}{suffix}"
-                write_figure(titled, path, titled=True)
+                write_figure(titled_figure, path, titled=True)
                 files.append(path)
     return files

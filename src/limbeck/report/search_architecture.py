@@ -77,7 +77,7 @@ class ArchitectureView(SearchView[ArchitectureSearch]):
         second_score = self.second_score(record)
         if second_score:
             yield Highlight(second_score, "next best reward")
-        # Highlights stand above the page's sections, so that a missing number must not take them away.
+        # A damaged record may lack the number of possible shapes. The highlight is given without it.
         total = ""
         if record.space.shapes is not None:
             total = f"of {record.space.shapes:,} possible ones"
@@ -137,7 +137,7 @@ def _loss_note(record: ArchitectureSearch) -> str:
     scale = f"divided by that of an untrained student ({untrained})"
     if not _is_relative(record):
         scale = f"as printed, so not divided by that of an untrained student ({untrained})"
-    # A record without a kind is damaged: no entry has the name "".
+    # A record without a kind of loss is damaged. It raises KeyError, one of the errors `DAMAGED`.
     measured = _LOSS_BY_KIND[record.loss.kind or ""]
     return (
         f"Loss is {measured}, on held-out text, {scale}; reward is (1 - loss) x (share of latency / "
@@ -221,6 +221,7 @@ def shapes_figure(record: ArchitectureSearch, best: SearchedShape) -> Figure:
         best: The shape of the highest reward.
     """
     trained = _trained_shapes(record)
+    # `record.front` has the numbers of the trials on the front, in the order of their latency.
     shape_by_trial = {shape.trial: shape for shape in trained}
     front = [shape_by_trial[trial] for trial in record.front]
     beaten = [shape for shape in trained if shape.trial not in record.front]

@@ -80,19 +80,20 @@ class MappingView(SearchView[MappingSearch]):
             "A genome that appears twice in a generation counts twice; Evaluated counts new genomes. Std is the "
             "standard deviation with the number of members as divisor."
         )
-        worker_time = ""
+        line = (
+            f"{cost.evaluations:d} of {space.size:,} mappings of {space.student_layers} student layers onto "
+            f"{space.teacher_layers} teacher layers (0 for none) were evaluated"
+        )
         if cost.all_seconds:
             share = (cost.training_seconds or 0) / cost.all_seconds
-            worker_time = f" in {duration(cost.all_seconds)} of worker time, {share:.0%} of it spent distilling"
-        yield (
-            f"{cost.evaluations:d} of {space.size:,} mappings of {space.student_layers} student layers onto "
-            f"{space.teacher_layers} teacher layers (0 for none) were evaluated{worker_time}."
-        )
+            line += f" in {duration(cost.all_seconds)} of worker time, {share:.0%} of it spent distilling"
+        yield f"{line}."
 
         # Advice for generations that bred only mappings that had been evaluated before. Where all mappings have been
         # evaluated, there can be no new one, so there is no advice.
         idle = [str(generation.number) for generation in record.generations if not generation.evaluated]
-        if idle and (cost.evaluations or 0) < (space.size or 0):
+        has_new_mappings = (cost.evaluations or 0) < (space.size or 0)
+        if idle and has_new_mappings:
             generations = "Generations" if len(idle) > 1 else "Generation"
             yield f"{generations} {', '.join(idle)} produced no new mapping; `--parents best` always does."
         if cost.failed:
@@ -102,19 +103,23 @@ class MappingView(SearchView[MappingSearch]):
 
     def csv_files(self, record: MappingSearch) -> dict[str, str]:
         """Return every generation, and every mapping with a fitness."""
-        generations = []
+        # `to_csv` writes the named columns and leaves out the other fields of a record.
+        generation_rows = []
         for generation in record.generations:
-            best_mapping = _spaced(generation.best)
-            fields = {**generation.to_dict(), "generation": generation.number, "best_mapping": best_mapping}
-            generations.append(fields)
-        mappings = []
+            row = generation.to_dict()
+            row["generation"] = generation.number
+            row["best_mapping"] = _spaced(generation.best)
+            generation_rows.append(row)
+        candidate_rows = []
         for candidate in record.candidates:
-            # The mapping as text takes the place of the list in the record.
-            fields = {**candidate.to_dict(), **candidate.scores, "mapping": _spaced(candidate.mapping)}
-            mappings.append(fields)
+            row = candidate.to_dict()
+            # Each score is a column, and the mapping is text in place of a list.
+            row.update(candidate.scores)
+            row["mapping"] = _spaced(candidate.mapping)
+            candidate_rows.append(row)
         return {
-            "generations.csv": to_csv(_GENERATION_COLUMNS, generations),
-            "candidates.csv": to_csv((*_MAPPING_COLUMNS, *record.scores), mappings),
+            "generations.csv": to_csv(_GENERATION_COLUMNS, generation_rows),
+            "candidates.csv": to_csv((*_MAPPING_COLUMNS, *record.scores), candidate_rows),
         }
 
 
@@ -143,6 +148,7 @@ def _generations_table(record: MappingSearch) -> Table:
 
 
 def _best_mappings_table(record: MappingSearch) -> Table:
+    """Lay out the best mappings with their scores; the record has the candidates sorted by their fitness."""
     rows: list[tuple[AnyCell, ...]] = []
     for candidate in record.candidates[:_MOST_MAPPINGS]:
         scores = [number(candidate.scores[name], digits=2) for name in record.scores]

@@ -21,6 +21,8 @@ _STATUSES = {
     "dead": "is not finished, and its workers vanished without recording an end; {continued}",
     "not finished": "is not finished; {continued}",
 }
+"""What a sentence says of a search that is not finished, by its status. `{continued}` becomes what the same command
+does: `_CONTINUED` or `_RESTARTED`."""
 
 
 def _best_of(search: SearchFolder) -> str:
@@ -99,9 +101,9 @@ def _status_line(search: SearchFolder) -> str:
     # A search of teacher layers trains all its candidates at once, and saves none of them on the way.
     continued = _RESTARTED if kind == "teacher-layer" else _CONTINUED
     status = _STATUSES.get(search.status, _STATUSES["not finished"]).format(continued=continued)
-    if search.progress:
-        results = "The following is its result so far."
-    else:
+    # The progress is read from the trials in the search's folder. Without any it is empty.
+    results = "The following is its result so far."
+    if not search.progress:
         results = "Its folder has no trials: there are none yet, or they are kept in another storage (--storage)."
     return f"The search '{search.title}' ({kind or 'of an unknown kind'}) {status}. {results}"
 

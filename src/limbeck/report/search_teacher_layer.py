@@ -75,11 +75,12 @@ class TeacherLayerView(SearchView[TeacherLayerSearch]):
         rows = []
         for layer in record.layers:
             layer_fields = layer.to_dict()
-            # A score has the fields `step`, `score` and the parts of the score.
+            # Each row has the fields of the layer and of a score: `step`, `score` and the parts of the score.
             rows += [{**layer_fields, **score.to_dict()} for score in layer.scores]
             # A layer that never reached a rung has a row without a score.
             if not layer.scores:
                 rows.append(layer_fields)
+        # `to_csv` writes these columns and leaves out the other fields.
         columns = ("rank", "layer", "step", "score", *record.scores, "steps", "state", "own_loss")
         return {"layers.csv": to_csv(columns, rows)}
 
@@ -108,14 +109,16 @@ def layers_race_figure(record: TeacherLayerSearch) -> Figure:
     for layer in record.layers:
         for score in layer.scores:
             if score.score is not None:
-                points_by_step.setdefault(score.step, []).append((layer.layer, score.score))
+                points_of_step = points_by_step.setdefault(score.step, [])
+                points_of_step.append((layer.layer, score.score))
     series = [Series(f"after {step:,} steps", sorted(points)) for step, points in sorted(points_by_step.items())]
 
-    # The best layer has a score, unless the record is damaged: then it is not marked.
     best = record.best
-    best_score = best.scores[-1].score if best is not None else None
-    if best is not None and best_score is not None:
-        series.append(Series(f"highest: layer {best.layer}", [(best.layer, best_score)], "points"))
+    if best is not None:
+        best_score = best.scores[-1].score
+        # The score of the best layer is missing only in a damaged record: then the layer is not marked.
+        if best_score is not None:
+            series.append(Series(f"highest: layer {best.layer}", [(best.layer, best_score)], "points"))
     score_label = f"score: mean of {', '.join(record.scores)} (percent)"
     plot = Lines(series, x="teacher layer", y=score_label, x_is_whole=True)
     return replace(lines_figure("Scores of students by teacher layer", plot), name="layers")

@@ -127,23 +127,26 @@ def sections_of(subject: Subject) -> list[Section]:
         PluginError: for a section that follows another that there is not.
     """
     registered = _SECTIONS[type(subject)]
-    # The titles that follow each title directly; the first sections of a page follow "".
+    # For each title, those of the sections that are registered to follow it. Sections without `after` follow "".
     followers: dict[str, list[str]] = {}
     for title, entry in registered.items():
         followers.setdefault(entry.after, []).append(title)
-    titles = _titles_after("", followers)
-    # A section is not among them if no chain of sections leads from the first to the one that it follows.
+    ordered_titles = _titles_after("", followers)
+    # A section that follows one that there is not, or that itself follows this section, has no place in the order.
     for title, entry in registered.items():
-        if title not in titles:
+        if title not in ordered_titles:
             raise PluginError(
                 f"The section '{title}' of a report follows '{entry.after}', which is not before it; the sections are "
-                f"{', '.join(titles)}."
+                f"{', '.join(ordered_titles)}."
             )
-    return build_sections(subject, {title: registered[title].build for title in titles})
+    return build_sections(subject, {title: registered[title].build for title in ordered_titles})
 
 
 def _titles_after(title: str, followers: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the titles of the sections that follow one, each with those that follow it in turn; of "" all sections."""
+    """Return the titles of all sections between a section and the next one that does not follow it.
+
+    Behind each title that follows directly stand those that follow it in turn. For "" these are all sections of a page.
+    """
     titles: list[str] = []
     for follower in followers.get(title, ()):
         titles += [follower, *_titles_after(follower, followers)]

@@ -114,18 +114,28 @@ class StudentCard:
     def data(self) -> ModelCardData:
         """The front matter: facts that the student inherits, its use, its teacher, its text, tags and results."""
         usage = usage_fields(pooled=self.is_pooled, head=self.head_kind)
-        sources = self.run.corpus.sources if self.run.corpus else []
-        datasets = [match[1] for match in map(_HUB_CORPUS.fullmatch, sources) if match is not None]
-        methods = [one_line(stage.method) for stage in self.run.stages]
-        tags = ["distillation", "limbeck", *filter(None, methods), *export_tags(self.export)]
+        methods = [one_line(stage.method) for stage in self.run.stages if one_line(stage.method)]
+        tags = ["distillation", "limbeck", *methods, *export_tags(self.export)]
         return ModelCardData(
             **inherited_fields(self.run),
             **usage,
             **base_model_fields(self.hub_name),
-            datasets=list(dict.fromkeys(datasets)) or None,
-            tags=list(dict.fromkeys(tags)),
+            datasets=self._datasets or None,
+            tags=list(dict.fromkeys(tags)),  # Each once: several stages may have the same method.
             **result_fields(self._results(usage["pipeline_tag"]), self.run.name or "student"),
         )
+
+    @property
+    def _datasets(self) -> list[str]:
+        """The names of the data sets on the Hub that text was read from, each once."""
+        if self.run.corpus is None:
+            return []
+        names: dict[str, None] = {}
+        for source in self.run.corpus.sources:
+            match = _HUB_CORPUS.fullmatch(source)
+            if match is not None:
+                names[match[1]] = None
+        return list(names)
 
     def _results(self, task_type: str) -> list[EvalResult]:
         """Return the measured results; an export with other weights than those that were measured has none."""
@@ -266,26 +276,33 @@ class StudentCard:
 
     @property
     def hub_name(self) -> str | None:
-        """The teacher's name on the Hub as the run recorded it; None for a teacher in a folder.
-
-        Earlier versions did not record it. For their runs it is the name of the form `owner/model` that the recipe
-        gives the teacher, else the recipe's `model`, if the Hub's cache on this machine has a model of that name.
-        """
+        """The teacher's name on the Hub as the run recorded it; None for a teacher in a folder."""
         teacher = self.run.teacher
-        # A version that records the name writes None for a teacher in a folder.
+        # Earlier versions did not record the name. The present one writes None for a teacher in a folder.
         is_recorded = "hub_id" in teacher.model_fields_set
-        if is_recorded:
-            if teacher.hub_id is None or not is_hub_name(teacher.hub_id):
-                return None
-            return teacher.hub_id
+        if not is_recorded:
+            return self._hub_name_of_earlier_version
+        if teacher.hub_id is None or not is_hub_name(teacher.hub_id):
+            return None
+        return teacher.hub_id
 
+    @property
+    def _hub_name_of_earlier_version(self) -> str | None:
+        """The teacher's name on the Hub, for the record of a run that lacks it; None where it is not known.
+
+        It is the name of the form `owner/model` that the recipe gives the teacher, else the recipe's `model`, if the
+        Hub's cache on this machine has a model of that name.
+        """
         planned = self.run.recipe.teacher
         if planned.name and "/" in planned.name and is_hub_name(planned.name):
             return planned.name
-        # A folder may have the form of a name on the Hub, so a name counts only if it was downloaded from there.
-        name = planned.model or teacher.name_or_path
-        is_cached = is_hub_name(name) and isinstance(try_to_load_from_cache(name, "config.json"), str)
-        return name if is_cached else None
+        name = planned.model or self.run.teacher.name_or_path
+        if not is_hub_name(name):
+            return None
+        # A folder may have the form of a name on the Hub, so a name counts only if it was downloaded from there. For a
+        # file that is not in the cache, the Hub's client returns None or an object of its own in place of the path.
+        cached_file = try_to_load_from_cache(name, "config.json")
+        return name if isinstance(cached_file, str) else None
 
     @property
     def teacher_name(self) -> str:
@@ -345,6 +362,7 @@ def inherited_fields(run: Run) -> dict[str, Any]:
     language = single_language(run.language or teacher_card.language)
     if language is not None:
         fields["language"] = one_line(language)
+    # The licence and the fields that belong to it come from one place: the record, if it has a licence.
     licence_owner: records.CardFields = teacher_card if run.license is None else run
     for key in LICENSE_KEYS:
         value = one_line(getattr(licence_owner, key))

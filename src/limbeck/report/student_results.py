@@ -27,33 +27,42 @@ def held_out_results(evaluation: records.RunEvaluation, task_type: str) -> Itera
         task_type: The Hub's name of the student's task, such as `sentence-similarity`.
     """
     agreement = evaluation.agreement or records.Agreement()
+    if agreement.spearman is not None and is_reliable_agreement(agreement):
+        name = "Spearman agreement with the teacher"
+        # Records of earlier versions name no measure: their pairs were chosen in another way.
+        if agreement.measure is not None:
+            name += " on pairs from far to near"
+        yield _held_out_result(task_type, "spearmanr", name, agreement.spearman)
+
     retrieval = evaluation.student.retrieval or records.Retrieval()
     asymmetric = evaluation.asymmetric or records.Retrieval()
-    is_of_earlier_version = retrieval.measure is None
-    search = _SUMMARY_RETRIEVAL if is_of_earlier_version else _PASSAGE_RETRIEVAL
-    documents = "bodies" if is_of_earlier_version else "passages"
-    pairs = "" if agreement.measure is None else " on pairs from far to near"
+    search = _PASSAGE_RETRIEVAL
+    documents = "passages"
+    # Here too, earlier versions name no measure.
+    if retrieval.measure is None:
+        search = _SUMMARY_RETRIEVAL
+        documents = "bodies"
     figures = [
-        ("spearmanr", f"Spearman agreement with the teacher{pairs}", agreement.spearman),
         ("mrr_at_10", f"MRR@10 ({search})", retrieval.mrr_at_10),
         ("recall_at_1", f"Recall@1 ({search})", retrieval.recall_at_1),
         ("ndcg_at_10", f"nDCG@10 ({search})", retrieval.ndcg_at_10),
         ("ndcg_at_10", f"nDCG@10 (as above, with {documents} encoded by the teacher)", asymmetric.ndcg_at_10),
     ]
     for metric, name, value in figures:
-        if metric == "spearmanr":
-            is_reliable = is_reliable_agreement(agreement)
-        else:
-            is_reliable = is_reliable_retrieval(evaluation.teacher.retrieval, metric)
-        if value is not None and is_reliable:
-            yield EvalResult(
-                task_type=task_type,
-                dataset_type="held-out",
-                dataset_name="text held out from training",
-                metric_type=metric,
-                metric_name=name,
-                metric_value=round(float(value), 4),
-            )
+        if value is not None and is_reliable_retrieval(evaluation.teacher.retrieval, metric):
+            yield _held_out_result(task_type, metric, name, value)
+
+
+def _held_out_result(task_type: str, metric: str, name: str, value: float) -> EvalResult:
+    """Return a figure on held-out text as a result of the Hub; arguments as its fields."""
+    return EvalResult(
+        task_type=task_type,
+        dataset_type="held-out",
+        dataset_name="text held out from training",
+        metric_type=metric,
+        metric_name=name,
+        metric_value=round(float(value), 4),
+    )
 
 
 def development_results(evaluation: records.RunEvaluation, task_type: str) -> Iterator[EvalResult]:

@@ -178,74 +178,81 @@ def scores_of_model(model: EvaluatedModel, summary: Evaluation) -> TaskScores:
         model: The very object that stands in `summary.models`.
         summary: Summary of the evaluation.
     """
-    # The first model is the teacher. Where it is this model, there is no teacher: an empty `Scores`.
+    # The first model is the teacher of the others. If this model is the first, it has no teacher.
+    teacher = Scores()
+    teacher_name = ""
     first = summary.models[0]
-    teacher = Scores() if model is first else first
+    if model is not first:
+        teacher = first
+        teacher_name = first.name
+
     rows = []
     notes: list[str] = []
     for column in summary.columns:
         # Columns may share a split, such as that of one language and that of the mean of all: its note stands once.
-        column_notes = _notes_on_rows(column, summary.notes)
+        column_notes = _notes_on_other_rows(column, summary.notes)
         notes += [note for note in column_notes if note not in notes]
         figure = model.columns.get(column.key)
         # A detail is a part of another column, such as one language of a mean over several.
         if figure is None or column.detail:
             continue
+        are_published_rows = not column_notes
         score = TaskScore(
             column=column,
             student=figure,
             teacher=teacher.columns.get(column.key),
             share=share_kept(column.key, model, teacher),
-            dataset=_scored_rows(column, are_all=not column_notes),
+            dataset=_scored_rows(column, are_published=are_published_rows),
         )
         rows.append(score)
     return TaskScores(
         preset=str(summary.preset),
-        teacher="" if model is first else first.name,
+        teacher=teacher_name,
         rows=tuple(rows),
         notes=tuple(notes),
         as_is=summary.as_is,
     )
 
 
-def _notes_on_rows(column: Column, notes: Sequence[str]) -> list[str]:
-    """Return the notes that say of a column's splits that other rows than the published ones were scored.
+def _notes_on_other_rows(column: Column, notes: Sequence[str]) -> list[str]:
+    """Return the notes on the splits of a column of which other rows than the published ones were scored.
 
     Args:
         column: The column of the evaluation.
         notes: All notes of the evaluation.
 
     Returns:
-        One note for each split that has any: the first.
+        One note for each such split: the first.
     """
     # A task of the user's own has no published rows.
     if column.task is None or column.task not in DEFINITIONS:
         return []
     title = DEFINITIONS[column.task].task.title
-    notes_on_rows = []
+    notes_on_other_rows = []
     for split in _splits_of(column):
         # Notes on the rows of a split begin with the task's title and the split: `XNLI validation: …`.
         for note in notes:
             is_on_split = note.startswith(f"{title} {split}: ")
             if is_on_split and any(pattern.search(note) for pattern in _OTHER_ROWS):
-                notes_on_rows.append(note)
+                notes_on_other_rows.append(note)
                 break
-    return notes_on_rows
+    return notes_on_other_rows
 
 
-def _scored_rows(column: Column, *, are_all: bool) -> ScoredRows:
+def _scored_rows(column: Column, *, are_published: bool) -> ScoredRows:
     """Return the rows of a column by their place on the Hub, or by the task's own name.
 
     Args:
         column: The column of the evaluation.
-        are_all: Whether all published rows were scored. If not, the Hub's data set is not named, since the score does
-            not belong to it.
+        are_published: Whether the published rows were scored, and all of them. If not, the Hub's data set is not named,
+            since the score does not belong to it.
     """
     task = str(column.task)
     place = None
-    if are_all and task in DEFINITIONS:
-        # A result on the Hub has one split: of a mean over several splits it is the first.
-        place = DEFINITIONS[task].on_hub(_splits_of(column)[0])
+    if are_published and task in DEFINITIONS:
+        # A result on the Hub has one split. For a mean over several splits, the first is named.
+        splits = _splits_of(column)
+        place = DEFINITIONS[task].on_hub(splits[0])
     # Tasks of the user's own, and some splits of ours, are not on the Hub.
     if place is None:
         return ScoredRows(type=task, name=column.title)
@@ -272,7 +279,9 @@ def hub_results(scores: TaskScores) -> Iterator[EvalResult]:
         else:
             # A kind of task from a plugin has the Hub's name of the built-in kind that it is like.
             task_type = HEADS[own_kind_like(kind)]["pipeline_tag"]
-            method = "as it is" if scores.as_is else f"fine-tuned, preset {scores.preset}"
+            method = f"fine-tuned, preset {scores.preset}"
+            if scores.as_is:
+                method = "as it is"
         yield EvalResult(
             task_type=task_type,
             dataset_type=one_line(row.dataset.type),

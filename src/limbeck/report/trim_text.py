@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from limbeck.core.blocks import Block, Cell, Layout, Notes, Paragraph, Table, counted, number
-from limbeck.core.escaping import escape_csv_rows, escape_markdown
+from limbeck.core.escaping import escape_csv_rows
 from limbeck.core.files import atomic_text, writing
 from limbeck.core.markdown import escaped_blocks
 from limbeck.core.paths import MODEL_CARD
 from limbeck.core.trims import OutputDifferences, SourceCosts, Trim
 from limbeck.models import locating
-from limbeck.report.card import front_matter, read_card
+from limbeck.report.card import front_matter, new_heading, read_card
 
 
 def trim_blocks(trim: Trim) -> Iterator[Block]:
@@ -42,17 +42,21 @@ def _costs(trim: Trim) -> Table:
     """The table of what held-out texts cost, with a row for each source."""
     rows = []
     for costs in trim.costs:
-        texts = costs.texts or None
-        rows.append(
-            (
-                costs.source,
-                number(costs.counted),
-                number(costs.texts),
-                number(None if texts is None else costs.tokens_before / texts, 1),
-                number(None if texts is None else costs.tokens_after / texts, 1),
-                _share_cut_more(costs),
-            )
+        tokens_before = None
+        tokens_after = None
+        # A source of few texts has none that is held out.
+        if costs.texts:
+            tokens_before = costs.tokens_before / costs.texts
+            tokens_after = costs.tokens_after / costs.texts
+        cells = (
+            costs.source,
+            number(costs.counted),
+            number(costs.texts),
+            number(tokens_before, 1),
+            number(tokens_after, 1),
+            _share_cut_more(costs),
         )
+        rows.append(cells)
     headings = (
         "source",
         "texts counted",
@@ -72,18 +76,20 @@ def _share_cut_more(costs: SourceCosts) -> Cell:
 
 
 def _difference_lines(differences: OutputDifferences) -> Iterator[str]:
-    """Yield a sentence on each kind of held-out texts."""
+    """Yield a sentence on the held-out texts that both tokenizers cut alike, and one on the others."""
     if differences.same_texts:
         largest = ", ".join(f"{value:g} in {name}" for name, value in differences.same.items())
         yield (
             f"{differences.same_texts:,} of {counted(differences.texts, 'held-out text')} are cut as before: the "
             f"largest difference is {largest}."
         )
+    # Texts that are cut differently have other tokens. So only outputs for a whole text can be compared, such as its
+    # vector, which not every model has.
     other_texts = differences.texts - differences.same_texts
     if differences.others:
         largest = ", ".join(f"{value:.3g} in {name}" for name, value in differences.others.items())
         yield f"{counted(other_texts, 'text')} are cut differently: the largest difference is {largest}."
-    if other_texts and not differences.others:
+    elif other_texts:
         yield f"{counted(other_texts, 'text')} are cut differently, so that their tokens cannot be compared."
 
 
@@ -103,18 +109,19 @@ def write_trim_card(located: str, folder: Path, trim: Trim) -> None:
         folder: The smaller model's folder.
         trim: Its record.
     """
-    resolved = locating.resolve_model(located)
-    is_folder = locating.is_local(resolved)
+    # A model without a card of its own gets a new one: a heading, and the model's name on the Hub if it is from there.
     fields = {}
-    text = f"# {escape_markdown(trim.source.replace('/', ' / '))}"
-    card = read_card(Path(resolved)) if is_folder else None
-    if card is not None:
-        fields = card.data.to_dict()
-        # The scores in the card are those of the whole vocabulary.
-        fields.pop("model-index", None)
-        fields.pop("metrics", None)
-        text = card.text.strip()
-    elif not is_folder:
+    text = new_heading(trim.source)
+    resolved = locating.resolve_model(located)
+    if locating.is_local(resolved):
+        card = read_card(Path(resolved))
+        if card is not None:
+            fields = card.data.to_dict()
+            # The scores in the card are those of the whole vocabulary.
+            fields.pop("model-index", None)
+            fields.pop("metrics", None)
+            text = card.text.strip()
+    else:
         fields = {"base_model": resolved}
     parts = [f"{front_matter(fields)}\n{text}", "## Vocabulary", *escaped_blocks(trim_blocks(trim), figures="")]
     path = folder / MODEL_CARD

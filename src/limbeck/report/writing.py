@@ -55,11 +55,11 @@ def write_report(
 ) -> WrittenReport:
     """Write a report of runs, comparisons, searches, evaluations and inspections.
 
-    What is unfinished or damaged is reported as far as it goes, with a warning; nothing in the folders is changed,
-    except for the report itself where it goes into one of them.
+    Unfinished or damaged folders are reported as far as their files go, with a warning. Nothing in the folders is
+    changed; the report itself may be written into one of them.
 
     Args:
-        folders: Its subjects; several are put side by side.
+        folders: The folders that the report is on; several are put side by side.
         output: The HTML file; by default `report.html` in the folder, or in the current one for several.
         markdown: Write the same as Markdown beside it, with its figures.
         figures: A folder for the figures as SVG and PNG; with Markdown by default beside it.
@@ -75,36 +75,46 @@ def write_report(
     paths = [Path(folder) for folder in folders]
     html = _html_path(paths, output)
     _check_replaceable(html, _HTML_MARK)
-    markdown_path = html.with_suffix(".md") if markdown else None
-    if markdown_path is not None:
+    markdown_path = None
+    if markdown:
+        markdown_path = html.with_suffix(".md")
         _check_replaceable(markdown_path, MARKDOWN_MARK)
+    figures_folder = html.with_name(f"{html.stem}-figures")
     if figures is not None:
         figures_folder = Path(figures).expanduser()
         _check_figures_folder(figures_folder)
-    else:
-        figures_folder = html.with_name(f"{html.stem}-figures")
-        if markdown_path is not None:
-            _check_default_figures_folder(figures_folder, markdown_path)
+    elif markdown_path is not None:
+        _check_default_figures_folder(figures_folder, markdown_path)
 
     page = build_page(collect(paths))
     _write_text(html, render_html(page))
-    # Before its figures: a report that was stopped while they are drawn can then be made again.
+    # The Markdown is written before its figures. If you stop the report while they are drawn and call it again, the
+    # Markdown is the sign that the folder of figures belongs to a report.
     if markdown_path is not None:
         relative = Path(os.path.relpath(figures_folder, html.parent)).as_posix()
         _write_text(markdown_path, render_markdown(page, relative))
-    written: list[Path] = []
-    if markdown or figures is not None:
-        for figure in page.figures():
-            for suffix in (".svg", ".png"):
-                path = figures_folder / f"{figure.name}{suffix}"
-                write_figure(figure, path)
-                written.append(path)
-    return WrittenReport(page, html, markdown_path, tuple(written))
+    # The HTML holds its figures itself.
+    needs_figure_files = markdown or figures is not None
+    figure_files: list[Path] = []
+    if needs_figure_files:
+        figure_files = _write_figures(page, figures_folder)
+    return WrittenReport(page, html, markdown_path, tuple(figure_files))
 
 
 def _write_text(path: Path, text: str) -> None:
     with writing(path):
         atomic_text(path, text)
+
+
+def _write_figures(page: Page, folder: Path) -> list[Path]:
+    """Write each figure of a page as SVG and as PNG, and return the paths."""
+    paths = []
+    for figure in page.figures():
+        for suffix in (".svg", ".png"):
+            path = folder / f"{figure.name}{suffix}"
+            write_figure(figure, path)
+            paths.append(path)
+    return paths
 
 
 def _html_path(folders: Sequence[Path], output: Path | str | None) -> Path:
