@@ -5,7 +5,7 @@ is a class with a field for each option (`limbeck.api.requests`), from which `re
 """
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -44,7 +44,7 @@ def command(*examples: str, group: typer.Typer | None = None) -> Callable[[Comma
     """
 
     def add(function: Command) -> Command:
-        """Make the function a command of typer, which has all options of the request."""
+        """Keep the examples for `limbeck.cli.main`, or add the function with them to its group."""
         EXAMPLES[function] = examples_of_help(*examples)
         if group is None:
             return function
@@ -66,44 +66,75 @@ def request_command(
         is_long: Whether the command takes a while, and so has `--quiet` and `--verbose`.
         group: The group that it is added to; None for a command of its own, which `limbeck.cli.main` adds.
     """
-    declared = options_of(request)
-    messages = MESSAGES if is_long else ("as_json",)
-    names = (*options.split(), *messages)
+    names_of_messages = MESSAGES if is_long else ("as_json",)
+    option_names = (*options.split(), *names_of_messages)
 
     def add(function: Command) -> Command:
-        # The function's parameters beside the request and the messages, such as `dry_run`, are options too.
-        function_parameters = inspect.signature(function, eval_str=True).parameters
+        """Make the function a command of typer that has all of these options."""
+        adapter = _RequestFunction(function, request, names_of_messages)
 
-        def parameter_of(name: str) -> inspect.Parameter:
-            if name in function_parameters:
-                return function_parameters[name]
-            if name in _STANDARD:
-                annotation, default = _STANDARD[name]
-                return _parameter(name, annotation, default)
-            return _declared_parameter(name, declared[name], type_of(request, name))
-
-        # The function that typer calls with all options. It sorts them into those of the request, of the messages, and
-        # of the function's own parameters. An option that was not given is None, and gets the request's default.
         def call(**values: Any) -> None:
-            function_values = {name: value for name, value in values.items() if name in function_parameters}
-            set_options = {name: value for name, value in values.items() if name in declared and value is not None}
-            message_options = {name: values[name] for name in messages}
-            messages_of_call = Messages(**message_options)
-            request_of_call = make_request(request, (), set_options)
-            messages_of_call.check_log_file(getattr(request_of_call, "output", None))
-            try:
-                function(request_of_call, messages_of_call, **function_values)
-            except LimbeckError as error:
-                messages_of_call.log_error(error)
-                raise
+            adapter.call(values)
 
         # What typer reads from a function: its name, its help and its parameters.
         call.__name__ = function.__name__
         call.__doc__ = function.__doc__
-        parameters = [parameter_of(name) for name in names]
+        parameters = [adapter.parameter(name) for name in option_names]
         return command(*examples, group=group)(_with_parameters(call, parameters))
 
     return add
+
+
+class _RequestFunction:
+    """A function that takes a request and `Messages`, seen as one that takes options.
+
+    An option is a field of the request or of the messages, or a further parameter of the function, such as `dry_run`.
+    `device` is none of these: its callback carries it out (`limbeck.cli.options`).
+
+    Args:
+        function: The function.
+        request: The class of its request.
+        names_of_messages: Names of the options that become its `Messages`.
+    """
+
+    def __init__(self, function: Command, request: Any, names_of_messages: tuple[str, ...]) -> None:
+        self._function = function
+        self._request = request
+        self._names_of_messages = names_of_messages
+        self._request_options = options_of(request)
+        self._function_parameters = inspect.signature(function, eval_str=True).parameters
+
+    def parameter(self, name: str) -> inspect.Parameter:
+        """Return an option as a parameter with a type and a default, which typer reads."""
+        if name in self._function_parameters:
+            return self._function_parameters[name]
+        if name in _STANDARD:
+            annotation, default = _STANDARD[name]
+            return _parameter(name, annotation, default)
+        return _declared_parameter(name, self._request_options[name], type_of(self._request, name))
+
+    def call(self, values: Mapping[str, Any]) -> None:
+        """Call the function.
+
+        Args:
+            values: The value of every option. That of an option of the request is None if the user did not give it:
+                then the request has its default.
+        """
+        messages = Messages(**{name: values[name] for name in self._names_of_messages})
+        request_values = {}
+        further_values = {}
+        for name, value in values.items():
+            if name in self._request_options and value is not None:
+                request_values[name] = value
+            if name in self._function_parameters:
+                further_values[name] = value
+        request = make_request(self._request, (), request_values)
+        messages.check_log_file(getattr(request, "output", None))
+        try:
+            self._function(request, messages, **further_values)
+        except LimbeckError as error:
+            messages.log_error(error)
+            raise
 
 
 def _declared_parameter(name: str, option: Option, value_type: Any) -> inspect.Parameter:
@@ -112,9 +143,11 @@ def _declared_parameter(name: str, option: Option, value_type: Any) -> inspect.P
     if option.is_required:
         default = inspect.Parameter.empty
     elif isinstance(default, tuple) and value_type is str:
-        default = with_commas(default)  # A list in one option: --lengths 128,512.
+        # A list in one option, as in `--lengths 128,512`.
+        default = with_commas(default)
     elif isinstance(default, tuple):
-        default = None  # A list by a repeated option (--set a=1 --set b=2), whose default is no value.
+        # A list by a repeated option, as in `--set a=1 --set b=2`: typer gives None if it does not occur.
+        default = None
     if default is None:
         value_type = value_type | None
     annotation: Any = Annotated[value_type, typer_option(option, name)]
@@ -122,6 +155,7 @@ def _declared_parameter(name: str, option: Option, value_type: Any) -> inspect.P
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """Make a parameter that is given by its name only."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

@@ -1,7 +1,9 @@
 """`limbeck compare`: methods, layer mappings, students and seeds side by side, from one plan."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -9,6 +11,9 @@ from rich.text import Text
 from limbeck.api.requests.compare import CompareRequest
 from limbeck.cli.command import request_command
 from limbeck.cli.messages import Messages, print_result
+
+if TYPE_CHECKING:
+    from limbeck.comparison.checks import CheckedPlan
 
 
 @request_command(
@@ -48,40 +53,46 @@ def _show_plan(request: CompareRequest, as_json: bool) -> None:
     from limbeck.comparison.places import check_places
 
     loaded = load_plan(request.plan, request.overrides, data=request.data)
-    check_places(loaded, None)
+    check_places(loaded, output=None)
     # Torch is imported from here on, which takes seconds: what the plan alone shows to be wrong was said before.
     from limbeck.comparison.checks import check_plan
     from limbeck.comparison.student_evaluation import check_tasks
 
     checked = check_plan(loaded)
     check_tasks(checked.plan.evaluation, read=False)
-    plan = checked.plan
-    impossible = [entry.to_dict() for entry in checked.impossible]
-    # The same content twice: as data for --json, then as lines.
-    runs = []
+    print_result(as_json, _plan_content(checked), (), *_plan_lines(checked))
+
+
+def _plan_content(checked: CheckedPlan) -> dict[str, Any]:
+    """Return a checked plan for `--json`: its combinations, those that are impossible, and the tokens of each run."""
+    combinations = []
     for combination in checked.combinations:
         shares = list(combination.variant.shares)
-        runs.append({**combination.parts, "seeds": plan.seeds, "shares": shares})
-    content = {"runs": runs, "impossible": impossible, "tokens": plan.budget.tokens}
+        combinations.append({**combination.parts, "seeds": checked.plan.seeds, "shares": shares})
+    impossible = [entry.to_dict() for entry in checked.impossible]
+    return {"runs": combinations, "impossible": impossible, "tokens": checked.plan.budget.tokens}
 
-    lines: list[str | Text] = []
+
+def _plan_lines(checked: CheckedPlan) -> Iterator[str | Text]:
+    """Yield the same content in lines: each combination with its stages, what is left out, and the numbers."""
+    plan = checked.plan
     for combination, run in checked.runs:
-        lines.append(combination.title)
-        lines += _stage_lines(run.summary(), combination.variant.shares)
-    for entry in impossible:
-        reasons = ", ".join(text for text in entry.values() if text)
-        lines.append(f"left out: {reasons}")
+        yield combination.title
+        yield from _stage_lines(run.summary(), combination.variant.shares)
+    for entry in checked.impossible:
+        # The titles of student, method and mapping, and the reason; a method may have no mapping.
+        parts = ", ".join(text for text in entry.to_dict().values() if text)
+        yield f"left out: {parts}"
 
-    combinations = f"{len(checked.runs)}"
-    if impossible:
-        combinations += f"; {len(impossible)} left out"
+    counts = f"{len(checked.runs)}"
+    if checked.impossible:
+        counts += f"; {len(checked.impossible)} left out"
     runs_with_seeds = len(checked.runs) * len(plan.seeds)
-    lines.append(
-        f"Combinations: {combinations}. Seeds: {len(plan.seeds)}. "
+    yield (
+        f"Combinations: {counts}. Seeds: {len(plan.seeds)}. "
         f"Runs: {runs_with_seeds}, of {plan.budget.tokens:,} tokens each."
     )
-    lines.append(Text("The plan is valid.", style="green"))
-    print_result(as_json, content, (), *lines)
+    yield Text("The plan is valid.", style="green")
 
 
 def _stage_lines(summary: Mapping[str, str], shares: Sequence[float]) -> list[str]:

@@ -53,19 +53,21 @@ def doctor(
     last_part = None
     for part, finding in examine(announce, teacher):
         examined.append((part, finding))
-        if not as_json:
-            if part != last_part:
-                print_line(part, result_console(), style="bold")
-            _show(finding)
-        last_part = part
+        if as_json:
+            continue
+        if part != last_part:
+            print_line(part, result_console(), style="bold")
+            last_part = part
+        _show(finding)
 
     status = worst([finding for _, finding in examined])
     if as_json:
         content = [{"part": part, **vars(finding)} for part, finding in examined]
         print_json({"status": status, "findings": content})
     else:
-        status_without_teacher = worst([finding for part, finding in examined if part != "teacher"])
         conclusion = _CONCLUSIONS[status]
+        # If nothing but the teacher has failed, limbeck itself works.
+        status_without_teacher = worst([finding for part, finding in examined if part != "teacher"])
         if status == "failed" and status_without_teacher != "failed":
             conclusion = _CONCLUSION_OF_TEACHER
         print_line(conclusion, style=_STYLES[status])

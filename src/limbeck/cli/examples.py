@@ -17,8 +17,11 @@ def examples_of_help(*examples: str) -> str:
 
 
 def _in_short_lines(example: str) -> str:
-    """Break a long example before options; the shell joins the lines, since each but the last ends in a backslash."""
-    first, *options = re.split(r" (?=--)", example)
+    """Break a long example into lines before some of its options.
+
+    Each line but the last ends in a backslash, so that the shell joins them.
+    """
+    first, *options = re.split(r" (?=--)", example)  # At each blank before an option.
     lines = [first]
     for option in options:
         if len(lines[-1]) + len(option) < _WIDTH:
@@ -39,6 +42,7 @@ class _WithExamples:
 
     def format_help(self, context: Any, formatter: Any) -> None:
         """Write the help, then the examples below it as they are; typer would wrap their lines."""
+        # Typer writes the help with the epilog at its end, so the epilog is taken away while it does.
         examples = self.epilog
         self.epilog = None
         super().format_help(context, formatter)  # type: ignore[misc]

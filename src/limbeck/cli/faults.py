@@ -18,9 +18,11 @@ _OF_THE_MACHINE = {
 }  # fmt: skip
 """Errors of the system that are no fault of limbeck: a full disk, missing rights, too many open files …"""
 _LONGEST_REASON = 300
+"""Characters of the reason in a message on too little memory, which torch gives at length."""
 _LONGEST_TEXT = 100_000
 """Characters of a YAML file in a report."""
 _OUTPUT = re.compile(r"^output: *['\"]?([^'\"\n#]+)", re.MULTILINE)
+"""The line of a recipe that names its output folder; the group is the folder."""
 # Secrets in a report: the value behind a name such as `api_key=` or `"token": `, the password in an address such as
 # `postgres://me:PASSWORD@host`, and tokens of the Hub (`hf_…`). The group is the part before the secret, which stays.
 _SECRETS = re.compile(
@@ -34,7 +36,8 @@ def name_fault(error: Exception, arguments: Sequence[str]) -> str:
 
     For a fault, a file for the bug report is written.
     """
-    # Torch's errors are recognised by their names, so that torch need not be imported.
+    # Torch's errors are recognised by name, so that torch need not be imported: that of an accelerator by its class,
+    # and that of a CPU, a RuntimeError, by the part of torch that its message names.
     is_of_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
     if isinstance(error, MemoryError) or is_of_torch:
         reason = describe_error(error)[:_LONGEST_REASON]
@@ -63,22 +66,27 @@ def write_fault(error: Exception, arguments: Sequence[str]) -> Path:
     """
     from limbeck.core.machine import versions
 
+    # The recipes and other YAML files that the command names, by their paths.
     documents = {}
     for name in arguments:
         if name.endswith((".yaml", ".yml")) and Path(name).is_file():
             documents[name] = Path(name).read_text(encoding="utf-8", errors="replace")[:_LONGEST_TEXT]
-    packages = [f"{name} {number}" for name, number in versions().items()]
+
+    packages = [f"{name} {version}" for name, version in versions().items()]
     parts = ["limbeck " + " ".join(arguments), "\n".join([platform.platform(), *packages])]
     parts += [f"{name}:\n{text}" for name, text in documents.items()]
     parts.append("".join(traceback.format_exception(error)))
     report = _SECRETS.sub(r"\1…", "\n\n".join(parts))
 
-    # The file is put into the folder of a run only. In another folder it would be unknown to a later run, which would
-    # refuse the folder.
-    run_folders = [folder for folder in _output_folders(arguments, documents) if (folder / RUN_RECORD).is_file()]
-    folder = run_folders[0] if run_folders else None
+    # The file is put into the folder of a run only. A new run would refuse a folder with a file that it does not know.
+    # `dir=None` is the folder for temporary files.
+    run_folder = None
+    for folder in _output_folders(arguments, documents):
+        if (folder / RUN_RECORD).is_file():
+            run_folder = folder
+            break
     with NamedTemporaryFile(
-        "w", prefix="limbeck-fault-", suffix=".txt", dir=folder, delete=False, encoding="utf-8"
+        "w", prefix="limbeck-fault-", suffix=".txt", dir=run_folder, delete=False, encoding="utf-8"
     ) as file:
         file.write(report)
     return Path(file.name)

@@ -74,6 +74,7 @@ _EPILOG = "\n\n".join(
 
 
 def _print_version(wanted: bool) -> None:
+    """Print the version and end, for the callback of `--version`."""
     if wanted:
         typer.echo(f"limbeck {__version__}")
         raise typer.Exit
@@ -112,7 +113,7 @@ def build_app() -> Any:
         context_settings=_SETTINGS,
         epilog=_EPILOG,
     )
-    app.callback()(options)
+    app.callback()(options)  # The options before a command, as in `limbeck --plugin FILE distill`.
     for panel, commands in PANELS.items():
         for command in commands:
             if isinstance(command, typer.Typer):
@@ -121,6 +122,7 @@ def build_app() -> Any:
                 examples = EXAMPLES[command]
                 app.command(cls=CommandWithExamples, epilog=examples, rich_help_panel=panel)(command)
     group = typer.main.get_command(app)
+    # Changes the types that the helps of all commands show.
     name_values(group, **_SETTINGS)
     return group
 
@@ -137,9 +139,10 @@ def run() -> None:
     is_debugging = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        # With `standalone_mode=False` typer raises errors instead of printing them, and returns the exit code of a
-        # command that asked for one.
-        code = build_app()(args=arguments, prog_name="limbeck", standalone_mode=False)
+        # With `standalone_mode=False` typer raises errors instead of printing them. It returns the exit code of a
+        # command that raised `typer.Exit`, and for any other command what its function returns, which is no code.
+        result = build_app()(args=arguments, prog_name="limbeck", standalone_mode=False)
+        code = result if isinstance(result, int) else 0
     except UsageError as error:
         # The help of a command without arguments is a usage error too, and is printed already.
         if not is_help(error) and _process().index == 0:
@@ -158,9 +161,10 @@ def run() -> None:
             raise
         _print_error(name_fault(error, arguments))
         sys.exit(1)
+    # Typer itself may turn Ctrl-C into this code, and return it.
     if code == _STOPPED:
         errors.print("Stopped.", highlight=False)
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(code)
 
 
 def _settle_process() -> None:
@@ -198,11 +202,13 @@ def _refuse_several_processes(context: typer.Context) -> None:
     process = _process()
     if process.count == 1:
         return
+    # Typer exports no type for a group with `commands`, nor for a command with `params`. A name that is no command has
+    # neither: typer refuses it later.
     name = context.invoked_subcommand
     command = getattr(context.command, "commands", {}).get(name)
-    has_workers = any("--workers" in parameter.opts for parameter in getattr(command, "params", ()))
+    parameters = getattr(command, "params", ())
     way_out = "start it without the launcher"
-    if has_workers:
+    if any("--workers" in parameter.opts for parameter in parameters):
         way_out += " and give --workers"
     error = RecipeError(
         f"`limbeck {name}` runs in one process, but a launcher started {process.count}; {way_out}. Several processes "

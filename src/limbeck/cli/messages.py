@@ -59,9 +59,10 @@ class Messages:
         return replace(cast(Any, request), console=self.console())
 
     def console(self) -> Console:
-        """Return the console of progress: standard error, so that results can be piped.
+        """Return the console of progress, and send limbeck's log to it, from now on to it alone.
 
-        With `verbose` it also shows versions, device, and records of limbeck's logger.
+        It is standard error, so that results can be piped. With `verbose` it also shows versions and device, and all
+        records of the log.
 
         Raises:
             RecipeError: for `quiet` and `verbose` together.
@@ -77,10 +78,11 @@ class Messages:
         for handler in list(logger.handlers):
             if isinstance(handler, _ConsoleHandler):
                 logger.removeHandler(handler)
-        # Warnings, such as of a damaged cache, are shown in any case.
         logger.addHandler(_ConsoleHandler(console))
-        logger.setLevel(logging.DEBUG if self.verbose else logging.WARNING)
+        # Warnings, such as of a damaged cache, are shown in any case.
+        logger.setLevel(logging.WARNING)
         if self.verbose:
+            logger.setLevel(logging.DEBUG)
             _log_machine(logger)
         return console
 

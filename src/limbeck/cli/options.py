@@ -59,6 +59,7 @@ Overwrite = Annotated[bool, _of_a_run("overwrite")]
 
 def _send_to_device(context: typer.Context, name: str) -> str:
     """Send all work of a command to a device, before torch looks for devices; the callback of `--device`."""
+    # With `resilient_parsing` nothing is run: typer reads the options for a help or for completion.
     if context.resilient_parsing or name == "auto":
         return name
     from limbeck.core.devices import computing_on
@@ -66,6 +67,7 @@ def _send_to_device(context: typer.Context, name: str) -> str:
 
     if ":" in name and process_count() > 1:
         raise RecipeError(f"--device {name} is one device for all processes of a launcher; leave it out.")
+    # The device stays chosen until the context of the command ends.
     return context.with_resource(computing_on(name))
 
 

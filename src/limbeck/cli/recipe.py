@@ -51,14 +51,22 @@ def recipe(
     from limbeck.recipe.load import dump_recipe, load_recipe
     from limbeck.recipe.shipped import read_example, read_shipped
 
-    options = {"teacher": teacher, "student": student, "corpus": corpus, "method": method, "steps": steps}
-    options |= {"text_column": text_column, "label_column": label_column}
-    # 0 steps are an option as others are: they choose a recipe that trains nothing.
-    set_options = {name: value for name, value in options.items() if value or value == 0}
-    # There are three ways to name a recipe, of which exactly one has to be used. With --example, the path is the name
-    # of the example.
-    wanted = [quickstart, example or path is not None, bool(set_options)]
-    if wanted.count(True) != 1:
+    choice = {
+        "teacher": teacher,
+        "student": student,
+        "corpus": corpus,
+        "method": method,
+        "steps": steps,
+        "text_column": text_column,
+        "label_column": label_column,
+    }
+    # An option that is not given is None or empty. `--steps 0` is given: it chooses a recipe that trains nothing.
+    set_options = {name: value for name, value in choice.items() if value or value == 0}
+    # There are three ways to say which recipe is meant, of which exactly one has to be used. The path belongs to
+    # --example, where it is the name of the example, or stands alone.
+    has_path_or_example = example or path is not None
+    ways = [quickstart, has_path_or_example, bool(set_options)]
+    if ways.count(True) != 1:
         raise RecipeError(
             "Say which recipe to print: --example, --quickstart, a path, or --teacher, --student and --corpus."
         )
@@ -80,7 +88,8 @@ def _chosen_recipe(options: dict[str, Any], overrides: Sequence[str]) -> str:
     Raises:
         RecipeError: without one of teacher, student and corpus.
     """
-    if not {"teacher", "student", "corpus"} <= options.keys():
+    needed_options = {"teacher", "student", "corpus"}
+    if not needed_options.issubset(options):
         raise RecipeError("A recipe is chosen by --teacher, --student and --corpus together; give all three.")
     from limbeck.core.yaml import dump_yaml
     from limbeck.recipe.asked import choose_by_options
@@ -88,6 +97,7 @@ def _chosen_recipe(options: dict[str, Any], overrides: Sequence[str]) -> str:
     from limbeck.recipe.overrides import apply_overrides
 
     recipe = choose_by_options(options, overrides=overrides)
+    # Refuses a wrong recipe; what is printed is the short form, not the loaded one with all its defaults.
     load_checked(recipe, overrides)
     return dump_yaml(apply_overrides(recipe, overrides))
 
@@ -117,7 +127,7 @@ def validate(
 
     plan = carry_out_validation(ValidateRequest(recipe, changes("--set", overrides)))
 
-    content = plan.summary() | _compare_vectors(plan.vector_teachers)
+    content = {**plan.summary(), **_compare_vectors(plan.vector_teachers)}
     lines = [f"{name}: {text}" for name, text in content.items()]
     print_result(as_json, content, (), *lines, Text("The recipe is valid.", style="green"))
 
@@ -135,19 +145,25 @@ def _compare_vectors(teachers: Mapping[str, TeacherSpec]) -> dict[str, str]:
     """
     from limbeck.models.compared_vectors import recall, remember
 
-    # Results are not remembered for a revision, such as a branch, which may name another model by now.
-    results = {title: None if spec.revision else recall(spec.model) for title, spec in teachers.items()}
-    not_compared = {title: spec for title, spec in teachers.items() if results[title] is None}
+    result_by_title: dict[str, str | None] = {}
+    not_compared = {}
+    for title, spec in teachers.items():
+        # A revision, such as a branch, may name another model by now, so its result is not remembered.
+        result_by_title[title] = None if spec.revision else recall(spec.model)
+        if result_by_title[title] is None:
+            not_compared[title] = spec
+
     if not_compared:
         from limbeck.models.vector_check import check_vectors, describe_difference
 
         for title, difference in check_vectors(not_compared, fetch=False).items():
             result = describe_difference(difference)
-            results[title] = result
+            result_by_title[title] = result
+            # Without a difference, the installed sentence-transformers does not load the model; another one may.
             spec = not_compared[title]
             if difference is not None and not spec.revision:
                 remember(spec.model, result)
-    return {f"sentence vectors of {title}": result for title, result in results.items() if result is not None}
+    return {f"sentence vectors of {title}": result for title, result in result_by_title.items() if result is not None}
 
 
 @command("limbeck schema > recipe.schema.json")

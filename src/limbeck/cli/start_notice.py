@@ -35,14 +35,17 @@ def announce_start(arguments: Sequence[str]) -> None:
     Args:
         arguments: The arguments of the command line.
     """
-    names = COMMANDS_WITH_PYTORCH.intersection(arguments)
+    # The arguments are not parsed yet: a name of a command may stand anywhere among them.
+    imports_pytorch = not COMMANDS_WITH_PYTORCH.isdisjoint(arguments)
     is_help = "--help" in arguments or "-h" in arguments
-    if not names or is_help or is_quiet(arguments) or "torch" in sys.modules:
+    if not imports_pytorch or is_help or is_quiet(arguments) or "torch" in sys.modules:
         return
+    # Python asks each finder in `sys.meta_path` for a module that is imported. So the notice sees the import of torch,
+    # and prints its second line then. A timer prints the first.
     notice = _Notice()
     sys.meta_path.insert(0, notice)
     timer = threading.Timer(_SECONDS, notice.say_start)
-    timer.daemon = True
+    timer.daemon = True  # A command that ends before does not wait for it.
     timer.start()
     notice.timer = timer
 
@@ -85,6 +88,7 @@ def cancel_start() -> None:
 
 
 def _print(line: str) -> None:
+    """Print a line to standard error, if it can be written."""
     try:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()

@@ -78,8 +78,9 @@ def _print_table(runs: Sequence[RunStatus]) -> None:
     headings = ("run", *_columns(runs[0]))
     rows: list[tuple[AnyCell, ...]] = []
     for run in runs:
-        status_text, *figures = (one_line(text) for text in _columns(run).values())
-        rows.append((one_line(str(run.folder)), Cell(status_text, mark=_STYLES[run.status]), *figures))
+        # The status, which comes first, is coloured.
+        status_text, *other_texts = (one_line(text) for text in _columns(run).values())
+        rows.append((one_line(str(run.folder)), Cell(status_text, mark=_STYLES[run.status]), *other_texts))
     table = Table(
         caption="",
         headings=headings,

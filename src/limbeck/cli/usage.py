@@ -19,27 +19,44 @@ def is_help(error: Exception) -> bool:
 
 def usage_message(error: Any) -> str:
     """Return the message of a usage error: the mistake, the nearest option or command, and the help to look at."""
-    if isinstance(error.__cause__, ValidationError):
-        refused = error.__cause__.errors()[0]
-        wanted = wanted_of(refused)
-        if wanted:
-            is_number = "than" in refused["type"]  # Such as "greater_than".
-            value = refused["input"] if is_number else show_value(refused["input"])
-            return f"{_name_of(error.param)} is {value}; give {wanted}."
-
-    message = " ".join(error.format_message().split())
-    possibilities = getattr(error, "possibilities", None)
-    is_of_option = possibilities is not None or type(error).__name__ == "NoSuchOption"
-    if is_of_option:
-        message = f"No such option: {error.option_name}."
-        nearest = difflib.get_close_matches(error.option_name, possibilities or (), n=1, cutoff=0)
-        if nearest:
-            message += f" Did you mean {nearest[0]}?"
+    message = _refused_value(error)
+    if message is not None:
+        return message
+    message = _unknown_option(error)
+    if message is None:
+        message = " ".join(error.format_message().split())
     if not message.endswith((".", "?")):
         message += "."
     if error.ctx is None:
         return message
     return f"{message} See `{error.ctx.command_path} --help`."
+
+
+def _refused_value(error: Any) -> str | None:
+    """Return the message on a value that pydantic refused, by the rule of the option; None for any other error."""
+    if not isinstance(error.__cause__, ValidationError):
+        return None
+    refused = error.__cause__.errors()[0]
+    wanted = wanted_of(refused)
+    if not wanted:
+        return None
+    is_out_of_range = "than" in refused["type"]  # Such as "greater_than".
+    value = refused["input"] if is_out_of_range else show_value(refused["input"])
+    return f"{_name_of(error.param)} is {value}; give {wanted}."
+
+
+def _unknown_option(error: Any) -> str | None:
+    """Return the message on an option that there is not, with the nearest one; None for any other error."""
+    # Typer exports no class for this error. It is told by its `possibilities`, which some versions lack, or its name.
+    possibilities = getattr(error, "possibilities", None)
+    is_unknown_option = possibilities is not None or type(error).__name__ == "NoSuchOption"
+    if not is_unknown_option:
+        return None
+    message = f"No such option: {error.option_name}."
+    nearest = difflib.get_close_matches(error.option_name, possibilities or (), n=1, cutoff=0)
+    if nearest:
+        message += f" Did you mean {nearest[0]}?"
+    return message
 
 
 def _name_of(parameter: Any) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 _WORDS: dict[type, str] = {bool: "", int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
+"""The words by Python's types; a switch takes no value."""
 
 
 def name_values(command: Any, **settings: Any) -> None:
@@ -16,13 +17,16 @@ def name_values(command: Any, **settings: Any) -> None:
         command: The command or the group of commands, as typer hands it to its parser.
         settings: The settings with which typer opens the command, such as the names of the help's option.
     """
+    # The parameters of a context include --help, which typer adds itself. With `resilient_parsing`, a context needs no
+    # arguments and runs nothing.
     with command.make_context(command.name, [], resilient_parsing=True, **settings) as context:
-        # The parameters include --help, which typer adds itself.
         parameters = command.get_params(context)
     for parameter in parameters:
         word = _word_of(parameter.type_descriptor.annotation)
         if word is not None:
+            # The help shows what this method of a parameter returns.
             parameter.display_type = partial(_same_word, word)
+    # Only a group has commands below it.
     for child in getattr(command, "commands", {}).values():
         name_values(child, **settings)
 
