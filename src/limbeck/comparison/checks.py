@@ -79,9 +79,10 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
     devices.choose_device(plan.evaluation.speed.device)
     plan_teacher(plan.teacher)
     for index, student in enumerate(plan.students):
-        without_stages = {"teacher": plan.teacher.model_dump(mode="json"), "student": student.in_recipe()}
+        # A recipe without stages has the mistakes of the student alone, whatever the method.
+        recipe = {"teacher": plan.teacher.model_dump(mode="json"), "student": student.in_recipe()}
         with at_place(f"students.{index}"):
-            _check_lengths(plan, plan_run(load_recipe(without_stages)))
+            _check_lengths(plan, plan_run(load_recipe(recipe)))
 
     # A *variant* is a method with one of its layer mappings and teacher layers. Every student is combined with each.
     variants: list[Variant] = []
@@ -124,7 +125,10 @@ def _check_training(plan: ComparisonPlan) -> None:
 
 
 def _check_lengths(plan: ComparisonPlan, run: RunPlan) -> None:
-    """Refuse lengths at which the speed of a model cannot be measured."""
+    """Refuse lengths at which the speed of a model cannot be measured.
+
+    The message says "its" of the student whose place in the plan `at_place` puts before it.
+    """
     speed = plan.evaluation.speed
     if not speed.enabled:
         return
@@ -160,7 +164,8 @@ def _impossible_error(impossible: Sequence[_Impossible], possible: int, *, skipp
     """
     titles_by_reason: dict[str, list[str]] = {}
     for entry in impossible:
-        titles_by_reason.setdefault(entry.reason.rstrip("."), []).append(entry.combination.title)
+        titles = titles_by_reason.setdefault(entry.reason.rstrip("."), [])
+        titles.append(entry.combination.title)
     lines = []
     for number, (reason, titles) in enumerate(titles_by_reason.items(), start=1):
         lines.append(f"({number}) {', '.join(titles)}: {reason}")
@@ -175,8 +180,10 @@ def _refuse_same_runs(combinations: Sequence[Combination], plan: ComparisonPlan)
     """Refuse two combinations with the same recipe: the run would be trained once and counted twice."""
     first_by_content: dict[str, Combination] = {}
     for combination in combinations:
-        recipe = combination.recipe(plan, 0)
+        # The other parts of a recipe are the same for all combinations, but for its name.
+        recipe = combination.recipe(plan, seed=0)
         content = repr([recipe["student"], recipe["stages"], combination.variant.shares])
-        first = first_by_content.setdefault(content, combination)
-        if first is not combination:
+        if content in first_by_content:
+            first = first_by_content[content]
             raise RecipeError(f"'{first.title}' and '{combination.title}' are the same run; leave one out.")
+        first_by_content[content] = combination

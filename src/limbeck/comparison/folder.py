@@ -39,16 +39,16 @@ def check_shared_settings(folder: Path, record: Mapping[str, Any], settings: Map
     common_names = [name for name in recorded_settings if name in settings]
     before = {name: recorded_settings[name] for name in common_names}
     now = {name: settings[name] for name in common_names}
+    # The hashes of teacher and text tell whether these are the same. Where they are recorded, paths are not compared:
+    # the files may have been moved.
     if _has_hashes(recorded_settings):
-        # The hashes of teacher and text are among the names and are compared. Paths, which may have changed since, are
-        # not.
         before = without_places(before)
         now = without_places(now)
     difference = folders.first_difference(before, now)
     if difference is None:
         return
 
-    # A difference in `teacher.model` is one in the setting `teacher`, at its key `model`.
+    # A place such as `teacher.model` is that of a setting, `teacher`, and of a key in it, `model`.
     name, _, key = difference.place.partition(".")
     prefix = f"{key} = " if key else ""
     raise OutputError(
@@ -59,6 +59,7 @@ def check_shared_settings(folder: Path, record: Mapping[str, Any], settings: Map
 
 
 def _shown(value: Any) -> str:
+    """Return a value of a setting as a message shows it."""
     return "unset" if value is None else json.dumps(value, ensure_ascii=False)
 
 

@@ -108,23 +108,25 @@ class HeldOutText:
             load: Function that loads the model, in place of the run's student. For the teacher it has to load a second
                 copy, since the measured model is not `self.teacher`.
         """
-        earlier_figures = records.load(HeldOutFigures, folder)
+        settings = self.settings
         # Figures of earlier versions name the text by its folder in the cache rather than by its content.
-        earlier_settings = {**self.settings, "text": self.corpus.path.name}
-        if not earlier_figures.is_empty and earlier_figures.settings in (self.settings, earlier_settings):
-            return earlier_figures
+        settings_of_earlier_version = {**settings, "text": self.corpus.path.name}
+        recorded_figures = records.load(HeldOutFigures, folder)
+        have_same_settings = recorded_figures.settings in (settings, settings_of_earlier_version)
+        if have_same_settings and not recorded_figures.is_empty:
+            return recorded_figures
 
         if load is not None:
             figures = self.measure(load())
         else:
             student = folder / STUDENT
             figures = self.measure(load_model(student), pooling_of_student(student, self.pooling))
-        figures.settings = self.settings
+        figures.settings = settings
         records.save(figures, folder)
         return figures
 
     def measure(self, model: PreTrainedModel, pooling: str | SentenceHead | None = None) -> HeldOutFigures:
-        """Measure a model; a figure that the held-out text is too small for is None, with the reason.
+        """Measure a model; a figure that cannot be measured is None, and `unavailable` has the reason.
 
         Args:
             model: The model.
@@ -269,9 +271,11 @@ def held_out_batches(
     """
     rows = [_without_training_columns(block) for block in islice(corpus.held_out, blocks)]
     collate = PadCollator(tokenizer.pad_token_id)
-    size = min(_MOST_BLOCKS_IN_BATCH, max(1, len(rows) // fewest_batches))
+    size_for_fewest_batches = max(1, len(rows) // fewest_batches)
+    size = min(_MOST_BLOCKS_IN_BATCH, size_for_fewest_batches)
     return [collate(rows[start : start + size]) for start in range(0, len(rows), size)]
 
 
 def _without_training_columns(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a block that a model reads."""
     return {name: value for name, value in block.items() if name not in _TRAINING_COLUMNS}

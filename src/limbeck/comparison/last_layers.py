@@ -78,7 +78,9 @@ class LastLayers:
         self._is_causal = shape.causal
         self._width = shape.hidden
         self._compares_hidden = not keep_streams
-        self._stream_names = (*_RELATIONS, "hidden") if self._compares_hidden else _RELATIONS
+        self._stream_names = _RELATIONS
+        if self._compares_hidden:
+            self._stream_names = (*_RELATIONS, "hidden")
         # Either the teacher, which is read again for every student, or its streams of each batch.
         self._teacher: PreTrainedModel | None = teacher
         self._teacher_streams: list[dict[str, Tensor]] = []
@@ -122,12 +124,13 @@ class LastLayers:
         """
         assert self._teacher is not None, "kept streams are of the last layer alone"
         student_keys = {layer: StreamKey("hidden", layer) for layer in mapping}
+        # Several student layers may learn from one teacher layer, which is read once.
         teacher_keys: dict[int, StreamKey] = {}
         for teacher_layers in mapping.values():
-            for layer in teacher_layers:
-                teacher_keys[layer] = StreamKey("hidden", layer)
+            for teacher_layer in teacher_layers:
+                teacher_keys[teacher_layer] = StreamKey("hidden", teacher_layer)
 
-        thirds = {layer: Thirds(len(self._batches)) for layer in mapping}
+        thirds_of_layer = {layer: Thirds(len(self._batches)) for layer in mapping}
         student_batches = self._read(student, student_keys.values())
         teacher_batches = self._read(self._teacher, teacher_keys.values())
         for batch, student_streams, teacher_streams in zip(
@@ -138,20 +141,18 @@ class LastLayers:
                 # A student layer may learn from several teacher layers. Their hidden states are put side by side,
                 # [tokens, layers x width], so that one regression fits all maps of the student layer.
                 targets = [teacher_streams[teacher_keys[teacher_layer]][valid] for teacher_layer in teacher_layers]
-                thirds[layer].add(student_streams[student_keys[layer]][valid], torch.cat(targets, dim=-1))
-        return sum(third.error(offset=False) for third in thirds.values()) / self._width
+                thirds_of_layer[layer].add(student_streams[student_keys[layer]][valid], torch.cat(targets, dim=-1))
+        # An error is summed over the teacher's width, and the loss is a mean over it.
+        return sum(thirds.error(offset=False) for thirds in thirds_of_layer.values()) / self._width
 
     def _compare(self, student_batches: Iterable[Mapping[str, Tensor]]) -> LayerFigures:
         """Compare the streams of a student's last layer, batch by batch, with those of the teacher."""
-        teacher_batches: Iterable[Mapping[str, Tensor]] = self._teacher_streams
-        if self._teacher is not None:
-            teacher_batches = self._read_last(self._teacher)
         total = 0.0
         count = 0.0
-        # A linear map of hidden states is fitted on the first third of the batches and judged on the last.
+        # The hidden states in the three thirds of the batches that `compare` names.
         thirds = Thirds(len(self._batches))
         for batch, student_streams, teacher_streams in zip(
-            self._batches, student_batches, teacher_batches, strict=True
+            self._batches, student_batches, self._last_of_teacher(), strict=True
         ):
             valid = self._valid_tokens(batch)
             for name in _RELATIONS:
@@ -170,6 +171,12 @@ class LastLayers:
         if self._compares_hidden and thirds.are_whole:
             explained = 1 - thirds.error() / thirds.variance
         return LayerFigures(divergence=total / count, explained=explained)
+
+    def _last_of_teacher(self) -> Iterable[Mapping[str, Tensor]]:
+        """Return the streams of the teacher's last layer by name, batch by batch: the kept ones, or read again."""
+        if self._teacher is None:
+            return self._teacher_streams
+        return self._read_last(self._teacher)
 
     def _read_last(self, model: PreTrainedModel) -> Iterator[dict[str, Tensor]]:
         """Read the streams of a model's last layer by name, batch by batch."""
@@ -191,6 +198,7 @@ class LastLayers:
 
 
 def _zeros_like(streams: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return zeros of the shapes of streams."""
     return {name: torch.zeros_like(tensor) for name, tensor in streams.items()}
 
 
@@ -210,6 +218,7 @@ class Thirds:
 
     def add(self, features: Tensor, targets: Tensor) -> None:
         """Add the rows of the next batch, `[n, X]` and `[n, Y]`."""
+        # Batch i of n belongs to third 3i / n, rounded down: 0, 1 or 2.
         third = _THIRDS * self._added // self._batches
         moments = Moments.of_rows(features, targets)
         if third in self._moments:

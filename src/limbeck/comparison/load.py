@@ -51,6 +51,7 @@ def load_plan(
     try:
         return ComparisonPlan.model_validate(document)
     except ValidationError as error:
+        # `mistakes_of` gives a mistake without a place in the document the place `recipe`; here it is a plan.
         errors = [RecipeError(f"plan: {line.removeprefix('recipe: ')}") for line in mistakes_of(error)]
         raise together(errors) from None
 

@@ -84,21 +84,26 @@ class MethodEntry(Strict):
         return data
 
     @model_validator(mode="after")
-    def _can_be_expanded(self) -> MethodEntry:
+    def _fits_together(self) -> MethodEntry:
         """Refuse an entry that contradicts itself, or whose variants cannot be made."""
         if self.stages is not None:
-            if self.title is None:
-                raise ValueError("stages that are written out need a title")
-            if self.options:
-                raise ValueError("options go with a method's name; write them into the stages")
-            for stage in self.stages:
-                common = [name for name in _COMMON if name in stage.model_fields_set]
-                if common:
-                    raise ValueError(f"stage '{stage.title}' has a separate {common[0]}, but a comparison has only one")
+            self._check_written_stages(self.stages)
         if any(share <= 0 for share in self.shares):
             raise ValueError(f"shares {self.shares} must be above 0")
+        # Raises ValueError where a variant cannot be made.
         self.variants()
         return self
+
+    def _check_written_stages(self, stages: Sequence[StageSpec]) -> None:
+        """Refuse stages that are written out where they need a title, or do not fit a comparison."""
+        if self.title is None:
+            raise ValueError("stages that are written out need a title")
+        if self.options:
+            raise ValueError("options go with a method's name; write them into the stages")
+        for stage in stages:
+            for name in _COMMON:
+                if name in stage.model_fields_set:
+                    raise ValueError(f"stage '{stage.title}' has a separate {name}, but a comparison has only one")
 
     @property
     def shown(self) -> str:
@@ -111,10 +116,11 @@ class MethodEntry(Strict):
         Raises:
             ValueError: for an option that no stage has or can have, and shares that are not one a stage.
         """
-        base = self._stages()
-        if self.shares and len(self.shares) != len(base):
-            raise ValueError(f"shares {self.shares} must have a number for each of the {len(base)} stages")
-        parts = self.shares or [1.0] * len(base)
+        stages_of_entry = self._stages()
+        if self.shares and len(self.shares) != len(stages_of_entry):
+            raise ValueError(f"shares {self.shares} must have a number for each of the {len(stages_of_entry)} stages")
+        # By default the stages have equal shares of the budget. Those that are given need not add up to 1.
+        parts = self.shares or [1.0] * len(stages_of_entry)
         shares = tuple(part / sum(parts) for part in parts)
 
         # Every mapping with every teacher layer; None leaves the option as the method has it.
@@ -122,7 +128,7 @@ class MethodEntry(Strict):
         teacher_layers = self.teacher_layers or (None,)
         variants = []
         for mapping, teacher_layer in itertools.product(mappings, teacher_layers):
-            stages = base
+            stages = stages_of_entry
             if mapping is not None:
                 stages = _with_option(stages, "mapping", mapping, place=_AXES["mapping"])
             if teacher_layer is not None:
@@ -143,9 +149,9 @@ class MethodEntry(Strict):
             named_stage = dict(stage)
             # The arguments of a stage take precedence over those of the method.
             named_stage["training"] = {**self.training, **stage.get("training", {})}
-            # Stages of one recipe must not have the same name, and that of a method's stage is the method's by default.
-            if len(stages) > 1:
-                named_stage.setdefault("name", f"stage-{number}")
+            # A recipe names a stage without a name after its method, but its stages must not have the same name.
+            if len(stages) > 1 and "name" not in named_stage:
+                named_stage["name"] = f"stage-{number}"
             named_stages.append(named_stage)
         return named_stages
 
@@ -201,14 +207,15 @@ def _unknown_option(stages: Sequence[Stage], option: str, place: str) -> ValueEr
 
     For a list that a comparison varies (`mappings`, `teacher_layers`), it names the lists that the stages take.
     """
-    known: set[str] = set()
+    known_options: set[str] = set()
     for stage in stages:
-        known.update(_options(stage))
+        known_options.update(_options(stage))
+    # Each method once, in the order of the stages; an entry may have none.
     methods = ", ".join(dict.fromkeys(stage["method"]["name"] for stage in stages)) or "no stage"
     if option not in _AXES:
-        return ValueError(f"{place}: {methods} has no option '{option}'.{suggestion(option, known)}")
-    known_axes = [axis for name, axis in _AXES.items() if name in known]
-    way_out = f"; it takes {', '.join(known_axes)}" if known_axes else ""
+        return ValueError(f"{place}: {methods} has no option '{option}'.{suggestion(option, known_options)}")
+    known_lists = [name_of_list for name, name_of_list in _AXES.items() if name in known_options]
+    way_out = f"; it takes {', '.join(known_lists)}" if known_lists else ""
     return ValueError(f"{methods} takes no {place}{way_out}")
 
 

@@ -16,21 +16,23 @@ _HUB = "hub"
 
 
 def check_places(plan: ComparisonPlan, output: Path | None) -> None:
-    """Refuse what a plan names and is nowhere: models, text, tasks, their files; and a folder of something else.
+    """Refuse a plan whose models, text, tasks or files are nowhere, and a folder that holds something else.
 
     Args:
         plan: The plan.
         output: The comparison's folder; None where nothing is run.
 
     Raises:
-        LimbeckError: one line for the first.
+        LimbeckError: one line for the first mistake.
     """
     check_teacher(plan.teacher)
     for student in plan.students:
         check_student(student)
     check_corpus(plan.corpus)
     if plan.evaluation.tasks:
-        request_evaluation(plan.evaluation, Path(), teacher=None, students=[]).check_tasks()
+        # Tasks are checked without models, and nothing is written to the folder.
+        request = request_evaluation(plan.evaluation, Path(), teacher=None, students=[])
+        request.check_tasks()
     if output is not None:
         COMPARISON.look(output.expanduser())
 

@@ -89,15 +89,16 @@ class ComparisonPlan(Strict):
     @model_validator(mode="after")
     def _fits_together(self) -> ComparisonPlan:
         """Refuse a plan that contradicts itself."""
-        _no_twins("students", [student.title for student in self.students], "give each a unique name")
-        _no_twins("methods", [entry.shown for entry in self.methods], "give each a unique title")
-        _no_twins("seeds", self.seeds, "name each once")
-        if any(not 0 <= seed <= _MOST_SEED for seed in self.seeds):
+        _refuse_repeated("students", [student.title for student in self.students], "give each a unique name")
+        _refuse_repeated("methods", [entry.shown for entry in self.methods], "give each a unique title")
+        _refuse_repeated("seeds", self.seeds, "name each once")
+        if min(self.seeds) < 0 or max(self.seeds) > _MOST_SEED:
             raise ValueError(f"seeds {self.seeds} must be between 0 and {_MOST_SEED}")
         self._check_budget_decides_steps()
         trains_any = False
         for entry in self.methods:
-            trains_any = trains_any or any(variant.stages for variant in entry.variants())
+            if any(variant.stages for variant in entry.variants()):
+                trains_any = True
         if not trains_any:
             raise ValueError("methods has no stage that trains; add a method")
         self._check_measures()
@@ -124,8 +125,14 @@ class ComparisonPlan(Strict):
             )
 
 
-def _no_twins(place: str, names: list[Any], way_out: str) -> None:
-    """Refuse a name that comes twice."""
+def _refuse_repeated(place: str, names: list[Any], way_out: str) -> None:
+    """Refuse a name that comes twice.
+
+    Args:
+        place: The key of the plan with the names, for the message.
+        names: The names, or seeds.
+        way_out: What to do, for the message.
+    """
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"two of the {place} are '{name}'; {way_out}")

@@ -86,8 +86,9 @@ def _pooled_column(figures: list[studies.ColumnFigure]) -> studies.ColumnFigure:
     for name, figures_of_metric in values_by_key(figure.metrics for figure in figures).items():
         metrics[name] = studies.Figure.of_runs(figure.mean for figure in figures_of_metric)
     column = studies.ColumnFigure.of_runs((figure.mean for figure in figures), metrics=metrics)
-    # All students are scored on the same rows.
+    # All students are scored on the same rows, so chance gives all of them the same score.
     column.chance = figures[0].chance
+    # The pooled score is meaningless if one student gives all rows the same answer. The first of these is named.
     for figure in figures:
         if figure.only_answer:
             column.only_answer = figure.only_answer

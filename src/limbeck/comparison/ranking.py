@@ -41,12 +41,14 @@ def choose_main_figure(
     """
     for name, title in _AVERAGES.items():
         averages = [row.averages.by_name[name] for row in rows]
-        tasks = [average.of for average in averages if average is not None]
-        if tasks:
-            return studies.MainFigure(kind="averages", key=name, title=title, of=max(tasks, key=len))
+        tasks_of_averages = [average.of for average in averages if average is not None]
+        if tasks_of_averages:
+            most_tasks = max(tasks_of_averages, key=len)
+            return studies.MainFigure(kind="averages", key=name, title=title, of=most_tasks)
     for column in columns:
-        is_shown = any(column.key in row.columns for row in rows)
-        if is_shown and not column.detail:
+        # A detail is a part of another column, such as one language of a mean over several.
+        has_figure = any(column.key in row.columns for row in rows)
+        if has_figure and not column.detail:
             return studies.MainFigure(kind="columns", key=column.key, title=column.title)
     for measure in MEASURES:
         if any(measure.key in row.held_out for row in rows):
@@ -61,7 +63,7 @@ def choose_main_figure(
 
 
 def main_figure_of(row: studies.ComparedScores, main: studies.MainFigure | None) -> studies.Figure | None:
-    """Return the figure that a row is ranked by; None where it has none, or one over fewer tasks than others."""
+    """Return the figure that a row is ranked by; None where it has none that compares with those of other rows."""
     if main is None:
         return None
     figures: Mapping[str, studies.Figure | None] = row.columns
@@ -72,6 +74,7 @@ def main_figure_of(row: studies.ComparedScores, main: studies.MainFigure | None)
     figure = figures.get(main.key)
     if figure is None:
         return None
+    # A row with fewer tasks has an average over these alone.
     if isinstance(figure, studies.Average) and figure.of != main.of:
         return None
     return studies.Figure(mean=figure.mean, deviation=figure.deviation, runs=figure.runs)
@@ -88,24 +91,36 @@ def ranks_of(rows: Sequence[studies.ComparedRow], main: studies.MainFigure | Non
         main: The figure that ranks them, see `choose_main_figure`.
     """
     sign = -1 if main is not None and main.best == "lowest" else 1
+    # The figures by seed of each row that can be ranked, by the index of the row.
     ranked: dict[int, dict[int, float]] = {}
-    for number, row in enumerate(rows):
-        figures = _figures_by_seed(row, sign)
-        if figures is not None:
-            ranked[number] = figures
+    for index, row in enumerate(rows):
+        figures_by_seed = _figures_by_seed(row, sign)
+        if figures_by_seed is not None:
+            ranked[index] = figures_by_seed
 
     ranks = [Rank() for _ in rows]
     if len(ranked) < 2:
         return ranks
-    for number, figures in ranked.items():
-        rivals = {rival: ranked[rival] for rival in ranked if rival != number}
-        better_rivals = sum(is_greater(rival_figures, figures) for rival_figures in rivals.values())
-        # The rows of the same method have other mappings. The best mapping is better than one of them, and no other is
+    for index, figures in ranked.items():
+        better_rows = 0
+        # Rows of the same method differ in their mapping. The best mapping is better than another one, and no other is
         # better than it.
-        figures_of_method = [rivals[rival] for rival in rivals if rows[rival].method == rows[number].method]
-        is_beaten = any(is_greater(other_mapping, figures) for other_mapping in figures_of_method)
-        beats_another = any(is_greater(figures, other_mapping) for other_mapping in figures_of_method)
-        ranks[number] = Rank(number=1 + better_rivals, is_best_mapping=beats_another and not is_beaten)
+        beats_other_mapping = False
+        is_beaten_by_other_mapping = False
+        for rival_index, rival_figures in ranked.items():
+            if rival_index == index:
+                continue
+            is_beaten = is_greater(rival_figures, figures)
+            if is_beaten:
+                better_rows += 1
+            if rows[rival_index].method != rows[index].method:
+                continue
+            if is_beaten:
+                is_beaten_by_other_mapping = True
+            if is_greater(figures, rival_figures):
+                beats_other_mapping = True
+        is_best_mapping = beats_other_mapping and not is_beaten_by_other_mapping
+        ranks[index] = Rank(number=1 + better_rows, is_best_mapping=is_best_mapping)
     return ranks
 
 

@@ -67,7 +67,9 @@ def run_comparison(
     earlier_record = folders.claim(folder, COMPARISON, settings)
     with quiet():
         tokenizer = _load_tokenizer(checked)
-        corpus = build_corpora(checked.with_text, lambda _: Tokenizers(tokenizer), console)[0]
+        # All stages of all runs read the same text, by one tokenizer: the corpus of the first stage is that of all.
+        corpora = build_corpora(checked.with_text, lambda _: Tokenizers(tokenizer), console)
+        corpus = corpora[0]
     held_out.check_held_out(corpus, plan.evaluation.held_out)
 
     # New runs are compared with those that are in the folder already, so the content of teacher and text has to be the
@@ -159,7 +161,8 @@ def plan_cells(checked: CheckedPlan, corpus: Corpus, places: Mapping[str, Any]) 
     Args:
         checked: The plan.
         corpus: The text of the comparison.
-        places: Teacher and corpus with the paths that the comparison began with; empty for a new comparison.
+        places: Teacher and corpus with the paths that the comparison began with, see `first_places`; empty for a new
+            comparison. The identity of a run has these in place of the plan's, which may have changed.
 
     Raises:
         RecipeError: if the budget is too small for a stage.
@@ -170,6 +173,7 @@ def plan_cells(checked: CheckedPlan, corpus: Corpus, places: Mapping[str, Any]) 
     for seed in plan.seeds:
         for combination, run in checked.runs:
             variant = combination.variant
+            # The arguments of a stage win over those that all runs share.
             trainings = [{**plan.training, **stage["training"]} for stage in variant.stages]
             steps = steps_of_stages(plan.budget.tokens, variant.shares, trainings, tokens_per_row)
             cells.append(

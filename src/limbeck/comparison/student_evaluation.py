@@ -26,11 +26,14 @@ def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[PlannedTask]:
     """
     if not spec.tasks:
         return []
+    # Tasks are checked without models, and nothing is written to the folder.
     request = request_evaluation(spec, Path(), teacher=None, students=[])
     request.check_tasks()
     planner = Planner(request)
-    if not read and request.data is None:
+    are_on_hub = request.data is None
+    if are_on_hub and not read:
         return []
+    # Planning a task reads its rows.
     return [planner.plan(name) for name in planner.names]
 
 

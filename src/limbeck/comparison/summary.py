@@ -30,8 +30,8 @@ def summarise_comparison(
     scores_of_model: dict[str, studies.Scores] = {model.name: model for model in evaluation.models}
     rows = _rows(cells, scores_of_model)
     if teacher.name not in scores_of_model:
-        # The evaluation measures retention against its first model. Without the teacher that is a student, against
-        # which it means nothing.
+        # Retention is the share of the score of the evaluation's first model. Without the teacher, the first is a
+        # student, and a share of its score means nothing.
         for row in rows:
             row.retention = {}
 
@@ -40,7 +40,8 @@ def summarise_comparison(
     for row in rows:
         row.main = main_figure_of(row, main)
     blocks = []
-    for student in dict.fromkeys(row.student for row in rows):
+    students = dict.fromkeys(row.student for row in rows)  # Each once, in the order of the rows.
+    for student in students:
         rows_of_student = [row for row in rows if row.student == student]
         for row, rank in zip(rows_of_student, ranks_of(rows_of_student, main), strict=True):
             row.rank = rank.number

@@ -33,8 +33,8 @@ FEWEST_TEXTS = 12
 """Fewest held-out texts: with fewer, the thirds of a fit would have next to no texts."""
 _BATCH = 32
 """Most texts that a student reads at once."""
-_PARTS = 3
-"""Fewest batches: a linear map is fitted on two thirds of the texts, and measured on the rest."""
+_FEWEST_BATCHES = 3
+"""Fewest batches of the texts: a linear map is fitted on two thirds of them, and measured on the rest."""
 _SEED = 0
 """Seed of the pairs, which are the same for all students."""
 
@@ -89,9 +89,9 @@ class TaughtVectors:
             )
         self.device = device
         collate = PadCollator(tokenizer.pad_token_id)
-        size = min(_BATCH, len(rows) // _PARTS)
+        size = min(_BATCH, len(rows) // _FEWEST_BATCHES)
         key = StreamKey(stream, teaching.facts.output_layer)
-        # The texts, and the teacher's vectors of each batch, `[texts, width]`.
+        # The texts in batches, and the teacher's vectors of each batch, `[texts, width]`.
         self._batches: list[Batch] = []
         self._vectors: list[Tensor] = []
         for start in range(0, len(rows), size):
@@ -131,12 +131,13 @@ class TaughtVectors:
         student_vectors = torch.cat(list(self._read(student, pooling, stream)))
         teacher_vectors = torch.cat(self._vectors)
 
-        # Two different texts make a pair: the second is drawn among the others, so from its number on all are shifted.
+        # Two different texts make a pair. The second is drawn among the `count - 1` texts that are not the first: these
+        # are numbered without a gap, so from the number of the first on, the index of a text is one more.
         count = len(teacher_vectors)
         generator = np.random.default_rng(_SEED)
         first = torch.from_numpy(generator.integers(count, size=pairs))
-        second = torch.from_numpy(generator.integers(count - 1, size=pairs))
-        second = second + (second >= first).long()
+        number_among_others = torch.from_numpy(generator.integers(count - 1, size=pairs))
+        second = number_among_others + (number_among_others >= first).long()
         student_cosines = torch.cosine_similarity(student_vectors[first], student_vectors[second])
         teacher_cosines = torch.cosine_similarity(teacher_vectors[first], teacher_vectors[second])
         return spearman_agreement(student_cosines.numpy(), teacher_cosines.numpy())

@@ -46,6 +46,14 @@ def with_message(error: BaseException, message: str) -> Interrupted:
     return Interrupted(message)
 
 
+def _free_memory() -> None:
+    """Free the memory of the run that has ended, so that the models of two runs are not in memory at once."""
+    # A trainer is part of reference cycles, which only the garbage collector frees.
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def _is_distilled(run: Path) -> bool:
     """Whether a run is finished, and its student is there."""
     has_student = (run / paths.STUDENT / "config.json").is_file()
@@ -98,8 +106,8 @@ class ComparisonWork:
         # cells of one combination stand at an equal distance from each other: one for each seed.
         combinations = len(self.checked.runs)
         ordered_cells: list[studies.ComparisonCell] = []
-        for number in range(combinations):
-            ordered_cells += self.record.cells[number::combinations]
+        for first in range(combinations):
+            ordered_cells += self.record.cells[first::combinations]
         self.record.summary = summarise_comparison(ordered_cells, self.record.teacher, evaluation, costs)
         self.record.costs = costs
         status = "failed" if failed else "finished"
@@ -136,14 +144,16 @@ class ComparisonWork:
         Raises:
             Interrupted: on Ctrl-C; the run that it met goes on from its checkpoint.
         """
+        # Indices of cells; the entry of a cell in the record has the same index.
         missing = [index for index, cell in enumerate(self.cells) if not _is_distilled(cell.folder(self.folder))]
+        done_before = len(self.cells) - len(missing)
         started = time.monotonic()
-        for number, index in enumerate(missing):
+        for done_now, index in enumerate(missing):
             cell = self.cells[index]
-            line = f"Run {number + 1} of {len(missing)}: {cell.title}"
-            if number > 0:
-                seconds_a_run = (time.monotonic() - started) / number
-                seconds_left = seconds_a_run * (len(missing) - number)
+            line = f"Run {done_now + 1} of {len(missing)}: {cell.title}"
+            if done_now > 0:
+                seconds_per_run = (time.monotonic() - started) / done_now
+                seconds_left = seconds_per_run * (len(missing) - done_now)
                 line += f" (about {blocks.duration(seconds_left)} for this and the rest)"
             print_plain(self.console, line)
 
@@ -151,7 +161,7 @@ class ComparisonWork:
             try:
                 self._distil(cell)
             except (Interrupted, KeyboardInterrupt) as error:
-                done = len(self.cells) - len(missing) + number
+                done = done_before + done_now
                 message = (
                     f"Stopped at {cell.title}; {done} of {len(self.cells)} runs are done and kept in '{self.folder}'; "
                     "the same command continues from there."
@@ -161,11 +171,7 @@ class ComparisonWork:
                 # A fault in one run must not take the others with it.
                 problem = describe_error(error)
                 print_plain(self.console, f"  failed: {problem}", "red")
-            # A trainer is part of reference cycles, which only the garbage collector frees; without it, the models of
-            # two runs would be in memory at once.
-            gc.collect()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+            _free_memory()
             self.record.cells[index] = self._describe(cell, problem)
             self._save("running")
 
@@ -224,6 +230,7 @@ class ComparisonWork:
         finished = self._finished
         device = devices.choose_device("auto")
         load_teacher = partial(load_teacher_model, plan.teacher)
+        # What gives the stored outputs of a teacher; None for a teacher that is a model.
         teaching = self._teacher.teaching
         with quiet(), ProgressBar(self.console) as bar:
             teacher: PreTrainedModel | None = None
@@ -238,7 +245,8 @@ class ComparisonWork:
                 students=[cell.shape for cell in self.cells],
                 teaching=teaching,
             )
-            # Measures that a teacher has by itself, beside a second copy of it; see `HeldOutText.measure_once`.
+            # The teacher's own figures stand beside those of the students. They are measured like a student's, with a
+            # second copy of the teacher in the place of the student; see `HeldOutText.measure_once`.
             if teaching is None:
                 bar(0.0, "held-out text: teacher", Count(0, "models"))
                 teacher_folder = self.folder / _TEACHER
@@ -279,33 +287,48 @@ class ComparisonWork:
     def _measure_costs(self) -> studies.Costs | None:
         """Measure the sizes and speeds of the teacher and of the students, unless that was done before.
 
-        Methods change the weights of a student and not its shape, so one run of each student is measured. Speedups
-        refer to the teacher; there are none where its outputs are stored, so that it cannot be timed.
+        Methods change the weights of a student and not its shape, so one run of each student is measured.
 
         Returns:
             The costs, in which students have their titles rather than their folders; None where the plan measures no
             speed or no student is finished.
         """
         spec = self.checked.plan.evaluation.speed
-        teacher = self.checked.plan.teacher.model
-        # Title of a student to the folder of the model from its first finished run.
-        folder_of_student: dict[str, str] = {}
+        # The folder of the model of each student's first finished run, by the student's title.
+        folder_by_title: dict[str, str] = {}
         for cell in self._finished:
-            folder_of_student.setdefault(cell.student, cell.model)
-        if not spec.enabled or not folder_of_student:
+            if cell.student not in folder_by_title:
+                folder_by_title[cell.student] = cell.model
+        if not spec.enabled or not folder_by_title:
             return None
 
         # Everything that the figures depend on: equal measurements are not repeated.
         measurement = spec.model_dump(exclude={"enabled"})
-        measurement["teacher"] = teacher
-        measurement["students"] = {title: str(shape_of(load_config(path))) for title, path in folder_of_student.items()}
+        measurement["teacher"] = self.checked.plan.teacher.model
+        measurement["students"] = {title: str(shape_of(load_config(path))) for title, path in folder_by_title.items()}
         earlier = records.load(studies.MeasuredCosts, self.folder)
         if earlier.asked == measurement:
             return earlier.costs
 
-        models = list(folder_of_student.values())
-        if self._teacher.has_weights:
-            models.insert(0, teacher)
+        costs = self._costs_of_models(list(folder_by_title.values()))
+        # The costs name students by their folders, but tables show titles. The teacher keeps its name.
+        title_by_folder = {path: title for title, path in folder_by_title.items()}
+        rows: list[studies.ModelSize | studies.Timing] = [*costs.models, *costs.timings]
+        for row in rows:
+            row.model = title_by_folder.get(row.model, row.model)
+        records.save(studies.MeasuredCosts(asked=measurement, costs=costs), self.folder)
+        return costs
+
+    def _costs_of_models(self, students: list[str]) -> studies.Costs:
+        """Measure the sizes and speeds of the teacher and of students, which are given by their folders.
+
+        Speedups refer to the teacher. A teacher whose outputs are stored cannot be measured, so there are none then.
+        """
+        spec = self.checked.plan.evaluation.speed
+        has_teacher = self._teacher.has_weights
+        models = students
+        if has_teacher:
+            models = [self.checked.plan.teacher.model, *students]
         with ProgressBar(self.console) as bar:
             measured = measure_costs(
                 models,
@@ -315,15 +338,9 @@ class ComparisonWork:
                 device=devices.choose_device(spec.device),
                 report=bar,
             )
-        # Tables show titles, while `measure_costs` knows students by their folders. The teacher keeps its name.
         costs = studies.Costs.read(measured)
-        if not self._teacher.has_weights:
-            # The first model is what speedups refer to, and here that is a student.
+        if not has_teacher:
+            # `measure_costs` refers speedups to the first model, which is a student here.
             for timing in costs.timings:
                 timing.speedup = None
-        title_of_folder = {path: title for title, path in folder_of_student.items()}
-        rows: list[studies.ModelSize | studies.Timing] = [*costs.models, *costs.timings]
-        for row in rows:
-            row.model = title_of_folder.get(row.model, row.model)
-        records.save(studies.MeasuredCosts(asked=measurement, costs=costs), self.folder)
         return costs
