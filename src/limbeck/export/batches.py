@@ -58,11 +58,12 @@ def tokenise(
     for text in texts:
         encoded = plain([text], padding=False, verbose=False, truncation=True, max_length=longest)
         length = len(encoded["input_ids"][0])
-        # The mask is all ones without padding; the tokenizer's outputs replace these defaults.
+        # The outputs of the tokenizer replace these defaults. Without padding, a mask is all ones.
         inputs = dict.fromkeys(names, [0] * length)
         inputs["attention_mask"] = [1] * length
-        for name, rows_of_ids in encoded.items():
-            inputs[name] = list(rows_of_ids[0])
+        for name, output in encoded.items():
+            inputs[name] = list(output[0])  # A list of one text was tokenised.
+        # The tokenizer may make more outputs than the model has inputs.
         rows.append({name: inputs[name] for name in names})
     return rows
 

@@ -57,7 +57,7 @@ def measure_differences(
     for count, batch in enumerate(batches):
         report(count / len(batches), "Comparing with the source", Count(count, "batches"))
         gaps.add(batch, source(batch), export(batch))
-    return gaps.differences(batches)
+    return gaps.differences()
 
 
 def check_differences(differences: Differences, dtype: str, *, bound: float | None = None) -> None:
@@ -76,12 +76,14 @@ def check_differences(differences: Differences, dtype: str, *, bound: float | No
         bound = BOUNDS[dtype]
     if share <= bound:
         return
+    difference = differences.largest[output]
+    scale = differences.scale[output]
     way_out = "use float32"
     if dtype == "float32":
         way_out = "it was not written: please report the model"
     raise ExportMismatchError(
-        f"The export differs from its source by {differences.largest[output]:.3g} in {output}, whose largest value is "
-        f"{differences.scale[output]:.3g}; in {dtype} {bound:g} of that (or of 1) is the limit; {way_out}."
+        f"The export differs from its source by {difference:.3g} in {output}, whose largest value is {scale:.3g}; in "
+        f"{dtype} {bound:g} of that (or of 1) is the limit; {way_out}."
     )
 
 
@@ -145,39 +147,48 @@ class _Gaps:
     def __init__(self, head: heads.Head | None) -> None:
         self._head = head
         self._facts = kind_of(head)
+        # What was compared: a text may be in several batches.
+        self._batch_count = 0
+        self._texts: set[Text] = set()
+        self._longest = 0
         # By output the largest difference and the largest value of each batch.
         self._largest: dict[str, list[Tensor]] = {}
         self._scales: dict[str, list[Tensor]] = {}
         # The cosine of each vector; for each decision whether it is equal, and the divergence of its probabilities.
         self._cosines: list[Tensor] = []
-        self._equal: list[Tensor] = []
+        self._are_equal: list[Tensor] = []
         self._divergences: list[Tensor] = []
 
     def add(self, batch: Batch, source: dict[str, Tensor], export: dict[str, Tensor]) -> None:
         """Take in the outputs of both models on a batch, by name."""
+        self._batch_count += 1
+        self._texts.update(batch.texts)
+        self._longest = max(self._longest, int(batch.valid.sum(1).max()))
         # The output whose cosines are measured: sentence vectors, or hidden states where there are none.
         vectors = SENTENCE if SENTENCE in export else HIDDEN
         for name, exported in export.items():
             expected = source[name]
-            # The outputs of padding mean nothing. [B, L, ...] -> [tokens, ...].
-            if is_per_token(name, self._head):
-                real_expected = expected[batch.valid]
-                real_exported = exported[batch.valid]
-            else:
-                real_expected = expected
-                real_exported = exported
+            real_expected = self._without_padding(name, expected, batch)
+            real_exported = self._without_padding(name, exported, batch)
             self._largest.setdefault(name, []).append((real_expected - real_exported).abs().max())
             self._scales.setdefault(name, []).append(real_expected.abs().max())
 
             if name == vectors:
                 self._cosines.append(F.cosine_similarity(real_expected, real_exported, dim=-1))
-            has_decisions = decides(self._head)
-            if has_decisions and self._facts.has_answers:
-                # An answer's end is chosen among all tokens of a row, so the rows stay whole.
+            if not decides(self._head):
+                continue
+            if self._facts.has_answers:
+                # The end of an answer is chosen among all tokens of a row, so the rows stay whole.
                 padding = ~batch.valid
                 self._add_decisions(expected.masked_fill(padding, _NEVER), exported.masked_fill(padding, _NEVER))
-            elif has_decisions:
+            else:
                 self._add_decisions(real_expected, real_exported)
+
+    def _without_padding(self, name: str, output: Tensor, batch: Batch) -> Tensor:
+        """Return an output without its values of padding, which mean nothing: `[B, L, ...]` becomes `[tokens, ...]`."""
+        if is_per_token(name, self._head):
+            return output[batch.valid]
+        return output
 
     def _add_decisions(self, source: Tensor, export: Tensor) -> None:
         """Take in the scores of decisions `[..., choices]`, each of which is for the choice of the highest score."""
@@ -185,31 +196,24 @@ class _Gaps:
             # A text may have several classes, so that each class is a decision: yes at a score above 0, else no.
             source = torch.stack([source, torch.zeros_like(source)], -1)
             export = torch.stack([export, torch.zeros_like(export)], -1)
-        self._equal.append(source.argmax(-1) == export.argmax(-1))
+        self._are_equal.append(source.argmax(-1) == export.argmax(-1))
         self._divergences.append(_kl(source, export))
 
-    def differences(self, batches: Sequence[Batch]) -> Differences:
-        """Return the differences, given the batches that were taken in."""
+    def differences(self) -> Differences:
+        """Return the differences over all batches."""
         cosine: dict[str, Number | None] = {}
         if self._cosines:
             cosines = torch.cat(self._cosines)
             cosine = {"mean": float(cosines.mean()), "lowest": float(cosines.min())}
         equal_decisions = None
         mean_kl = None
-        if self._equal:
-            equal_decisions = float(torch.cat(self._equal).float().mean())
+        if self._are_equal:
+            equal_decisions = float(torch.cat(self._are_equal).float().mean())
             mean_kl = float(torch.cat(self._divergences).mean())
-
-        # A text may be in several batches.
-        texts: set[Text] = set()
-        longest = 0
-        for batch in batches:
-            texts.update(batch.texts)
-            longest = max(longest, int(batch.valid.sum(1).max()))
         return Differences(
-            texts=len(texts),
-            batches=len(batches),
-            tokens=longest,
+            texts=len(self._texts),
+            batches=self._batch_count,
+            tokens=self._longest,
             largest={name: float(torch.stack(values).max()) for name, values in self._largest.items()},
             scale={name: float(torch.stack(values).max()) for name, values in self._scales.items()},
             cosine=cosine,

@@ -139,7 +139,7 @@ def compare_folder(
     texts: Sequence[Text],
     report: progress.Report = progress.no_progress,
 ) -> Differences:
-    """Run source and export on the same sample text, and measure their differences; first compare their tokenizers.
+    """Compare how source and export cut sample text into tokens, then measure the differences of their outputs on it.
 
     Args:
         source: The exported model, as the format opens it.

@@ -76,8 +76,8 @@ class Onnx(Format):
             )
         write_small_files(source, folder)
 
-        # The trace takes the largest batch of the built-in texts, since it would take an axis of one entry for
-        # constant. The user's texts may be a single one.
+        # A trace takes an axis of one entry for constant. The user's texts may be a single one, so the largest batch
+        # of the built-in texts is traced.
         module = OutputModule(source)
         batches = make_batches(source.tokenizer, built_in_texts(pairs=False), module.inputs, source.longest)
         example = max(batches, key=lambda batch: len(batch.texts))
@@ -86,15 +86,14 @@ class Onnx(Format):
         opset = DEFAULT_OPSET if options.opset is None else options.opset
         graph_facts = self.write_graph(source, module, example, path, options, opset)
 
-        # Facts of the graph may replace `megabytes` by the sizes of several files.
         facts = {
             "megabytes": onnx_bytes(path) / 1e6,
-            **graph_facts,
             "file": self.file,
             "opset": opset,
             "inputs": list(module.inputs),
             "outputs": list(module.outputs),
         }
+        facts |= graph_facts
         if sentence is not None:
             facts["prompts"] = sentence.nonempty_prompts
         return facts
@@ -162,7 +161,8 @@ class OnnxInt8(Onnx):
         from limbeck.export.outputs import module_runner
 
         sample = make_batches(source.tokenizer, options.texts, module.inputs, source.longest)
-        with TemporaryDirectory(dir=path.parent.parent) as scratch:
+        export_folder = path.parent.parent
+        with TemporaryDirectory(dir=export_folder) as scratch:
             full = Path(scratch) / "model.onnx"
             onnx.write_onnx(module, example, full, opset=opset)
             # The float32 graph is compared first, so that a wrong graph does not pass for the loss of quality by 8

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from limbeck.export.format import FormatOptions
 from limbeck.export.format_safetensors import Safetensors
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from limbeck.export.batches import Batch, Runner
     from limbeck.models.loaded import LoadedModel
 
+Encoder: TypeAlias = "Callable[[Sequence[tuple[str, str | None]]], Tensor]"
+"""Makes the vectors of texts, each given with its role, on which its prompt depends."""
 LARGEST_DIFFERENCE = 1e-5
 """Largest difference of the folder's vectors from those of its two models, as a share of the largest value or of 1."""
 
@@ -53,14 +55,16 @@ class Router(Safetensors):
         from limbeck.models.sentence_files import router_prompts, write_router_files
 
         pair = pair_of(source)
-        texts = [text for text in options.texts if isinstance(text, str)]
-        share_found = share_of_own_documents(pair, texts)
+        single_texts = [text for text in options.texts if isinstance(text, str)]  # Not pairs of texts.
+        # Refuses models whose vectors have nothing in common, before anything is written.
+        share_found = share_of_own_documents(pair, single_texts)
         for role, model in pair.by_role.items():
-            (folder / role).mkdir()
-            super().write(model, folder / role, options)
+            role_folder = folder / role
+            role_folder.mkdir()
+            # Each of the two models is written as `Safetensors` writes one.
+            super().write(model, role_folder, options)
         sentences = {role: model.sentence for role, model in pair.by_role.items() if model.sentence is not None}
         write_router_files(folder, sentences)
-        # `found` is the share of sample texts whose query is nearest to their own document.
         return {
             "documents": public_name(pair.documents.name),
             "prompts": router_prompts(sentences),
@@ -91,14 +95,13 @@ class Router(Safetensors):
         check_differences(differences, dtype, bound=LARGEST_DIFFERENCE)
 
 
-def _role_runner(encoders: Mapping[str, Callable[[Sequence[tuple[str, str | None]]], Tensor]]) -> Runner:
+def _role_runner(encoders: Mapping[str, Encoder]) -> Runner:
     """Return a function that runs the models of both roles on the texts of batches, with an output for each role.
 
-    The role `query` is the student's and the role `document` its teacher's. Both read the same texts.
+    Both models read the same texts, the student as queries and its teacher as documents.
 
     Args:
-        encoders: Role to the function that makes the vectors of texts. It takes pairs of a text and its role, since one
-            function may serve both roles and the prompt depends on the role.
+        encoders: The function that makes the vectors of texts for each role; it may be the same one.
     """
 
     def run(batch: Batch) -> dict[str, Tensor]:

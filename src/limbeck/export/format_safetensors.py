@@ -33,7 +33,7 @@ class Safetensors(Format):
 
         # The source was loaded in float32 and without its pooler, so the model is loaded again as it is to be saved.
         model = load_model(source.name, revision=source.revision, dtype=options.dtype, head=source.head, pooler=True)
-        # The source may have it from its tokenizer.
+        # A configuration may lack the id of padding. The source then has that of its tokenizer.
         model.config.pad_token_id = source.model.config.pad_token_id
         with quiet():
             model.save_pretrained(str(folder))

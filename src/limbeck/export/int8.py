@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.timing import speedup, summarise, tell_rounds
-from limbeck.evaluation.latency import time_passes, wall_times
+from limbeck.evaluation.latency import PassTime, time_passes, wall_times
 from limbeck.export.onnx import LARGEST_FILE, onnx_bytes, open_session, quiet_converters
 from limbeck.models.loaded import LoadedModel
 
@@ -108,22 +108,33 @@ def measure_int8(
             seconds=seconds / len(cases),
             tell=tell_rounds(progress, f"latency, {batch} x {length} tokens"),
         )
-        times = {name: wall_times(passes_of_file) for name, passes_of_file in passes.items()}
-        row: dict[str, Any] = {
-            "batch": batch,
-            "length": length,
-            "rounds": len(times["int8"]),
-            "threads": torch.get_num_threads(),
-        }
-        for name, times_of_file in times.items():
-            spread = summarise(times_of_file)
-            row[f"{name}_ms"] = spread["median_ms"]
-            row[f"{name}_p10_ms"] = spread["p10_ms"]
-            row[f"{name}_p90_ms"] = spread["p90_ms"]
-        row["speedup"] = speedup(times["float32"], times["int8"])
-        rows.append(row)
+        rows.append(_latency_row(batch, length, passes))
     sizes = {"float32": onnx_bytes(full) / 1e6, "int8": onnx_bytes(path) / 1e6}
     return {"megabytes": sizes, "latency": rows}
+
+
+def _latency_row(batch: int, length: int, passes: Mapping[str, list[PassTime]]) -> dict[str, Any]:
+    """Return the latencies at one batch size and length, as `limbeck.core.exports.Int8Latency` in plain values.
+
+    Args:
+        batch: Number of texts.
+        length: Their tokens.
+        passes: The passes of both files, `float32` and `int8`.
+    """
+    times = {name: wall_times(passes_of_file) for name, passes_of_file in passes.items()}
+    row: dict[str, Any] = {
+        "batch": batch,
+        "length": length,
+        "rounds": len(times["int8"]),
+        "threads": torch.get_num_threads(),
+    }
+    for name, times_of_file in times.items():
+        spread = summarise(times_of_file)
+        row[f"{name}_ms"] = spread["median_ms"]
+        row[f"{name}_p10_ms"] = spread["p10_ms"]
+        row[f"{name}_p90_ms"] = spread["p90_ms"]
+    row["speedup"] = speedup(times["float32"], times["int8"])
+    return row
 
 
 def _session_pass(session: InferenceSession) -> Callable[..., Any]:

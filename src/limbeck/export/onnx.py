@@ -70,11 +70,12 @@ def write_onnx(
                 f"The family {family} cannot be written as ONNX with this PyTorch: {shorten_error(error)}"
             ) from error
 
+    # Heavy weights are split off into a file of their own.
     weight_bytes = sum(len(tensor.raw_data) for tensor in graph.graph.initializer)
-    # The checker cannot check a split model in full.
     is_split = weight_bytes >= largest
     onnx.save(graph, str(path), save_as_external_data=is_split, location=data_file(path).name)
     try:
+        # The checker cannot check a split model in full.
         onnx.checker.check_model(str(path), full_check=not is_split)
     except onnx.checker.ValidationError as error:
         raise ModelError(f"The ONNX file of the family {family} is not valid: {shorten_error(error)}") from error

@@ -77,14 +77,13 @@ class ExportRequest:
         export_format = FORMATS[self.format]
         check_dtype(export_format, self.dtype)
         # Options that not every format has.
-        for option in ("opset", "documents"):
-            if getattr(self, option) is None or option in export_format.options:
-                continue
-            formats_with_option = [name for name, item in FORMATS.items() if option in item.options]
-            raise RecipeError(
-                f"--{option} is for --format {' or '.join(formats_with_option)}, not for --format {self.format}; "
-                "leave it out."
-            )
+        for option, value in (("opset", self.opset), ("documents", self.documents)):
+            if value is not None and option not in export_format.options:
+                formats_with_option = [name for name, item in FORMATS.items() if option in item.options]
+                raise RecipeError(
+                    f"--{option} is for --format {' or '.join(formats_with_option)}, not for --format {self.format}; "
+                    "leave it out."
+                )
         export_format.check_options(self.format_options)
 
         located = locate_model(self.student)

@@ -8,7 +8,7 @@ process of its own, without running code.
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -48,9 +48,9 @@ def safe_copy(name: str, beside: Path) -> Iterator[str]:
         root, sentence_files = _sentence_files(folder)
         files |= sentence_files
 
-    # The nearest folder above that exists.
-    place = next(parent for parent in beside.absolute().parents if parent.is_dir())
-    with TemporaryDirectory(prefix=".limbeck-safe-copy-", dir=place) as scratch:
+    # The nearest folder above the export that exists.
+    existing_folder = next(parent for parent in beside.absolute().parents if parent.is_dir())
+    with TemporaryDirectory(prefix=".limbeck-safe-copy-", dir=existing_folder) as scratch:
         for file in files:
             copy = Path(scratch, file.relative_to(root))
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -58,10 +58,11 @@ def safe_copy(name: str, beside: Path) -> Iterator[str]:
         transformer = Path(scratch, folder.relative_to(root))
         convert_pickles(pickles, transformer / WEIGHTS)
         _name_head(transformer)
+        # An error that the caller meets while it uses the copy is raised here. Its message names the copy, which is
+        # gone by the time that it is read, so the model's own folder takes its place.
         try:
             yield scratch
         except ModelError as error:
-            # The copy is gone by the time that the message is read, so it names the model's own folder.
             raise type(error)(str(error).replace(scratch, str(root))) from None
 
 
@@ -85,15 +86,15 @@ def _sentence_files(folder: Path) -> tuple[Path, set[Path]]:
     """
     root = sentence_root(folder)
     modules = read_modules(root)
-    files = set()
+    possible_files = set()
     if modules:
-        files = {root / MODULES, root / LIBRARY_CONFIG}
+        possible_files = {root / MODULES, root / LIBRARY_CONFIG}
     for module in modules:
-        # The Transformer's files are those of the folder itself.
+        # The files of the Transformer are in `folder`.
         if module.class_name != "Transformer":
             module_folder = module.folder(root)
-            files |= {module_folder / "config.json", module_folder / WEIGHTS}
-    return root, {file for file in files if file.is_file()}
+            possible_files |= {module_folder / "config.json", module_folder / WEIGHTS}
+    return root, {file for file in possible_files if file.is_file()}
 
 
 def _name_head(folder: Path) -> None:
@@ -106,9 +107,11 @@ def _name_head(folder: Path) -> None:
     is_older = any(name.endswith(_OLDER_NAMES) for name in names)
     if not is_older or not has_head(config, "masked_lm"):
         return
-    # If the checkpoint has another head, as ELECTRA's pretraining has, loading it raises, and the name stays.
-    with suppress(ModelError):
+    try:
         load_model(folder, head="masked_lm")
-        values = read_json(folder / "config.json", {})
-        values["architectures"] = [model_class(config, "masked_lm").__name__]
-        (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
+    except ModelError:
+        # The checkpoint has another head, as ELECTRA's pretraining has: the name stays.
+        return
+    values = read_json(folder / "config.json", {})
+    values["architectures"] = [model_class(config, "masked_lm").__name__]
+    (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 from torch import Tensor
 
 from limbeck.core.progress import Count, Report, no_progress
@@ -51,19 +51,35 @@ def _add_costs(plain_before: Tokenizer, plain_after: Tokenizer, texts: Sequence[
     costs.texts = len(texts)
     has_words = _splits_words(plain_before)
     for text in texts:
-        encodings = [backend.encode(text, add_special_tokens=False) for backend in (plain_before, plain_after)]
-        costs.tokens_before += len(encodings[0].ids)
-        costs.tokens_after += len(encodings[1].ids)
-        if not has_words:
-            continue
-        words_before, words_after = (np.asarray(encoding.word_ids, dtype=np.int64) for encoding in encodings)
-        # An unused slot that has gone was a word of its own, so that the words behind it have other numbers.
-        if not len(words_before) or words_before.max() != words_after.max():
-            continue
-        lengths_before = np.bincount(words_before)
-        lengths_after = np.bincount(words_after, minlength=len(lengths_before))
-        costs.words += int((lengths_before > 0).sum())
-        costs.words_cut_more += int((lengths_after > lengths_before).sum())
+        encoding_before = plain_before.encode(text, add_special_tokens=False)
+        encoding_after = plain_after.encode(text, add_special_tokens=False)
+        costs.tokens_before += len(encoding_before.ids)
+        costs.tokens_after += len(encoding_after.ids)
+        if has_words:
+            _add_words(encoding_before, encoding_after, costs)
+
+
+def _add_words(encoding_before: Encoding, encoding_after: Encoding, costs: SourceCosts) -> None:
+    """Count the words of a text, and those that are cut into more tokens than before, unless they cannot be compared.
+
+    Args:
+        encoding_before: The text by the tokenizer with all pieces.
+        encoding_after: The same by the smaller one.
+        costs: Gets the counts.
+    """
+    # The number of the word that each token belongs to, from 0.
+    word_of_token_before = np.asarray(encoding_before.word_ids, dtype=np.int64)
+    word_of_token_after = np.asarray(encoding_after.word_ids, dtype=np.int64)
+    if len(word_of_token_before) == 0:
+        return
+    # An unused slot of the vocabulary that stands in the text was a word of its own. If the slot has gone, the words
+    # behind it have other numbers than before.
+    if word_of_token_before.max() != word_of_token_after.max():
+        return
+    token_counts_before = np.bincount(word_of_token_before)
+    token_counts_after = np.bincount(word_of_token_after, minlength=len(token_counts_before))
+    costs.words += int((token_counts_before > 0).sum())
+    costs.words_cut_more += int((token_counts_after > token_counts_before).sum())
 
 
 def _splits_words(backend: Tokenizer) -> bool:
@@ -94,28 +110,31 @@ def measure_outputs(
         texts: The texts, cut to the longest input.
         report: Receives progress.
     """
-    head = None if before.head == "masked_lm" else before.head
-    modules = [OutputModule(_without_vocabulary_scores(loaded)) for loaded in (before, after)]
-    rows_before = tokenise(before.tokenizer, texts, modules[0].inputs, before.longest)
-    rows_after = tokenise(after.tokenizer, texts, modules[1].inputs, before.longest)
+    module_before = OutputModule(_without_vocabulary_scores(before))
+    module_after = OutputModule(_without_vocabulary_scores(after))
+    rows_before = tokenise(before.tokenizer, texts, module_before.inputs, before.longest)
+    rows_after = tokenise(after.tokenizer, texts, module_after.inputs, before.longest)
     same_texts = 0
     largest_of_same: dict[str, Number | None] = {}
     largest_of_others: dict[str, Number | None] = {}
     for number, (row_before, row_after) in enumerate(zip(rows_before, rows_after, strict=True)):
         report(number / len(texts), "Comparing with the whole vocabulary", Count(number, "texts"))
-        ids_before = [old_ids[new_id] for new_id in row_after["input_ids"]]
-        is_same = ids_before == row_before["input_ids"]
-        if not ids_before or not row_before["input_ids"]:
+        ids_before = row_before["input_ids"]
+        ids_after = [old_ids[new_id] for new_id in row_after["input_ids"]]
+        # A text may have no tokens, such as an empty one.
+        if not ids_before or not ids_after:
             continue
-        outputs_before = _outputs_of(modules[0], row_before)
-        outputs_after = _outputs_of(modules[1], row_after)
+        outputs_before = _outputs_of(module_before, row_before)
+        outputs_after = _outputs_of(module_after, row_after)
+        is_cut_alike = ids_after == ids_before
         largest = largest_of_others
-        if is_same:
+        if is_cut_alike:
             largest = largest_of_same
             same_texts += 1
-        for name, tensor in outputs_after.items():
-            if is_same or not is_per_token(name, head):
-                difference = float((tensor - outputs_before[name]).abs().max())
+        for name, output_after in outputs_after.items():
+            # A text that is cut differently has other tokens, so only its outputs for the whole text are compared.
+            if is_cut_alike or not is_per_token(name, module_after.head):
+                difference = float((output_after - outputs_before[name]).abs().max())
                 largest[name] = max(difference, largest.get(name) or 0.0)
     # A record writes the fields that it was made with, so all are given.
     return OutputDifferences(texts=len(texts), same_texts=same_texts, same=largest_of_same, others=largest_of_others)

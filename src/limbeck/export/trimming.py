@@ -115,8 +115,9 @@ def trim_model(
     pieces = Pieces(source.tokenizer)
 
     counted = _count_texts(source, sources, progress.part_of(report, 0.0, _COUNTED))
-    staying = choose_pieces(pieces, source.tokenizer, counted.counts, _with_prompts(aim, source))
-    cut = pieces.cut(staying)
+    # The ids of the pieces that stay: some always do (`Pieces.staying`), and the others are chosen by their counts.
+    chosen_pieces = choose_pieces(pieces, source.tokenizer, counted.counts, _with_prompts(aim, source))
+    cut = pieces.cut(chosen_pieces)
     held_out = [text for texts in counted.held_out for text in texts]
     if check and not held_out:
         raise CorpusError(
@@ -144,8 +145,10 @@ def trim_model(
         )
         if check:
             comparing = progress.part_of(report, _WRITTEN, 1.0)
-            compared = held_out[:: math.ceil(len(held_out) / MOST_COMPARED)]
-            record.differences = measure_outputs(source, open_model(folder), cut.old_ids, compared, comparing)
+            # Of many texts every second or third, and so on, so that those of every source are among them.
+            step = math.ceil(len(held_out) / MOST_COMPARED)
+            compared_texts = held_out[::step]
+            record.differences = measure_outputs(source, open_model(folder), cut.old_ids, compared_texts, comparing)
         records.save(record, folder)
         if finish is not None:
             finish(folder, record)
@@ -181,15 +184,16 @@ class _CountedTexts:
 def _count_texts(source: LoadedModel, sources: Iterable[NamedTexts], report: progress.Report) -> _CountedTexts:
     """Count the pieces of all texts but those that are held out."""
     pieces = PieceCounts(source.tokenizer)
-    counted = _CountedTexts(pieces.counts, [], [])
-    for named in sources:
-        before = pieces.texts
+    held_out_of_sources = []
+    costs = []
+    for named_texts in sources:
+        report(0.0, f"Counting the pieces of {named_texts.name}")
+        texts_before = pieces.texts
         held_out: list[str] = []
-        report(0.0, f"Counting the pieces of {named.name}")
-        pieces.add(_all_but_held_out(named.texts, held_out))
-        counted.held_out.append(held_out)
-        counted.costs.append(SourceCosts(source=named.name, counted=pieces.texts - before))
-    return counted
+        pieces.add(_all_but_held_out(named_texts.texts, held_out))
+        held_out_of_sources.append(held_out)
+        costs.append(SourceCosts(source=named_texts.name, counted=pieces.texts - texts_before))
+    return _CountedTexts(pieces.counts, held_out_of_sources, costs)
 
 
 def _all_but_held_out(texts: Iterable[str], held_out: list[str]) -> Iterator[str]:
@@ -218,12 +222,13 @@ def _write_model(source: LoadedModel, cut: CutTokenizer, folder: Path) -> tuple[
     # The source was loaded in float32 and without its pooler, so the model is loaded again as it is to be saved.
     dtype = load_config(source.name, source.revision).dtype
     whole = load_model(source.name, revision=source.revision, dtype=dtype, head=source.head, pooler=True)
-    # The source may have it from its tokenizer.
+    # A configuration may lack the id of padding. The source then has that of its tokenizer.
     whole.config.pad_token_id = source.model.config.pad_token_id
     smaller = cut_rows(whole, cut.old_ids)
     with quiet():
         smaller.save_pretrained(str(folder))
     give_ordinary_mode(folder.glob("*.safetensors"))
+    # `save_pretrained` has written the configuration.
     write_small_files(replace(source, model=smaller, tokenizer=cut.tokenizer), folder, config=False)
     return _parameters(whole), _parameters(smaller)
 
@@ -234,4 +239,5 @@ def _parameters(model: PreTrainedModel) -> int:
 
 
 def _megabytes(files: Iterable[Path]) -> float:
+    """The size of files together, in megabytes of 10^6 bytes."""
     return sum(file.stat().st_size for file in files) / 1e6
