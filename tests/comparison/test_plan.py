@@ -29,6 +29,12 @@ def test_a_file_with_overrides(plan, tmp_path):
     assert load_plan(loaded, ["seeds=[5]"]).seeds == [5]
 
 
+def test_a_folder_of_data_does_not_hide_a_wrong_evaluation(plan):
+    assert load_plan(plan | {"evaluation": None}, data="tasks").evaluation.data == "tasks"
+    with pytest.raises(RecipeError, match="plan: evaluation is 'cola'; give a mapping"):
+        load_plan(plan | {"evaluation": "cola"}, data="tasks")
+
+
 def test_students_are_shapes_or_specs(plan):
     copy = {"name": "copy", "shape": "2x24", "initialise": {"layers": "last"}}
     shapes = ["2x24", {"layers": 2, "hidden": 32, "ffn": 64}, copy]

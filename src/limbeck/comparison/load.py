@@ -45,9 +45,11 @@ def load_plan(
 
     if data is not None:
         evaluation = document.get("evaluation")
-        if not isinstance(evaluation, dict):
+        if evaluation is None:
             evaluation = {}
-        document["evaluation"] = {**evaluation, "data": str(data)}
+        # An `evaluation` that is no mapping stays as it is, and is refused below.
+        if isinstance(evaluation, dict):
+            document["evaluation"] = {**evaluation, "data": str(data)}
     try:
         return ComparisonPlan.model_validate(document)
     except ValidationError as error:
