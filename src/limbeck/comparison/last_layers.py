@@ -78,7 +78,7 @@ class LastLayers:
         self._is_causal = shape.causal
         self._width = shape.hidden
         self._compares_hidden = not keep_streams
-        self._stream_names = _RELATIONS
+        self._stream_names: tuple[str, ...] = _RELATIONS
         if self._compares_hidden:
             self._stream_names = (*_RELATIONS, "hidden")
         # Either the teacher, which is read again for every student, or its streams of each batch.
