@@ -73,96 +73,13 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     begin = time.perf_counter()
     report_tasks = part_of(report, share_of_comparison, 1.0)
     development = measure_tasks(plan, run.tokenizers, run.student_folder, run.teachers.load, report_tasks)
-    if not development:
+    if development:
+        comparison.seconds["development"] = round(time.perf_counter() - begin, 3)
+        scores: dict[str, Any] = {"development": [figures.to_dict() for figures in development]}
+    else:
         # Neither tasks nor development rows: the held-out part of the training rows stands in for them.
-        return comparison.to_dict() | _score_held_out_rows(run) | _chosen_by_text(plan)
-    comparison.seconds["development"] = round(time.perf_counter() - begin, 3)
-    figures = {"development": [scores.to_dict() for scores in development]}
-    return comparison.to_dict() | figures | _chosen_by_text(plan)
-
-
-def _add_languages(
-    run: Run,
-    comparison: RunEvaluation,
-    teacher_vectors: str | SentenceHead,
-    student_vectors: str | SentenceHead,
-    student: PreTrainedModel,
-) -> None:
-    """Add the figures by language to a comparison, where the languages of the run's text are known.
-
-    Args:
-        run: The run.
-        comparison: Receives the figures, in place.
-        teacher_vectors: How the teacher makes sentence vectors.
-        student_vectors: How the student makes them.
-        student: The student.
-    """
-    is_compared = amounts_of(run.plan, run.corpora).pairs > 0
-    if not run.corpora or not is_compared:
-        return
-    corpus = run.corpora[0]
-    if not corpus.languages:
-        return
-    places_of_language = corpus.held_out_by_language("documents")
-    if not places_of_language:
-        comparison.unavailable["languages"] = (
-            "This text does not tell which held-out documents are of which language: it is a stream, or was built by "
-            "an earlier version (set $LIMBECK_CACHE to another folder to build it anew)."
-        )
-        return
-    documents = corpus.held_out_documents()
-    documents_of_language = {}
-    for language, places in places_of_language.items():
-        documents_of_language[language] = [documents[place] for place in places]
-    begin = time.perf_counter()
-    student_side = _side(run, student, run.tokenizers.student, student_vectors, run.student_folder)
-    try:
-        comparison.languages = measure_languages(
-            teacher_side(run, teacher_vectors), student_side, documents_of_language
-        )
-    except LimbeckError as error:
-        comparison.unavailable["languages"] = str(error)
-    comparison.seconds["languages"] = round(time.perf_counter() - begin, 3)
-
-
-def _chosen_by_text(plan: RunPlan) -> dict[str, Any]:
-    """Return the record's field `chose_step`, where held-out text chose the step of a stage; else no field."""
-    for stage in plan.own_stages:
-        if stage.chooses_step and stage.development is None:
-            return {"chose_step": True}
-    return {}
-
-
-def _untrained_start(
-    run: Run, teacher_vectors: str | SentenceHead, student_vectors: str | SentenceHead, amounts: Amounts
-) -> tuple[Start | None, str]:
-    """Make the untrained student that the trained one is compared with.
-
-    Args:
-        run: The run.
-        teacher_vectors: How the teacher makes sentence vectors.
-        student_vectors: How the student makes them.
-        amounts: How much is compared.
-
-    Returns:
-        The start, and the reason why there is none; both are empty where no sentence vectors are compared.
-    """
-    is_compared = amounts.pairs > 0 or amounts.retrieval_pairs > 0
-    has_fit = run.plan.student_plan.spec.initialise.fit is not None
-    # A student that is neither trained nor fitted is itself what an untrained start would be.
-    if not is_compared or not (run.plan.stages or has_fit):
-        return None, ""
-    try:
-        model, initialisation = run.make_untrained()
-    except LimbeckError as error:
-        return None, str(error)
-    # A map behind the student's hidden states was trained with it, so that a start has none. A student that makes
-    # vectors as its teacher does has only the teacher's maps.
-    vectors = student_vectors
-    if describe_pooling(student_vectors) != describe_pooling(teacher_vectors):
-        vectors = pooling_alone(student_vectors)
-    summary = initialisation.summary or "Starts from a checkpoint."
-    return Start(_side(run, model.eval(), run.tokenizers.student, vectors, None), summary), ""
+        scores = _score_held_out_rows(run)
+    return {**comparison.to_dict(), **scores, **_chosen_by_text(plan)}
 
 
 def teacher_side(run: Run, vectors: str | SentenceHead) -> Side:
@@ -171,60 +88,6 @@ def teacher_side(run: Run, vectors: str | SentenceHead) -> Side:
     if teacher.combination is not None:
         return _combined_side(run, teacher.members, vectors)
     return _side_of_teacher(run, teacher, vectors)
-
-
-def _combined_side(run: Run, members: Sequence[TeacherInfo], vectors: str | SentenceHead) -> Side:
-    """Describe several teachers, by the combination of vectors that the run has kept.
-
-    Args:
-        run: The run.
-        members: The teachers.
-        vectors: How the combined vectors are made.
-    """
-    sides = [_side_of_teacher(run, member, SentenceHead(finished_pooling(member.sentence))) for member in members]
-    file = run.folder / COMBINATION
-    combination = VectorCombination.load(file) if file.is_file() else None
-    length = run.plan.recipe.evaluation.length
-    return CombinedSide(
-        None, run.tokenizers.student, vectors, max_length=length, members=sides, combination=combination
-    )
-
-
-def _side_of_teacher(run: Run, teacher: TeacherInfo, vectors: str | SentenceHead) -> Side:
-    """Describe one teacher; it is loaded unless its outputs are stored."""
-    if not teacher.has_weights:
-        store = Path(str(teacher.spec.stored)).expanduser()
-        facts = read_facts(store)
-        length = run.plan.recipe.evaluation.length
-        tokenizer = run.tokenizers.student
-        if teacher.tokenizer is not None:
-            tokenizer = run.tokenizers.load(teacher.tokenizer)
-        return StoredSide(None, tokenizer, vectors, max_length=length, store=store, facts=facts)
-    model = run.teachers.load(teacher)
-    folder = resolve_model(teacher.spec.model)
-    assert teacher.tokenizer is not None  # A model with weights has files.
-    tokenizer = run.tokenizers.load(teacher.tokenizer)
-    return _side(run, model, tokenizer, vectors, folder if is_local(folder) else None)
-
-
-def _side(
-    run: Run,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    vectors: str | SentenceHead,
-    folder: Path | str | None,
-) -> Side:
-    """Describe one of the two models for the comparison.
-
-    Args:
-        run: The run.
-        model: The model.
-        tokenizer: Its tokenizer.
-        vectors: How it makes sentence vectors.
-        folder: Its folder; None for a model that is not on this machine.
-    """
-    length = run.plan.recipe.evaluation.length
-    return Side(model, tokenizer, vectors, max_length=length, folder=folder)
 
 
 def amounts_of(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> Amounts:
@@ -283,6 +146,155 @@ def held_out_texts(
         else:
             texts.append(document.text)
     return texts
+
+
+def _add_languages(
+    run: Run,
+    comparison: RunEvaluation,
+    teacher_vectors: str | SentenceHead,
+    student_vectors: str | SentenceHead,
+    student: PreTrainedModel,
+) -> None:
+    """Add the figures by language to a comparison, where the languages of the run's text are known.
+
+    Args:
+        run: The run.
+        comparison: Receives the figures, in place.
+        teacher_vectors: How the teacher makes sentence vectors.
+        student_vectors: How the student makes them.
+        student: The student.
+    """
+    compares_vectors = amounts_of(run.plan, run.corpora).pairs > 0
+    if not run.corpora or not compares_vectors:
+        return
+    corpus = run.corpora[0]
+    if not corpus.languages:
+        return
+    places_of_language = corpus.held_out_by_language("documents")
+    if not places_of_language:
+        comparison.unavailable["languages"] = (
+            "This text does not tell which held-out documents are of which language: it is a stream, or was built by "
+            "an earlier version (set $LIMBECK_CACHE to another folder to build it anew)."
+        )
+        return
+    documents = corpus.held_out_documents()
+    documents_of_language = {}
+    for language, places in places_of_language.items():
+        documents_of_language[language] = [documents[place] for place in places]
+    begin = time.perf_counter()
+    student_side = _side(run, student, run.tokenizers.student, student_vectors, run.student_folder)
+    try:
+        comparison.languages = measure_languages(
+            teacher_side(run, teacher_vectors), student_side, documents_of_language
+        )
+    except LimbeckError as error:
+        comparison.unavailable["languages"] = str(error)
+    comparison.seconds["languages"] = round(time.perf_counter() - begin, 3)
+
+
+def _chosen_by_text(plan: RunPlan) -> dict[str, Any]:
+    """Return the record's field `chose_step`, where held-out text chose the step of a stage; else no field."""
+    for stage in plan.own_stages:
+        if stage.chooses_step and stage.development is None:
+            return {"chose_step": True}
+    return {}
+
+
+def _untrained_start(
+    run: Run, teacher_vectors: str | SentenceHead, student_vectors: str | SentenceHead, amounts: Amounts
+) -> tuple[Start | None, str]:
+    """Make the untrained student that the trained one is compared with.
+
+    Args:
+        run: The run.
+        teacher_vectors: How the teacher makes sentence vectors.
+        student_vectors: How the student makes them.
+        amounts: How much is compared.
+
+    Returns:
+        The start, with an empty text; or None, with the reason why it cannot be made. None with an empty text where
+        there is nothing to compare: no sentence vectors, or a student that is itself an untrained start.
+    """
+    compares_vectors = amounts.pairs > 0 or amounts.retrieval_pairs > 0
+    # A student that is neither trained nor fitted to its teacher is itself what an untrained start would be.
+    is_fitted = run.plan.student_plan.spec.initialise.fit is not None
+    is_untrained = not run.plan.stages and not is_fitted
+    if not compares_vectors or is_untrained:
+        return None, ""
+    try:
+        model, initialisation = run.make_untrained()
+    except LimbeckError as error:
+        return None, str(error)
+    # Where the student pools otherwise than its teacher, maps behind its pooling were trained with it, so a start has
+    # none. A student that makes vectors as its teacher does has only the teacher's maps, which the start has too.
+    vectors = student_vectors
+    if describe_pooling(student_vectors) != describe_pooling(teacher_vectors):
+        vectors = pooling_alone(student_vectors)
+    summary = initialisation.summary or "Starts from a checkpoint."
+    side = _side(run, model.eval(), run.tokenizers.student, vectors, folder=None)
+    return Start(side, summary), ""
+
+
+def _combined_side(run: Run, members: Sequence[TeacherInfo], vectors: str | SentenceHead) -> Side:
+    """Describe several teachers, by the combination of vectors that the run has kept.
+
+    Args:
+        run: The run.
+        members: The teachers.
+        vectors: How the combined vectors are made.
+    """
+    sides = []
+    for member in members:
+        vectors_of_member = SentenceHead(finished_pooling(member.sentence))
+        sides.append(_side_of_teacher(run, member, vectors_of_member))
+    # Only a run that learned from vectors has a combination of them.
+    combination: VectorCombination | None = None
+    file = run.folder / COMBINATION
+    if file.is_file():
+        combination = VectorCombination.load(file)
+    length = run.plan.recipe.evaluation.length
+    return CombinedSide(
+        None, run.tokenizers.student, vectors, max_length=length, members=sides, combination=combination
+    )
+
+
+def _side_of_teacher(run: Run, teacher: TeacherInfo, vectors: str | SentenceHead) -> Side:
+    """Describe one teacher; it is loaded unless its outputs are stored."""
+    tokenizer = run.tokenizers.student
+    if teacher.tokenizer is not None:
+        tokenizer = run.tokenizers.load(teacher.tokenizer)
+    if not teacher.has_weights:
+        # The outputs are read from the store, so the side has no model.
+        store = Path(str(teacher.spec.stored)).expanduser()
+        length = run.plan.recipe.evaluation.length
+        return StoredSide(None, tokenizer, vectors, max_length=length, store=store, facts=read_facts(store))
+    model = run.teachers.load(teacher)
+    place = resolve_model(teacher.spec.model)
+    # A model that transformers loads by its name on the Hub has no folder here.
+    folder = None
+    if is_local(place):
+        folder = place
+    return _side(run, model, tokenizer, vectors, folder)
+
+
+def _side(
+    run: Run,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    vectors: str | SentenceHead,
+    folder: Path | str | None,
+) -> Side:
+    """Describe one of the two models for the comparison.
+
+    Args:
+        run: The run.
+        model: The model.
+        tokenizer: Its tokenizer.
+        vectors: How it makes sentence vectors.
+        folder: Its folder; None for a model that is not on this machine.
+    """
+    length = run.plan.recipe.evaluation.length
+    return Side(model, tokenizer, vectors, max_length=length, folder=folder)
 
 
 def _held_out_documents(

@@ -127,13 +127,8 @@ class Run:
         with self.activity("comparing the teacher's sentence vectors with those of sentence-transformers"):
             ranks.on_main_rank(partial(compare_once, plan.vector_teachers, self.record, self.console))
 
+        self._build_text()
         # A resumed run writes its recipe only after its teachers and text were found to be those that it began with.
-        self.heartbeat.begin("corpus")
-        with self.record.timed("corpus"):
-            build = partial(build_corpora, plan, self.tokenizers.of_stage, self.console, self._beat_corpus)
-            self.corpora = ranks.main_rank_first(build)
-        ranks.on_all_ranks(self._check_text)
-        ranks.on_main_rank(partial(check_texts_taught, plan, self.corpora, self.tokenizers))
         ranks.on_main_rank(partial(keep_recipe, self.folder, plan.recipe))
 
         self.heartbeat.begin("models")
@@ -201,6 +196,15 @@ class Run:
         ranks.on_all_ranks(check)
         return hashes
 
+    def _build_text(self) -> None:
+        """Build the text of every stage, and check that it is the one to train on."""
+        self.heartbeat.begin("corpus")
+        with self.record.timed("corpus"):
+            build = partial(build_corpora, self.plan, self.tokenizers.of_stage, self.console, self._beat_corpus)
+            self.corpora = ranks.main_rank_first(build)
+        ranks.on_all_ranks(self._check_text)
+        ranks.on_main_rank(partial(check_texts_taught, self.plan, self.corpora, self.tokenizers))
+
     def _check_text(self) -> None:
         """Refuse to go on with other text than the run began with."""
         if self._is_begun:
@@ -229,9 +233,12 @@ class Run:
         """Write teacher, student and text into the record."""
         plan = self.plan
         text = describe_corpora(plan, self.corpora)
+        # A *fit* adjusts copied layers to hidden states of the teacher on some text, before any training.
         fit = initialisation.fit
         if fit is not None:
-            if plan.text_alone is not None and self.text_alone is not None:
+            # Without stages the text of the run is the one that was read for the fit.
+            if plan.text_alone is not None:
+                assert self.text_alone is not None
                 text = describe_text(plan.text_alone.places, self.text_alone)
             if fit.used:
                 self.console.print(f"  {fit}", style="dim", highlight=False)
@@ -361,15 +368,8 @@ class Run:
 
     def _train_or_restore(self, index: int, stage: StagePlan, student: PreTrainedModel) -> records.Stage:
         """Train a student for a stage, or give it the weights of a finished stage; arguments as of `_run_stage`."""
-        # A layer mapping by contribution and the weights of classes follow from measurements of the text.
         folder = self._stage_folder(stage.spec.title)
-        settled = stage
-        if stage.measures_layers:
-            with self.activity(f"{stage.spec.title}: measuring the teacher's layers"):
-                settled = self._measure_layers(stage, index, folder)
-        settled = weigh_classes(settled, self.corpora[index])
-        settled = self._measure_steps(settled, index, folder, student)
-
+        settled = self._settle(index, stage, student, folder)
         limit = stage.spec.training.get("save_total_limit", DEFAULTS["save_total_limit"])
         record = load_finished(folder, student, self._warn, limit=limit)
         if record is None:
@@ -378,12 +378,27 @@ class Run:
         _describe_stage(record, settled)
         return record
 
+    def _settle(self, index: int, stage: StagePlan, student: PreTrainedModel, folder: Path) -> StagePlan:
+        """Measure what the plan of a stage leaves open, and return the plan with it.
+
+        These are a layer mapping by contribution, weights of classes by their numbers of rows, and the number of steps
+        of a stage that is given minutes.
+        """
+        settled = stage
+        if stage.measures_layers:
+            with self.activity(f"{stage.spec.title}: measuring the teacher's layers"):
+                settled = self._measure_layers(stage, index, folder)
+        settled = weigh_classes(settled, self.corpora[index])
+        return self._measure_steps(settled, index, folder, student)
+
     def _train_stage(self, index: int, stage: StagePlan, student: PreTrainedModel) -> records.Stage:
         """Train a stage, taking over the learned maps of earlier stages of the same student and teacher."""
-        # `student` is None for every stage that trains the recipe's student.
-        of_same_models = [
-            before for before in self._trained if before.student is stage.student and before.teacher == stage.teacher
-        ]
+        earlier: list[Learned] = []
+        for trained_stage in self._trained:
+            # `student` is None for every stage that trains the recipe's student.
+            has_same_student = trained_stage.student is stage.student
+            if has_same_student and trained_stage.teacher == stage.teacher:
+                earlier.append(learned_in(self._stage_folder(trained_stage.spec.title), trained_stage))
         with self.activity(f"{stage.spec.title}: loading the teacher"):
             training = StageTraining(
                 stage,
@@ -403,7 +418,7 @@ class Run:
                 ),
                 callbacks=self.callbacks,
                 ends_early=self.ends_early,
-                earlier=[learned_in(self._stage_folder(before.spec.title), before) for before in of_same_models],
+                earlier=earlier,
             )
         return training.run()
 
@@ -488,16 +503,10 @@ class Run:
             learned: Learned | None = None
             widths: list[int] = []
             # A student of a stage only serves as a teacher of later stages, which needs no files for sentence vectors.
-            if is_student_of_recipe:
+            if is_student_of_recipe and self.plan.student_sentence is not None:
                 sentence = self.plan.student_sentence
-                # The stage that taught the student finished sentence vectors, perhaps through a map that it keeps.
-                aligned = self.plan.aligned_stage
-                # A run that was ended early may have skipped it.
-                is_trained = aligned is not None and has_state(self._stage_folder(aligned.spec.title))
-                if aligned is not None and is_trained:
-                    learned = learned_in(self._stage_folder(aligned.spec.title), aligned)
-                if sentence is not None:
-                    widths = self.plan.trained_widths
+                learned = self._learned_with_vectors()
+                widths = self.plan.trained_widths
             if pads_against_positions(tokenizer, whole.config):
                 self._warn(
                     "  the teacher's tokenizer pads on the left, which moves positions; the student's on the right"
@@ -509,6 +518,21 @@ class Run:
         if is_student_of_recipe:
             self.record.set("running", untrained=untrained)
         return whole
+
+    def _learned_with_vectors(self) -> Learned | None:
+        """Read the maps that were learned in the stage that taught the student finished sentence vectors.
+
+        Returns:
+            The maps, one of which the student may keep. None where no stage taught such vectors, and where a run that
+            was ended early has skipped that stage.
+        """
+        stage = self.plan.aligned_stage
+        if stage is None:
+            return None
+        folder = self._stage_folder(stage.spec.title)
+        if not has_state(folder):
+            return None
+        return learned_in(folder, stage)
 
     def _student_of(self, title: str) -> Path:
         """Return the folder of a stage's student, by the title of the stage."""
@@ -536,6 +560,7 @@ def _early_end(finished: Sequence[records.Stage], stages: Sequence[StagePlan]) -
         return None
     last = finished[-1]
     skipped = [stage.spec.title for stage in stages[len(finished) :]]
+    # A stage's record has its planned steps only where it was ended before them.
     if last.planned_steps is None and not skipped:
         return None
     early_end = records.EarlyEnd(stage=last.name, planned_steps=last.planned_steps, skipped=skipped)
@@ -545,7 +570,7 @@ def _early_end(finished: Sequence[records.Stage], stages: Sequence[StagePlan]) -
 
 
 def _without_lists(stage: records.Stage) -> records.Stage:
-    """Return a stage's record for the run's record: without the list of unread rows, which may be long.
+    """Return a stage's record as the run's record has it: without the list of unread rows, which may be long.
 
     The list stays in the stage's own file.
     """
@@ -562,14 +587,14 @@ def _describe_stage(record: records.Stage, stage: StagePlan) -> None:
     has_rotary_positions = stage.pairing.student.rotary or teacher_has_rotary_positions
     record.layers = describe_layers(stage.terms, rotary=has_rotary_positions)
 
-    # The teacher is named unless it is the recipe's teacher model, which the run's record has already. A teaching is a
-    # source of vectors in the place of a model, such as a file.
+    # The run's record names the recipe's teacher model already, so the stage names any other: a source of outputs in
+    # place of a model, such as vectors in a file, and a teacher of the stage's own.
     teacher = stage.teacher
     if teacher.teaching is not None:
         record.teacher = teacher.facts.title
     elif stage.spec.teacher is not None:
         record.teacher = teacher.title
-    # A teacher that is the student of an earlier stage has no further facts.
+    # A teacher that is the student of an earlier stage has no origin outside of the run.
     is_student_of_run = teacher.stage is not None
     if stage.spec.teacher is not None and not is_student_of_run:
         source = describe_source(teacher)

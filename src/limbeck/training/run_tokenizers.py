@@ -20,7 +20,7 @@ from limbeck.models.weight_files import fetch_weights
 from limbeck.models.wordpieces import read_wordpieces
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan
-from limbeck.recipe.tokenizer_plans import TokenizerPlan
+from limbeck.recipe.tokenizer_plans import TokenizerPlan, VocabularyCut
 
 
 class RunTokenizers:
@@ -81,33 +81,40 @@ class RunTokenizers:
         if plan not in self._cuts:
             assert plan.cut is not None
             whole = self.load(replace(plan, cut=None))
+            # The pieces are counted in texts that the recipe names for this, else in the text of the training.
+            settings: texts.CorpusSettings | texts.LabelledSettings
             if plan.cut.counted:
-                settings: texts.CorpusSettings | texts.LabelledSettings = texts.CorpusSettings.of(
-                    CorpusSpec(sources=list(plan.cut.counted), held_out=0)
-                )
+                settings = texts.CorpusSettings.of(CorpusSpec(sources=list(plan.cut.counted), held_out=0))
             else:
                 settings = self._text_of(plan)
-            words = []
-            if plan.cut.always:
-                words = read_texts(Path(plan.cut.always).expanduser())
-            # Prompts stand before every text, but the text of a corpus is without them.
-            sentence = self._plan.teacher_info.sentence
-            if sentence is not None:
-                words += [prompt for prompt in sentence.prompts.values() if prompt]
-            aim = PieceAim(pieces=plan.cut.pieces, coverage=plan.cut.coverage, words=words)
+            aim = PieceAim(pieces=plan.cut.pieces, coverage=plan.cut.coverage, words=self._words_to_keep(plan.cut))
             chosen = texts.choose_text_pieces(settings, whole, aim, kind=_kind_of(settings))
             self._cuts[plan] = Pieces(whole).cut(chosen)
         return self._cuts[plan]
 
+    def _words_to_keep(self, cut: VocabularyCut) -> list[str]:
+        """Return texts whose pieces a cut vocabulary keeps, however rare they are."""
+        words: list[str] = []
+        if cut.always:
+            words = read_texts(Path(cut.always).expanduser())
+        # Prompts stand before every text, but the text of a corpus is without them.
+        sentence = self._plan.teacher_info.sentence
+        if sentence is not None:
+            words += [prompt for prompt in sentence.prompts.values() if prompt]
+        return words
+
     def _train(self, plan: TokenizerPlan) -> PreTrainedTokenizerBase:
         """Train a tokenizer, or read it from limbeck's cache."""
         settings = self._text_of(plan)
-        like = None if plan.like is None else self.load(plan.like)
+        # Capital letters are read as another tokenizer of the plan reads them, and as small ones without such a one.
+        lowercase = True
+        if plan.like is not None:
+            lowercase = _lowers_case(self.load(plan.like))
         folder = texts.build_vocabulary(
             settings,
             plan.trained_words,
             kind=_kind_of(settings),
-            lowercase=_lowers_case(like),
+            lowercase=lowercase,
             has_segments=plan.has_segments,
         )
         return read_wordpieces(folder)
@@ -123,20 +130,6 @@ class RunTokenizers:
         )
 
 
-def _kind_of(settings: texts.CorpusSettings | texts.LabelledSettings) -> Kind | None:
-    """The kind of the task of labelled rows; None for text."""
-    if isinstance(settings, texts.LabelledSettings):
-        return KINDS[settings.task]
-    return None
-
-
-def _lowers_case(tokenizer: PreTrainedTokenizerBase | None) -> bool:
-    """Whether a tokenizer reads capital letters as small ones, as that of a student like it does; None does."""
-    if tokenizer is None:
-        return True
-    return bool(tokenizer("The")["input_ids"] == tokenizer("the")["input_ids"])
-
-
 def load_tokenizers(plan: RunPlan) -> RunTokenizers:
     """Load the tokenizers of a plan, train those that are to be trained, and download the teacher's weights.
 
@@ -147,9 +140,22 @@ def load_tokenizers(plan: RunPlan) -> RunTokenizers:
     if plan.teacher_info.tokenizer is not None:
         check_fits_model(tokenizers.teacher, plan.teacher.vocabulary)
     check_fits_model(tokenizers.student, plan.student.vocabulary)
+    # `RunTokenizers` keeps what it has loaded, so this loads, trains or cuts the tokenizers of all stages now.
     for stage in plan.stages:
         tokenizers.of_stage(stage)
     for teacher in plan.teacher_info.members:
         if teacher.has_weights:
             fetch_weights(teacher.spec.model, teacher.spec.revision)
     return tokenizers
+
+
+def _kind_of(settings: texts.CorpusSettings | texts.LabelledSettings) -> Kind | None:
+    """The kind of the task of labelled rows; None for text."""
+    if isinstance(settings, texts.LabelledSettings):
+        return KINDS[settings.task]
+    return None
+
+
+def _lowers_case(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether a tokenizer reads capital letters as small ones."""
+    return bool(tokenizer("The")["input_ids"] == tokenizer("the")["input_ids"])

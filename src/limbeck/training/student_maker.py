@@ -8,7 +8,7 @@ parameters that no stage trained, and adds a pooler if its architecture has one.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from limbeck.core.records import Initialisation, Stage, Untrained
 from limbeck.models import families, heads, students
@@ -60,23 +60,25 @@ def make_student(
     Returns:
         The student, and the description of its start for the record.
     """
-    config = type(plan.config)(**plan.config.to_dict())
-    piece_ids = None if tokenizers is None else tokenizers.piece_ids(plan.tokenizer)
-    if piece_ids is not None:
-        config = cut_config(config, piece_ids)
-    if plan.spec.dropout is not None:
-        for name in families.family_of(config).fields.dropouts:
-            setattr(config, name, plan.spec.dropout)
-    student = students.build_student(config, seed=seed, head=head)
+    # The teacher's pieces that a cut vocabulary keeps; None for a vocabulary that is not cut.
+    piece_ids = None
+    if tokenizers is not None:
+        piece_ids = tokenizers.piece_ids(plan.tokenizer)
+    student = students.build_student(_config_to_build(plan, piece_ids), seed=seed, head=head)
     start = plan.spec.initialise
     if start.checkpoint is not None:
         load_checkpoint(student, start.checkpoint)
         return student, Initialisation.read({"checkpoint": start.checkpoint})
+
     teacher = load_teacher(head=teacher_head)
     settings = start_settings(start, seed=seed, cut=plan.tokenizer.cut, piece_ids=piece_ids)
-    texts = None if read_batches is None else read_text(teacher, read_batches)
+    texts = None
+    if read_batches is not None:
+        texts = read_text(teacher, read_batches)
+    # The embedding of a new token may start as the mean of those of the teacher's pieces that its text falls into.
     pieces = None
-    if settings.embeddings == "averaged" and tokenizers is not None and plan.source.tokenizer is not None:
+    averages_pieces = settings.embeddings == "averaged"
+    if averages_pieces and tokenizers is not None and plan.source.tokenizer is not None:
         pieces = pieces_of_tokens(tokenizers.load(plan.tokenizer), tokenizers.load(plan.source.tokenizer))
     initialisation = start_student(
         student,
@@ -97,6 +99,17 @@ def make_student(
             "most."
         )
     return student, initialisation
+
+
+def _config_to_build(plan: StudentPlan, piece_ids: Sequence[int] | None) -> PreTrainedConfig:
+    """Return a copy of a student's configuration with its cut vocabulary, and with the dropout of its training."""
+    config = type(plan.config)(**plan.config.to_dict())
+    if piece_ids is not None:
+        config = cut_config(config, piece_ids)
+    if plan.spec.dropout is not None:
+        for name in families.family_of(config).fields.dropouts:
+            setattr(config, name, plan.spec.dropout)
+    return config
 
 
 @dataclass(frozen=True)
@@ -125,23 +138,28 @@ class StudentMaker:
 
     def make(self) -> tuple[PreTrainedModel, Initialisation]:
         """Build the student and give it its start; see `make_student`."""
-        # The teacher is known to have a head if one of the stages reads its scores.
-        heads_of_teacher = {stage.teacher_head for stage in self.stages if stage.teacher is self.source}
-        if self.plan.spec.initialise.from_ is not None:
-            # Another model than the teacher has the head that its configuration names.
-            heads_of_teacher = {heads.head_of(self.source.config)}
+        # A student starts from its teacher, which is known to have a head if one of the stages reads its scores, or
+        # from another model, which has the head that its configuration names.
+        if self.plan.spec.initialise.from_ is None:
+            heads_of_source = {stage.teacher_head for stage in self.stages if stage.teacher is self.source}
+        else:
+            heads_of_source = {heads.head_of(self.source.config)}
+        head_of_source = None
+        if self.head in heads_of_source:
+            head_of_source = self.head
         student, initialisation = make_student(
             self.plan,
             self.load_teacher,
             seed=self.seed,
             head=self.head,
-            teacher_head=self.head if self.head in heads_of_teacher else None,
+            teacher_head=head_of_source,
             read_batches=self.read_batches,
             tokenizers=self.tokenizers,
         )
         if any(stage.whole_tokenizer is not None for stage in self.stages):
             for clause in describe_shared_reading(self.stages):
-                initialisation.summary += f" {clause[:1].upper()}{clause[1:]}."
+                sentence = f"{clause[:1].upper()}{clause[1:]}."
+                initialisation.summary += f" {sentence}"
         return student, initialisation
 
     def finish(self, student: PreTrainedModel, records: Sequence[Stage]) -> tuple[PreTrainedModel, Untrained]:
@@ -157,19 +175,21 @@ class StudentMaker:
         Returns:
             The student to save, and its untrained parameters for the record.
         """
-        spec = self.plan.spec
+        policy = self.plan.spec.untrained
         names, frozen = never_trained(records)
-        rows = never_read(records, student)
+        # Rows of embedding tables, as a mask by kind of table.
+        rows_by_kind = never_read(records, student)
         filled_names: list[str] = []
         filled_tables: list[str] = []
-        has_untrained = bool(names or rows)
-        if has_untrained and spec.untrained == "teacher":
+        has_untrained = bool(names or rows_by_kind)
+        if has_untrained and policy == "teacher":
             terms = [term for stage in self.stages for term in stage.terms]
             source = self.load_teacher()
             filled_names = fill_from_teacher(student, source, names, terms)
-            filled_tables = fill_rows(student, source, rows, self._start_by_activations())
+            filled_tables = fill_rows(student, source, rows_by_kind, self._start_by_activations())
 
-        # A pooler is a layer behind the first token that no stage trains, so it is added last.
+        # A pooler is a layer behind the first token that no stage trains, so it is added last: from the checkpoint that
+        # the student started from, else from its teacher, else at random.
         checkpoint = self._checkpoint_with_pooler()
         teacher_with_pooler = None
         if checkpoint is None and self._copies_pooler:
@@ -179,14 +199,16 @@ class StudentMaker:
         if teacher_with_pooler is not None:
             names_of_teacher = teacher_with_pooler.state_dict().keys()
             pooler_of_teacher = [name for name in pooler_names if name in names_of_teacher]
+
+        described_rows = []
+        for kind, mask in rows_by_kind.items():
+            described_rows.append(describe_rows(student, kind, mask, from_teacher=kind in filled_tables))
         untrained = Untrained(
-            policy=spec.untrained,
+            policy=policy,
             names=[*names, *pooler_names],
             from_teacher=[*filled_names, *pooler_of_teacher],
             frozen=frozen,
-            rows=[
-                describe_rows(student, kind, mask, from_teacher=kind in filled_tables) for kind, mask in rows.items()
-            ],
+            rows=described_rows,
         )
         if checkpoint is not None:
             # Records have the field only where a checkpoint gave the pooler.

@@ -89,36 +89,40 @@ class TaughtRows:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows that a process computes: each text once.
+    """Rows of tokens for a teacher to read: their places in the data sets that hold them, their keys and lengths.
 
     Args:
-        datasets: Token rows of all splits.
-        dataset: Index of each row's data set, `[rows]`.
-        index: Its index there, `[rows]`.
-        key: The key of its text, `[rows]`.
-        length: Its length in tokens, `[rows]`.
+        datasets: The data sets: one for each split of each corpus.
+        dataset_of_row: Index of each row's data set in `datasets`, `[rows]`.
+        row_in_dataset: Index of each row in its data set, `[rows]`.
+        keys: The key of each row's text, `[rows]`.
+        lengths: The length of each row in tokens, `[rows]`.
     """
 
     datasets: Sequence[Any]
-    dataset: NDArray[np.int64]
-    index: NDArray[np.int64]
-    key: NDArray[np.int64]
-    length: NDArray[np.int64]
+    dataset_of_row: NDArray[np.int64]
+    row_in_dataset: NDArray[np.int64]
+    keys: NDArray[np.int64]
+    lengths: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self.key)
+        return len(self.keys)
 
-    def take(self, rows: NDArray[np.int64]) -> "_Rows":
-        """Return some of the rows, in that order."""
+    def take(self, indices: NDArray[np.int64]) -> "_Rows":
+        """Return the rows of some indices, in their order."""
         return replace(
-            self, dataset=self.dataset[rows], index=self.index[rows], key=self.key[rows], length=self.length[rows]
+            self,
+            dataset_of_row=self.dataset_of_row[indices],
+            row_in_dataset=self.row_in_dataset[indices],
+            keys=self.keys[indices],
+            lengths=self.lengths[indices],
         )
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the rows themselves, without their labels."""
+        """Read the rows themselves from their data sets."""
         rows = []
-        for dataset, index in zip(self.dataset.tolist(), self.index.tolist(), strict=True):
-            rows.append(self.datasets[dataset][index])
+        for dataset, row in zip(self.dataset_of_row.tolist(), self.row_in_dataset.tolist(), strict=True):
+            rows.append(self.datasets[dataset][row])
         return rows
 
 
@@ -138,14 +142,14 @@ def teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, c
         LimbeckError: for terms on tokens or layers, text that changes, a folder with other outputs, and one that
             another call writes to.
     """
-    # The processes of one launcher share the store, which the main one holds for them.
-    lock = ExitStack()
+    # The processes of one launcher share the store, which the main one holds for them until the end of the block.
+    held_by_main = ExitStack()
 
     def hold() -> None:
-        lock.enter_context(hold_store_alone(folder))
+        held_by_main.enter_context(hold_store_alone(folder))
 
     ranks.on_main_rank(hold)
-    with lock:
+    with held_by_main:
         return _teach(plan, folder, number_format=number_format, batch_size=batch_size, console=console)
 
 
@@ -173,21 +177,11 @@ def _teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, 
     ranks.on_main_rank(prepare)
     store = ranks.on_all_ranks(partial(Store, folder))
     rows = _rows_of(corpora)
-    is_new = ~store.has(rows.key)
+    is_new = ~store.has(rows.keys)
     new_rows = rows.take(np.flatnonzero(is_new))
     collate = PadCollator(tokenizer.pad_token_id)
     if ranks.is_main():
-        size = len(rows) * facts.row_bytes
-        of_texts = f"of {len(rows):,} texts"
-        if len(new_rows) < len(rows):
-            of_texts += f", {len(rows) - len(new_rows):,} of them stored before"
-        console.print(
-            f"Teacher: {facts.teacher}, {_words(facts.streams)} {of_texts}: {_megabytes(size)} as {number_format} in "
-            f"{folder}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        _print_work(console, facts, folder, rows=len(rows), new_rows=len(new_rows))
         # A sample that is damaged, or of an earlier version without a note, is written anew.
         if examine(folder / SAMPLE_NOTE).listing is None:
             _write_sample(folder, rows, collate)
@@ -203,8 +197,8 @@ def _teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, 
             batch = read_batch(send_batch(_inputs(collate, batch_rows), device))
             with torch.inference_mode():
                 values = as_rows(teaching.read(batch))
-            writer.add(batch_rows.key, values)
-            tokens_done += int(batch_rows.length.sum())
+            writer.add(batch_rows.keys, values)
+            tokens_done += int(batch_rows.lengths.sum())
             seconds = time.perf_counter() - start
             if number + 1 == _TIMED_BATCHES and ranks.is_main():
                 _print_estimate(console, tokens_done, new_rows, seconds)
@@ -222,36 +216,61 @@ def _teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, 
     )
 
 
+def _print_work(console: Console, facts: StoreFacts, folder: Path, *, rows: int, new_rows: int) -> None:
+    """Print what will be stored of how many texts, and its size.
+
+    Args:
+        console: Where the line goes.
+        facts: The facts of the store.
+        folder: The folder of the store.
+        rows: All rows of the store once it is filled.
+        new_rows: Those of them that are not stored yet.
+    """
+    of_texts = f"of {rows:,} texts"
+    if new_rows < rows:
+        of_texts += f", {rows - new_rows:,} of them stored before"
+    size = _megabytes(rows * facts.row_bytes)
+    console.print(
+        f"Teacher: {facts.teacher}, {_words(facts.streams)} {of_texts}: {size} as {facts.number_format} in {folder}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+
+
 def _stages_to_teach(plan: RunPlan) -> list[StagePlan]:
-    """Return the stages that the recipe's teacher teaches, with keys of texts among the columns of their corpora.
+    """Return the stages that the recipe's teacher teaches, whose corpora get a column with the key of each text.
 
     Raises:
-        RecipeError: for a teacher that is no model, where no stage reads its outputs, and where stages read different
-            ones.
+        RecipeError: for a teacher that is no model, for a recipe no stage of which reads the teacher's outputs, and for
+            stages that read different outputs.
     """
-    # A recipe may learn from outputs that are stored already (whose folder has no weights of the teacher), or from a
-    # teaching that gives outputs in place of a model, such as vectors in a file.
+    # The outputs of a recipe's teacher may be stored already, in a folder without its weights. They may also come from
+    # a teaching that stands in place of a model, such as vectors in a file.
     is_model = plan.teacher_info.has_weights and plan.teacher_info.teaching is None
     if not is_model:
         raise RecipeError("The teacher of this recipe is no model that could be asked; give its own model as teacher.")
     stages = []
     for index, stage in enumerate(plan.stages):
-        # Stages may name a teacher of their own: another model, or the student of an earlier stage. A stage without
-        # streams of its teacher does not need its outputs.
+        # A stage may name a teacher of its own: another model, or the student of an earlier stage. A stage without
+        # streams of its teacher, such as one that learns from labels alone, needs no outputs.
         is_taught_by_recipe = stage.spec.teacher is None
         if not is_taught_by_recipe or not stage.teacher_streams:
             continue
         place = f"stages.{index}"
         check_text_level(stage.terms, stage.pairing, place)
         check_text_unchanged(stage.spec, place, stage.corpus, stage.teacher.facts.title)
-        # Its rows get a column with the key of their text, by which the store has the outputs.
-        stages.append(replace(stage, corpus=stage.corpus.model_copy(update={"text_keys": True})))
+        # The store has the outputs by the key of the text, so the rows need a column with it.
+        corpus_with_keys = stage.corpus.model_copy(update={"text_keys": True})
+        stages.append(replace(stage, corpus=corpus_with_keys))
     if not stages:
         raise RecipeError("No stage of this recipe learns from the outputs of its teacher, so nothing is to be stored.")
+    first = stages[0]
     for stage in stages:
-        if stage.teacher_streams != stages[0].teacher_streams or stage.teacher_head != stages[0].teacher_head:
+        has_same_streams = stage.teacher_streams == first.teacher_streams
+        if not has_same_streams or stage.teacher_head != first.teacher_head:
             raise RecipeError(
-                f"Stages '{stages[0].spec.title}' and '{stage.spec.title}' read different outputs of the teacher; make "
+                f"Stages '{first.spec.title}' and '{stage.spec.title}' read different outputs of the teacher; make "
                 "a store for each, by recipes of one of them."
             )
     return stages
@@ -259,25 +278,34 @@ def _stages_to_teach(plan: RunPlan) -> list[StagePlan]:
 
 def _rows_of(corpora: Sequence[AnyCorpus]) -> _Rows:
     """Return all rows of some corpora, each text once, the longest first."""
-    datasets = [rows for corpus in corpora for rows in splits_of(corpus)]
+    datasets: list[Any] = []
+    for corpus in corpora:
+        datasets += splits_of(corpus)
+
+    # One array of each kind for each data set, joined below.
+    datasets_of_rows = []
+    rows_in_datasets = []
     keys = []
     lengths = []
-    for rows in datasets:
-        columns = rows.with_format("numpy")
+    for number, dataset in enumerate(datasets):
+        datasets_of_rows.append(np.full(len(dataset), number))
+        rows_in_datasets.append(np.arange(len(dataset)))
+        columns = dataset.with_format("numpy")
         keys.append(np.asarray(columns[TEXT_KEY][:], dtype=np.int64))
         lengths.append(np.asarray(columns["length"][:], dtype=np.int64))
-    sizes = [len(part) for part in keys]
     every_row = _Rows(
         datasets,
-        dataset=np.repeat(np.arange(len(sizes)), sizes),
-        index=np.concatenate([np.arange(size) for size in sizes]),
-        key=np.concatenate(keys),
-        length=np.concatenate(lengths),
+        dataset_of_row=np.concatenate(datasets_of_rows),
+        row_in_dataset=np.concatenate(rows_in_datasets),
+        keys=np.concatenate(keys),
+        lengths=np.concatenate(lengths),
     )
-    # The first row of each key: rows with the same text have the same key, and the same outputs.
-    _, first = np.unique(every_row.key, return_index=True)
-    once = every_row.take(first)
-    return once.take(np.argsort(-once.length, kind="stable"))
+
+    # Rows with the same text have the same key and the same outputs, so the first row of each key stands for all.
+    _, first_rows = np.unique(every_row.keys, return_index=True)
+    distinct_rows = every_row.take(first_rows)
+    longest_first = np.argsort(-distinct_rows.lengths, kind="stable")
+    return distinct_rows.take(longest_first)
 
 
 def _batches_of(rows: _Rows, batch_size: int) -> Iterator[_Rows]:
@@ -289,13 +317,20 @@ def _batches_of(rows: _Rows, batch_size: int) -> Iterator[_Rows]:
 
 
 def _inputs(collate: PadCollator, rows: _Rows) -> dict[str, Tensor]:
-    """Return the columns of a batch of rows, padded."""
+    """Return the columns of a batch of rows, padded; the collator leaves labels out."""
     return collate(rows.read())
 
 
 def _print_estimate(console: Console, tokens: int, rows: _Rows, seconds: float) -> None:
-    """Print how long this process will take, by its first batches."""
-    tokens_of_process = int(rows.length.sum()) / ranks.process_count()
+    """Print how long this process will take, by its first batches.
+
+    Args:
+        console: Where the line goes.
+        tokens: Tokens of the batches that this process has done.
+        rows: All rows to compute, of which each process has about an equal part.
+        seconds: Time that the batches took.
+    """
+    tokens_of_process = int(rows.lengths.sum()) / ranks.process_count()
     rate = tokens / seconds
     time_left = duration(tokens_of_process / rate)
     console.print(
@@ -313,15 +348,17 @@ def _store_compared(
     model: Any,
     console: Console,
 ) -> int:
-    """Store the vectors of the texts on which a student's run compares it with its teacher, and return their number.
+    """Store the teacher's vectors of the texts by which a run compares its student with its teacher.
 
-    Nothing is stored where the recipe has no evaluation, or its stages teach no sentence vectors.
+    Returns:
+        The number of these texts. Nothing is stored where the recipe has no evaluation, or its stages teach no sentence
+        vectors.
     """
     makes_vectors = any(stage.teacher_streams & {"pooled", "vector"} for stage in plan.stages)
     if not plan.recipe.evaluation.enabled or not makes_vectors:
         return 0
-    # With `auto` the teacher's vectors are compared as its own files say that they are made, or else as it made them
-    # for the stage. Here its modules need not fit a student, unlike in `plan.vectors`.
+    # With `auto` the teacher makes its vectors as its own files say, or else as it made them for the stage.
+    # `plan.vectors` would refuse modules behind the pooling that do not fit the student, which is not needed here.
     if plan.recipe.evaluation.pooling == "auto":
         vectors: str | SentenceHead = SentenceHead(plan.sentence or plan.stages[-1].teacher_vectors)
     else:
@@ -379,8 +416,9 @@ def check_store(folder: Path, model: str | None = None) -> CheckedStore:
     """
     with hold_store_alone(folder):
         merged = merge_files(folder)
+    # Opening a store compares its files with their hashes. The vectors by which students are compared with the teacher
+    # are a second store inside of the first; it is opened for this check alone.
     store = Store(folder)
-    # The vectors of compared texts are a store of their own. Opening it compares its files with their hashes.
     if (folder / COMPARED).is_dir():
         Store(folder / COMPARED)
     notes = [
@@ -401,8 +439,10 @@ def check_store(folder: Path, model: str | None = None) -> CheckedStore:
         notes.append("Not compared with its teacher: no row of its sample is stored yet; run `limbeck teach` again.")
         return CheckedStore(store, merged, notes=tuple(notes))
     stored = store.read(keys[is_stored])
-    live = _ask(model, sample, store.facts)
-    drift = measure_drift(stored, {name: values[is_stored] for name, values in live.items()})
+    current: dict[str, NDArray[np.float32]] = {}
+    for name, values in _ask_model(model, sample, store.facts).items():
+        current[name] = values[is_stored]
+    drift = measure_drift(stored, current)
     notes.append(describe_drift(drift, store.facts))
     return CheckedStore(store, merged, drift, tuple(notes))
 
@@ -430,20 +470,27 @@ def _read_sample(folder: Path) -> Batch | None:
     )
 
 
-def _ask(name: str, batch: Batch, facts: StoreFacts) -> dict[str, NDArray[np.float32]]:
-    """Return what a model says of a batch, in the streams of a store.
+def _ask_model(name: str, batch: Batch, facts: StoreFacts) -> dict[str, NDArray[np.float32]]:
+    """Run a model on a batch, and return its streams that a store holds, `[rows, width]` each.
+
+    Args:
+        name: The model.
+        batch: The batch, as the teacher of the store read it.
+        facts: The facts of the store.
 
     Raises:
         ModelError: for a model whose outputs have other widths.
     """
     config = load_config(name)
-    head = head_of(config) if "logits" in facts.streams else None
-    # An earlier store does not know what its teacher computed in.
+    head = None
+    if "logits" in facts.streams:
+        head = head_of(config)
+    # A store of an earlier version does not know what its teacher computed in. The model then computes in float32.
     model = load_model(name, head=head, dtype=facts.computed_in or None)
     # The streams of a store are made of a model's whole output, which counts as that of its last layer.
-    layer = shape_of(config).layers
+    last_layer = shape_of(config).layers
     pooling = SentenceHead(finished_pooling(sentence_pooling(name)))
-    keys = {StreamKey(stream, layer) for stream in facts.streams}
+    keys = {StreamKey(stream, last_layer) for stream in facts.streams}
     with torch.no_grad(), StreamTap(model, keys, pooling=pooling) as tap:
         answers = as_rows(tap(**batch.teacher))
     for stream, width in facts.streams.items():
