@@ -98,6 +98,7 @@ class Loader(TrainerCallback):
                 Loader(arguments, self._collate, drop_last=self.drop_last, mix=mix, whole_steps=True)
                 for mix in rows.mixes
             ]
+            # A training without `max_steps` has the steps of its epochs, which the loader of the lengths counts.
             self.by_length = LoaderByLength(
                 loaders,
                 rows,
@@ -123,12 +124,15 @@ class Loader(TrainerCallback):
             )
             return self.stream
 
+        multiple = 1
+        if self._whole_steps:
+            multiple = arguments.gradient_accumulation_steps
         batches = SharedBatches(
             self.sample(rows),
             arguments.train_batch_size,
             self._lane,
             drop_last=self.drop_last,
-            multiple=arguments.gradient_accumulation_steps if self._whole_steps else 1,
+            multiple=multiple,
         )
         if len(batches) == 0:
             batch_size = arguments.train_batch_size * arguments.world_size
@@ -225,6 +229,7 @@ class Loader(TrainerCallback):
         The loop itself does not reach a sampler that is inside of another one. In a run that is resumed in the middle
         of an epoch, `state.epoch` is a fraction.
         """
+        # The loop iterates over the loader of a schedule after this call, which then begins at that step.
         if self.by_length is not None:
             self.by_length.step = state.global_step
         epoch = next_epoch(state.epoch or 0.0)
@@ -261,12 +266,13 @@ class Loader(TrainerCallback):
             counts = drawn_counts
 
         # Sources of the same title are counted together.
-        rows: dict[str, int] = {}
+        rows_by_title: dict[str, int] = {}
         for title, count in zip(corpus.titles, counts, strict=True):
-            rows[title] = rows.get(title, 0) + count
+            rows_by_title[title] = rows_by_title.get(title, 0) + count
+        # At least 1, since a stream may have read nothing yet.
         all_rows = max(sum(counts), 1)
-        shares = {title: round(count / all_rows, 6) for title, count in rows.items()}
-        drawn: dict[str, Any] = {"rows": rows, "shares": shares}
+        shares = {title: round(count / all_rows, 6) for title, count in rows_by_title.items()}
+        drawn: dict[str, Any] = {"rows": rows_by_title, "shares": shares}
         if report is not None:
             drawn["report"] = report.to_dict()
         return records.Drawn.read(drawn)
@@ -380,8 +386,10 @@ class LoaderByLength:
         # For each length the steps of an epoch; 0 of a stream, which has no epochs.
         self._epoch_steps: list[int] = []
         for loaded in self._loaded:
-            is_stream = isinstance(loaded, StreamLoader)
-            self._epoch_steps.append(0 if is_stream else len(loaded.batch_sampler) // micro_batches)
+            steps_of_epoch = 0
+            if not isinstance(loaded, StreamLoader):
+                steps_of_epoch = len(loaded.batch_sampler) // micro_batches
+            self._epoch_steps.append(steps_of_epoch)
         try:
             self.ends = rows.schedule.ends(max_steps, self._epoch_steps)
         except CorpusError as error:
@@ -412,25 +420,26 @@ class LoaderByLength:
             step: Steps that were taken in all.
         """
         # The length that the next step reads. Behind the last step of the training this is still the last length.
-        present = min(bisect_right(self.ends, step), len(self.ends) - 1)
-        if self._epoch_steps[present] == 0:
+        present_length = min(bisect_right(self.ends, step), len(self.ends) - 1)
+        if self._epoch_steps[present_length] == 0:
             return 0
         # Every epoch of the lengths before counts, also a last one that was cut short by the end of its length.
-        whole_steps = self.steps_of_lengths()
+        steps_in_all = self.steps_of_lengths()
         epochs_before = 0
-        for earlier in range(present):
-            epochs_before += math.ceil(whole_steps[earlier] / self._epoch_steps[earlier])
-        steps_at_present = self.steps_of_lengths(step)[present]
-        return epochs_before + steps_at_present // self._epoch_steps[present]
+        for length in range(present_length):
+            epochs_before += math.ceil(steps_in_all[length] / self._epoch_steps[length])
+        steps_at_present_length = self.steps_of_lengths(step)[present_length]
+        return epochs_before + steps_at_present_length // self._epoch_steps[present_length]
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        """Yield the batches of the remaining steps, length after length."""
         steps_done = self.steps_of_lengths(self.step)
         steps = self.steps_of_lengths()
         for index, loaded in enumerate(self._loaded):
             if isinstance(loaded, StreamLoader):
-                yield from self._read_stream(index, steps_done[index], steps[index])
+                yield from self._read_stream(index, done=steps_done[index], steps=steps[index])
             else:
-                yield from self._read_epochs(index, steps_done[index], steps[index])
+                yield from self._read_epochs(index, done=steps_done[index], steps=steps[index])
 
     def _read_stream(self, index: int, done: int, steps: int) -> Iterator[dict[str, torch.Tensor]]:
         """Read the remaining steps of a length from a stream.
@@ -454,17 +463,18 @@ class LoaderByLength:
         assert sampler is not None
         # The steps of all lengths before.
         first_step = self.ends[index] - steps
+        epoch_steps = self._epoch_steps[index]
         while done < steps:
-            epoch, done_of_epoch = divmod(done, self._epoch_steps[index])
-            steps_of_epoch = min(self._epoch_steps[index] - done_of_epoch, steps - done)
+            epoch, done_of_epoch = divmod(done, epoch_steps)
+            remaining_of_epoch = min(epoch_steps - done_of_epoch, steps - done)
             sampler.set_epoch(epoch)
             # Rows that change with the epoch, such as those with masked tokens, count it over all lengths.
             if hasattr(rows, "set_epoch"):
                 rows.set_epoch(self.epoch_of(first_step + done))
             # A resumed epoch begins behind the batches that were read before.
             loaded.batch_sampler.skip = done_of_epoch * self._micro_batches
-            yield from islice(loaded, steps_of_epoch * self._micro_batches)
-            done += steps_of_epoch
+            yield from islice(loaded, remaining_of_epoch * self._micro_batches)
+            done += remaining_of_epoch
 
 
 def _collate_or_fill(collate: Collate, rows: Any, batch: Sequence[Any]) -> dict[str, Any]:

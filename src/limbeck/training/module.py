@@ -80,9 +80,10 @@ class DistillationModule(nn.Module):
 
         # Where all terms on logits are about labelled (masked) tokens, only these tokens are scored. That is about a
         # seventh of the work, since BERT masks 15 % of the tokens.
-        over_vocabulary = [term for term in terms if term.reads_logits]
-        self._scores_labelled = bool(over_vocabulary) and all(term.rows == "label" for term in over_vocabulary)
-        self._scores_tokens = _scores_with_embeddings(student, terms)
+        terms_on_logits = [term for term in terms if term.reads_logits]
+        self._scores_labelled = bool(terms_on_logits) and all(term.rows == "label" for term in terms_on_logits)
+        # Scores train every row of a table of word embeddings that is the output layer too.
+        self._scores_by_embeddings = _scores_by_embeddings(student, terms)
         self.read_rows = ReadRows(student)
 
         # A teaching is no module: nothing of the teacher is registered here.
@@ -133,7 +134,7 @@ class DistillationModule(nn.Module):
         with torch.autocast(device_type=attention_mask.device.type, enabled=False):
             for term in self.terms:
                 losses[term.name] = self._loss_of(term, streams)
-        # The weights follow the training batches alone; held-out rows must not move them.
+        # The weights of layers follow the training batches alone; held-out rows must not move them.
         if self.layer_weights is not None and self.training:
             self.layer_weights.update([loss for loss in losses.values() if isinstance(loss, EmdTerm)])
         return {name: (loss.total, loss.count) for name, loss in losses.items()}
@@ -155,8 +156,8 @@ class DistillationModule(nn.Module):
     def take_learned(self, earlier: Learned) -> None:
         """Take over the learned maps and layer weights of an earlier stage, for the same student and teacher.
 
-        A term takes over those of an earlier term of the same name, objective, streams and map, whatever its weight and
-        options. The papers train one map over all their schedules (ELM eq. 7, section 5.2).
+        A term goes on from an earlier term of the same name, objective, streams and map, whatever the weights and
+        options of the two. The papers train one map over all their schedules (ELM eq. 7, section 5.2).
 
         Args:
             earlier: The result of `learned` on the module of that stage.
@@ -178,14 +179,14 @@ class DistillationModule(nn.Module):
         self.maps_to_start = [name for name in self.maps_to_start if name not in map_names]
 
         # The names of the tensors in the state of a module.
-        names = []
-        for name in sorted(map_names):
-            names += [f"maps.{name}.weight", f"maps.{name}.bias"]
+        tensor_names = []
+        for map_name in sorted(map_names):
+            tensor_names += [f"maps.{map_name}.weight", f"maps.{map_name}.bias"]
         for term in continued_terms:
             if OBJECTIVES[term.objective].takes_layers and term.cost_attention is not None:
-                names += ["layer_weights.student", "layer_weights.teacher"]
+                tensor_names += ["layer_weights.student", "layer_weights.teacher"]
         # The earlier module has no bias of a map without one.
-        tensors = {name: earlier.weights[name] for name in names if name in earlier.weights}
+        tensors = {name: earlier.weights[name] for name in tensor_names if name in earlier.weights}
         self.load_state_dict(tensors, strict=False)
 
     @torch.no_grad()
@@ -200,11 +201,10 @@ class DistillationModule(nn.Module):
         # Terms may share a map; the first of them names the streams that it is fitted to.
         term_of_map: dict[str, Term] = {}
         for term in self.terms:
-            if term.map_name in self.maps_to_start:
-                term_of_map.setdefault(term.map_name, term)
+            if term.map_name in self.maps_to_start and term.map_name not in term_of_map:
+                term_of_map[term.map_name] = term
         fits = {name: KeptMapFit() for name in term_of_map}
 
-        # A term whose map the student keeps reads one sentence vector of each model.
         was_training = self.training
         self.eval()
         for columns in batches():
@@ -213,11 +213,14 @@ class DistillationModule(nn.Module):
             student_streams = self.student_tap(**batch.student, scored=scored)
             teacher_streams = self.teaching.read(batch, scored)
             for name, term in term_of_map.items():
+                # A term whose map the student keeps reads one sentence vector of each model.
+                [student_key] = term.student
+                [teacher_key] = term.teacher
                 # On the CPU, since not every device has float64.
-                teacher = teacher_streams[term.teacher[0]].cpu().double()
+                teacher_vectors = teacher_streams[teacher_key].cpu().double()
                 if term.normalise:
-                    teacher = nn.functional.normalize(teacher, dim=-1)
-                fits[name].add(student_streams[term.student[0]], teacher)
+                    teacher_vectors = nn.functional.normalize(teacher_vectors, dim=-1)
+                fits[name].add(student_streams[student_key], teacher_vectors)
         for name, fit in fits.items():
             learned = self.maps[name]
             assert isinstance(learned, nn.Linear)
@@ -237,7 +240,7 @@ class DistillationModule(nn.Module):
         for kind, table in embedding_tables(self.student).items():
             rows = unread[kind]
             # Where the table of word embeddings is the output layer too, every row is trained by the scores.
-            if kind == "tokens" and self._scores_tokens:
+            if kind == "tokens" and self._scores_by_embeddings:
                 rows = ""
             # No row of a frozen table is trained.
             if not table.module.weight.requires_grad:
@@ -264,7 +267,9 @@ def _maps_of(terms: Sequence[Term]) -> dict[str, LearnedMap]:
     for term in terms:
         if term.learned_map is None:
             continue
-        if maps.setdefault(term.map_name, term.learned_map) != term.learned_map:
+        if term.map_name not in maps:
+            maps[term.map_name] = term.learned_map
+        elif maps[term.map_name] != term.learned_map:
             raise RecipeError(
                 f"Term '{term.name}' has a learned map '{term.map_name}' that differs from another term's of that "
                 "name; give it another name."
@@ -272,8 +277,8 @@ def _maps_of(terms: Sequence[Term]) -> dict[str, LearnedMap]:
     return maps
 
 
-def _scores_with_embeddings(student: PreTrainedModel, terms: Sequence[Term]) -> bool:
-    """Return whether the student's table of word embeddings is its output layer too, and terms read its scores."""
+def _scores_by_embeddings(student: PreTrainedModel, terms: Sequence[Term]) -> bool:
+    """Whether terms read the student's scores, and its table of word embeddings is the output layer that gives them."""
     if not any(key.name == "logits" for term in terms for key in term.student):
         return False
     output = student.get_output_embeddings()
@@ -281,5 +286,5 @@ def _scores_with_embeddings(student: PreTrainedModel, terms: Sequence[Term]) -> 
 
 
 def _goes_on(before: Term, term: Term) -> bool:
-    """Return whether a term of a later stage is the earlier one but for weight, options and cost attention."""
+    """Whether a term of a later stage is an earlier one in all but weight, options and cost attention."""
     return replace(before, weight=term.weight, options=term.options, cost_attention=term.cost_attention) == term

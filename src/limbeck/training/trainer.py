@@ -136,18 +136,21 @@ class DistillationTrainer(Trainer):
 
         # On the device: no step waits for the host to count.
         self.tokens_seen = torch.zeros((), dtype=torch.float64, device=self.args.device)
-        lengths = len(self.train_dataset.parts) if isinstance(self.train_dataset, RowsByLength) else 1
+        lengths = 1
+        if isinstance(self.train_dataset, RowsByLength):
+            lengths = len(self.train_dataset.parts)
         self.tokens_by_length = self.tokens_seen.new_zeros(lengths)
 
-        # Tokens and seconds up to the checkpoint that the run was resumed from, and the time of its first batch since.
+        # Tokens and seconds up to the checkpoint that the run was resumed from, and the time (`time.monotonic`) of the
+        # first batch of this process, None before it.
         self._tokens_before = 0.0
         self._seconds_before = 0.0
-        self._started: float | None = None
+        self._first_batch_at: float | None = None
 
         # The step that is being trained: its micro-batches, and the state that a skipped or repeated step goes back to.
-        self._batches: list[Any] = []
-        self._start: StepStart | None = None
-        self._sums_before: dict[str, Tensor] = {}
+        self._batches_of_step: list[Any] = []
+        self._step_start: StepStart | None = None
+        self._sums_before_step: dict[str, Tensor] = {}
 
         # Sums of each term over the steps since the last log, and the number of these steps without skipped ones. It is
         # a tensor, since only the device knows at once which steps are skipped.
@@ -166,8 +169,8 @@ class DistillationTrainer(Trainer):
         Steps that a stopped run did after its last checkpoint are done again; their time counts once.
         """
         seconds = self._seconds_before
-        if self._started is not None:
-            seconds += time.monotonic() - self._started
+        if self._first_batch_at is not None:
+            seconds += time.monotonic() - self._first_batch_at
         return round(seconds, 3)
 
     def start_maps(self) -> None:
@@ -223,8 +226,8 @@ class DistillationTrainer(Trainer):
             The micro-batches on the device, and their units in the order of `UNITS`; None for units where there is no
             batch left.
         """
-        if self._started is None:
-            self._started = time.monotonic()
+        if self._first_batch_at is None:
+            self._first_batch_at = time.monotonic()
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
             return batches, None
@@ -233,20 +236,23 @@ class DistillationTrainer(Trainer):
             self.module.read_rows.note(batch)
 
         # One communication sums the units and, as a last number, counts the processes that have received a signal.
-        interrupted = float(self.interrupt.interrupted)
-        summed = sum_over_ranks(F.pad(sum_units(batches), (0, 1), value=interrupted))
-        units = summed[:-1]
-        interrupted_processes = summed[-1]
+        has_signal = float(self.interrupt.interrupted)
+        units_and_signals = sum_over_ranks(F.pad(sum_units(batches), (0, 1), value=has_signal))
+        units = units_and_signals[:-1]
+        processes_with_signal = units_and_signals[-1]
         if self.args.world_size > 1:
-            self.interrupt.note(interrupted_processes)
+            self.interrupt.note(processes_with_signal)
 
+        # Count the tokens of the step in all and for its length.
         tokens = units[UNITS.index("token")]
         self.tokens_seen += tokens
         self.tokens_by_length[self.loader.index_of_length(self.state.global_step)] += tokens
+
+        # Begin the step: note what a skipped or repeated step needs, and set what changes from step to step.
         self._steps_summed += 1
-        self._batches = batches
-        self._sums_before = dict(self._sums)
-        self._start = None
+        self._batches_of_step = batches
+        self._sums_before_step = dict(self._sums)
+        self._step_start = None
         self.module.set_course(self._course_of_next_step())
         self.splitter.begin_step()
         return batches, units
@@ -282,8 +288,8 @@ class DistillationTrainer(Trainer):
         skips = self.policy.on_bad_loss == "skip"
         # The start of the step is noted at its first micro-batch. When the batches are fetched, a resumed run has not
         # yet restored its random streams.
-        if self._start is None and (splits or skips):
-            self._start = StepStart(self.module.buffers(), self.args.device)
+        if self._step_start is None and (splits or skips):
+            self._step_start = StepStart(self.module.buffers(), self.args.device)
         loss = self.splitter.run(inputs, run, self._start_again) if splits else run(inputs)
         # The loop adds the losses up over the whole run: a skipped one must not spoil the sum.
         if skips:
@@ -292,11 +298,11 @@ class DistillationTrainer(Trainer):
 
     def _start_again(self) -> None:
         """Undo the part of the step that is done, so that the step can be run once more."""
-        assert self._start is not None
+        assert self._step_start is not None
         self.module.zero_grad(set_to_none=True)
-        self._start.restore_buffers()
-        self._start.random.restore()
-        self._sums = dict(self._sums_before)
+        self._step_start.restore_buffers()
+        self._step_start.random.restore()
+        self._sums = dict(self._sums_before_step)
         self.guard.forget_step()
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
@@ -314,7 +320,7 @@ class DistillationTrainer(Trainer):
         # The norm of sharded parameters is spread over the processes.
         if isinstance(judged, DTensor):
             judged = judged.full_tensor()
-        bad = self.guard.settle(self.state.global_step + 1, judged, self._batches)
+        bad = self.guard.settle(self.state.global_step + 1, judged, self._batches_of_step)
         if self.policy.on_bad_loss == "skip":
             self._skip(bad)
         return norm
@@ -327,16 +333,18 @@ class DistillationTrainer(Trainer):
         Args:
             bad: Bool scalar on the device, true for a bad step.
         """
-        assert self._start is not None
-        # A loss scale uses the flag of a fused optimizer itself, and optimizers of sharded parameters do not take it.
-        on_device = takes_flag(self.optimizer) and self.accelerator.scaler is None and not self.is_fsdp_enabled
+        assert self._step_start is not None
+        # A fused optimizer can be told on the device to skip its step, by a flag. A loss scale uses that flag itself,
+        # and optimizers of sharded parameters do not take it.
+        is_flag_free = self.accelerator.scaler is None and not self.is_fsdp_enabled
+        on_device = is_flag_free and takes_flag(self.optimizer)
         skip_update(self.optimizer, self.module, bad, on_device=on_device)
-        self._start.restore_buffers(where=bad)
+        self._step_start.restore_buffers(where=bad)
 
         # The step does not count in the means of the log: the sums over steps go back to what they were before it.
         self._steps_summed = self._steps_summed - bad.double()
         for name, total in list(self._sums.items()):
-            before = self._sums_before.get(name, torch.zeros_like(total))
+            before = self._sums_before_step.get(name, torch.zeros_like(total))
             self._sums[name] = torch.where(bad, before, total)
 
     def compute_loss(
@@ -400,7 +408,9 @@ class DistillationTrainer(Trainer):
         for name, total in sums.items():
             term = terms[name]
             # Every rank has the whole of a gathered term, so the sum over ranks has it once for each rank.
-            copies = self.args.world_size if OBJECTIVES[term.objective].gathers_rows else 1
+            copies = 1
+            if OBJECTIVES[term.objective].gathers_rows:
+                copies = self.args.world_size
             mean = total / steps / copies
             logs[f"loss_{name}"] = mean
             loss += term.weight * mean
@@ -417,7 +427,29 @@ class DistillationTrainer(Trainer):
     def evaluation_loop(
         self, dataloader: DataLoader[Any], *arguments: Any, metric_key_prefix: str = "eval", **options: Any
     ) -> EvalLoopOutput:
-        """Measure every term on held-out blocks: totals and counts are summed, then divided once."""
+        """Measure every term on held-out rows: totals and counts are summed, then divided once.
+
+        With scores on development rows that choose the best step, these are measured too.
+        """
+        totals_and_counts, rows = self._sum_held_out(dataloader)
+        values: dict[str, float] = {}
+        for name, total_and_count in totals_and_counts.items():
+            total, count = sum_over_ranks(total_and_count)
+            values[name] = float(total / count.clamp(min=1))
+        values["loss"] = sum(term.weight * values[term.name] for term in self.module.terms if term.name in values)
+        if self.score_task is not None and self.args.load_best_model_at_end:
+            scores = on_main_rank(self.score_task)
+            self._logged_elsewhere = {f"{metric_key_prefix}_{name}" for name in scores}
+            values |= scores
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in values.items()}
+        return EvalLoopOutput(predictions=(), label_ids=None, metrics=metrics, num_samples=rows)
+
+    def _sum_held_out(self, dataloader: DataLoader[Any]) -> tuple[dict[str, Tensor], int]:
+        """Run the module on the held-out rows of this process.
+
+        Returns:
+            For each term the sum of its totals and that of its counts, `[2]`; and the number of the rows.
+        """
         # Before or after the training the loop has not wrapped the model for several processes.
         model = self.model_wrapped
         if not self.is_in_train:
@@ -426,7 +458,6 @@ class DistillationTrainer(Trainer):
         model.eval()
         self.module.set_course(self._course_of_last_step())
         rows = 0
-        # For each term the sum of its totals and that of its counts, `[2]`.
         sums: dict[str, Tensor] = {}
         # A data loader draws a seed for its workers. Measuring must not move the random streams of the training.
         with self.activity("held-out loss") as tick, torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -442,18 +473,7 @@ class DistillationTrainer(Trainer):
                     sums[name] = total_and_count
                 tick(number, len(dataloader), "batches")
         model.train(was_training)
-
-        values: dict[str, float] = {}
-        for name, total_and_count in sums.items():
-            total, count = sum_over_ranks(total_and_count)
-            values[name] = float(total / count.clamp(min=1))
-        values["loss"] = sum(term.weight * values[term.name] for term in self.module.terms if term.name in sums)
-        if self.score_task is not None and self.args.load_best_model_at_end:
-            scores = on_main_rank(self.score_task)
-            self._logged_elsewhere = {f"{metric_key_prefix}_{name}" for name in scores}
-            values |= scores
-        metrics = {f"{metric_key_prefix}_{name}": value for name, value in values.items()}
-        return EvalLoopOutput(predictions=(), label_ids=None, metrics=metrics, num_samples=rows)
+        return sums, rows
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
         """Judge a measurement; the checkpoint of a new best step is always written."""
@@ -593,11 +613,13 @@ class DistillationTrainer(Trainer):
             by_length = progress.get("tokens_by_length", [self._tokens_before])
             self.tokens_by_length.copy_(self.tokens_seen.new_tensor(by_length))
             self._seconds_before = float(progress.get("seconds", 0.0))
-            self._started = None
+            self._first_batch_at = None
             self._steps_summed.fill_(progress["steps_summed"])
             # The saved sums are over all processes and will be summed again, so only the main process takes them.
-            factor = 1.0 if self.args.process_index == 0 else 0.0
-            self._sums = {name: self.tokens_seen.new_tensor(factor * total) for name, total in progress["sums"].items()}
+            is_main = self.args.process_index == 0
+            self._sums = {}
+            for name, total in progress["sums"].items():
+                self._sums[name] = self.tokens_seen.new_tensor(total if is_main else 0.0)
             self.module.read_rows.load(progress.get("unread"))
             self.guard.load(progress["guard"])
             self.splitter.rows = progress["rows_of_a_piece"]
