@@ -84,11 +84,15 @@ def test_down_to_the_step_reached_trains_nothing_and_below_it_is_refused(make, m
     assert distill(output=folder, resume=True).run.stages[0].steps == 3
 
 
-def test_a_warm_up_that_is_a_share_of_the_steps_counts_once_it_is_over(make):
-    recipe = make("constant_with_warmup", warmup_steps=0.5)
-    stop_at(recipe, 3)
-    run = distill(with_steps(recipe, 12), resume=True).run
-    assert not run.steps_changes[0].as_from_start
+@pytest.mark.parametrize(
+    ("share", "is_as_from_start"), [(0.5, False), (0.1, True)], ids=["3 steps, then 4", "1 step, then 1"]
+)
+def test_a_warm_up_that_is_a_share_has_as_many_steps_as_from_the_start_or_is_another(make, share, is_as_from_start):
+    recipe = make("constant_with_warmup", warmup_steps=share)
+    # The warm-up of either number of steps is over by then.
+    stop_at(recipe, 4)
+    run = distill(with_steps(recipe, 7), resume=True).run
+    assert run.steps_changes[0].as_from_start == is_as_from_start
 
 
 def test_what_changes_the_past_is_refused_with_what_may_change(make):

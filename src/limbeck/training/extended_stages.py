@@ -29,7 +29,10 @@ def judge_changes(changes: Sequence[StepsChange], stages: Sequence[StagePlan]) -
 
 
 def _trains_on_alike(stage: StagePlan, change: StepsChange) -> bool:
-    """Whether the steps that were done are those of a run that had the new number of steps from the start."""
+    """Whether the steps that were done are those of a run that had the new number of steps from the start.
+
+    They are if nothing that they used depends on the number of all steps: neither the terms nor the learning rate.
+    """
     follows_progress = any(isinstance(term.transform, AnnealedScores) for term in stage.terms)
     if follows_progress:
         return False
@@ -37,9 +40,11 @@ def _trains_on_alike(stage: StagePlan, change: StepsChange) -> bool:
         return True
     if change.schedule != "constant_with_warmup" or "warmup_ratio" in stage.spec.training:
         return False
-    # A number below 1 is a share of all steps.
     warmup = float(_argument(stage, "warmup_steps"))
-    return warmup >= 1 or change.step >= math.ceil(warmup * max(change.before, change.after))
+    if warmup >= 1:
+        return True
+    # A number below 1 is a share of all steps, rounded up. Under a longer warm-up the first steps have lower rates.
+    return math.ceil(warmup * change.before) == math.ceil(warmup * change.after)
 
 
 def _argument(stage: StagePlan, name: str) -> Any:
