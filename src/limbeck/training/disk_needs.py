@@ -34,32 +34,31 @@ def check_disk(plan: RunPlan, folder: Path) -> None:
     Raises:
         OutputError: with the numbers.
     """
-    student = _BYTES * _count_parameters(plan.student_config, plan.head)
-    weights_of_stages = 0
+    student_bytes = _BYTES * _count_parameters(plan.student_config, plan.head)
+    stage_bytes = 0
     # Checkpoints of a finished stage are removed, so the stage whose checkpoints take the most room counts.
     checkpoints = 0
-    largest_checkpoint = 0
-    bytes_of_checkpoints = 0
+    checkpoint_bytes = 0
     for stage in plan.stages:
         if stage.student is None:
-            weights = student
-            weights_of_stages += weights
+            weight_bytes = student_bytes
+            stage_bytes += weight_bytes
         else:
             # A stage with a student of its own, in place of the recipe's, saves the finished student too.
-            weights = _BYTES * _count_parameters(stage.student.config, stage.student_head)
-            weights_of_stages += 2 * weights
+            weight_bytes = _BYTES * _count_parameters(stage.student.config, stage.student_head)
+            stage_bytes += 2 * weight_bytes
         count = _checkpoints_at_once(stage)
-        if count * _ADAM_COPIES * weights > bytes_of_checkpoints:
+        size = _ADAM_COPIES * weight_bytes
+        if count * size > checkpoints * checkpoint_bytes:
             checkpoints = count
-            largest_checkpoint = _ADAM_COPIES * weights
-            bytes_of_checkpoints = checkpoints * largest_checkpoint
+            checkpoint_bytes = size
 
-    needed = student + weights_of_stages + bytes_of_checkpoints
+    needed = student_bytes + stage_bytes + checkpoints * checkpoint_bytes
     problem = missing_room(folder, needed - _written(folder))
     if problem is not None:
         raise OutputError(
-            f"The run needs {problem}: {checkpoints} checkpoints of {megabytes(largest_checkpoint)} at once, and "
-            f"{megabytes(student + weights_of_stages)} for its stages and the student. Make room, give another "
+            f"The run needs {problem}: {checkpoints} checkpoints of {megabytes(checkpoint_bytes)} at once, and "
+            f"{megabytes(student_bytes + stage_bytes)} for its stages and the student. Make room, give another "
             "--output, or lower training.save_total_limit."
         )
 
@@ -69,13 +68,20 @@ def _checkpoints_at_once(stage: StagePlan) -> int:
     training = DEFAULTS | stage.spec.training
     limit = training["save_total_limit"]
     if limit is None:
-        # All are kept; where steps are not known before the text is read, at least the last one.
-        steps = training.get("max_steps", 1)
-        # An interval below 1 is a share of all steps.
+        # All checkpoints are kept.
         interval = training["save_steps"]
-        limit = max(1, int(steps // interval)) if interval >= 1 else int(1 / interval)
-    # A new one is written before the oldest is removed, and the best one stays.
-    return int(limit) + (2 if training.get("load_best_model_at_end") else 1)
+        if interval < 1:
+            # The interval is a share of all steps.
+            limit = int(1 / interval)
+        else:
+            # Where steps are not known before the text is read, there is at least the last checkpoint.
+            limit = max(1, int(training.get("max_steps", 1) // interval))
+    # A new checkpoint is written before the oldest one is removed.
+    count = int(limit) + 1
+    # The checkpoint of the best step stays beside the newest ones.
+    if training.get("load_best_model_at_end"):
+        count += 1
+    return count
 
 
 def _count_parameters(config: PreTrainedConfig, head: Head | None) -> int:

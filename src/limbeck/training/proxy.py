@@ -169,7 +169,7 @@ class Proxy:
         """Train candidates side by side, through all stages; see `train`."""
         # Making and finishing a student reads the teacher and does not change it, so one loaded teacher serves all.
         load_once = cache(partial(self._teachers.load, self.plan.student_plan.source))
-        # The text of the first stage; a recipe that a search takes has stages.
+        # Starts that look at text read that of the first stage; `_check_stages` has refused a recipe without stages.
         first_stage = self.plan.stages[0]
         tokenizers = self.tokenizers.of_stage(first_stage)
         read_batches = reader_of(first_stage, self.corpora[0], tokenizers, self.plan.student_plan.source)
@@ -189,6 +189,7 @@ class Proxy:
             candidates = _make_candidates(makers)
             for index in range(len(self.plan.stages)):
                 stages = [self._settled(plan.stages[index], index) for plan in plans]
+                # The member of the cohort and the outcome of a candidate have its index among the candidates.
                 cohort = self._make_cohort(stages, candidates)
                 outcomes = self._train_stage(index, stages[0], cohort, cuts)
                 for number, candidate in enumerate(candidates):
@@ -238,7 +239,7 @@ class Proxy:
             cuts: See `train`.
         """
         seed = self.plan.recipe.seed + index
-        members = [cohort.member(i) for i in range(len(cohort.members))]
+        members = [cohort.member(number) for number in range(len(cohort.members))]
         progress = ProgressReporter(f"{len(members)} students", self.console)
         try:
             rows = stage_rows(stage, self.corpora[index], self.tokenizers.of_stage(stage), seed)
@@ -308,7 +309,9 @@ def _read_outcomes(trainer: CohortTrainer, stage_records: Sequence[Stage]) -> li
         stage_records: A record of the stage for each student; its field `unread` is set here.
     """
     cohort = trainer.cohort
+    # Rows of embedding tables that another process has read were trained too.
     cohort.read_rows.merge()
+    # A student has diverged if one of its terms or of its weights is infinite or no number.
     trainer.diverged.check()
     diverged = set(trainer.diverged.indices)
     for index in range(len(stage_records)):
@@ -327,6 +330,7 @@ def _read_outcomes(trainer: CohortTrainer, stage_records: Sequence[Stage]) -> li
         held_out: dict[str, float] = {}
         if metrics and index not in diverged:
             for term in member.terms:
+                # A cohort calls the term of a student by the student's index and the name of the term.
                 held_out[term.name] = metrics[f"eval_{index}/{term.name}"]
             held_out["loss"] = sum(term.weight * held_out[term.name] for term in member.terms)
         outcomes.append(StageOutcome(record, held_out, trainer.steps[index], index in diverged))
@@ -347,9 +351,12 @@ def _finish(candidate: _Candidate) -> Trained:
     for stage, learned_of_stage in zip(candidate.maker.stages, candidate.learned, strict=True):
         if stage.teaches_vectors:
             learned_of_vectors = learned_of_stage
+    held_out: dict[str, float] = {}
+    if not diverged:
+        held_out = outcomes[-1].held_out
     return Trained(
         student=whole.eval(),
-        held_out={} if diverged else outcomes[-1].held_out,
+        held_out=held_out,
         steps=sum(outcome.steps for outcome in outcomes),
         diverged=diverged,
         learned=learned_of_vectors,
@@ -358,6 +365,8 @@ def _finish(candidate: _Candidate) -> Trained:
 
 def _reduce_to_share(corpus: AnyCorpus, share: float, seed: int) -> None:
     """Leave only a random share of the blocks of a corpus to train on; the corpus is changed in place.
+
+    A block is a row of tokens. In a mix the blocks of all sources lie one behind the other.
 
     Raises:
         RecipeError: if a source of a mix has no block left.
@@ -368,9 +377,8 @@ def _reduce_to_share(corpus: AnyCorpus, share: float, seed: int) -> None:
     corpus.train = corpus.train.select(chosen)
     if corpus.mix is None:
         return
-    # The blocks of each source follow one another, and `chosen` is sorted. So the places of the sources' bounds in
-    # `chosen` say how many blocks of each source were chosen: of sources with 3 and 2 blocks the bounds are 0, 3 and 5;
-    # in the chosen blocks 1, 2 and 4 they stand at the places 0, 2 and 3, so 2 and 1 blocks are left.
+    # Count the chosen blocks of each source. Sources with 3 and 2 blocks have the bounds 0, 3 and 5. Among the sorted
+    # chosen blocks 1, 2 and 4 these bounds stand at the places 0, 2 and 3, so 2 and 1 blocks are left.
     bounds = np.cumsum([0, *corpus.manifest["source_rows"]])
     rows_left = np.diff(np.searchsorted(chosen, bounds)).tolist()
     if 0 in rows_left:

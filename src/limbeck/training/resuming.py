@@ -64,7 +64,7 @@ def hash_of_teacher(teacher: TeacherInfo, before: str | None) -> str:
             the present form.
     """
     if teacher.combination is not None:
-        # Records of several teachers have one form alone.
+        # The hashes of single teachers have had several forms; those of several teachers always had this one.
         return " ".join(hash_of_teacher(member, None) for member in teacher.members)
     identity = teacher.facts.identity
     if not teacher.is_known_model:
@@ -119,18 +119,16 @@ def check_same_text(
     """
     if before is None or now is None:
         return
-    # A view is the text of a stage at one of its lengths. Records list them in the order of the stages.
+    # A view is the text of a stage at one of its lengths. The records of both texts list the views in this order.
     views = [(stage, settings) for stage in plan.stages for settings in stage.corpora]
-    # A view that the record lacks is not compared.
+    # Records of earlier versions may lack the last views, which are then not compared.
     for old, new, (stage, settings) in zip(before.views, now.views, views, strict=False):
-        changed: str | None = None
+        # Records of earlier versions have no hashes of content. Their fingerprint depends on paths and dates too.
         if old.content:
             changed = _changed_text(old, new, stage, settings)
             way_out = f"put it back, give its place with --set {_key_of_text(plan, stage, settings)}"
         else:
-            # Records of earlier versions have no hashes of content. Their fingerprint depends on paths and dates too.
-            if old.fingerprint != new.fingerprint:
-                changed = "The text, or its path or date,"
+            changed = None if old.fingerprint == new.fingerprint else "The text, or its path or date,"
             way_out = "put it back where it was, with its dates"
         if changed is not None:
             raise OutputError(

@@ -9,8 +9,14 @@ from limbeck.training.kept_recipe import read_kept_recipe
 
 _MOST_FILES = 10_000
 """Files whose sizes are added up; the size of more files is left out."""
-_KEYS_OF_PLACES = (("teacher", "model"), ("corpus", "sources"), ("corpus", "mix", "by"))
-"""Nested keys, of a recipe and of a stage, whose values are the places of a teacher or text."""
+_TEACHER = "teacher"
+_TEXT = "text"
+_KEYS_OF_PLACES = (
+    (_TEACHER, ("teacher", "model")),
+    (_TEXT, ("corpus", "sources")),
+    (_TEXT, ("corpus", "mix", "by")),
+)
+"""What is needed, with the nested keys, of a recipe and of a stage, whose value is its places."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +45,12 @@ def needs_of(folder: Path) -> list[Need]:
     recipe = read_kept_recipe(folder)
     needs: list[Need] = []
     for prefix, part in _parts_of(recipe):
-        for keys in _KEYS_OF_PLACES:
+        for what, keys in _KEYS_OF_PLACES:
             places = _places_in(_value(part, *keys))
             if not places:
                 continue
-            need = Need(
-                what="teacher" if keys[0] == "teacher" else "text",
-                places=places,
-                option=prefix + ".".join(keys),
-                bytes=_size_of(places),
-            )
-            needs.append(need)
+            option = prefix + ".".join(keys)
+            needs.append(Need(what, places, option, bytes=_size_of(places)))
     return needs
 
 

@@ -198,35 +198,40 @@ class StageTraining:
         """
         trainer = self.trainer
         try:
-            if checkpoint is None:
-                trainer.start_maps()
-                trainer.train()
-            else:
-                if self.ends_early or checkpoints.is_last(checkpoint, trainer.args.max_steps):
-                    # No step is left. The loop would take one more all the same, so it is not started.
-                    trainer.restore(checkpoint)
-                else:
-                    warn_of_differences(checkpoint, training_facts(trainer.args), self.warn)
-                    trainer.train(resume_from_checkpoint=str(checkpoint))
+            self._take_steps(checkpoint)
             is_stopped = self.interrupt.agree() and trainer.state.global_step < trainer.state.max_steps
-            if is_stopped and not self.ends_early:
-                raise raised_on_all_ranks(self.stopped_at_step("the state is saved"))
-            # A run that is ended early keeps the student of its newest checkpoint.
+            # A stage that is ended early keeps the student of its newest checkpoint.
             if not self.ends_early:
+                if is_stopped:
+                    raise raised_on_all_ranks(self.stopped_at_step("the state is saved"))
                 trainer.load_best()
             metrics = self._measure_held_out()
             self.held_out_by_language = self._measure_languages()
             return metrics
         except RuntimeError as error:
             # Ctrl-C reaches the workers of the data loader too. They end at once, and the step fails without its batch.
-            is_stopped = self.interrupt.interrupted and "DataLoader worker" in str(error)
-            if not is_stopped:
+            # PyTorch's error has no class of its own, but begins with these words.
+            is_by_signal = self.interrupt.interrupted and "DataLoader worker" in str(error)
+            if not is_by_signal:
                 raise
             raise self.stopped_at_last_checkpoint() from None
         finally:
             self.progress.close()
             self.interrupt.close()
             self.module.close()
+
+    def _take_steps(self, checkpoint: Path | None) -> None:
+        """Take the steps of the stage that are left; arguments as of `train`."""
+        trainer = self.trainer
+        if checkpoint is None:
+            trainer.start_maps()
+            trainer.train()
+        elif self.ends_early or checkpoints.is_last(checkpoint, trainer.args.max_steps):
+            # No step is left. The loop would take one more all the same, so it is not started.
+            trainer.restore(checkpoint)
+        else:
+            warn_of_differences(checkpoint, training_facts(trainer.args), self.warn)
+            trainer.train(resume_from_checkpoint=str(checkpoint))
 
     def _measure_held_out(self) -> dict[str, float]:
         """Measure the trained stage on held-out rows, unless this was done with the same weights after the last step.
@@ -237,6 +242,7 @@ class StageTraining:
         trainer = self.trainer
         if trainer.eval_dataset is None:
             return {}
+        # The last log of a measurement serves if the student has the weights of that step, not those of a better one.
         last_step = trainer.state.global_step
         best_step = trainer.checkpoints.best_step
         has_weights_of_last_step = self.ends_early or best_step is None or best_step == last_step
@@ -355,12 +361,18 @@ class StageTraining:
         tokens = 0.0
         positions = 0.0
         for view, tokens_of_length in zip(self.corpus.views, self.trainer.tokens_by_length.tolist(), strict=True):
-            lengths = rows if isinstance(rows, GroupedRows) else view.train["length"][:_ROWS_OF_PADDING]
+            lengths = view.train["length"][:_ROWS_OF_PADDING]
+            # Rows of which several are read together know their lengths as a batch has them.
+            if isinstance(rows, GroupedRows):
+                lengths = rows
             padding_share = grouped_padding_share(lengths, batch_size)
             # tokens = positions · (1 − padding share)
             tokens += tokens_of_length
             positions += tokens_of_length / (1 - padding_share)
-        return 1 - tokens / positions if positions else 0.0
+        # A stage without a step has read no tokens.
+        if positions == 0:
+            return 0.0
+        return 1 - tokens / positions
 
     def write(self, whole: Mapping[str, Tensor] | None, record: Stage) -> None:
         """Write the results of the stage, and remove its checkpoints unless the recipe keeps all.

@@ -81,18 +81,20 @@ def _with_names(figures: records.DevelopmentFigures, plan: RunPlan, stage: Stage
         plan: The run's plan.
         stage: The stage whose teacher was scored, and whose development rows they are if the recipe names no tasks.
     """
-    names: dict[str, Any] = {}
-    # A task that the recipe names may have the rows of the stage's development rows.
+    fields: dict[str, Any] = {}
+    # The rows may have chosen the step of the student: also where the recipe names a task, if it is the task of the
+    # stage's development rows.
     development = stage.development
-    if stage.chooses_step and development is not None and figures.task == development.task.name:
-        names["chose_step"] = True
+    is_of_stage = development is not None and figures.task == development.task.name
+    if stage.chooses_step and is_of_stage:
+        fields["chose_step"] = True
     if figures.teacher:
-        names["teacher_name"] = stage.teacher.title
+        fields["teacher_name"] = stage.teacher.title
+    # Rows of a task that the recipe names are known by the task, development rows by their stage and their file.
     if plan.recipe.evaluation.tasks is None:
-        # Rows of a task that the recipe names are known by the task. These are known by their stage and their file.
-        names["stage"] = stage.spec.title
-        names["split"] = "" if stage.development is None else stage.development.title
-    return figures.model_copy(update=names)
+        fields["stage"] = stage.spec.title
+        fields["split"] = "" if development is None else development.title
+    return figures.model_copy(update=fields)
 
 
 def measures_tasks(plan: RunPlan) -> bool:
@@ -139,12 +141,14 @@ def _score_on_task(
         load_teacher: Loads the teacher.
         report: Receives the progress.
     """
+    # Only labelled rows teach the head of a task.
     assert isinstance(stage.corpus, LabelledSettings)
     tokenizer = tokenizers.student
     student_length = stage.corpus.student_length or stage.corpus.length
     prepared = prepare_rows(data, stage.corpus, tokenizer, length=student_length)
     # The stage reads the head of its teacher if the teacher has one for this task. Stored outputs have no weights.
     has_teacher = stage.teacher_head is not None and stage.teacher.is_one_model
+    # The share of the work that the student's scores are.
     student_share = 0.5 if has_teacher else 1.0
 
     student_outputs = _outputs_by_split(
@@ -187,11 +191,11 @@ def _outputs_by_split(
     """Run a model over every scored split of a task.
 
     Args:
-        name: Its name, for messages.
+        name: The model's name, for messages.
         model: The model, with the task's head.
         prepared: The task.
         tokenizer: The tokenizer of the rows.
-        renamed_classes: Names of its classes to the task's names.
+        renamed_classes: For each name of a class of the model, the name that the task has for it.
         report: Receives the progress.
     """
     task = prepared.task
