@@ -66,6 +66,7 @@ def stopping_callbacks(
     """
     of_stage: list[TrainerCallback | type[TrainerCallback]] = []
     for callback in callbacks:
+        # A new object of the same arguments begins to count anew.
         if isinstance(callback, EarlyStoppingCallback):
             callback = type(callback)(**callback.state()["args"])
         of_stage.append(callback)

@@ -29,16 +29,17 @@ def steps_changes(folder: Path, saved_recipe: Mapping[str, Any], new_recipe: Map
         OutputError: for fewer steps than a stage has done.
     """
     changes: list[StepsChange] = []
+    # Where the recipes differ in the number of stages, the comparison of the recipes refuses them.
     pairs = zip(saved_recipe.get("stages") or [], new_recipe.get("stages") or [], strict=False)
     for number, (saved_stage, new_stage) in enumerate(pairs, start=1):
         old_steps = _steps_of(saved_stage)
         new_steps = _steps_of(new_stage)
+        if old_steps is None or new_steps is None:
+            continue  # The stage counts epochs.
         title = _title_of(saved_stage)
         is_finished = (folder / paths.STAGES / f"{number}-{title}" / paths.STAGE_RECORD).is_file()
         # A schedule of lengths has shares of the steps: with other steps the rows that were read would be others.
         has_lengths = bool((saved_stage.get("text") or {}).get("lengths"))
-        if old_steps is None or new_steps is None:
-            continue  # The stage counts epochs.
         if old_steps == new_steps or is_finished or has_lengths:
             continue
         reached = _step_reached(folder, number)

@@ -61,7 +61,7 @@ class Checkpoints:
         Raises:
             TrainingError: if it cannot be written; checkpoints that were saved before are intact.
         """
-        # A context manager that is used as a decorator here: an error in one of the three parts below becomes one line.
+        # A decorator, by which an error of the disk becomes one line. Each of the three parts below is decorated.
         in_one_line = saving(f"The checkpoint of step {step}", self.folder)
 
         def show() -> None:
@@ -107,11 +107,13 @@ def publish(checkpoint: Path, folder: Path) -> Path:
         The new path of the checkpoint.
     """
     target = folder / checkpoint.name
-    # If the process is killed between these two renames, `remove_leftovers` brings the old checkpoint back.
+    # An older checkpoint of the name is renamed first. If the process is killed before the new one is renamed,
+    # `remove_leftovers` brings the older one back.
     if target.exists() or target.is_symlink():
         target.rename(checkpoint.with_name(checkpoint.name + _REPLACED))
     checkpoint.rename(target)
     sync(folder)
+    # This is the staging folder, with the older checkpoint.
     shutil.rmtree(checkpoint.parent, ignore_errors=True)
     return target
 
@@ -210,7 +212,7 @@ def remove_checkpoints(folder: Path) -> None:
 
 
 def is_last(checkpoint: Path, max_steps: int) -> bool:
-    """Return whether a checkpoint was made at the last step of its stage, by number or by early stopping.
+    """Whether a checkpoint was made at the last step of its stage, by number or by early stopping.
 
     Args:
         checkpoint: The checkpoint.

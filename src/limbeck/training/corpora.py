@@ -1,7 +1,6 @@
 """The corpora of a run, one for each stage: built before anything is trained, and described for the record."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -225,18 +224,21 @@ def build_corpus_of(stage: StagePlan, tokenizers: Tokenizers, progress: CorpusPr
         CorpusError: if it cannot be built.
         RecipeError: if documents of a query are to be compared and every query has one.
     """
+    # The function that builds the stage's form of corpus, and the arguments that this form alone takes.
     build: Callable[..., AnyCorpus] = texts.build_corpus
+    options: dict[str, Any] = {}
     if isinstance(stage.corpus, LabelledSettings):
-        build = partial(texts.build_labelled_corpus, kind=KINDS[stage.corpus.task])
+        build = texts.build_labelled_corpus
+        options["kind"] = KINDS[stage.corpus.task]
     elif stage.corpus.streaming:
         build = texts.open_stream
+    # The recipe's check has refused the forms that do not take these: a stream has one tokenizer, and only text without
+    # labels that is no stream has a whole one.
     if tokenizers.teacher is not None:
-        # A stream has one tokenizer, as the recipe's check has made sure.
-        build = partial(build, teacher_tokenizer=tokenizers.teacher)
+        options["teacher_tokenizer"] = tokenizers.teacher
     if tokenizers.whole is not None:
-        # It is text without labels and no stream, as the recipe's check has made sure.
-        build = partial(build, whole_tokenizer=tokenizers.whole)
-    corpora = [build(settings, tokenizers.student, progress=progress) for settings in stage.corpora]
+        options["whole_tokenizer"] = tokenizers.whole
+    corpora = [build(settings, tokenizers.student, progress=progress, **options) for settings in stage.corpora]
     corpus = corpora[-1]
     corpus.shorter = corpora[:-1]
     if stage.compares_documents:

@@ -75,7 +75,8 @@ def _checkpoints_at_once(stage: StagePlan) -> int:
             limit = int(1 / interval)
         else:
             # Where steps are not known before the text is read, there is at least the last checkpoint.
-            limit = max(1, int(training.get("max_steps", 1) // interval))
+            steps = training.get("max_steps", 1)
+            limit = max(1, int(steps // interval))
     # A new checkpoint is written before the oldest one is removed.
     count = int(limit) + 1
     # The checkpoint of the best step stays beside the newest ones.

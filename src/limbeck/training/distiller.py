@@ -113,12 +113,16 @@ class Distiller(nn.Module):
         # The first difference of the tokens that both read; None until a batch has the same ids for both.
         self._reading_difference: str | None = None
         self._models_as_given = (student_model, teacher_model)
-        # Weights of a teacher of the user's own stay as they are, so that it can be used and saved at any time.
+        # A teacher that is loaded here may have its weights laid out for a CPU. Those of a user's own model stay as
+        # they are, so that it can be used and saved at any time.
         self._may_pack = isinstance(teacher, str | Path)
+        # Where the teaching was moved to; None before the first batch.
         self._teaching_device: torch.device | None = None
+        # Terms that change with the progress of the training have to be told it first, see `set_course`.
         self._knows_course = not any(_follows_course(term) for term in terms)
 
-        # Objects of the user may be run by other code, between two steps, and are whole then.
+        # Between two steps the user's own code may run the models that the user has given. The taps let such a run
+        # through all blocks of the model.
         self._outside_runs = [OutsideRuns(self.distillation.student_tap, entry(loaded_student))]
         if isinstance(teaching, LiveTeaching) and teacher_model.module is not None:
             self._outside_runs.append(OutsideRuns(teaching.tap, entry(teaching.teacher)))
@@ -212,7 +216,7 @@ class Distiller(nn.Module):
             )
         device = batch["attention_mask"].device
         self._move_teaching(device, pack=self._may_pack and not torch.compiler.is_compiling())
-        # Trainers that know the student alone switch its mode.
+        # A trainer that knows the student alone switches between training and evaluation on the student.
         self.distillation.training = self.distillation.student.training
         outputs = self.distillation(**without_marks(batch))
         if divisor is not None:

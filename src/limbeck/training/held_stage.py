@@ -112,6 +112,7 @@ class HeldStage:
         prepare_student(student, self.plan)
         student_head, _ = self.plan.sentence_heads()
         teaching = teachers.open(self.plan, self.plan.terms)
+        # A held stage has no folder that could keep what the teaching learns of the text.
         teaching.prepare(None, partial(sample_text, self.corpus, self.tokenizers))
         module = DistillationModule(student, teaching, self.plan.terms, pooling=student_head)
         freeze_unreached(module, self.rows.probe())
@@ -121,25 +122,21 @@ class HeldStage:
         """Return the maker of the stage's own student, or of the recipe's where the stage has none."""
         run = self._run_plan
         stage = self.plan
-        if stage.student is None:
-            return StudentMaker(
-                plan=run.student_plan,
-                head=run.head,
-                stages=run.own_stages,
-                source=run.student_plan.source,
-                load_teacher=partial(teachers.load, run.student_plan.source),
-                seed=run.recipe.seed,
-                read_batches=reader_of(stage, self.corpus, self.tokenizers, run.student_plan.source),
-                tokenizers=self._run_tokenizers,
-            )
+        student = run.student_plan
+        head = run.head
+        stages_of_student = run.own_stages
+        if stage.student is not None:
+            student = stage.student
+            head = stage.student_head
+            stages_of_student = [stage]
         return StudentMaker(
-            plan=stage.student,
-            head=stage.student_head,
-            stages=[stage],
-            source=stage.student.source,
-            load_teacher=partial(teachers.load, stage.student.source),
+            plan=student,
+            head=head,
+            stages=stages_of_student,
+            source=student.source,
+            load_teacher=partial(teachers.load, student.source),
             seed=run.recipe.seed,
-            read_batches=reader_of(stage, self.corpus, self.tokenizers, stage.student.source),
+            read_batches=reader_of(stage, self.corpus, self.tokenizers, student.source),
             tokenizers=self._run_tokenizers,
         )
 

@@ -18,20 +18,21 @@ def describe_layers(terms: Iterable[Term], *, rotary: bool = False) -> list[Laye
         A link for each set of student layers with the teacher layers that its terms compare them with, and the names of
         these terms, in the order of the layers. Terms on outputs, such as soft labels, make no link.
     """
-    # By the layers of the student and those of the teacher. Most terms are on one layer each.
+    # The links by the layers of the student and those of the teacher. Most terms are on one layer of each.
     links: dict[tuple[tuple[int, ...], tuple[int, ...]], LayerLink] = {}
     for term in terms:
-        student = _layers_of(term.student)
-        teacher = _layers_of(term.teacher)
-        if not student or not teacher:
+        student_layers = _layers_of(term.student)
+        teacher_layers = _layers_of(term.teacher)
+        if not student_layers or not teacher_layers:
             continue
-        layers = (student, teacher)
+        layers = (student_layers, teacher_layers)
         if layers not in links:
-            links[layers] = LayerLink(student=list(student), teacher=list(teacher), terms=[])
+            links[layers] = LayerLink(student=list(student_layers), teacher=list(teacher_layers), terms=[])
         link = links[layers]
         link.terms.append(term.name)
         if _aligns_vectors(term):
             link.vectors = True
+        # Rotary positions turn queries and keys before they are compared.
         if rotary and _compares_queries_or_keys(term):
             link.turned = True
     return [link for _, link in sorted(links.items())]
@@ -43,7 +44,7 @@ def _layers_of(keys: Iterable[StreamKey]) -> tuple[int, ...]:
 
 
 def _compares_queries_or_keys(term: Term) -> bool:
-    """Return whether a term reads the streams that rotary positions turn."""
+    """Whether a term reads the streams that rotary positions turn."""
     return any(key.name in ("query", "key") for key in (*term.student, *term.teacher))
 
 

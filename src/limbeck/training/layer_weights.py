@@ -62,8 +62,8 @@ def make_layer_weights(terms: Sequence[Term]) -> LayerWeights | None:
     over_layers = [term for term in terms if OBJECTIVES[term.objective].takes_layers]
     if not over_layers:
         return None
-    # All of them are over the same layers. Such a term has all streams of all layers in a row, some for each layer:
-    # a distance of attention reads queries and keys, so the number of layers is half of that of the streams.
+    # All of these terms are over the same layers, so the first one says how many there are. A term lists the streams
+    # of all layers: one of each for a distance of hidden states, two (queries and keys) for a distance of attention.
     first = over_layers[0]
     streams_of_layer = OBJECTIVES[first.objective].student_streams
     return LayerWeights(

@@ -50,7 +50,7 @@ def compose_for_loop(stage: StageSpec, pairing: Pairing, student: LoopModel, tea
         teacher: The teacher.
 
     Raises:
-        LimbeckError: one line, with the methods that could be used where the modules of a model are named.
+        LimbeckError: one line. For a module whose parts are named it lists the methods that could be used.
     """
     try:
         terms = compose_terms(stage, pairing, _PLACE)
@@ -62,6 +62,7 @@ def compose_for_loop(stage: StageSpec, pairing: Pairing, student: LoopModel, tea
         for model, keys in ((student, term.student), (teacher, term.teacher)):
             unreadable = _unreadable(model, keys)
             if unreadable:
+                # Only modules whose parts are named have streams that cannot be read.
                 assert model.readable is not None
                 raise RecipeError(
                     f"{_PLACE}: the term '{term.name}' reads {unreadable[0]} of {model.title}, of which only "
@@ -94,7 +95,8 @@ def sentence_heads(
 ) -> tuple[SentenceHead, SentenceHead]:
     """Make the modules that compute the sentence vectors of the student and of the teacher.
 
-    Both make them as the teacher does; a teacher that does not say how takes the pooling of the options, or the mean.
+    Both models make their vectors as the teacher's files describe it. Where these say nothing, both pool as the options
+    name it, or by the mean.
 
     Args:
         terms: The terms.
@@ -107,7 +109,7 @@ def sentence_heads(
     """
     streams = streams_read(terms)
     if streams.isdisjoint(OF_SENTENCES):
-        # Nothing is pooled.
+        # No term reads vectors, so the pooling does not matter.
         return SentenceHead("mean"), SentenceHead("mean")
     title = pairing.teacher.title
     described = pairing.sentence

@@ -96,8 +96,8 @@ def find_model(model: Any, owner: Literal["student", "teacher"], streams: Mappin
         transformer = model.transformers_model
         if not isinstance(transformer, PreTrainedModel):
             raise ModelError(f"{title} is a SentenceTransformer without a Transformer in it; give one that has one.")
-        known = _transformers_model(transformer, title, _sentence_of(model, title))
-        return replace(known, tokenizer=lambda: cast(PreTrainedTokenizerBase, model.tokenizer))
+        loop_model = _transformers_model(transformer, title, _sentence_of(model, title))
+        return replace(loop_model, tokenizer=lambda: cast(PreTrainedTokenizerBase, model.tokenizer))
     if isinstance(model, PreTrainedModel):
         return _transformers_model(model, title, None)
     if isinstance(model, nn.Module):
@@ -133,10 +133,11 @@ def reading_difference(student: LoopModel, teacher: LoopModel) -> str:
         return vocabulary_difference(student_tokenizer, teacher_tokenizer)
     if teacher.teaching is not None:
         return ""
-    sizes = (student.shape.vocabulary, teacher.shape.vocabulary)
-    padded_sizes = {math.ceil(size / _PADDED_TO) for size in sizes}
-    if len(padded_sizes) > 1:
-        return f"The student has a vocabulary of {sizes[0]:,} tokens, and the teacher one of {sizes[1]:,}"
+    # Without both tokenizers only the sizes are left to compare. Models may pad the rows of one vocabulary.
+    student_size = student.shape.vocabulary
+    teacher_size = teacher.shape.vocabulary
+    if math.ceil(student_size / _PADDED_TO) != math.ceil(teacher_size / _PADDED_TO):
+        return f"The student has a vocabulary of {student_size:,} tokens, and the teacher one of {teacher_size:,}"
     return ""
 
 
@@ -193,7 +194,7 @@ def _own_model(model: nn.Module, title: str, streams: Mapping[str, str] | None) 
     named = NamedModules(model, streams, title)
 
     def load(head: Head | None) -> PreTrainedModel:
-        # Its scores are one of the streams that were named, and checked as these are.
+        # A head is not looked for: its scores are one of the streams that were named, and checked as these are.
         return named
 
     facts = facts_of_shape(shape_of(named.config), title)
@@ -201,7 +202,7 @@ def _own_model(model: nn.Module, title: str, streams: Mapping[str, str] | None) 
 
 
 def _with_head(model: PreTrainedModel, title: str, head: Head | None) -> PreTrainedModel:
-    """Return a model, or refuse it where it lacks a head."""
+    """Return a model that is there already, or refuse it where it lacks a head; None asks for no head."""
     if head is not None:
         needed_class = model_class(model.config, head)
         if not isinstance(model, needed_class):

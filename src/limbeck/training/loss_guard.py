@@ -131,11 +131,12 @@ class LossGuard:
         """
         terms = sum_over_ranks(self._step_terms)
         self.forget_step()
-        # A norm of 0 passes every test.
+        # A norm that is not to be judged counts as 0, which passes every test.
         norm = terms.new_zeros(()) if norm is None else norm.to(terms)
         is_bad, verdict = self._judge(terms, norm)
+        # The verdict travels to the host while the next steps run.
         self._verdicts.send(verdict, (step, batches))
-        self._look(wait=False)
+        self._act_on_verdicts(wait=False)
         return is_bad
 
     def check(self) -> None:
@@ -144,7 +145,7 @@ class LossGuard:
         Raises:
             TrainingError: for a bad step where the policy is to stop, or too many skipped ones in a row.
         """
-        self._look(wait=True)
+        self._act_on_verdicts(wait=True)
 
     def state(self) -> dict[str, Any]:
         """Return the state for a resumed run, as JSON has it; None stands for no loss."""
@@ -172,6 +173,7 @@ class LossGuard:
             without a bound on the loss; the norm of its gradient; its terms.
         """
         loss = (self._weights * terms).sum()
+        # A loss explodes if it is more than so many times the median of the last losses; None sets no bound.
         factor = self.policy.explosion_factor
         is_bad = ~(terms.isfinite().all() & norm.isfinite())
         median = torch.full_like(loss, torch.nan)
@@ -188,18 +190,19 @@ class LossGuard:
         verdict = torch.cat([torch.stack([is_bad.double(), loss, median, norm]), terms])
         return is_bad, verdict
 
-    def _look(self, *, wait: bool) -> None:
+    def _act_on_verdicts(self, *, wait: bool) -> None:
         """Act on the verdicts that have arrived, or with `wait` on all."""
         for verdict, (step, batches) in self._verdicts.take(wait=wait):
-            # As `_judge` has put the numbers together.
+            # `_judge` has put the numbers together in this order.
             is_bad, loss, median, norm, *terms = verdict.tolist()
             if not is_bad:
                 self._in_a_row = 0
                 continue
-            self._act(step, batches, self._describe(step, loss, median, norm, terms))
+            problem = self._describe(step, loss, median, norm, terms)
+            self._skip_or_stop(step, batches, problem)
 
-    def _act(self, step: int, batches: Batches, problem: str) -> None:
-        """Save the batch of a bad step, then warn of the skipped step or stop.
+    def _skip_or_stop(self, step: int, batches: Batches, problem: str) -> None:
+        """Save the batches of a bad step, then warn that the step was skipped, or stop the run.
 
         Raises:
             TrainingError: if the run is to stop.

@@ -96,12 +96,13 @@ def check_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> None:
         OutputError: as `claimed_output`.
     """
     folder = _check_folder(recipe.output, resume=resume, overwrite=overwrite)
-    if not _RUN.is_occupied(folder) or overwrite:
+    is_free = overwrite or not _RUN.is_occupied(folder)
+    if is_free:
         return
     if resume:
         check_same_recipe(folder, read_kept_recipe(folder), document_of(recipe))
         return
-    # Taking the lock fails if a run is still going on there, with an error that says so.
+    # The run there may have ended or be going on. In that case taking the lock fails, with an error that says so.
     with folder_lock(folder):
         raise _not_empty(folder)
 

@@ -141,9 +141,13 @@ def _take_steps(
     module = DistillationModule(learner, teaching, plan.terms, pooling=student_head)
     try:
         freeze_unreached(module, rows.probe())
-        nothing_kept = {"save_strategy": "no", "eval_strategy": "no", "logging_strategy": "no", "report_to": "none"}
-        training = {**plan.spec.training, **nothing_kept, "max_steps": _NO_END}
+        # The arguments of the stage, but for saving, measuring, logging and the end, which the clock sets.
+        training = dict(plan.spec.training)
         del training["max_minutes"]
+        training["max_steps"] = _NO_END
+        for name in ("save_strategy", "eval_strategy", "logging_strategy"):
+            training[name] = "no"
+        training["report_to"] = "none"
         trainer = DistillationTrainer(
             module,
             policy=plan.spec.guard,

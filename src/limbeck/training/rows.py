@@ -139,7 +139,10 @@ def held_out_rows(
 
 
 def held_out_places(corpus: AnyCorpus) -> list[int]:
-    """Return the places of the held-out rows that a stage is measured on: the first, or as many of each language."""
+    """Choose the held-out rows that a stage is measured on, and return their indices among all held-out rows.
+
+    They are the first 512 rows. Where languages are known, as many first rows of each language make the same number.
+    """
     places_by_language = corpus.held_out_by_language("rows")
     if not places_by_language:
         return list(range(min(_HELD_OUT_ROWS, len(corpus.held_out))))
@@ -151,21 +154,21 @@ def held_out_places(corpus: AnyCorpus) -> list[int]:
 
 
 def held_out_languages(corpus: AnyCorpus, rows: Any) -> dict[str, Any]:
-    """Return the rows of each language among those that `held_out_rows` returned; empty where none is known.
+    """Divide the measured rows of a corpus by language; a language without a measured row is left out.
 
     Args:
         corpus: The corpus.
-        rows: These rows; None without any.
+        rows: The rows that `held_out_rows` returned; None without any.
     """
     if rows is None:
         return {}
-    # Place in the corpus to place among the rows that are measured.
-    number_of_place = {place: number for number, place in enumerate(held_out_places(corpus))}
+    # The index of each measured row in `rows`, by its index among all held-out rows of the corpus.
+    index_of_place = {place: index for index, place in enumerate(held_out_places(corpus))}
     rows_of_language = {}
     for language, places in corpus.held_out_by_language("rows").items():
-        numbers = [number_of_place[place] for place in places if place in number_of_place]
-        if numbers:
-            rows_of_language[language] = Subset(rows, numbers)
+        indices = [index_of_place[place] for place in places if place in index_of_place]
+        if indices:
+            rows_of_language[language] = Subset(rows, indices)
     return rows_of_language
 
 

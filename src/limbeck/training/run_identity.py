@@ -78,18 +78,20 @@ def check_same_recipe(folder: Path, saved_recipe: dict[str, Any], new_recipe: Ma
         saved_identity = _without_places(saved_identity)
         new_identity = _without_places(new_identity)
     difference = first_difference(saved_identity, new_identity)
-    if difference is not None:
-        old_setting = f"has {difference.place} = {difference.old!r}"
-        new_setting = f"this recipe {difference.new!r}"
-        if difference.old is None:
-            old_setting = f"does not set {difference.place}"
-            new_setting = f"this recipe sets {difference.new!r}"
-        elif difference.new is None:
-            new_setting = "this recipe does not set it"
-        raise OutputError(
-            f"The run in '{folder}' {old_setting}, {new_setting}; resume with the same recipe ('{folder / RECIPE}'), "
-            f"or start anew elsewhere or with --overwrite. {_MAY_CHANGE}."
-        )
+    if difference is None:
+        return
+    # A value of None means that the recipe does not set the key.
+    place, old, new = difference
+    if old is None:
+        settings = f"does not set {place}, this recipe sets {new!r}"
+    elif new is None:
+        settings = f"has {place} = {old!r}, this recipe does not set it"
+    else:
+        settings = f"has {place} = {old!r}, this recipe {new!r}"
+    raise OutputError(
+        f"The run in '{folder}' {settings}; resume with the same recipe ('{folder / RECIPE}'), "
+        f"or start anew elsewhere or with --overwrite. {_MAY_CHANGE}."
+    )
 
 
 def _check_same_objects(folder: Path, saved_recipe: Mapping[str, Any], new_recipe: Mapping[str, Any]) -> None:
@@ -139,6 +141,7 @@ def _different_weights(old: Path, new: Path) -> str:
         The end of the sentence; empty for texts, for models with other names of weights, and for models of which all
         weights differ.
     """
+    # Names of tensors that differ, and the number of all tensors, over the files of both models.
     different: list[str] = []
     count = 0
     for old_path in old.rglob("*.safetensors"):
@@ -203,14 +206,14 @@ def _without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 def _deciding(training: dict[str, Any], processes: int) -> dict[str, Any]:
     """Return the training arguments of a stage that decide its result, however many processes share its steps."""
-    # The product of the sizes and the processes; an argument that is left out has its default.
+    # The rows of a step stand in place of the arguments that make them; one that is left out has its default.
     rows_a_step = processes
     for name in _SIZES:
         rows_a_step *= training.get(name, DEFAULTS.get(name, 1))
-    free = set(_FREE)
+    may_change = {*_FREE, *_SIZES}
     if training.get("load_best_model_at_end"):
-        # The measurements choose the student.
-        free -= _OF_MEASUREMENTS
-    deciding = {name: value for name, value in training.items() if name not in (*_SIZES, *free)}
+        # The steps that are measured decide which student is chosen.
+        may_change -= _OF_MEASUREMENTS
+    deciding = {name: value for name, value in training.items() if name not in may_change}
     deciding["rows a step (per_device_train_batch_size x gradient_accumulation_steps x processes)"] = rows_a_step
     return deciding

@@ -104,24 +104,28 @@ def _choose_rows(corpus: AnyCorpus, tokens: int, *, held_out: bool) -> list[int]
 
     Rows are chosen in steps that go around the corpus, so that they are from all parts of it, few or many. Every tenth
     row of this order is held out.
+
+    Returns:
+        The indices of the rows.
     """
+    # A stride without a common divisor with the number of rows comes to each row once before it comes to one again.
     count = len(corpus.train)
     stride = max(1, round(count * _GOLDEN_RATIO))
     while math.gcd(stride, count) > 1:
         stride += 1
-    wanted = _wanted_tokens(tokens, held_out=held_out)
 
+    wanted_tokens = _wanted_tokens(tokens, held_out=held_out)
+    chosen_tokens = 0
     lengths: dict[int, int] = {}
-    read = 0
     for number in range(count):
         is_held_out = number % _HELD_OUT == _HELD_OUT - 1
         if is_held_out != held_out:
             continue
-        if read >= wanted:
+        if chosen_tokens >= wanted_tokens:
             break
         index = number * stride % count
         lengths[index] = len(corpus.train[index]["input_ids"])
-        read += lengths[index]
+        chosen_tokens += lengths[index]
     # Rows of similar length come together, so that little is padded. Sorting is stable.
     return sorted(lengths, key=lambda index: lengths[index])
 

@@ -70,13 +70,11 @@ def never_read(records: Sequence[Stage], student: PreTrainedModel) -> dict[str, 
         name = f"{table.name}.weight"
         if name in left_out or name in frozen:
             continue
-        # A stage without ranges has read every row (or its record is of an earlier version), so no row is left.
-        ranges_of_stages = [record.unread.get(name, "") for record in records]
-        if not all(ranges_of_stages):
-            continue
+        # A row is left if no stage has read it. A stage whose record has no ranges has read every row (or the record is
+        # of an earlier version).
         rows = np.ones(table.module.num_embeddings, dtype=np.bool_)
-        for ranges in ranges_of_stages:
-            rows &= read_ranges(ranges, len(rows))
+        for record in records:
+            rows &= read_ranges(record.unread.get(name, ""), len(rows))
         if rows.any():
             rows_by_kind[kind] = rows
     return rows_by_kind
@@ -102,6 +100,7 @@ def fill_rows(
     """
     student_shape = families.shape_of(student.config)
     teacher_shape = families.shape_of(teacher.config)
+    # A student whose embeddings are wider than its teacher's starts with random ones.
     if not rows or embedding_mode("auto", student_shape, teacher_shape) == "random":
         return []
     if start is None:
@@ -113,9 +112,9 @@ def fill_rows(
     filled = []
     with torch.no_grad():
         for kind, mask in rows.items():
-            # The row of a token is the same in both tables only if they have equally many rows.
-            is_alike = kind in teacher_tables and len(teacher_tables[kind].module.weight) == len(mask)
-            if not is_alike:
+            # Only tables of equally many rows have the same row for a token.
+            has_same_rows = kind in teacher_tables and len(teacher_tables[kind].module.weight) == len(mask)
+            if not has_same_rows:
                 continue
             numbers = np.flatnonzero(mask)
             values = teacher_tables[kind].module.weight[numbers]
@@ -147,7 +146,7 @@ def fill_from_teacher(
     layers = _mapped_layers(terms)
     student_parameters = dict(student.named_parameters())
     teacher_parameters = dict(families.base_model(teacher).named_parameters())
-    # Matches the beginning of the name of a block's parameter, such as `encoder.layer.3`; group 2 is the number.
+    # Matches the beginning of the name of a block's parameter, such as `encoder.layer.3`; group 2 is its number.
     block = re.compile(rf"^({re.escape(families.family_of(student.config).blocks)}\.)(\d+)(?=\.)")
     prefix = student.base_model_prefix + "."
 

@@ -72,7 +72,7 @@ class CombinedTeaching(Teaching):
     ) -> None:
         self.facts = facts
         self.members = tuple(members)
-        self._names = frozenset(names)
+        self._combined_names = frozenset(names)
         self._vectors = vectors
         self._mean_of: Literal["probabilities", "logits"] = mean_of
         # Terms on scores over a vocabulary are those of one member, which decides how it gives them.
@@ -85,14 +85,14 @@ class CombinedTeaching(Teaching):
 
     def prepare(self, folder: Path | None, read_text: Callable[[], Iterable[Mapping[str, Tensor]]]) -> None:
         """Find the linear map of each teacher's vectors by a sample of the text, or read those of the run's folder."""
-        if not self._names.intersection(OF_SENTENCES):
+        if not self._combined_names.intersection(OF_SENTENCES):
             return
         file = None if folder is None else folder / COMBINATION
         if file is not None and ranks.on_main_rank(file.is_file):
             self.combination = ranks.on_all_ranks(lambda: VectorCombination.load(file))
             return
         combination = ranks.on_all_ranks(lambda: self._fit(read_text()))
-        # All processes take the maps of the main one: on a device sums of others may differ in the last bits.
+        # All processes take the maps of the main one: the sums of another process may differ in the last bits.
         self.combination = ranks.on_main_rank(lambda: combination)
         if file is not None:
             ranks.on_main_rank(lambda: _save(combination, file))
@@ -101,37 +101,40 @@ class CombinedTeaching(Teaching):
         """Find the linear maps by the vectors of some batches."""
         device = choose_device("auto")
         self.move(device)
-        parts: list[list[Tensor]] = [[] for _ in self.members]
+        vectors_of_members: list[list[Tensor]] = [[] for _ in self.members]
         for columns in batches:
             batch = read_batch(send_batch(columns, device))
-            for member, vectors in zip(self.members, parts, strict=True):
-                vectors.append(member.stream(member.teaching.read(batch), "vector").float().cpu())
-        sample = [torch.cat(vectors) for vectors in parts]
+            for member, vectors in zip(self.members, vectors_of_members, strict=True):
+                answer = member.teaching.read(batch)
+                vectors.append(member.stream(answer, "vector").float().cpu())
+        sample = [torch.cat(vectors) for vectors in vectors_of_members]
         if self._vectors == "averaged":
             return averaged(sample, self._weights)
         return concatenated(sample, self._weights, self.facts.widths["vector"])
 
     def read(self, batch: Batch, scored: Tensor | None = None) -> Streams:
         """Ask all members, and combine what they say of whole texts; see `Teaching.read`."""
-        streams: dict[StreamKey, Tensor] = {}
         answers = [member.teaching.read(batch, scored) for member in self.members]
+        # Streams that are not combined are those of a single member, and are passed on.
+        streams: dict[StreamKey, Tensor] = {}
         for answer in answers:
-            streams |= {key: stream for key, stream in answer.items() if key.name not in self._names}
+            streams |= {key: stream for key, stream in answer.items() if key.name not in self._combined_names}
 
+        # Streams of whole texts count as those of the last layer. A combined vector is both `pooled` and `vector`.
         layer = self.facts.output_layer
-        # Members' streams of whole texts are combined below; all others were passed on above.
-        vector_names = self._names.intersection(OF_SENTENCES)
+        vector_names = self._combined_names.intersection(OF_SENTENCES)
         if vector_names:
             assert self.combination is not None, "prepare comes first"
             vectors = [member.stream(answer, "vector") for member, answer in zip(self.members, answers, strict=True)]
             combined = self.combination.combine(vectors)
             for name in vector_names:
                 streams[StreamKey(name, layer)] = combined
-        if "logits" in self._names:
+        if "logits" in self._combined_names:
             scores = []
             for member, answer in zip(self.members, answers, strict=True):
-                # The classes of all members in the order of the first.
-                scores.append(member.stream(answer, "logits")[..., list(member.classes)])
+                # The classes of each member are put into the order of the first member's.
+                scores_of_member = member.stream(answer, "logits")
+                scores.append(scores_of_member[..., list(member.classes)])
             streams[StreamKey("logits", layer)] = combine_scores(scores, self._weights, mean_of=self._mean_of)
         return streams
 

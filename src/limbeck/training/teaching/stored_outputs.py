@@ -92,6 +92,7 @@ def copy_teacher_files(teacher: TeacherInfo, store: Path) -> None:
     target = store / TEACHER_FOLDER
     if target.is_dir():
         return
+    # Modules of a sentence-transformers model lie in the model's folder itself or in folders of their own.
     source = fetch_sentence_root(teacher.spec.model, teacher.spec.revision)
     folders = {module.folder(source) for module in read_modules(source)} - {source}
     with writing(store):
@@ -140,6 +141,7 @@ def remembering(live: Teaching, stage: StagePlan) -> Teaching:
     else:
         folder = default_cache_dir() / _CACHED_STORES / facts.identity
 
+    # Set in the main process, which holds the store for all; the teaching releases it when it is closed.
     lock: ExitStack | None = None
 
     def prepare() -> bool:
@@ -158,7 +160,7 @@ def remembering(live: Teaching, stage: StagePlan) -> Teaching:
 
     writes = ranks.on_main_rank(prepare)
     if not writes:
-        # The other run may still be making the store. Without one every text is computed.
+        # The other run may still be making the store. There is nothing to read then, so every text is computed.
         if not (folder / STORE_FACTS).is_file():
             return live
         ranks.on_main_rank(partial(check_same_store, folder, facts, "teacher.stored"))

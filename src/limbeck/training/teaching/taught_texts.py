@@ -44,15 +44,15 @@ def _describe(teaching: Teaching | None) -> str:
 
 
 def check_texts_taught(plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizers: RunTokenizers) -> None:
-    """Refuse to train on texts that a stage's teaching lacks.
+    """Refuse to train on texts that a stage's teaching does not know.
 
     Args:
         plan: The plan of the run.
         corpora: The text of each stage.
-        tokenizers: Its tokenizers, to show a text that lacks.
+        tokenizers: Its tokenizers, to show a text that is missing.
 
     Raises:
-        CorpusError: with the number of texts that lack, and one of them.
+        CorpusError: with the number of texts that are missing, and one of them.
     """
     for stage, corpus in zip(plan.stages, corpora, strict=True):
         # A stage may have several teachers.
@@ -61,10 +61,16 @@ def check_texts_taught(plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizers: 
 
 
 def _check_taught(stage: StagePlan, teaching: Teaching | None, corpus: AnyCorpus, tokenizers: RunTokenizers) -> None:
-    """Refuse texts of a stage that one of its teachings lacks; None stands for a model.
+    """Refuse texts of a stage that one of its teachings does not know.
+
+    Args:
+        stage: The stage.
+        teaching: The teaching; None stands for a model.
+        corpus: The text of the stage.
+        tokenizers: The tokenizers of the run, to show a text that is missing.
 
     Raises:
-        CorpusError: with the number of texts that lack, and one of them.
+        CorpusError: with the number of texts that are missing, and one of them.
     """
     # A model reads any text, and so does a teaching that reads tokens. One that reads rows looks texts up by their
     # keys.
@@ -72,13 +78,13 @@ def _check_taught(stage: StagePlan, teaching: Teaching | None, corpus: AnyCorpus
         return
     missing = 0
     total = 0
+    # The beginning of the first text that is missing, for the message.
     example = ""
     for rows in splits_of(corpus):
         keys = np.asarray(rows.with_format("numpy")[TEXT_KEY][:], dtype=np.int64)
         is_missing = teaching.missing(keys)
         total += len(keys)
         missing += int(is_missing.sum())
-        # The message shows the first text that lacks.
         if not example and is_missing.any():
             first_missing = rows[int(np.flatnonzero(is_missing)[0])]
             tokenizer = tokenizers.load(stage.tokenizer)
