@@ -107,7 +107,7 @@ def write_facts(folder: Path, facts: StoreFacts) -> None:
         if path.is_file():
             files[str(path.relative_to(folder))] = file_facts(path)
     stored = asdict(facts)
-    # Stores without them are those of earlier versions, which do not know these facts.
+    # Facts that are empty are left out, so that a store without them is like one of an earlier version.
     for name in _LATER_FACTS:
         if not stored[name]:
             del stored[name]

@@ -147,16 +147,18 @@ class _StoreMaker:
         self._folder = folder
         self._progress = progress
         self._counts = _Counts()
-        # Targets of texts that were there before, until they are compared with the stored ones, and their bytes.
+        # Targets of texts that were there before, until they are compared with the stored ones, and the bytes that
+        # these targets take.
         self._repeated: list[_Target] = []
         self._bytes_of_repeated = 0
 
     def make(self) -> str:
-        """Write the store, and return what it holds in a line.
+        """Write the store, and return a summary of it in one line.
 
         Raises:
-            CorpusError: for the first row that no student could learn, and a file without any.
+            CorpusError: for the first row that no student could learn, and a file without any row.
         """
+        # The first target says how wide all of them are, which a store has to know when it is made.
         targets = self._targets()
         first = next(targets, None)
         if first is None:
@@ -169,9 +171,10 @@ class _StoreMaker:
             labels=self._file.classes,
         )
         open_store(self._folder, facts)
+        # The keys of all texts may not fit into memory, so they wait in a file beside the rows.
         with seen_keys(self._folder / "seen.sqlite") as add_keys, StoreWriter(self._folder) as writer:
             content = self._write(chain([first], targets), width, add_keys, writer)
-        self._check_repeated()
+        self._compare_repeated()
         # What identifies the teacher is the content of its targets, wherever they lie.
         write_facts(self._folder, replace(facts, weights=content))
         return self._summary(width)
@@ -181,13 +184,16 @@ class _StoreMaker:
         report = self._counts.report
         rows = read_target_rows(self._file, self._source, report)
         for row in count_items(rows, self._progress, "rows"):
+            # `_text_of` reports each empty text, so both texts of a pair are looked at before the row is left out.
             text = _text_of(row.text, row, report)
-            pair = None
+            second_text = None
+            lacks_second = False
             if self._file.pair is not None:
-                pair = _text_of(row.pair, row, report)
-            is_whole = text is not None and (self._file.pair is None or pair is not None)
-            if text is not None and is_whole:
-                yield _Target(row.where, text_key(text, pair=pair), read_target(row, self._file))
+                second_text = _text_of(row.pair, row, report)
+                lacks_second = second_text is None
+            if text is None or lacks_second:
+                continue
+            yield _Target(row.where, text_key(text, pair=second_text), read_target(row, self._file))
 
     def _write(self, targets: Iterator[_Target], width: int, add_keys: AddKeys, writer: StoreWriter) -> str:
         """Write the targets, each text once, and return a hash of all of them.
@@ -213,31 +219,30 @@ class _StoreMaker:
                 self._repeated.append(batch[index])
                 self._bytes_of_repeated += batch[index].values.nbytes
             if self._bytes_of_repeated >= _BYTES_OF_REPEATED:
-                self._check_repeated()
+                self._compare_repeated()
         return digest.hexdigest()
 
-    def _check_repeated(self) -> None:
-        """Compare the repeated texts' targets with the stored ones, and forget them.
+    def _compare_repeated(self) -> None:
+        """Compare the targets in `_repeated` with those that are stored of the same texts, and empty the list.
 
         Raises:
-            CorpusError: for a text that has another target than where it was first, with both places.
+            CorpusError: for a text that has another target than in its first row, with the places of both rows.
         """
         if not self._repeated:
             return
-        # `[repeated texts, width]` each.
-        values = np.stack([target.values for target in self._repeated])
+        # Both `[repeated rows, width]`.
+        repeated_values = np.stack([target.values for target in self._repeated])
         keys = np.array([target.key for target in self._repeated], dtype=np.int64)
-        first_values = Store(self._folder).read(keys)[self._file.stream]
+        stored_values = Store(self._folder).read(keys)[self._file.stream]
 
         # Services that compute vectors do not repeat the last digits, so a target is the same up to a small difference.
-        largest_values = np.maximum(np.abs(values), np.abs(first_values)).max(axis=1)
-        largest_differences = np.abs(values - first_values).max(axis=1)
-        differs = largest_differences > _LARGEST_DIFFERENCE * largest_values
-        if differs.any():
-            first_index = int(np.flatnonzero(differs)[0])
-            target = self._repeated[first_index]
+        largest_values = np.maximum(np.abs(repeated_values), np.abs(stored_values)).max(axis=1)
+        largest_differences = np.abs(repeated_values - stored_values).max(axis=1)
+        has_other_target = largest_differences > _LARGEST_DIFFERENCE * largest_values
+        if has_other_target.any():
+            row = self._repeated[int(np.flatnonzero(has_other_target)[0])]
             raise CorpusError(
-                f"{safe_name(self._first_place(target.key))} and {safe_name(target.where)} have the same text, but "
+                f"{safe_name(self._first_place(row.key))} and {safe_name(row.where)} have the same text, but "
                 "different targets; leave one of them out."
             )
         self._repeated = []
@@ -251,10 +256,10 @@ class _StoreMaker:
         raise AssertionError("the text was read before")
 
     def _summary(self, width: int) -> str:
-        """Return what the file holds and what was left out, in a line."""
+        """Summarise in one line what the file holds, and which rows were left out."""
         counts = self._counts
-        of_texts = counted(counts.texts, "text" if self._file.pair is None else "pair")
-        parts = [f"{self._file.stream} ({counted(width, 'number')}) of {of_texts}"]
+        unit = "text" if self._file.pair is None else "pair"
+        parts = [f"{self._file.stream} ({counted(width, 'number')}) of {counted(counts.texts, unit)}"]
         if self._file.form == "vector":
             parts.append(f"vectors of length {counts.least_length:.3g} to {counts.most_length:.3g}")
         if counts.repeated:
@@ -264,7 +269,10 @@ class _StoreMaker:
 
 
 def _text_of(value: Any, row: TargetRow, report: SourceReport) -> str | None:
-    """Return a text as corpora clean it; None where it is empty, since corpora leave such rows out too."""
+    """Return a text as corpora clean it.
+
+    None where it is empty: corpora leave such a row out too, and so does the caller. The report notes the row.
+    """
     if value is not None and not isinstance(value, str):
         raise CorpusError(
             f"{safe_name(row.where)} has {safe_name(repr(value))} in a column of texts; name another column in teacher."

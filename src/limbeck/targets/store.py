@@ -28,11 +28,16 @@ JOURNALS = f"{ROWS}-*.journal"
 NOT_FOUND = -1
 
 
-class _Place(NamedTuple):
-    """Where the rows of some keys lie: the index of the part of each, and its index in that part, both `[keys]`."""
+class _Places(NamedTuple):
+    """Where the row of each key lies.
+
+    Args:
+        part: The index of its part, `[keys]`.
+        row_in_part: Its index in that part, `[keys]`.
+    """
 
     part: NDArray[np.int64]
-    row: NDArray[np.int64]
+    row_in_part: NDArray[np.int64]
 
 
 class Store:
@@ -65,16 +70,20 @@ class Store:
         self._format = NUMBER_FORMATS[self.facts.number_format]
         self._parts: list[Tensors] = list(self._open_parts())
 
-        # The keys of all parts one behind the other, and the place of each. The empty array gives the type where there
-        # are no parts.
-        key_parts = [np.asarray(part[KEY], dtype=np.int64) for part in self._parts]
-        keys = np.concatenate([np.empty(0, np.int64), *key_parts])
-        lengths = [len(part_keys) for part_keys in key_parts]
-        part_of_row = np.repeat(np.arange(len(lengths)), lengths)
-        row_in_part = np.concatenate([np.empty(0, np.int64), *[np.arange(length) for length in lengths]])
-        # A row that was written to a file just before its process was killed may be in the journal too.
-        self.keys, first_rows = np.unique(keys, return_index=True)
-        self._place = _Place(part_of_row[first_rows], row_in_part[first_rows])
+        # The key and the place of every row, part after part. A store without parts has these empty arrays alone.
+        keys = [np.empty(0, np.int64)]
+        parts = [np.empty(0, np.int64)]
+        rows_in_part = [np.empty(0, np.int64)]
+        for number, part in enumerate(self._parts):
+            keys_of_part = np.asarray(part[KEY], dtype=np.int64)
+            keys.append(keys_of_part)
+            parts.append(np.full(len(keys_of_part), number))
+            rows_in_part.append(np.arange(len(keys_of_part)))
+
+        # A row that was written to a file just before its process was killed may be in the journal too. The first one
+        # of each key counts.
+        self.keys, first_rows = np.unique(np.concatenate(keys), return_index=True)
+        self._places = _Places(np.concatenate(parts)[first_rows], np.concatenate(rows_in_part)[first_rows])
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -107,14 +116,14 @@ class Store:
         missing = int((indices == NOT_FOUND).sum())
         if missing:
             raise ModelError(f"{missing} of {len(keys)} texts are not in the store '{self.folder}'.")
-        parts = self._place.part[indices]
-        rows = self._place.row[indices]
+        parts = self._places.part[indices]
+        rows_in_part = self._places.row_in_part[indices]
         streams = {name: np.empty((len(keys), width), dtype=np.float32) for name, width in self.facts.streams.items()}
         # The rows are read part by part and put in the places of their keys.
         for part in np.unique(parts):
-            is_here = parts == part
+            is_in_part = parts == part
             for name, values in streams.items():
-                values[is_here] = self._format.decode(name, self._parts[part], rows[is_here])
+                values[is_in_part] = self._format.decode(name, self._parts[part], rows_in_part[is_in_part])
         return streams
 
     def _find(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -122,7 +131,7 @@ class Store:
         if len(self.keys) == 0:
             return np.full(len(keys), NOT_FOUND)
         # The keys are sorted, so a search gives the index at which each key is, if it is there. A key above all others
-        # would get an index behind the last.
+        # would get an index behind the last, so it is sent to the last.
         indices = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[indices] == keys, indices, NOT_FOUND)
 

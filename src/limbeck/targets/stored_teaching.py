@@ -132,15 +132,14 @@ class RememberingTeaching(Teaching):
 
     def _compute_missing(self, keys: NDArray[np.int64], batch: Batch) -> None:
         """Ask the teacher for texts that are neither in the store nor in `_new_rows`, and put its outputs into both."""
-        is_new = ~self._store.has(keys)
-        for row in np.flatnonzero(is_new):
-            is_new[row] = int(keys[row]) not in self._new_rows
-        # A text that is in the batch twice is computed once.
-        new_keys, first = np.unique(keys[is_new], return_index=True)
-        if len(new_keys) == 0:
+        # The rows of the batch whose texts are neither in the store nor in `_new_rows`.
+        unknown_rows = [row for row in np.flatnonzero(~self._store.has(keys)) if int(keys[row]) not in self._new_rows]
+        if not unknown_rows:
             return
-        # `first` counts among the new rows; these are their indices in the batch.
-        rows = torch.from_numpy(np.flatnonzero(is_new)[first]).to(batch.teacher["input_ids"].device)
+        # A text that is in the batch twice is computed once, from its first row.
+        new_keys, first_rows = np.unique(keys[unknown_rows], return_index=True)
+        rows_to_compute = np.array(unknown_rows)[first_rows]
+        rows = torch.from_numpy(rows_to_compute).to(batch.teacher["input_ids"].device)
         inputs = {name: tensor[rows] for name, tensor in batch.teacher.items()}
         answer = self.teacher.read(batch._replace(teacher=inputs))
         values = as_rows(answer)

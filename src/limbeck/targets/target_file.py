@@ -25,6 +25,9 @@ from limbeck.errors import CorpusError
 
 ARRAY = ".npy"
 """Suffix of an array, which has no texts: these are the lines of a text file."""
+_TEXT = "text"
+_TARGET = "target"
+"""Columns of the rows of an array."""
 
 Form: TypeAlias = Literal["vector", "probabilities", "logits", "labels", "score"]
 """What a teacher said of a text: its vector, the probabilities or logits of classes, one class, or one number."""
@@ -122,8 +125,7 @@ def read_target_rows(file: TargetFile, source: RowSource, report: SourceReport) 
     Raises:
         CorpusError: for a file that cannot be read, and a row without one of the columns.
     """
-    # The rows of an array, which has no columns, get the name `_TEXT` for their text from `source_of`. A target whose
-    # column the recipe does not name is called `_TARGET` in every source.
+    # An array has no columns. In the source that `source_of` makes of it they are called `_TEXT` and `_TARGET`.
     text_column = _TEXT if file.is_array else file.text
     target_column = _TARGET if file.column is None else file.column
     for row in source.rows(report):
@@ -141,11 +143,6 @@ def read_target_rows(file: TargetFile, source: RowSource, report: SourceReport) 
             row.values[target_column],
             row.class_names.get(target_column, ()),
         )
-
-
-# Columns of the rows of an array.
-_TEXT = "text"
-_TARGET = "target"
 
 
 @dataclass(frozen=True)

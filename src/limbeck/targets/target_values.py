@@ -65,8 +65,9 @@ def _read_vector(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
 def _read_probabilities(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
     """Read the probabilities of the classes, and return logits that give them."""
     values = _numbers_of_classes(row, file)
-    is_share = bool((values >= 0).all() and (values <= 1).all())
-    if not is_share or abs(float(values.sum()) - 1) > _ROUNDING:
+    are_shares = bool((values >= 0).all() and (values <= 1).all())
+    has_sum_of_one = abs(float(values.sum()) - 1) <= _ROUNDING
+    if not are_shares or not has_sum_of_one:
         raise CorpusError(
             f"{safe_name(row.where)} has {_shown(values)} in '{_column(file)}', which are no probabilities, whose sum "
             "is 1; set teacher.scores.form to logits if they are logits."
@@ -75,16 +76,19 @@ def _read_probabilities(row: TargetRow, file: TargetFile) -> NDArray[np.float32]
 
 
 def _read_logits(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+    """Read the logits of the classes."""
     return _numbers_of_classes(row, file)
 
 
 def _read_label(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+    """Read one class, and return logits that give it the probability 1."""
     probabilities = np.zeros(len(file.classes), dtype=np.float32)
     probabilities[_number_of_class(row, file)] = 1
     return _logits_of(probabilities)
 
 
 def _read_score(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+    """Read a single number."""
     values = _numbers(row, file)
     if len(values) != 1:
         raise CorpusError(
@@ -104,7 +108,7 @@ _READERS: dict[Form, Callable[[TargetRow, TargetFile], NDArray[np.float32]]] = {
 
 
 def _numbers_of_classes(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
-    """Return a number for each class: of a list in the order of the classes, or of a mapping by their names."""
+    """Return the number of each class, from a list in the order of the classes or from a mapping by their names."""
     value = _parsed(row.value)
     if isinstance(value, Mapping):
         if set(value) != set(file.classes):
@@ -123,7 +127,7 @@ def _numbers_of_classes(row: TargetRow, file: TargetFile) -> NDArray[np.float32]
 
 
 def _numbers(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
-    """Return the numbers of a list, or a number alone as one of them.
+    """Return the numbers of a list; a number alone counts as a list of one.
 
     Raises:
         CorpusError: for anything else, and numbers that are not finite.
@@ -165,18 +169,22 @@ def _parsed(value: Any) -> Any:
 
 
 def _number_of_class(row: TargetRow, file: TargetFile) -> int:
-    """Return the number of the class that a row names: by its name, or by its number where the classes are words."""
+    """Return the index among the recipe's classes of the class that a row names.
+
+    A row may have the name of a class, or a number. A number counts in the classes that the file itself states, else in
+    those of the recipe.
+    """
     value = row.value
     is_number = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    # A file may name the numbers of its own classes, whose order need not be that of the recipe.
+    # The order of the classes that a file states need not be that of the recipe, so the number becomes a name.
     if is_number and 0 <= value < len(row.class_names):
         value = row.class_names[int(value)]
         is_number = False
     name = str(value).strip()
     if name in file.classes:
         return file.classes.index(name)
-    # Of classes such as "1" to "5" the number 0 is none of them, and not the first.
-    are_words = not any(name.isdecimal() for name in file.classes)
+    # Of classes that are numbers themselves, such as "1" to "5", 0 is none, and not the first.
+    are_words = not any(class_name.isdecimal() for class_name in file.classes)
     if is_number and are_words and 0 <= value < len(file.classes):
         return int(value)
     raise CorpusError(

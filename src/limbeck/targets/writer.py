@@ -27,6 +27,8 @@ from limbeck.targets.store import JOURNALS, NOTE, ROWS, Store, finished_files, u
 
 FILE_BYTES = 128_000_000
 """A file of rows ends with the batch that reaches so many bytes."""
+_SMALL_FILE_BYTES = FILE_BYTES // 2
+"""Files below this size are merged: two of them fit into one file."""
 _STORE = FolderKind("store", STORE_FACTS, beside=frozenset({LOCK, INPUTS, TEACHER_FOLDER, f"{TEACHER_FOLDER}.partial"}))
 
 
@@ -114,6 +116,7 @@ def check_same_store(folder: Path, facts: StoreFacts, option: str = "--output") 
     way_out = f"give another folder as {option}"
     # Stores of earlier versions do not know what their teacher computed in.
     computes_alike = stored.computed_in in ("", facts.computed_in)
+    # The limit to which texts were cut is a part of `weights`, so it is looked at first, for a message of its own.
     stored_cut = stored.endpoint.cut_to if stored.endpoint is not None else ""
     new_cut = facts.endpoint.cut_to if facts.endpoint is not None else ""
     if stored.teacher == facts.teacher and stored_cut != new_cut:
@@ -210,7 +213,7 @@ def merge_files(folder: Path) -> int:
     No other process may write to the store meanwhile.
     """
     facts = read_facts(folder)
-    small_files = [path for path in finished_files(folder) if path.stat().st_size < FILE_BYTES // 2]
+    small_files = [path for path in finished_files(folder) if path.stat().st_size < _SMALL_FILE_BYTES]
     merged_files = 0
     for group in _groups_to_merge(small_files):
         if len(group) > 1:

@@ -286,11 +286,14 @@ def _message_of(error: HTTPError) -> str:
     except (ValueError, RecursionError):
         # A page of HTML says nothing in one line.
         return "" if "<" in text else _in_one_line(text)
-    # {"error": {"message": …}} of OpenAI and vLLM, {"error": …} of others, {"message": …}, or {"detail": …}.
+    # The message of {"error": {"message": …}} of OpenAI and vLLM, {"error": …} of others, {"message": …}, or
+    # {"detail": …}: each key that is there leads one level down.
     for key in ("error", "message", "detail"):
         if isinstance(value, dict) and key in value:
             value = value[key]
-    return _in_one_line(value if isinstance(value, str) else json.dumps(value))
+    if not isinstance(value, str):
+        value = json.dumps(value)
+    return _in_one_line(value)
 
 
 def _in_one_line(text: str) -> str:

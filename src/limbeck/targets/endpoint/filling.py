@@ -94,7 +94,7 @@ def _fill(
     batches = _batches_of(texts, survey, options)
     first_batch = next(batches, None)
     if first_batch is None:
-        # All texts are stored, or there is none, which no corpus allows.
+        # All texts are stored: no corpus is without any text.
         assert store is not None
         _update_terms(folder, options.terms)
         write_sample(folder, survey.sample)
@@ -130,7 +130,7 @@ def _facts_of(client: EmbeddingsClient, width: int, options: EndpointOptions) ->
     cut_to = "" if options.cuts is None else str(options.cuts)
     return StoreFacts(
         endpoint.title,
-        # All that decides the vector of a text. Its prompt is a part of its key.
+        # A hash of all that decides the vector of a text, but for its prompt, which is a part of the text's key.
         weights=fingerprint([endpoint.url, endpoint.model, cut_to]),
         streams={STREAM: width},
         number_format=options.number_format,
@@ -163,15 +163,18 @@ def _update_terms(folder: Path, terms: str) -> None:
 
 def _batches_of(texts: Iterable[PlainText], survey: Survey, options: EndpointOptions) -> Iterator[_TextBatch]:
     """Iterate over the batches of texts that are sent, each text once."""
-    is_done = survey.is_stored.copy()
-
-    def unsent() -> Iterator[PlainText]:
-        for text in texts:
-            place = np.searchsorted(survey.keys, text.key)
-            if not is_done[place]:
-                is_done[place] = True
-                yield text
-
-    for batch in in_batches(unsent(), options.batch_size):
+    for batch in in_batches(_unsent(texts, survey), options.batch_size):
         keys = np.array([text.key for text in batch], dtype=np.int64)
         yield _TextBatch(keys, [options.sent_form(text.content) for text in batch])
+
+
+def _unsent(texts: Iterable[PlainText], survey: Survey) -> Iterator[PlainText]:
+    """Iterate over the texts that are not stored yet; one that comes again is left out."""
+    # For each key of the survey whether its text is stored, or was among these texts before.
+    is_done = survey.is_stored.copy()
+    for text in texts:
+        # The keys are sorted, and the key of each text is among them.
+        index = np.searchsorted(survey.keys, text.key)
+        if not is_done[index]:
+            is_done[index] = True
+            yield text

@@ -42,7 +42,8 @@ class TextLimit:
         """Return the beginning of a text that keeps to the limit; the whole text where it does."""
         if self.tokenizer is None:
             return text if len(text) <= self.most else text[: self.most].rstrip()
-        # The end of a text that was cut may become other tokens, and more of them, so it is counted again.
+        # Cut the text where its last token ends, by the offsets of the tokens in its characters. The end of a text that
+        # was cut may become other tokens, and more of them, so it is counted again.
         room = self.most - self.tokenizer.num_special_tokens_to_add()
         shortened = text
         while self.length(shortened) > self.most and room > 0:
@@ -66,13 +67,16 @@ def token_limit(most: int, tokenizer: str | PreTrainedTokenizerBase) -> TextLimi
         ModelError: for a name without a tokenizer.
         CorpusError: for a tokenizer that cannot say where in a text its tokens are, and a limit without room for text.
     """
-    name = tokenizer if isinstance(tokenizer, str) else tokenizer.name_or_path
-    loaded = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
-    if not loaded.is_fast:
+    if isinstance(tokenizer, str):
+        name = tokenizer
+        tokenizer = load_tokenizer(name)
+    else:
+        name = tokenizer.name_or_path
+    if not tokenizer.is_fast:
         raise CorpusError(
             f"The tokenizer of '{name}' does not say where in a text its tokens are, so --limit cannot count by it; "
             "leave --tokenizer out to count characters."
         )
-    if most <= loaded.num_special_tokens_to_add():
+    if most <= tokenizer.num_special_tokens_to_add():
         raise CorpusError(f"--limit {most} leaves no room for text beside the special tokens of '{name}'.")
-    return TextLimit(most, f"tokens of {name}", loaded)
+    return TextLimit(most, f"tokens of {name}", tokenizer)

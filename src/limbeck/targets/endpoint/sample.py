@@ -1,6 +1,7 @@
-"""A sample of the texts of a store, as they were sent to its endpoint: it tells later whether the endpoint has changed.
+"""The sample of a store: some of its texts, which are sent to its endpoint again, to see whether that has changed.
 
-The file is in the store. It is made when the store is, of the texts of that time.
+The sample is a file in the store. It has the texts as they were sent, with their keys. It is written when the store is
+made, so it has texts of the corpus of that time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from limbeck.core.files import atomic_text
@@ -23,10 +25,16 @@ from limbeck.targets.endpoint.survey import describe_sending, in_batches
 from limbeck.targets.store import Store
 
 _SAMPLE = "sample.json"
+"""File of a store with the sample: a list of objects with `key` and `text`."""
 
 
 def write_sample(folder: Path, sample: Sequence[PlainText]) -> None:
-    """Write some texts as they are sent, unless an earlier call did."""
+    """Write the sample of a store, unless an earlier call did.
+
+    Args:
+        folder: The folder of the store.
+        sample: The texts, as they are sent.
+    """
     path = folder / _SAMPLE
     if path.is_file():
         return
@@ -55,23 +63,34 @@ def read_sample(folder: Path) -> list[PlainText]:
 def check_drift(store: Store, client: EmbeddingsClient, batch_size: int, console: Console) -> Drift:
     """Ask an endpoint for the sample of a store again, and compare its vectors with those that are stored.
 
+    Args:
+        store: The store.
+        client: Asks the endpoint that the store was filled from.
+        batch_size: Texts of a request.
+        console: Receives a line on how much text is sent where.
+
     Raises:
         ModelError: for an endpoint that refuses, and for a store without a row of its sample.
     """
+    # A store that was not filled to its end has only some of the sample.
     sample = read_sample(store.folder)
-    keys = np.array([text.key for text in sample], dtype=np.int64)
-    stored_rows = np.flatnonzero(store.has(keys))
-    texts = [sample[row] for row in stored_rows.tolist()]
+    is_stored = store.has(_keys_of(sample))
+    texts = [text for text, has_row in zip(sample, is_stored.tolist(), strict=True) if has_row]
     if not texts:
         raise ModelError(f"The store '{store.folder}' has none of the texts of its sample yet; run `limbeck teach` on.")
     characters = sum(len(text.content) for text in texts)
     sending = describe_sending(client, len(texts), characters)
     console.print(f"Endpoint: {sending}, to be compared", highlight=False, markup=False, soft_wrap=True)
 
+    # The client refuses vectors of another width than those in the store.
     client.width = store.facts.streams[STREAM]
-    current = []
+    current_vectors = []
     for batch in in_batches(texts, batch_size):
         answer = client.embed([text.content for text in batch])
-        current.append(answer.vectors)
-    stored = store.read(keys[stored_rows])
-    return measure_drift(stored, {STREAM: np.concatenate(current)})
+        current_vectors.append(answer.vectors)
+    return measure_drift(store.read(_keys_of(texts)), {STREAM: np.concatenate(current_vectors)})
+
+
+def _keys_of(texts: Sequence[PlainText]) -> NDArray[np.int64]:
+    """Return the keys of texts, `[texts]`."""
+    return np.array([text.key for text in texts], dtype=np.int64)

@@ -20,7 +20,9 @@ from limbeck.targets.endpoint.options import EndpointOptions
 from limbeck.targets.store import Store
 
 _SAMPLE_SIZE = 64
+"""Texts of the sample of a store."""
 _TEXTS_AT_ONCE = 1000
+"""Texts whose keys are looked up in a store together."""
 _CHARACTERS_OF_TOKEN = 4
 """Characters of a token in English text, by which tokens are estimated before an endpoint has counted any."""
 _MILLION = 1_000_000
@@ -61,25 +63,24 @@ def survey_texts(texts: Iterable[PlainText], store: Store | None, options: Endpo
     Raises:
         CorpusError: for texts above the limit, where they are refused.
     """
-    seen: set[int] = set()
+    seen_keys: set[int] = set()
     stored_keys: list[int] = []
     characters = 0
+    # The lengths of the texts above the limit.
     lengths_above: list[int] = []
-    # The texts with the lowest keys. Keys are hashes, so these are drawn at random, and the same in each call. A heap
-    # has its smallest member first, so the keys are in it with the other sign.
-    lowest: list[tuple[int, str]] = []
+    sample = _LowestKeys()
     for batch in in_batches(texts, _TEXTS_AT_ONCE):
         keys = np.array([text.key for text in batch], dtype=np.int64)
-        is_stored = np.zeros(len(keys), dtype=np.bool_) if store is None else store.has(keys)
-        for text, is_known in zip(batch, is_stored.tolist(), strict=True):
-            if text.key in seen:
+        is_stored = np.zeros(len(keys), dtype=np.bool_)
+        if store is not None:
+            is_stored = store.has(keys)
+        for text, has_row in zip(batch, is_stored.tolist(), strict=True):
+            if text.key in seen_keys:
                 continue
-            seen.add(text.key)
+            seen_keys.add(text.key)
             sent_text = options.sent_form(text.content)
-            heapq.heappush(lowest, (-text.key, sent_text))
-            if len(lowest) > _SAMPLE_SIZE:
-                heapq.heappop(lowest)
-            if is_known:
+            sample.add(text.key, sent_text)
+            if has_row:
                 stored_keys.append(text.key)
                 continue
             characters += len(sent_text)
@@ -91,13 +92,39 @@ def survey_texts(texts: Iterable[PlainText], store: Store | None, options: Endpo
     if lengths_above and options.cuts is None:
         assert options.limit is not None
         raise CorpusError(
-            f"{len(lengths_above):,} of {counted(len(seen), 'text')} have more than --limit {options.limit}, the "
+            f"{len(lengths_above):,} of {counted(len(seen_keys), 'text')} have more than --limit {options.limit}, the "
             f"longest has {max(lengths_above):,}, and none was sent; cut them with --too-long cut, or cut the corpus "
             "into sentences or paragraphs with --set corpus.unit=sentence."
         )
-    all_keys = np.array(sorted(seen), dtype=np.int64)
-    sample = [PlainText(-negative_key, content) for negative_key, content in lowest]
-    return Survey(all_keys, np.isin(all_keys, stored_keys), characters, len(lengths_above), sample)
+    all_keys = np.array(sorted(seen_keys), dtype=np.int64)
+    return Survey(
+        all_keys,
+        is_stored=np.isin(all_keys, stored_keys),
+        characters=characters,
+        cut=len(lengths_above),
+        sample=sample.texts(),
+    )
+
+
+class _LowestKeys:
+    """The texts with the lowest keys.
+
+    Keys are hashes, so the texts are drawn at random, and each call draws the same ones.
+    """
+
+    def __init__(self) -> None:
+        # A heap has its smallest member first, which is here the text with the highest key: its key has the other sign.
+        self._heap: list[tuple[int, str]] = []
+
+    def add(self, key: int, sent_text: str) -> None:
+        """Add a text, and drop the one with the highest key if they are too many."""
+        heapq.heappush(self._heap, (-key, sent_text))
+        if len(self._heap) > _SAMPLE_SIZE:
+            heapq.heappop(self._heap)
+
+    def texts(self) -> list[PlainText]:
+        """Return the texts, as they are sent."""
+        return [PlainText(-negative_key, sent_text) for negative_key, sent_text in self._heap]
 
 
 def in_batches(texts: Iterable[PlainText], size: int) -> Iterator[list[PlainText]]:
@@ -108,7 +135,7 @@ def in_batches(texts: Iterable[PlainText], size: int) -> Iterator[list[PlainText
 
 
 def announce(survey: Survey, client: EmbeddingsClient, options: EndpointOptions, console: Console) -> None:
-    """Print where how much text will go, before any leaves this machine."""
+    """Print how much text will go where, before any leaves this machine."""
     endpoint = client.endpoint
     total = len(survey.keys)
     if survey.unsent == 0:
@@ -126,7 +153,7 @@ def announce(survey: Survey, client: EmbeddingsClient, options: EndpointOptions,
 
 
 def describe_sending(client: EmbeddingsClient, texts: int, characters: int) -> str:
-    """Say how much text goes where, with which key, and whether it is encrypted on its way."""
+    """Describe how much text goes where, with which key, and whether it is encrypted on its way."""
     endpoint = client.endpoint
     if endpoint.is_on_this_machine:
         place = f"to {endpoint.host} on this machine"
