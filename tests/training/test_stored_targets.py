@@ -17,7 +17,7 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.targets.store import Store
 from limbeck.targets.writer import hold_store_alone
-from limbeck.training.teach import SAMPLE, SAMPLE_NOTE, check_store
+from limbeck.training.store_check import SAMPLE, SAMPLE_NOTE, check_store
 from tests.support.models import make_embedding, make_teacher
 from tests.support.recipes import recipe_of
 

@@ -175,7 +175,7 @@ def _check(request: TeachRequest) -> TeachResult:
     from limbeck.models.weight_files import check_not_pickled
     from limbeck.targets.drift import describe_drift
     from limbeck.targets.facts import read_facts
-    from limbeck.training.teach import check_store
+    from limbeck.training.store_check import check_store
 
     stored = read_facts(folder)
     notes = []

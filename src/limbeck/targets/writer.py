@@ -32,6 +32,79 @@ _SMALL_FILE_BYTES = FILE_BYTES // 2
 _STORE = FolderKind("store", STORE_FACTS, beside=frozenset({LOCK, INPUTS, TEACHER_FOLDER, f"{TEACHER_FOLDER}.partial"}))
 
 
+class StoreWriter:
+    """Adds rows to a store, which `open_store` has made.
+
+    Args:
+        folder: The folder.
+        process: The number of this process among those that write, each of which has files of its own.
+
+    Raises:
+        ModelError: for a folder that is no store.
+
+    Example:
+        >>> open_store(folder, StoreFacts("e5", weights="…", streams={"vector": 384}))
+        >>> with StoreWriter(folder) as writer:
+        ...     writer.add(np.array([text_key("A text.")]), {"vector": vectors})
+    """
+
+    def __init__(self, folder: str | Path, process: int = 0) -> None:
+        self._folder = Path(folder).expanduser()
+        self._facts = read_facts(self._folder)
+        self._process = process
+        self._format = NUMBER_FORMATS[self._facts.number_format]
+        self._journal = Journal(self._folder / f"{ROWS}-{process:03d}.journal")
+        # The batches in the journal, which will be the next file, and the number of their rows.
+        self._batches: list[Tensors] = []
+        self._rows = 0
+
+    def __enter__(self) -> StoreWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(self, keys: NDArray[np.int64], streams: Mapping[str, NDArray[np.float32]]) -> None:
+        """Add the rows of some texts; when this returns, no end of the process loses them.
+
+        Args:
+            keys: The key of each text, `[rows]`; each key once, and none that the store has.
+            streams: The numbers of each stream, `[rows, width]`, by its name.
+
+        Raises:
+            ModelError: for a stream that is missing or of another width, or numbers that cannot be kept.
+            OutputError: for a disk that is full.
+        """
+        tensors: Tensors = {KEY: np.asarray(keys, dtype=np.int64)}
+        check_widths({**tensors, **streams}, self._facts.streams, "A batch of targets")
+        for name in self._facts.streams:
+            tensors |= self._format.encode(name, streams[name])
+        with writing(self._folder):
+            self._journal.add(tensors)
+            self._batches.append(tensors)
+            self._rows += len(keys)
+            if self._rows * self._facts.row_bytes >= FILE_BYTES:
+                self._write_file()
+
+    def _write_file(self) -> None:
+        """Write the rows of the journal as a file, and empty the journal."""
+        if not self._batches:
+            return
+        joined: Tensors = {}
+        for name in self._batches[0]:
+            joined[name] = np.concatenate([batch[name] for batch in self._batches])
+        write_rows(self._folder, self._process, joined)
+        self._journal.clear()
+        self._batches = []
+        self._rows = 0
+
+    def close(self) -> None:
+        """Write the last file."""
+        with writing(self._folder):
+            self._write_file()
+            self._journal.close()
+
+
 def hold_store(folder: Path) -> ExitStack | None:
     """Hold a store, so that no other run writes to it; None while another run holds it.
 
@@ -137,6 +210,40 @@ def check_same_store(folder: Path, facts: StoreFacts, option: str = "--output") 
     raise OutputError(f"The store '{folder}' {difference}; {way_out}.")
 
 
+def write_rows(folder: Path, process: int, tensors: Tensors) -> Path:
+    """Write a file of rows with its note, and return it.
+
+    Args:
+        folder: The folder of the store.
+        process: The number of the process, whose files are its own.
+        tensors: The rows.
+    """
+    # The first number that no file of this process has.
+    number = 0
+    while (path := folder / f"{ROWS}-{process:03d}-{number:05d}.safetensors").exists():
+        number += 1
+    with atomic_file(path) as partial:
+        save_file(tensors, partial)
+    note = {"files": {path.name: file_facts(path)}, "rows": len(tensors[KEY])}
+    atomic_text(path.with_suffix(NOTE), sealed_text(note))
+    return path
+
+
+def merge_files(folder: Path) -> int:
+    """Put the rows of small files into larger ones, and return how many files were merged.
+
+    No other process may write to the store meanwhile.
+    """
+    facts = read_facts(folder)
+    small_files = [path for path in finished_files(folder) if path.stat().st_size < _SMALL_FILE_BYTES]
+    merged_files = 0
+    for group in _groups_to_merge(small_files):
+        if len(group) > 1:
+            _merge(folder, group, facts)
+            merged_files += len(group)
+    return merged_files
+
+
 def _cut_texts(cut_to: str) -> str:
     return f"texts cut to {cut_to}" if cut_to else "whole texts"
 
@@ -188,40 +295,6 @@ def _keys_in_files(store: Store, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.isin(keys, file_keys)
 
 
-def write_rows(folder: Path, process: int, tensors: Tensors) -> Path:
-    """Write a file of rows with its note, and return it.
-
-    Args:
-        folder: The folder of the store.
-        process: The number of the process, whose files are its own.
-        tensors: The rows.
-    """
-    # The first number that no file of this process has.
-    number = 0
-    while (path := folder / f"{ROWS}-{process:03d}-{number:05d}.safetensors").exists():
-        number += 1
-    with atomic_file(path) as partial:
-        save_file(tensors, partial)
-    note = {"files": {path.name: file_facts(path)}, "rows": len(tensors[KEY])}
-    atomic_text(path.with_suffix(NOTE), sealed_text(note))
-    return path
-
-
-def merge_files(folder: Path) -> int:
-    """Put the rows of small files into larger ones, and return how many files were merged.
-
-    No other process may write to the store meanwhile.
-    """
-    facts = read_facts(folder)
-    small_files = [path for path in finished_files(folder) if path.stat().st_size < _SMALL_FILE_BYTES]
-    merged_files = 0
-    for group in _groups_to_merge(small_files):
-        if len(group) > 1:
-            _merge(folder, group, facts)
-            merged_files += len(group)
-    return merged_files
-
-
 def _groups_to_merge(files: Sequence[Path]) -> list[list[Path]]:
     """Divide files into groups of neighbours, each as large as fits into one file."""
     groups: list[list[Path]] = []
@@ -248,76 +321,3 @@ def _merge(folder: Path, group: list[Path], facts: StoreFacts) -> None:
         for path in group:
             path.with_suffix(NOTE).unlink()
             path.unlink()
-
-
-class StoreWriter:
-    """Adds rows to a store, which `open_store` has made.
-
-    Args:
-        folder: The folder.
-        process: The number of this process among those that write, each of which has files of its own.
-
-    Raises:
-        ModelError: for a folder that is no store.
-
-    Example:
-        >>> open_store(folder, StoreFacts("e5", weights="…", streams={"vector": 384}))
-        >>> with StoreWriter(folder) as writer:
-        ...     writer.add(np.array([text_key("A text.")]), {"vector": vectors})
-    """
-
-    def __init__(self, folder: str | Path, process: int = 0) -> None:
-        self._folder = Path(folder).expanduser()
-        self._facts = read_facts(self._folder)
-        self._process = process
-        self._format = NUMBER_FORMATS[self._facts.number_format]
-        self._journal = Journal(self._folder / f"{ROWS}-{process:03d}.journal")
-        # The batches in the journal, which will be the next file, and the number of their rows.
-        self._batches: list[Tensors] = []
-        self._rows = 0
-
-    def __enter__(self) -> StoreWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def add(self, keys: NDArray[np.int64], streams: Mapping[str, NDArray[np.float32]]) -> None:
-        """Add the rows of some texts; when this returns, no end of the process loses them.
-
-        Args:
-            keys: The key of each text, `[rows]`; each key once, and none that the store has.
-            streams: The numbers of each stream, `[rows, width]`, by its name.
-
-        Raises:
-            ModelError: for a stream that is missing or of another width, or numbers that cannot be kept.
-            OutputError: for a disk that is full.
-        """
-        tensors: Tensors = {KEY: np.asarray(keys, dtype=np.int64)}
-        check_widths({**tensors, **streams}, self._facts.streams, "A batch of targets")
-        for name in self._facts.streams:
-            tensors |= self._format.encode(name, streams[name])
-        with writing(self._folder):
-            self._journal.add(tensors)
-            self._batches.append(tensors)
-            self._rows += len(keys)
-            if self._rows * self._facts.row_bytes >= FILE_BYTES:
-                self._write_file()
-
-    def _write_file(self) -> None:
-        """Write the rows of the journal as a file, and empty the journal."""
-        if not self._batches:
-            return
-        joined: Tensors = {}
-        for name in self._batches[0]:
-            joined[name] = np.concatenate([batch[name] for batch in self._batches])
-        write_rows(self._folder, self._process, joined)
-        self._journal.clear()
-        self._batches = []
-        self._rows = 0
-
-    def close(self) -> None:
-        """Write the last file."""
-        with writing(self._folder):
-            self._write_file()
-            self._journal.close()

@@ -58,6 +58,43 @@ def build_corpora(
     return corpora
 
 
+def build_corpus_of(stage: StagePlan, tokenizers: Tokenizers, progress: CorpusProgress) -> AnyCorpus:
+    """Build the corpus of a stage, or load it from the cache.
+
+    Args:
+        stage: The stage.
+        tokenizers: Those of its two models.
+        progress: Shows the progress.
+
+    Returns:
+        The corpus; of several lengths that of the last one, with the others in `shorter`.
+
+    Raises:
+        CorpusError: if it cannot be built.
+        RecipeError: if documents of a query are to be compared and every query has one.
+    """
+    # The function that builds the stage's form of corpus, and the arguments that this form alone takes.
+    build: Callable[..., AnyCorpus] = texts.build_corpus
+    options: dict[str, Any] = {}
+    if isinstance(stage.corpus, LabelledSettings):
+        build = texts.build_labelled_corpus
+        options["kind"] = KINDS[stage.corpus.task]
+    elif stage.corpus.streaming:
+        build = texts.open_stream
+    # The recipe's check has refused the forms that do not take these: a stream has one tokenizer, and only text without
+    # labels that is no stream has a whole one.
+    if tokenizers.teacher is not None:
+        options["teacher_tokenizer"] = tokenizers.teacher
+    if tokenizers.whole is not None:
+        options["whole_tokenizer"] = tokenizers.whole
+    corpora = [build(settings, tokenizers.student, progress=progress, **options) for settings in stage.corpora]
+    corpus = corpora[-1]
+    corpus.shorter = corpora[:-1]
+    if stage.compares_documents:
+        _check_groups(stage, corpus)
+    return corpus
+
+
 def build_text_alone(
     settings: CorpusSettings, tokenizer: PreTrainedTokenizerBase, console: Console
 ) -> Corpus | StreamedCorpus:
@@ -72,6 +109,57 @@ def build_text_alone(
         if settings.streaming:
             return texts.open_stream(settings, tokenizer, progress=progress)
         return texts.build_corpus(settings, tokenizer, progress=progress)
+
+
+def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.CorpusText | None:
+    """Describe the corpora for the run's record; None without stages."""
+    if not corpora:
+        return None
+    places: list[str] = []
+    views = []
+    mixed = {}
+    for stage, corpus in zip(plan.stages, corpora, strict=True):
+        places += stage.corpus.places
+        for settings, view in zip(stage.corpora, corpus.views, strict=True):
+            views.append(_describe_view(stage, settings, view))
+        if isinstance(stage.corpus, CorpusSettings):
+            mix = stage.corpus.mixing
+            if mix is not None:
+                mixed[stage.spec.title] = mix.describe(streamed=stage.corpus.streaming)
+    text = describe_text(places, corpora[0])
+    text.views = views
+    text.mixed = mixed
+    return text
+
+
+def describe_text(places: Sequence[str], corpus: AnyCorpus) -> records.CorpusText:
+    """Describe where text is from, and how much of it there is.
+
+    Args:
+        places: The sources, some perhaps several times.
+        corpus: The text of the first stage, or of a run without stages.
+    """
+    manifest = corpus.manifest
+    is_streamed = isinstance(corpus, StreamedCorpus)
+    return records.CorpusText(
+        sources=list(dict.fromkeys(map(describe_place, places))),  # Each once, in their order.
+        # How much text a stream has is unknown; the corpus knows only its beginning.
+        documents=None if is_streamed else manifest["documents"],
+        held_out_documents=manifest["held_out_documents"],
+        tokens=None if is_streamed else corpus.tokens,
+        report=records.SourceNotes.read(manifest["report"]),
+    )
+
+
+def _check_groups(stage: StagePlan, corpus: AnyCorpus) -> None:
+    """Refuse rows of one document a query for a stage that compares the documents of a query."""
+    assert isinstance(stage.corpus, LabelledSettings)
+    most = stage.corpus.documents_per_query
+    if most < 2:
+        raise stage.single_documents_error()
+    documents_of_queries = np.diff(texts.GroupedRows(corpus.train, corpus.train, most).bounds)
+    if max(documents_of_queries) < 2:
+        raise stage.single_documents_error()
 
 
 def _print_summary(stage: StagePlan, corpus: AnyCorpus, console: Console) -> None:
@@ -128,46 +216,6 @@ def _summary(corpus: AnyCorpus, unit: str, *, has_development: bool) -> str:
     return f"Corpus: {text}, {corpus.tokens:,} tokens to train on, {held_out}"
 
 
-def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.CorpusText | None:
-    """Describe the corpora for the run's record; None without stages."""
-    if not corpora:
-        return None
-    places: list[str] = []
-    views = []
-    mixed = {}
-    for stage, corpus in zip(plan.stages, corpora, strict=True):
-        places += stage.corpus.places
-        for settings, view in zip(stage.corpora, corpus.views, strict=True):
-            views.append(_describe_view(stage, settings, view))
-        if isinstance(stage.corpus, CorpusSettings):
-            mix = stage.corpus.mixing
-            if mix is not None:
-                mixed[stage.spec.title] = mix.describe(streamed=stage.corpus.streaming)
-    text = describe_text(places, corpora[0])
-    text.views = views
-    text.mixed = mixed
-    return text
-
-
-def describe_text(places: Sequence[str], corpus: AnyCorpus) -> records.CorpusText:
-    """Describe where text is from, and how much of it there is.
-
-    Args:
-        places: The sources, some perhaps several times.
-        corpus: The text of the first stage, or of a run without stages.
-    """
-    manifest = corpus.manifest
-    is_streamed = isinstance(corpus, StreamedCorpus)
-    return records.CorpusText(
-        sources=list(dict.fromkeys(map(describe_place, places))),  # Each once, in their order.
-        # How much text a stream has is unknown; the corpus knows only its beginning.
-        documents=None if is_streamed else manifest["documents"],
-        held_out_documents=manifest["held_out_documents"],
-        tokens=None if is_streamed else corpus.tokens,
-        report=records.SourceNotes.read(manifest["report"]),
-    )
-
-
 def _describe_view(
     stage: StagePlan, settings: CorpusSettings | LabelledSettings, view: AnyCorpus
 ) -> records.CorpusView:
@@ -207,51 +255,3 @@ def _extent(corpus: AnyCorpus) -> dict[str, Any]:
     if corpus.mix is not None:
         extent["shares"] = dict(zip(corpus.titles, corpus.shares(), strict=True))
     return extent
-
-
-def build_corpus_of(stage: StagePlan, tokenizers: Tokenizers, progress: CorpusProgress) -> AnyCorpus:
-    """Build the corpus of a stage, or load it from the cache.
-
-    Args:
-        stage: The stage.
-        tokenizers: Those of its two models.
-        progress: Shows the progress.
-
-    Returns:
-        The corpus; of several lengths that of the last one, with the others in `shorter`.
-
-    Raises:
-        CorpusError: if it cannot be built.
-        RecipeError: if documents of a query are to be compared and every query has one.
-    """
-    # The function that builds the stage's form of corpus, and the arguments that this form alone takes.
-    build: Callable[..., AnyCorpus] = texts.build_corpus
-    options: dict[str, Any] = {}
-    if isinstance(stage.corpus, LabelledSettings):
-        build = texts.build_labelled_corpus
-        options["kind"] = KINDS[stage.corpus.task]
-    elif stage.corpus.streaming:
-        build = texts.open_stream
-    # The recipe's check has refused the forms that do not take these: a stream has one tokenizer, and only text without
-    # labels that is no stream has a whole one.
-    if tokenizers.teacher is not None:
-        options["teacher_tokenizer"] = tokenizers.teacher
-    if tokenizers.whole is not None:
-        options["whole_tokenizer"] = tokenizers.whole
-    corpora = [build(settings, tokenizers.student, progress=progress, **options) for settings in stage.corpora]
-    corpus = corpora[-1]
-    corpus.shorter = corpora[:-1]
-    if stage.compares_documents:
-        _check_groups(stage, corpus)
-    return corpus
-
-
-def _check_groups(stage: StagePlan, corpus: AnyCorpus) -> None:
-    """Refuse rows of one document a query for a stage that compares the documents of a query."""
-    assert isinstance(stage.corpus, LabelledSettings)
-    most = stage.corpus.documents_per_query
-    if most < 2:
-        raise stage.single_documents_error()
-    documents_of_queries = np.diff(texts.GroupedRows(corpus.train, corpus.train, most).bounds)
-    if max(documents_of_queries) < 2:
-        raise stage.single_documents_error()

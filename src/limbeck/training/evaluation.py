@@ -181,6 +181,7 @@ def _add_languages(
     documents_of_language = {}
     for language, places in places_of_language.items():
         documents_of_language[language] = [documents[place] for place in places]
+
     begin = time.perf_counter()
     student_side = _side(run, student, run.tokenizers.student, student_vectors, run.student_folder)
     try:

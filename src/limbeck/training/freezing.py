@@ -11,8 +11,9 @@ from limbeck.training.module import DistillationModule
 def freeze_unreached(module: DistillationModule, batch: Mapping[str, Tensor]) -> list[str]:
     """Freeze the parameters that no term reaches.
 
-    After a backward pass on a small batch they are the ones without a gradient, whatever the architecture. For example,
-    where only queries, keys and values of the last block are taught, its attention output and feed-forward layer.
+    They are found by a backward pass on a small batch, after which they have no gradient. This holds for any
+    architecture. For example, where only queries, keys and values of the last block are taught, nothing reaches the
+    block's attention output and its feed-forward layer.
 
     Args:
         module: The module; parameters that are frozen already stay so. Its gradients are cleared.

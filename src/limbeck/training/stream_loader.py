@@ -99,7 +99,8 @@ class StreamLoader:
         Args:
             earlier: A stream of the same sources, whose windows are cut to another length.
         """
-        # The fields of a source's state that say how far its text has been read. Counts begin anew.
+        # The fields of a source's state that say how far its text has been read: the number of the pass over the text,
+        # the place in it, and whether this pass has given a block yet. Counts begin anew.
         names_of_position = ("pass", "cursor", "fruitful")
         for lane, state in earlier.states.items():
             sources = [{name: source[name] for name in names_of_position} for source in state["sources"]]
@@ -161,7 +162,7 @@ class _LaneBatches(IterableDataset[_Loaded]):
                 yield _Loaded(index, loader.collate([loader.rows.make(block) for block in blocks]), state)
         # An exception of a worker would arrive as a long traceback. The message is sent as data, and raised there.
         except CorpusError as error:
-            yield _Loaded(index, {}, {}, str(error))
+            yield _Loaded(index, batch={}, state={}, problem=str(error))
 
 
 def _describe_layout(layout: Mapping[str, int]) -> str:

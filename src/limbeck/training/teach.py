@@ -12,58 +12,44 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.console import Console
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.core import ranks
 from limbeck.core.blocks import duration
 from limbeck.core.devices import choose_device
-from limbeck.core.files import atomic_file, atomic_text
 from limbeck.core.progress import Count, no_progress
 from limbeck.core.progress_bars import ProgressBar
-from limbeck.core.seals import examine, file_facts, sealed_text
+from limbeck.core.seals import examine
 from limbeck.corpus import Tokenizers
-from limbeck.corpus.batches.batch import Batch, read_batch
+from limbeck.corpus.batches.batch import read_batch
 from limbeck.corpus.batches.collating import PadCollator
 from limbeck.corpus.text.text_keys import TEXT_KEY
-from limbeck.errors import ModelError, RecipeError, shorten_error
+from limbeck.errors import RecipeError
 from limbeck.evaluation import Side
-from limbeck.evaluation.stored_side import COMPARED, store_compared
-from limbeck.models.families import shape_of
-from limbeck.models.heads import head_of
-from limbeck.models.loading import load_config, load_model
+from limbeck.evaluation.stored_side import store_compared
 from limbeck.models.packing import send_batch
 from limbeck.models.quiet import quiet
 from limbeck.models.sentence_heads import SentenceHead
-from limbeck.models.sentence_reader import sentence_pooling
-from limbeck.models.sentences import finished_pooling
-from limbeck.models.streams import StreamKey
-from limbeck.models.taps import StreamTap
 from limbeck.models.vector_check import check_vectors
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_checks import check_text_level, check_text_unchanged
 from limbeck.recipe.stage_plan import StagePlan
-from limbeck.targets.drift import Drift, describe_drift, measure_drift
 from limbeck.targets.facts import StoreFacts, read_facts
-from limbeck.targets.store import Store, unfinished_files
+from limbeck.targets.store import Store
 from limbeck.targets.stored_teaching import as_rows
-from limbeck.targets.writer import StoreWriter, hold_store_alone, merge_files, open_store
+from limbeck.targets.writer import StoreWriter, hold_store_alone, open_store
 from limbeck.training.corpora import build_corpora
 from limbeck.training.evaluation import amounts_of, held_out_texts
 from limbeck.training.rows import AnyCorpus
 from limbeck.training.run_tokenizers import load_tokenizers
+from limbeck.training.store_check import SAMPLE_NOTE, write_sample
 from limbeck.training.teaching.models import TeacherModels
 from limbeck.training.teaching.stored_outputs import copy_teacher_files, facts_of_store
 from limbeck.training.teaching.taught_texts import splits_of
 
-SAMPLE = "sample.safetensors"
-"""File of a store with some rows as the teacher read them, to compare the store with the live teacher."""
-SAMPLE_NOTE = "sample.note.json"
-"""File beside it with its hash."""
 _SAMPLE_ROWS = 64
-"""Rows of that sample."""
+"""Rows of the sample by which a store is compared with its teacher later."""
 _TIMED_BATCHES = 3
 """Batches after which the time of all of them is estimated."""
 
@@ -184,7 +170,7 @@ def _teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, 
         _print_work(console, facts, folder, rows=len(rows), new_rows=len(new_rows))
         # A sample that is damaged, or of an earlier version without a note, is written anew.
         if examine(folder / SAMPLE_NOTE).listing is None:
-            _write_sample(folder, rows, collate)
+            write_sample(folder, _sample_of(rows, collate))
 
     device = choose_device("auto")
     teaching.move(device)
@@ -376,130 +362,12 @@ def _store_compared(
         )
 
 
-def _write_sample(folder: Path, rows: _Rows, collate: PadCollator) -> None:
-    """Write some rows as the teacher reads them, spread over all lengths."""
+def _sample_of(rows: _Rows, collate: PadCollator) -> dict[str, Tensor]:
+    """Return the columns of a batch of rows of all lengths, for later checks of the store."""
     count = min(_SAMPLE_ROWS, len(rows))
-    # Rows are in the order of their lengths, so rows at equal distances have all lengths.
-    chosen = rows.take(np.linspace(0, len(rows) - 1, count).astype(np.int64))
-    with atomic_file(folder / SAMPLE) as partial_file:
-        save_file(_inputs(collate, chosen), partial_file)
-    atomic_text(folder / SAMPLE_NOTE, sealed_text({"files": {SAMPLE: file_facts(folder / SAMPLE)}}))
-
-
-@dataclass(frozen=True)
-class CheckedStore:
-    """What a check of a store found.
-
-    Args:
-        store: The store, with its files merged.
-        merged: Files that were merged.
-        drift: How far some rows are from what the live teacher says of their texts; None where it was not asked.
-        notes: Sentences on parts of the store that could not be checked, and on the size of the drift.
-    """
-
-    store: Store
-    merged: int
-    drift: Drift | None = None
-    notes: tuple[str, ...] = ()
-
-
-def check_store(folder: Path, model: str | None = None) -> CheckedStore:
-    """Compare the files of a store with their hashes, merge small ones, and compare a sample with the live teacher.
-
-    Args:
-        folder: The folder of the store.
-        model: The teacher; None compares nothing.
-
-    Raises:
-        ModelError: for a store that is damaged, and for a teacher of other streams.
-        OutputError: for a store that another process writes to.
-    """
-    with hold_store_alone(folder):
-        merged = merge_files(folder)
-    # Opening a store compares its files with their hashes. The vectors by which students are compared with the teacher
-    # are a second store inside of the first; it is opened for this check alone.
-    store = Store(folder)
-    if (folder / COMPARED).is_dir():
-        Store(folder / COMPARED)
-    notes = [
-        f"'{path}' has no note, so its rows do not count; run `limbeck teach` again for them."
-        for path in unfinished_files(folder)
-    ]
-    if model is None:
-        return CheckedStore(store, merged, notes=tuple(notes))
-
-    sample = _read_sample(folder)
-    if sample is None:
-        notes.append("Not compared with its teacher: the store has no sample; run `limbeck teach` again to add one.")
-        return CheckedStore(store, merged, notes=tuple(notes))
-    assert sample.text_keys is not None
-    keys = sample.text_keys.numpy()
-    is_stored = store.has(keys)
-    if not is_stored.any():
-        notes.append("Not compared with its teacher: no row of its sample is stored yet; run `limbeck teach` again.")
-        return CheckedStore(store, merged, notes=tuple(notes))
-    stored = store.read(keys[is_stored])
-    current: dict[str, NDArray[np.float32]] = {}
-    for name, values in _ask_model(model, sample, store.facts).items():
-        current[name] = values[is_stored]
-    drift = measure_drift(stored, current)
-    notes.append(describe_drift(drift, store.facts))
-    return CheckedStore(store, merged, drift, tuple(notes))
-
-
-def _read_sample(folder: Path) -> Batch | None:
-    """Read the rows that `_write_sample` wrote; None where there are none.
-
-    Raises:
-        ModelError: for a damaged file.
-    """
-    path = folder / SAMPLE
-    if not path.is_file():
-        return None
-    examined = examine(folder / SAMPLE_NOTE)
-    damage = examined.damage
-    if damage is None:
-        try:
-            return read_batch(load_file(path))
-        except (SafetensorError, OSError) as error:
-            # The samples of earlier versions have no note, by which damage would be known before.
-            damage = shorten_error(error)
-    raise ModelError(
-        f"The sample '{path}' is damaged ({damage}), so the store cannot be compared with its teacher; run `limbeck "
-        "teach` with its recipe again, which writes a new one."
-    )
-
-
-def _ask_model(name: str, batch: Batch, facts: StoreFacts) -> dict[str, NDArray[np.float32]]:
-    """Run a model on a batch, and return its streams that a store holds, `[rows, width]` each.
-
-    Args:
-        name: The model.
-        batch: The batch, as the teacher of the store read it.
-        facts: The facts of the store.
-
-    Raises:
-        ModelError: for a model whose outputs have other widths.
-    """
-    config = load_config(name)
-    head = None
-    if "logits" in facts.streams:
-        head = head_of(config)
-    # A store of an earlier version does not know what its teacher computed in. The model then computes in float32.
-    model = load_model(name, head=head, dtype=facts.computed_in or None)
-    # The streams of a store are made of a model's whole output, which counts as that of its last layer.
-    last_layer = shape_of(config).layers
-    pooling = SentenceHead(finished_pooling(sentence_pooling(name)))
-    keys = {StreamKey(stream, last_layer) for stream in facts.streams}
-    with torch.no_grad(), StreamTap(model, keys, pooling=pooling) as tap:
-        answers = as_rows(tap(**batch.teacher))
-    for stream, width in facts.streams.items():
-        if answers[stream].shape[-1] != width:
-            raise ModelError(
-                f"'{name}' gives a {stream} of {answers[stream].shape[-1]} numbers, but the store has {width}: it is "
-                "another teacher."
-            )
-    return answers
+    # The rows are in the order of their lengths, so rows at equal distances have all lengths.
+    spread_rows = rows.take(np.linspace(0, len(rows) - 1, count).astype(np.int64))
+    return _inputs(collate, spread_rows)
 
 
 def _words(streams: Any) -> str:

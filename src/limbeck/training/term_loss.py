@@ -72,14 +72,14 @@ def loss_of_term(
         return _loss_from_hidden(term, streams, labels)
 
     objective = OBJECTIVES[term.objective]
-    counted = _counted_rows(term, streams, labels)
+    is_counted = _counted_rows(term, streams, labels)
     student = streams.student
     teacher = streams.teacher
     packed = _packed_streams(term, streams)
     if packed is not None:
         # Rows of a packed batch are real tokens, so all of them count and no mask is needed.
         student, teacher = packed
-        counted = None
+        is_counted = None
 
     mapped_student = _reader_of_mapped_stream(term, student, learned_map)
     student_tensors = term.prepare_student(student, learned_map)
@@ -91,7 +91,7 @@ def loss_of_term(
             labels = gather_rows(labels)
 
     # Everything that an objective may take by keyword. `objective.arguments` picks the keywords of this one.
-    keywords: dict[str, Any] = {"valid": counted, "groups": streams.batch.groups}
+    keywords: dict[str, Any] = {"valid": is_counted, "groups": streams.batch.groups}
     if term.map_in_objective:
         keywords |= map_arguments(learned_map)
     if layer_weights is not None:
@@ -112,8 +112,8 @@ def _labels_of(term: Term, streams: BatchStreams) -> Tensor | None:
 
 
 def _counted_rows(term: Term, streams: BatchStreams, labels: Tensor | None) -> Tensor | None:
-    """Return the mask of the rows that enter the loss, bool `[B, L]`; None where all rows do."""
-    # Only objectives on rows of logits leave it to the term which rows count. All others count real tokens.
+    """Return the mask of the rows that count in the loss, bool `[B, L]`; None where all rows do."""
+    # An objective on rows of logits leaves it to the term which rows count. All other objectives count real tokens.
     if OBJECTIVES[term.objective].unit != "row" or term.rows == "token":
         return streams.is_token
     # There is one row a sample, or the rows are labelled tokens already.
@@ -137,6 +137,7 @@ def _packed_streams(term: Term, streams: BatchStreams) -> tuple[Streams, Streams
     if rows is None:
         return None
     student, teacher = rows
+    # A stream of whole texts has no rows of tokens.
     has_all = student.keys() >= set(term.student) and teacher.keys() >= set(term.teacher)
     return rows if has_all else None
 
@@ -174,15 +175,15 @@ def _loss_from_hidden(term: Term, streams: BatchStreams, labels: Tensor | None) 
         tensors.append(streams.teacher[StreamKey("output_weight", teacher_key.layer)])
         options["teacher_bias"] = streams.teacher.get(StreamKey("output_bias", teacher_key.layer))
 
-    counted = _counted_rows(term, streams, labels)
-    # In a packed batch hidden vectors are `[T, width]`, of the T real tokens alone. Labels and mask then have to lose
-    # their padding too. Where only labelled tokens were scored, they are of these tokens already.
+    is_counted = _counted_rows(term, streams, labels)
+    # In a packed batch hidden vectors are `[T, width]`, of the T real tokens alone, so padding has to go from labels
+    # and mask too. Where only labelled tokens were scored, labels and mask are of these tokens already.
     is_packed = hidden.dim() == 2 and not streams.labelled_only
     if is_packed and labels is not None:
         labels = labels[streams.is_token]
-    if is_packed and counted is not None:
-        counted = counted[streams.is_token]
+    if is_packed and is_counted is not None:
+        is_counted = is_counted[streams.is_token]
     if objective.takes_labels and labels is not None:
         tensors.append(labels)
-    options |= objective.arguments({"valid": counted})
+    options |= objective.arguments({"valid": is_counted})
     return objective.from_hidden(*tensors, **options)
