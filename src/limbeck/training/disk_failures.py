@@ -66,7 +66,7 @@ def disk_problem(error: BaseException, folder: Path) -> str | None:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the reason of the first error; PyTorch raises a second one as it closes a file that was not written."""
+    """Return the reason of the first error: PyTorch raises a second one as it closes a file that was not written."""
     first = error
     while first.__context__ is not None and not isinstance(first, OSError):
         first = first.__context__

@@ -108,7 +108,7 @@ def distil(
 
 
 def _warn_of_random_start(plan: RunPlan, console: Console) -> None:
-    """Say what a random start costs, unless limbeck chose it and has said why."""
+    """Print what a random start costs, unless limbeck chose it: the recipe has a reason for the student then."""
     reasons = plan.recipe.reasons or {}
     line = describe_random_start(plan.student_plan)
     if line is not None and "student" not in reasons:
@@ -117,8 +117,8 @@ def _warn_of_random_start(plan: RunPlan, console: Console) -> None:
 
 def _new_steps_changes(plan: RunPlan, folder: Path, run: records.Run) -> list[records.StepsChange]:
     """Return the changes of numbers of steps that the run's record does not have yet."""
-    new = with_measured_steps(folder, document_of(plan.recipe))
-    changes = steps_changes(folder, read_kept_recipe(folder), new)
+    new_recipe = with_measured_steps(folder, document_of(plan.recipe))
+    changes = steps_changes(folder, read_kept_recipe(folder), new_recipe)
     judged = judge_changes(changes, plan.stages)
     # A run that was killed before it kept the new recipe has noted the change already.
     return [change for change in judged if change not in run.steps_changes]

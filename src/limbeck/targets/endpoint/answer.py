@@ -58,7 +58,7 @@ def read_answer(body: bytes, texts: int) -> Embeddings:
     if len(entries) != texts:
         raise ModelError(f"answers with {len(entries)} vectors to {texts} texts.")
 
-    # The place of each text in the answer.
+    # For each entry of the answer the index of its text.
     indices = [entry.get("index") for entry in entries]
     are_numbers = all(type(index) is int for index in indices)
     if not are_numbers or sorted(indices) != list(range(texts)):
@@ -115,16 +115,17 @@ def _read_vector(value: Any) -> NDArray[np.float32]:
 
 def _from_list(value: Any) -> NDArray[np.float32]:
     """Return a list of numbers as a vector."""
-    numbers = None
-    if isinstance(value, list) and value:
-        try:
-            numbers = np.asarray(value)
-        except ValueError:
-            # A list within the list.
-            numbers = None
-    # The kinds are integers, unsigned integers and floats. A list with a text, a truth value or null has another kind.
-    if numbers is None or numbers.ndim != 1 or numbers.dtype.kind not in "iuf":
-        raise ModelError("answers with a vector (embedding) that is no list of numbers.")
+    refusal = ModelError("answers with a vector (embedding) that is no list of numbers.")
+    if not isinstance(value, list) or not value:
+        raise refusal
+    try:
+        numbers = np.asarray(value)
+    except ValueError:
+        # The list has lists in it, of different lengths.
+        raise refusal from None
+    # The kinds are integers, unsigned integers and floats. A list with a text or null has another kind.
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf":
+        raise refusal
     # A number too large for float32 becomes infinite, which is refused later.
     with np.errstate(over="ignore"):
         return numbers.astype(np.float32)

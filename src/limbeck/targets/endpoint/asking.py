@@ -54,6 +54,7 @@ def ask_for(
     answered: SimpleQueue[_Answered[BatchT]] = SimpleQueue()
 
     def work() -> None:
+        # None in place of a batch ends the thread.
         while (batch := to_send.get()) is not None:
             try:
                 answered.put(_Answered(batch, client.embed(batch.texts)))

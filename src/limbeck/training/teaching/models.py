@@ -61,7 +61,7 @@ class TeacherModels:
         """
         if teacher is None:
             teacher = self._main
-        # This teacher is the student that the stage of this title has trained, so it is in that stage's folder.
+        # `stage` is the title of the earlier stage whose student this teacher is. The student is in that stage's folder.
         if teacher.stage is not None:
             assert self._student_of is not None
             return load_model(self._student_of(teacher.stage), **options)
