@@ -61,7 +61,7 @@ class TeacherModels:
         """
         if teacher is None:
             teacher = self._main
-        # `stage` is the title of the earlier stage whose student this teacher is. The student is in that stage's folder.
+        # `stage` is the title of the earlier stage whose student this teacher is. The student is in its folder.
         if teacher.stage is not None:
             assert self._student_of is not None
             return load_model(self._student_of(teacher.stage), **options)

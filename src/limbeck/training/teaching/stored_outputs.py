@@ -141,7 +141,7 @@ def remembering(live: Teaching, stage: StagePlan) -> Teaching:
     else:
         folder = default_cache_dir() / _CACHED_STORES / facts.identity
 
-    # Set in the main process, which holds the store for all; the teaching releases it when it is closed.
+    # The main process holds the store for all, by a lock that cannot be sent to the others. The teaching releases it.
     lock: ExitStack | None = None
 
     def prepare() -> bool:
