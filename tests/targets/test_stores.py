@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from limbeck.core.hashing import fingerprint
+from limbeck.core.paths import LOCK
 from limbeck.errors import ModelError, OutputError
 from limbeck.targets import writer as writer_module
 from limbeck.targets.drift import describe_drift, measure_drift
@@ -18,7 +19,7 @@ from limbeck.targets.facts import STORE_FACTS, STORE_FORMAT, StoreFacts, read_fa
 from limbeck.targets.journal import read_journal
 from limbeck.targets.row_files import KEY
 from limbeck.targets.store import Store
-from limbeck.targets.writer import StoreWriter, merge_files, open_store
+from limbeck.targets.writer import StoreWriter, hold_store, hold_store_alone, merge_files, open_store
 
 WIDTH = 8
 
@@ -273,3 +274,12 @@ def test_unknown_number_formats_and_empty_stores_are_refused():
         facts_of(number_format="float61")
     with pytest.raises(ModelError, match="needs streams"):
         facts_of(streams={})
+
+
+def test_a_store_whose_lock_cannot_be_written_says_so_and_not_that_it_is_in_use(folder, tmp_path):
+    open_store(folder, facts_of())
+    (tmp_path / "elsewhere").touch()
+    (folder / LOCK).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OutputError, match="cannot be written"):
+        hold_store_alone(folder)
+    assert hold_store(folder) is None

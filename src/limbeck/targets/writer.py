@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from limbeck.core.files import atomic_file, atomic_text
-from limbeck.core.folder_lock import folder_lock
+from limbeck.core.folder_lock import folder_lock, is_locked
 from limbeck.core.folders import FolderKind, writing
 from limbeck.core.paths import INPUTS, LOCK
 from limbeck.core.seals import file_facts, sealed_text
@@ -106,28 +106,23 @@ class StoreWriter:
 
 
 def hold_store(folder: Path) -> ExitStack | None:
-    """Hold a store, so that no other run writes to it; None while another run holds it.
+    """Hold a store, so that no other run writes to it.
 
     Args:
         folder: The folder of the store; it is made if it is not there.
 
     Returns:
-        What releases the store when it is closed.
+        What releases the store when it is closed. None while another run holds it, and for a folder whose files cannot
+        be written: such a store can only be read.
 
     Raises:
         OutputError: for a folder with other files.
     """
-    # A damaged store is reported where it is read.
-    if not (folder / STORE_FACTS).is_file():
-        _STORE.look(folder)
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    lock = ExitStack()
+    _make_folder(folder)
     try:
-        lock.enter_context(folder_lock(folder))
+        return _lock_folder(folder)
     except OutputError:
         return None
-    return lock
 
 
 def hold_store_alone(folder: Path) -> ExitStack:
@@ -140,12 +135,16 @@ def hold_store_alone(folder: Path) -> ExitStack:
         What releases the store when it is closed.
 
     Raises:
-        OutputError: for a store that another process writes to, and for a folder with other files.
+        OutputError: for a store that another process writes to, for a folder with other files, and for one whose files
+            cannot be written.
     """
-    lock = hold_store(folder)
-    if lock is None:
-        raise OutputError(f"Another process writes to the store '{folder}'; wait until it has ended.")
-    return lock
+    _make_folder(folder)
+    try:
+        return _lock_folder(folder)
+    except OutputError:
+        if is_locked(folder):
+            raise OutputError(f"Another process writes to the store '{folder}'; wait until it has ended.") from None
+        raise
 
 
 def open_store(folder: Path, facts: StoreFacts, option: str = "--output") -> Store:
@@ -242,6 +241,22 @@ def merge_files(folder: Path) -> int:
             _merge(folder, group, facts)
             merged_files += len(group)
     return merged_files
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder of a store if it is not there, and refuse one with other files."""
+    # A damaged store is reported where it is read.
+    if not (folder / STORE_FACTS).is_file():
+        _STORE.look(folder)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def _lock_folder(folder: Path) -> ExitStack:
+    """Lock a folder, and return what releases it; see `folder_lock` for the errors."""
+    lock = ExitStack()
+    lock.enter_context(folder_lock(folder))
+    return lock
 
 
 def _cut_texts(cut_to: str) -> str:
