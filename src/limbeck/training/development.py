@@ -158,6 +158,7 @@ def scores_by_step(
     if is_sharded or strategy == "no":
         return None
     assert isinstance(stage.corpus, LabelledSettings)
+    # A student may read shorter rows than its teacher.
     length = stage.corpus.student_length or stage.corpus.length
     prepared = prepare_rows(rows.load(), stage.corpus, tokenizer, length=length, most=MOST_ROWS_BY_STEP)
     return DevelopmentScores(student, tokenizer, prepared, by_steps=strategy == "steps")

@@ -96,7 +96,10 @@ def write_ranges(rows: NDArray[np.bool_]) -> str:
     ranges = []
     for first, end in zip(starts, ends, strict=True):
         last = end - 1
-        ranges.append(str(first) if first == last else f"{first}-{last}")
+        if first == last:
+            ranges.append(str(first))
+        else:
+            ranges.append(f"{first}-{last}")
     return ",".join(ranges)
 
 

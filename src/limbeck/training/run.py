@@ -101,6 +101,7 @@ class Run:
         self.record = record
         self.console = console
         self.callbacks = callbacks
+        # One process writes the sign of life.
         self.heartbeat = Heartbeat(folder if ranks.is_main() else None)
         self.corpora: list[AnyCorpus] = []
         self.tokenizers: RunTokenizers = ranks.on_all_ranks(partial(load_tokenizers, plan))

@@ -166,7 +166,7 @@ class StageTraining:
         if self.ends_early and checkpoint is None:
             raise OutputError(
                 f"No checkpoint of stage '{self.plan.spec.title}' is whole, so that no student can be made of one; "
-                f"train on: limbeck distill --resume --output {self.folder.parents[1]}"
+                f"train on: limbeck distill --resume --output {self._run_folder}"
             )
         started = time.monotonic()
         metrics = self.train(checkpoint)
@@ -394,12 +394,16 @@ class StageTraining:
             sync(self.folder)
             checkpoints.remove_unneeded(self.folder, self.trainer.args.save_total_limit)
 
+    @property
+    def _run_folder(self) -> Path:
+        """The folder of the run, in which the stage's folder is `stages/NUMBER-TITLE`."""
+        return self.folder.parents[1]
+
     def stopped(self, where: str) -> Interrupted:
         """Return the error of a stopped run, with the command that continues it."""
-        folder = self.folder.parents[1]
         return self.interrupt.error(
-            f"Stopped {where} Continue with: limbeck distill --resume --output {folder}; or keep the student as it is, "
-            f"with: limbeck finish {folder}"
+            f"Stopped {where} Continue with: limbeck distill --resume --output {self._run_folder}; or keep the student "
+            f"as it is, with: limbeck finish {self._run_folder}"
         )
 
     def stopped_at_last_checkpoint(self) -> Interrupted:
@@ -409,7 +413,7 @@ class StageTraining:
             return self.stopped_at_step("the state of its last checkpoint is kept")
         return self.interrupt.error(
             f"Stopped at step {step} of stage '{self.plan.spec.title}', before its first checkpoint. Begin the stage "
-            f"again with: limbeck distill --resume --output {self.folder.parents[1]}"
+            f"again with: limbeck distill --resume --output {self._run_folder}"
         )
 
     def stopped_at_step(self, state: str) -> Interrupted:

@@ -99,14 +99,12 @@ class StreamLoader:
         Args:
             earlier: A stream of the same sources, whose windows are cut to another length.
         """
-        # The fields of a source's state that say how far its text has been read: the number of the pass over the text,
-        # the place in it, and whether this pass has given a block yet. Counts begin anew.
-        names_of_position = ("pass", "cursor", "fruitful")
         for lane, state in earlier.states.items():
-            sources = [{name: source[name] for name in names_of_position} for source in state["sources"]]
+            sources = [_position_of(source) for source in state["sources"]]
             self.states[lane] = {
                 "window": state["window"],
                 "sources": sources,
+                # Counts begin anew.
                 "taken": 0,
                 "drawn": [0] * len(sources),
                 "report": {},
@@ -134,6 +132,14 @@ class StreamLoader:
             )
         self._taken = state["taken"]
         self.states = {int(lane): state_of_lane for lane, state_of_lane in state["lanes"].items()}
+
+
+def _position_of(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a source's state that say how far its text has been read.
+
+    They are the number of the pass over the text, the place in it, and whether this pass has given a block yet.
+    """
+    return {name: source[name] for name in ("pass", "cursor", "fruitful")}
 
 
 class _LaneBatches(IterableDataset[_Loaded]):

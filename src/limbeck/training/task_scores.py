@@ -144,6 +144,7 @@ def _score_on_task(
     # Only labelled rows teach the head of a task.
     assert isinstance(stage.corpus, LabelledSettings)
     tokenizer = tokenizers.student
+    # A student may read shorter rows than its teacher.
     student_length = stage.corpus.student_length or stage.corpus.length
     prepared = prepare_rows(data, stage.corpus, tokenizer, length=student_length)
     # The stage reads the head of its teacher if the teacher has one for this task. Stored outputs have no weights.

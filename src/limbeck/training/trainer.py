@@ -209,7 +209,8 @@ class DistillationTrainer(Trainer):
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
         """Load this process' part of the held-out rows."""
-        return self.loader.held_out(self.eval_dataset if eval_dataset is None else eval_dataset)
+        rows = self.eval_dataset if eval_dataset is None else eval_dataset
+        return self.loader.held_out(rows)
 
     def _prepare_for_training(self, *arguments: Any, **options: Any) -> Any:
         with warnings.catch_warnings():
@@ -616,10 +617,8 @@ class DistillationTrainer(Trainer):
             self._first_batch_at = None
             self._steps_summed.fill_(progress["steps_summed"])
             # The saved sums are over all processes and will be summed again, so only the main process takes them.
-            is_main = self.args.process_index == 0
-            self._sums = {}
-            for name, total in progress["sums"].items():
-                self._sums[name] = self.tokens_seen.new_tensor(total if is_main else 0.0)
+            share = 1.0 if self.args.process_index == 0 else 0.0
+            self._sums = {name: self.tokens_seen.new_tensor(share * total) for name, total in progress["sums"].items()}
             self.module.read_rows.load(progress.get("unread"))
             self.guard.load(progress["guard"])
             self.splitter.rows = progress["rows_of_a_piece"]

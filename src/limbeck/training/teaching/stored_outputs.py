@@ -69,8 +69,9 @@ def facts_of_store(
     figures = {}
     if model is not None:
         counts = costs.count_parameters(model)
-        resolved = resolve_model(teacher.spec.model)
-        megabytes, source = costs.model_megabytes(model, resolved if is_local(resolved) else None)
+        place = resolve_model(teacher.spec.model)
+        model_folder = place if is_local(place) else None
+        megabytes, source = costs.model_megabytes(model, model_folder)
         parameters = {**asdict(counts), "total": counts.total}
         figures = {"parameters": parameters, "megabytes": megabytes, "megabytes_of": source}
     return StoreFacts(
