@@ -28,6 +28,7 @@ from limbeck.corpus.text.text_keys import TEXT_KEY
 from limbeck.errors import RecipeError
 from limbeck.evaluation import Side
 from limbeck.evaluation.stored_side import store_compared
+from limbeck.methods.teaching import Teaching
 from limbeck.models.packing import send_batch
 from limbeck.models.quiet import quiet
 from limbeck.models.sentence_heads import SentenceHead
@@ -172,34 +173,55 @@ def _teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, 
         if examine(folder / SAMPLE_NOTE).listing is None:
             write_sample(folder, _sample_of(rows, collate))
 
-    device = choose_device("auto")
-    teaching.move(device)
     start = time.perf_counter()
-    with ProgressBar(console) as bar, StoreWriter(folder, ranks.process_index()) as writer:
-        report = bar if ranks.is_main() else no_progress
-        tokens_done = 0
-        batches = list(_batches_of(new_rows, batch_size))
-        for number, batch_rows in enumerate(batches):
-            batch = read_batch(send_batch(_inputs(collate, batch_rows), device))
-            with torch.inference_mode():
-                values = as_rows(teaching.read(batch))
-            writer.add(batch_rows.keys, values)
-            tokens_done += int(batch_rows.lengths.sum())
-            seconds = time.perf_counter() - start
-            if number + 1 == _TIMED_BATCHES and ranks.is_main():
-                _print_estimate(console, tokens_done, new_rows, seconds)
-            report((number + 1) / len(batches), "targets", Count(tokens_done, "tokens"))
+    rows_and_tokens = _store_outputs(teaching, new_rows, collate, folder, batch_size, console)
     seconds = time.perf_counter() - start
     teaching.close()
 
-    # The rows and tokens of all processes.
-    rows_done = sum(len(batch_rows) for batch_rows in batches)
-    computed_rows, computed_tokens = np.sum(ranks.gather((rows_done, tokens_done)), axis=0).tolist()
+    # The sums over all processes.
+    computed_rows, computed_tokens = np.sum(ranks.gather(rows_and_tokens), axis=0).tolist()
     compared = ranks.on_main_rank(partial(_store_compared, plan, folder, corpora, tokenizer, whole_model, console))
     stored_rows = ranks.on_main_rank(lambda: len(Store(folder)))
     return TaughtRows(
         rows=stored_rows, computed=computed_rows, seconds=seconds, tokens=computed_tokens, compared=compared
     )
+
+
+def _store_outputs(
+    teaching: Teaching, rows: _Rows, collate: PadCollator, folder: Path, batch_size: int, console: Console
+) -> tuple[int, int]:
+    """Run the teacher on this process' part of some rows, and store its outputs batch by batch.
+
+    Args:
+        teaching: Runs the teacher.
+        rows: The rows of all processes.
+        collate: Makes batches of rows.
+        folder: The folder of the store.
+        batch_size: Rows that the teacher reads at once.
+        console: Where progress goes.
+
+    Returns:
+        The rows and the tokens that this process has done.
+    """
+    device = choose_device("auto")
+    teaching.move(device)
+    rows_done = 0
+    tokens_done = 0
+    batches = list(_batches_of(rows, batch_size))
+    start = time.perf_counter()
+    with ProgressBar(console) as bar, StoreWriter(folder, ranks.process_index()) as writer:
+        report = bar if ranks.is_main() else no_progress
+        for number, batch_rows in enumerate(batches, start=1):
+            batch = read_batch(send_batch(_inputs(collate, batch_rows), device))
+            with torch.inference_mode():
+                values = as_rows(teaching.read(batch))
+            writer.add(batch_rows.keys, values)
+            rows_done += len(batch_rows)
+            tokens_done += int(batch_rows.lengths.sum())
+            if number == _TIMED_BATCHES and ranks.is_main():
+                _print_estimate(console, tokens_done, rows, seconds=time.perf_counter() - start)
+            report(number / len(batches), "targets", Count(tokens_done, "tokens"))
+    return rows_done, tokens_done
 
 
 def _print_work(console: Console, facts: StoreFacts, folder: Path, *, rows: int, new_rows: int) -> None:
