@@ -81,6 +81,7 @@ class Distiller(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
+        # The terms of the method follow from what is known of both models before they are loaded.
         stage = read_stage(method, options, task)
         if teacher_streams is None:
             teacher_streams = streams
@@ -91,6 +92,7 @@ class Distiller(nn.Module):
         terms = compose_for_loop(stage, pairing, student_model, teacher_model)
         student_head, teacher_head = sentence_heads(terms, pairing, student_model, stage.method.get("pooling"))
 
+        # Then the models are loaded, each with the head that the terms need.
         loaded_student = student_model.load(needed_head(terms, pairing, "student"))
         check_has_no_tap(entry(loaded_student), student_model.title)
         teaching = teacher_model.teaching
@@ -103,16 +105,16 @@ class Distiller(nn.Module):
             teaching = LiveTeaching(
                 loaded_teacher, terms, pooling=teacher_head, title=teacher_model.title, drop_above=is_loaded_here
             )
-
         try:
             self.distillation = DistillationModule(loaded_student, teaching, terms, pooling=student_head)
         except LimbeckError:
             teaching.close()
             raise
         self.term_losses: dict[str, Tensor] = {}
-        # The first difference of the tokens that both read; None until a batch has the same ids for both.
+        self._loop_models = (student_model, teacher_model)
+        # The first difference of the tokens of these two models, empty where they read the same. None until it is
+        # looked for, as a batch with the same ids for both does.
         self._reading_difference: str | None = None
-        self._models_as_given = (student_model, teacher_model)
         # A teacher that is loaded here may have its weights laid out for a CPU. Those of a user's own model stay as
         # they are, so that it can be used and saved at any time.
         self._may_pack = isinstance(teacher, str | Path)
@@ -316,7 +318,7 @@ class Distiller(nn.Module):
     def _check_same_ids_mean_the_same(self) -> None:
         """Refuse a batch whose ids both models read, where they are ids of other tokens in each."""
         if self._reading_difference is None:
-            self._reading_difference = reading_difference(*self._models_as_given)
+            self._reading_difference = reading_difference(*self._loop_models)
         if self._reading_difference:
             raise TrainingError(
                 f"{self._reading_difference}, but in this batch both read the same ids; give the teacher's tokens of "
