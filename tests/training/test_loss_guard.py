@@ -275,10 +275,10 @@ def test_a_guard_waits_for_nothing_and_forgets_nothing(tmp_path):
     events = [Event(), Event()]
     values = torch.tensor([1.0, 1.0, float("nan"), float("inf")], dtype=torch.float64)
     guard._verdicts._sent.extend(Sending(values, event, (step, [])) for step, event in enumerate(events, start=1))
-    guard._look(wait=False)
+    guard._act_on_verdicts(wait=False)
     assert not lines
     events[0].done = True
-    guard._look(wait=False)
+    guard._act_on_verdicts(wait=False)
     assert len(lines) == 1 and not events[1].waited
     guard.check()
     assert guard.skipped == 2 and events[1].waited

@@ -27,8 +27,6 @@ from limbeck.targets.store import JOURNALS, NOTE, ROWS, Store, finished_files, u
 
 FILE_BYTES = 128_000_000
 """A file of rows ends with the batch that reaches so many bytes."""
-_SMALL_FILE_BYTES = FILE_BYTES // 2
-"""Files below this size are merged: two of them fit into one file."""
 _STORE = FolderKind("store", STORE_FACTS, beside=frozenset({LOCK, INPUTS, TEACHER_FOLDER, f"{TEACHER_FOLDER}.partial"}))
 
 
@@ -234,7 +232,8 @@ def merge_files(folder: Path) -> int:
     No other process may write to the store meanwhile.
     """
     facts = read_facts(folder)
-    small_files = [path for path in finished_files(folder) if path.stat().st_size < _SMALL_FILE_BYTES]
+    # Two files of less than half of the size fit into one.
+    small_files = [path for path in finished_files(folder) if path.stat().st_size < FILE_BYTES // 2]
     merged_files = 0
     for group in _groups_to_merge(small_files):
         if len(group) > 1:
