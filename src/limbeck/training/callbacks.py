@@ -84,15 +84,19 @@ class ProgressReporter(TrainerCallback):
         self._last_log = None
         if not state.is_world_process_zero:
             return
+        # A stage that begins at a later step than 0 was resumed from the checkpoint of that step.
         step = state.global_step
-        columns = [TextColumn(column) for column in _COLUMNS]
-        time_left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
+        checkpoint: int | None = None
         if step > 0:
+            checkpoint = step
             line = f"{self._title}: continues at step {step:,} of {state.max_steps:,}"
             progress_bars.print_plain(self._console, line)
+
+        # The bar begins and ends in different calls, so it is no `with` block; `close` stops it.
+        columns = [TextColumn(column) for column in _COLUMNS]
+        time_left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
         self._bars = progress_bars.Bars(self._console, *columns, time_left, at_once=True)
         self._task = self._bars.bars.add_task(self._title, total=state.max_steps, completed=step, loss="…", rate="…")
-        # The bar begins and ends in different calls, so this is no `with` block; `close` stops it.
         self._bars.__enter__()
         # The first step compiles the model, if the recipe says so, which takes minutes.
         compiling = "compiling the model" if args.torch_compile else ""
@@ -103,8 +107,7 @@ class ProgressReporter(TrainerCallback):
             **self._stage_fields,
             step=step,
             steps=state.max_steps,
-            # A stage that begins at a later step than 0 was resumed from the checkpoint of that step.
-            checkpoint=step if step > 0 else None,
+            checkpoint=checkpoint,
         )
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:

@@ -118,7 +118,7 @@ class Proxy:
         self.plan = plan
         self.console = console
         self._teachers = TeacherModels(plan.teacher_info)
-        # Tells the processes in `follow_proxy` to make a proxy too.
+        # Tell the processes in `follow_proxy` to make a proxy too; None is the task that means this.
         broadcast_task(None)
         self.tokenizers: RunTokenizers = on_all_ranks(partial(load_tokenizers, plan))
         on_main_rank(partial(check_vectors, plan.vector_teachers))
