@@ -36,9 +36,10 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
         with terminable():
             yield
     except KeyboardInterrupt as error:
+        message = f"Stopped; continue '{folder}' with --resume."
         # Of several processes a signal may reach only one, so the message says which.
-        process = f"Process {ranks.process_index()}: " if ranks.process_index() > 0 else ""
-        message = f"{process}Stopped; continue '{folder}' with --resume."
+        if ranks.process_index() > 0:
+            message = f"Process {ranks.process_index()}: {message}"
         stop = Preempted(message) if isinstance(error, Terminated) else Interrupted(message)
         _note(record, "interrupted", stop)
         raise stop from None

@@ -102,7 +102,7 @@ def check_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> None:
     if resume:
         check_same_recipe(folder, read_kept_recipe(folder), document_of(recipe))
         return
-    # The run there may have ended or be going on. In that case taking the lock fails, with an error that says so.
+    # If the run there is still going on, taking the lock fails, with an error that says so.
     with folder_lock(folder):
         raise _not_empty(folder)
 

@@ -431,7 +431,7 @@ def _check_arguments(plan: StagePlan, arguments: TrainingArguments) -> None:
 
 def _check_engine(trainer: DistillationTrainer) -> None:
     """Refuse a launcher that is configured to shard the student otherwise than the recipe says."""
-    # The recipe asks for sharding, and the engine does not shard.
+    # `is_fsdp_enabled` tells what accelerate does, as its launcher configured it; `args.fsdp` is what the recipe asks.
     if trainer.args.fsdp and not trainer.is_fsdp_enabled:
         raise raised_on_all_ranks(RecipeError(_UNSHARDED))
     shards_unasked = trainer.is_fsdp_enabled and not trainer.args.fsdp

@@ -156,6 +156,7 @@ class StudentMaker:
             read_batches=self.read_batches,
             tokenizers=self.tokenizers,
         )
+        # Where a teacher reads the cut vocabulary of its student, the summary says so, a sentence for each fact.
         if any(stage.whole_tokenizer is not None for stage in self.stages):
             for clause in describe_shared_reading(self.stages):
                 sentence = f"{clause[:1].upper()}{clause[1:]}."
