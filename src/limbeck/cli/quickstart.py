@@ -42,13 +42,14 @@ def quickstart(
 
     messages = Messages(quiet, verbose, as_json)
     recipe = parse_yaml(read_shipped("quickstart"), "The quickstart recipe")
+    # These options replace the text and the output folder of the shipped recipe.
     options: dict[str, Any] = {"output": output or default_output(recipe["output"], corpus)}
     if corpus:
         options["corpus"] = corpus
     request = DistilRequest(
         merge_options(recipe, options),
         changes("--set", overrides),
-        resume=not overwrite,
+        resume=not overwrite,  # A stopped run is continued, and a finished one is shown, unless it is to be replaced.
         overwrite=overwrite,
         console=messages.console(),
     )

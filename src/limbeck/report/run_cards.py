@@ -96,9 +96,9 @@ def _record_of_stage(run: Run, index: int, name: str, head: str | None) -> Run:
     """
     stage = run.stages[index]
     student = (stage.student or records.Student()).model_copy(update={"head": head})
-    # Student and teacher of the stage become those of the new run, so the stage itself names none. A damaged recipe may
-    # lack the stage: then there is none.
+    # Student and teacher of the stage become those of the whole record, so the stage itself names none.
     only_stage = stage.model_copy(update={"student": None, "teacher": None})
+    # A damaged recipe may lack the stage.
     planned_stages = []
     if index < len(run.recipe.stages):
         planned_stages = [run.recipe.stages[index].model_copy(update={"student": None})]
