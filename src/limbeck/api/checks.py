@@ -39,15 +39,15 @@ def check_text(texts: object) -> None:
 
 
 def check_name(what: str, name: str, known: Iterable[str]) -> None:
-    """Refuse a name that is none of those there are.
+    """Refuse an unknown name.
 
     Args:
         what: The thing that is named, for the message.
         name: The name.
-        known: The names there are.
+        known: The known names.
 
     Raises:
-        RecipeError: with the nearest.
+        RecipeError: with the nearest known name.
     """
     names = sorted(known)
     if name not in names:

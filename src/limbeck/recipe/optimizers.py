@@ -111,6 +111,7 @@ def _try_schedule(arguments: TrainingArguments, optimizer: torch.optim.Optimizer
     follows_loss = arguments.lr_scheduler_type.value in _BY_LOSS
     for _ in range(_TRIAL_STEPS):
         optimizer.step()
+        # A schedule that follows the loss is given one that stays the same.
         if follows_loss:
             schedule.step(1.0)
         else:

@@ -112,7 +112,7 @@ def _set_in_place(document: dict[str, Any], override: _Override) -> None:
     last_position = len(override.keys) - 1
     for position in range(last_position):
         key = override.keys[position]
-        # A missing part, or a bare value, becomes a mapping. A list stays, whose items a path cannot add.
+        # A missing part, or a bare value, becomes a mapping. A list stays: a path leads to its items, but adds none.
         if isinstance(part, dict) and not isinstance(part.get(key), dict | list):
             part[key] = _as_mapping(key, part.get(key))
         part = part[_key_or_index(part, position, override)]

@@ -195,7 +195,9 @@ def check_terms_apart(terms: Sequence[Term], pairing: Pairing, place: str, diffe
     Raises:
         RecipeError: for the first such term, with the methods that would work.
     """
-    reason = f"the student reads other tokens than its teacher ({difference[:1].lower()}{difference[1:]})"
+    # The difference is a sentence, which stands here within another one: its first letter is made small.
+    difference_in_sentence = difference[:1].lower() + difference[1:]
+    reason = f"the student reads other tokens than its teacher ({difference_in_sentence})"
     _check_of_texts(terms, pairing, place, _STREAMS_APART, reason=reason)
 
 

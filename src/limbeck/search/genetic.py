@@ -69,7 +69,7 @@ def random_genome(space: MappingSpace, generator: np.random.Generator) -> Genome
     # The highest teacher layer so far, 0 for none: the layers that follow must lie above it.
     floor = 0
     for layers_settled in range(space.student):
-        # A step is a code for the next layer, with the number of members of the space that begin with all codes then.
+        # A step is a code for the next layer. Its `members` begin with the codes so far and with this one.
         steps = space.steps(layers_settled, floor)
         members = np.array([step.members for step in steps], dtype=np.float64)
         index = generator.choice(len(steps), p=members / members.sum())

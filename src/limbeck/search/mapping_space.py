@@ -105,7 +105,7 @@ class MappingSpace:
                 allowed = [layer for layer in choices.values() if _is_allowed(layer, floor)]
                 row.append(sum(next_row[raise_floor(floor, layer)] for layer in allowed))
             rows.append(tuple(row))
-        # The rows stand from c[M] to c[0].
+        # The rows were made from c[M] down to c[0].
         return tuple(reversed(rows))
 
     @property

@@ -296,7 +296,8 @@ class TeacherLayerSearch(engine.Search):
                 f"--name. The study is kept in {shown(self.request.proxy.place)}."
             )
         # The rows of the record, best first.
-        ranked = [candidate.row for candidate in sorted(candidates, key=lambda candidate: candidate.sort_key)]
+        best_first = sorted(candidates, key=lambda candidate: candidate.sort_key)
+        ranked = [candidate.row for candidate in best_first]
         for rank, row in enumerate(ranked, start=1):
             row.rank = rank
         seconds = round(time.monotonic() - started, 1)
