@@ -200,9 +200,9 @@ def start_student(
         "layers": list(start.layers),
         "embeddings": start.embeddings,
         "explained": None,
-        # The names of tensors by their origin: `copied`, `projected`, `reset` and `random`.
-        **asdict(start.transfer),
     }
+    # The names of tensors by their origin: `copied`, `projected`, `reset` and `random`.
+    facts |= asdict(start.transfer)
     if start.embeddings in ("projected", "averaged"):
         facts["explained"] = start.bases.explained
     if head is not None:
@@ -214,7 +214,7 @@ def start_student(
 
 
 def _begin(student: PreTrainedModel, source: PreTrainedModel, settings: StartSettings) -> Start:
-    """Check a start, and return it with the source's layers and the mode of the embeddings chosen."""
+    """Check a start, choose the source's layers and the mode of the embeddings, and return it before its first step."""
     student_shape = shape_of(student.config)
     shape_of_source = shape_of(source.config)
     check_start(student_shape, shape_of_source, settings)
@@ -224,23 +224,32 @@ def _begin(student: PreTrainedModel, source: PreTrainedModel, settings: StartSet
 
 
 def _summary(start: Start, source_name: str) -> str:
-    """Return a sentence about the start of embeddings and layers; without a name the source is the teacher."""
+    """Return the sentence that says what layers and embeddings start from.
+
+    Args:
+        start: The start, after all steps.
+        source_name: Name of a source that is not the student's teacher; else empty.
+    """
     numbers = ", ".join(map(str, start.layers))
-    layers = "random layers"
-    if start.layers and source_name:
+    if not start.layers:
+        layers = "random layers"
+    elif source_name:
         layers = f"layers {numbers} of '{source_name}'"
-    elif start.layers:
+    else:
         layers = f"teacher layers {numbers}"
+
+    # `explained` is a share of the hidden states where activations chose the directions of these, and else a share of
+    # the embeddings.
     bases = start.bases
-    # If the hidden states' directions were chosen by activations, they narrow the embeddings too, and `explained` is
-    # their share.
-    has_active_basis = bases.measured is not None and bases.hidden is not None
+    is_by_activations = bases.measured is not None
+    has_share_of_hidden_states = is_by_activations and bases.hidden is not None
+    is_projected = start.embeddings in ("projected", "averaged") and bases.explained is not None
     notes = ""
-    if start.embeddings in ("projected", "averaged") and bases.explained is not None and not has_active_basis:
+    if is_projected and not has_share_of_hidden_states:
         notes += f" (keeping {bases.explained:.0%} of their variance)"
-    if bases.measured is not None:
+    if is_by_activations:
         notes += ", narrowed by activations"
-    if has_active_basis:
+    if has_share_of_hidden_states:
         notes += f" (keeping {bases.explained:.0%} of the hidden states)"
     summary = f"Starts from {layers} and {start.embeddings} embeddings{notes}."
     if start.fit is None:
@@ -262,14 +271,14 @@ def read_text(source: PreTrainedModel, batches: Callable[..., Iterable[Mapping[s
             on its device, and perhaps `skipped` (see `StreamTap`). It takes `tokens` and `held_out` of `ReadText`, by
             name.
     """
-    # It imports transformers' models, which a recipe's check does without.
+    # Imported here, since a recipe's check, which imports this file, does without the models of transformers.
     from limbeck.models.evaluation_mode import evaluation_mode
     from limbeck.models.taps import StreamTap
 
     def read(keys: Iterable[StreamKey], *, tokens: int | None = None, held_out: bool = False) -> Iterator[SourceText]:
         with torch.no_grad(), evaluation_mode(source), StreamTap(source, keys) as tap:
             for columns in batches(tokens=tokens, held_out=held_out):
-                # The tap alone reads which tokens are a prompt's.
+                # `skipped` says which tokens are a prompt's. It is read by the tap, and is no input of a model.
                 inputs = {name: column for name, column in columns.items() if name != "skipped"}
                 yield SourceText(inputs, tap(**columns))
 

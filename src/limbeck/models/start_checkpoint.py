@@ -51,12 +51,15 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path) -> list[
     checkpoint = load_model(name_or_path, head=head, pooler=has_pooler)
     checkpoint_tensors = base_model(checkpoint).state_dict()
 
-    # A pooler that the checkpoint lacks stays as it is; every other tensor has to be there.
-    names = [name for name in student_tensors if name in checkpoint_tensors or not _is_of_pooler(name)]
+    names = []
     lacking = []
-    for name in names:
+    for name, student_tensor in student_tensors.items():
         tensor = checkpoint_tensors.get(name)
-        if tensor is None or tensor.shape != student_tensors[name].shape:
+        if tensor is None and _is_of_pooler(name):
+            # A pooler that the checkpoint lacks stays as it is.
+            continue
+        names.append(name)
+        if tensor is None or tensor.shape != student_tensor.shape:
             lacking.append(name)
     if lacking:
         raise ModelError(
@@ -65,8 +68,9 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path) -> list[
         )
     for name in names:
         student_tensors[name].copy_(checkpoint_tensors[name])
-    copied_names = copy_head(student, checkpoint)
-    return list(dict.fromkeys([*names, *copied_names]))
+    # Both may name the pooler, which belongs to the base model but is copied with the head.
+    names_of_head = copy_head(student, checkpoint)
+    return list(dict.fromkeys([*names, *names_of_head]))
 
 
 def _is_of_pooler(name: str) -> bool:
@@ -74,6 +78,7 @@ def _is_of_pooler(name: str) -> bool:
 
 
 def _other_shape_error(name_or_path: str | Path, student: Shape, checkpoint: Shape) -> ModelError:
+    """The error for a checkpoint of another shape than the student's."""
     return ModelError(
         f"The checkpoint '{name_or_path}' is {checkpoint}, vocabulary {checkpoint.vocabulary}, positions "
         f"{checkpoint.positions}; the student is {student}, vocabulary {student.vocabulary}, positions "

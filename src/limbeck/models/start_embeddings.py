@@ -58,8 +58,9 @@ def embedding_mode(strategy: str, student: Shape, source: Shape) -> str:
 
     Args:
         strategy: One of `EMBEDDING_STRATEGIES`; `"auto"` copies at equal widths, projects into a narrower
-            student and starts a wider one at random. `"averaged"` is for a student with a vocabulary of its own: each
-            of its words is the mean of the source's pieces of it, projected in a narrower student.
+            student and starts a wider one at random. `"averaged"` is for a student with a vocabulary of its own: the
+            row of each of its words is the mean of the rows of the source's pieces of that word, and is projected in a
+            narrower student.
         student: The student's shape.
         source: The source's shape.
 
@@ -70,36 +71,44 @@ def embedding_mode(strategy: str, student: Shape, source: Shape) -> str:
         raise ModelError(f"Unknown embeddings '{strategy}'.{suggestion(strategy, EMBEDDING_STRATEGIES)}")
     if strategy == "random":
         return strategy
-    possible = _possible_mode(student, source)
-    if strategy == "averaged" and possible != "random":
+    automatic = _automatic_mode(student, source)
+    # Rows can be averaged wherever they can be copied or projected.
+    if strategy == "averaged" and automatic != "random":
         return strategy
-    if strategy not in ("auto", possible):
+    if strategy not in ("auto", automatic):
         raise ModelError(
             f"Embeddings cannot be {strategy}: the student's are {_widths(student)} wide and the teacher's "
-            f"{_widths(source)}; set embeddings: {possible}, or auto."
+            f"{_widths(source)}; set embeddings: {automatic}, or auto."
         )
-    return possible
+    return automatic
 
 
-def _possible_mode(student: Shape, source: Shape) -> str:
-    """Return the start that takes over the most, of those that the widths allow."""
-    has_same_widths = student.embedding == source.embedding and student.hidden == source.hidden
+def _automatic_mode(student: Shape, source: Shape) -> str:
+    """Return how the embeddings start by `"auto"`: `"copied"` or `"projected"` where that is possible, else `"random"`.
+
+    A strategy that copies or projects is possible only if it is the one returned here.
+    """
     row = row_of(student.model_type)
+    has_same_widths = student.embedding == source.embedding and student.hidden == source.hidden
+    is_wider = student.embedding > source.embedding or student.hidden > source.hidden
     is_plain = student.embedding == student.hidden
-    # In a family outside of the table it is not known which matrices are tables of embeddings, so none is projected,
-    # but for the families whose factorised embeddings are known.
-    knows_tables = row.embeddings or (row.embedding_projection is not None and not is_plain)
-    if not knows_tables and not has_same_widths:
+    is_source_factorised = source.embedding < source.hidden
+
+    # A table can be projected only if it is known which matrices are tables of embeddings. Outside of the table of
+    # families this is known of some families' factorised embeddings alone.
+    knows_factorised = row.embedding_projection is not None and not is_plain
+    knows_tables = bool(row.embeddings) or knows_factorised
+    # The embeddings of a factorised source need the map behind them, which plain students of some families lack.
+    lacks_map = row.plain_drops_projection and is_plain and is_source_factorised
+    if is_wider or lacks_map:
         return "random"
-    # A plain student of such a family has no map after its embeddings, which those of a factorised source need.
-    if row.plain_drops_projection and is_plain and source.embedding < source.hidden:
-        return "random"
-    if student.embedding > source.embedding or student.hidden > source.hidden:
-        return "random"
-    return "copied" if has_same_widths else "projected"
+    if has_same_widths:
+        return "copied"
+    return "projected" if knows_tables else "random"
 
 
 def _widths(shape: Shape) -> str:
+    """The width of the embeddings, with that of the hidden states where it is another."""
     if shape.embedding == shape.hidden:
         return str(shape.hidden)
     return f"{shape.embedding} (hidden {shape.hidden})"
@@ -115,61 +124,89 @@ def _transfer_tables(start: Start, student: PreTrainedModel, source: PreTrainedM
     """
     bases = start.bases
     family = family_of(student.config)
-    words = f"{embedding_tables(source)['tokens'].name}.weight"
-    path_of_map = str(family.embedding_projection)
     map_values = _map_values(student, source, bases)
     origin: Origin = "copied" if bases.embedding is None else "projected"
     for path in family.embeddings:
-        module = source.get_submodule(path)
         target = student.get_submodule(path)
-        tensors = module.state_dict()
-        name_of_words = words.removeprefix(f"{path}.")
-        if start.embeddings == "averaged" and name_of_words in tensors:
-            tensors[name_of_words] = _averaged_words(start, tensors[name_of_words])
-        values = _narrowed_tables(tensors, target, bases.embedding)
-        if bases.embedding is not None and bases.measured is not None and bases.hidden is bases.embedding:
-            values |= _narrow_norms(module, bases.measured[1].inputs, bases.embedding)
+        values = _module_values(start, path, source, target)
         if _holds_map(family, path):
-            prefix = path_of_map.removeprefix(f"{path}.")
-            values |= {f"{prefix}.{name}": value for name, value in map_values.items()}
+            # The map is a part of this module, so it is written with it.
+            path_in_module = str(family.embedding_projection).removeprefix(f"{path}.")
+            for name, value in map_values.items():
+                values[f"{path_in_module}.{name}"] = value
         start.transfer.write(path, target, values, origin)
-
-    # Tensors that are no copies may be in a module of copies.
     if start.embeddings == "averaged":
-        start.transfer.note_changed([words])
+        # Means of rows are no copies, even in a module that else is copied.
+        start.transfer.note_changed([_name_of_words(source)])
+    if not map_values:
+        return
+
+    path_of_map = str(family.embedding_projection)
     is_map_copied = bases.hidden is None and bases.embedding is None
-    has_map_inside = any(_holds_map(family, path) for path in family.embeddings)
-    if has_map_inside and not is_map_copied:
-        start.transfer.note_changed(f"{path_of_map}.{name}" for name in map_values)
-    if map_values and not has_map_inside:
+    was_map_written = any(_holds_map(family, path) for path in family.embeddings)
+    if not was_map_written:
         origin = "copied" if is_map_copied else "projected"
         start.transfer.write(path_of_map, student.get_submodule(path_of_map), map_values, origin)
+    elif not is_map_copied:
+        # It was noted by the origin of the module that it is a part of.
+        start.transfer.note_changed(f"{path_of_map}.{name}" for name in map_values)
+
+
+def _module_values(start: Start, path: str, source: PreTrainedModel, target: nn.Module) -> dict[str, Tensor]:
+    """Return the values of the tables and norms in a module of embeddings, by their names in the module.
+
+    Args:
+        start: The start.
+        path: The module's path in the base model.
+        source: The source's base model.
+        target: The student's module.
+    """
+    bases = start.bases
+    module = source.get_submodule(path)
+    tensors = module.state_dict()
+    words = _name_of_words(source).removeprefix(f"{path}.")
+    if start.embeddings == "averaged" and words in tensors:
+        tensors[words] = _averaged_words(start, tensors[words])
+    values = _narrowed_tables(tensors, target, bases.embedding)
+    if bases.measured is None or bases.embedding is None:
+        return values
+    # Activations are those of hidden states, whose directions plain embeddings share. Layer 1 reads the embeddings.
+    if bases.embedding is bases.hidden:
+        values |= _narrow_norms(module, bases.measured[1].inputs, bases.embedding)
+    return values
+
+
+def _name_of_words(source: PreTrainedModel) -> str:
+    """The name of the table of words in the source's base model."""
+    return f"{embedding_tables(source)['tokens'].name}.weight"
 
 
 def _narrowed_tables(tensors: Mapping[str, Tensor], target: nn.Module, basis: Tensor | None) -> dict[str, Tensor]:
-    """Return the tables and norms of a module of embeddings, as far as they have values in the student.
+    """Return the values in the student of the tables and norms of a module of embeddings.
 
-    Tables are projected without taking off their mean, so that a padding row of zeros stays zero. A norm of another
-    width gets a value only by activations; `Transfer.write` resets one without.
+    Tables are projected without taking off their mean, so that a padding row of zeros stays zero. A norm whose width
+    changes gets no value here: it is reset by `Transfer.write`, unless activations tell its value.
 
     Args:
         tensors: The tensors of the source's module, by their names in it.
         target: The student's module.
-        basis: The basis of the embeddings; None where they have one width.
+        basis: The basis of the embeddings; None where source and student have the same width.
     """
-    shapes = {name: tensor.shape for name, tensor in target.state_dict().items()}
+    student_shapes = {name: tensor.shape for name, tensor in target.state_dict().items()}
     values = {}
     for name, tensor in tensors.items():
         is_table = tensor.dim() == 2
+        has_same_shape = tensor.shape == student_shapes.get(name)
         if is_table and basis is not None:
             values[name] = tensor.double() @ basis
-        elif is_table or tensor.shape == shapes.get(name):
+        elif is_table or has_same_shape:
+            # `Transfer.write` refuses a table of another shape.
             values[name] = tensor
     return values
 
 
 def _averaged_words(start: Start, table: Tensor) -> Tensor:
-    """The mean of the source's rows of each student token's pieces, `[tokens, source's width]`.
+    """The rows of the student's tokens: means of the source's rows of each token's pieces, `[tokens, source's width]`.
 
     A token without any piece gets the mean of the whole table.
 
@@ -244,9 +281,9 @@ def _unfold(source: PreTrainedModel, bases: Bases) -> dict[str, Tensor]:
     """Return the map from a student's factorised embeddings to the input of a plain source's blocks.
 
     With P `[H, E]` the basis of the embeddings, and γ and β the scale and shift of the source's embedding norm, it is
-    e -> diag(γ) P e √(H / E) + β. The student's own norm comes before the map, and gives vectors of length √E where the
-    source's norm gives √H before its scale. Where the norm comes behind the map (DeBERTa), it is the source's, and the
-    map is e -> P e.
+    e -> diag(γ) P e √(H / E) + β, which makes up for what the norms do. A norm gives vectors of length √width, then
+    scales and shifts them. The student's norm comes before the map, so that its vectors have length √E, where those of
+    the source have √H. Where the norm comes behind the map (DeBERTa), it is the source's, and the map is e -> P e.
     """
     assert bases.embedding is not None
     if family_of(source.config).norm_behind_projection:

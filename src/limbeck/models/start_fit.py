@@ -87,28 +87,26 @@ class Fit(StartStep):
         student = base_model(start.student)
         text = _Text(start, options.tokens)
         outputs = [_LayerOutput.of(student, layer, targets) for layer in range(1, len(targets) + 1)]
-        fitted = outputs[_unchanged_layers(start, targets) :]
-        if not fitted:
+        last_output = outputs[-1]
+        fitted_outputs = outputs[_unchanged_layers(start, targets) :]
+        if not fitted_outputs:
             return
-        copies = [_copied_weights(output.linear) for output in fitted]
+        copied_weights = [_copied_weights(output.linear) for output in fitted_outputs]
 
         with evaluation_mode(student):
-            error_as_copied = _held_out_error(student, outputs[-1], text)
+            error_as_copied = _held_out_error(student, last_output, text)
             tokens = 0
-            for output in fitted:
-                is_last = output is outputs[-1]
-                regression = Regression(output.linear, pooled=options.pooled if is_last else 0.0)
-                for batch, recorded in _recorded_batches(student, output, text, held_out=False):
-                    regression.add(*output.rows(recorded, text.target(batch, output)), batch.inputs["attention_mask"])
-                regression.solve(options.ridge)
-                tokens = regression.tokens.count
-            error = _held_out_error(student, outputs[-1], text)
+            for output in fitted_outputs:
+                pooled = options.pooled if output is last_output else 0.0
+                # All layers read the same text, so the last count is that of each.
+                tokens = _fit_output(student, output, text, pooled=pooled, ridge=options.ridge)
+            error = _held_out_error(student, last_output, text)
 
         helps = error < error_as_copied
         if helps:
-            start.transfer.note_changed(_names_of_weights(student, fitted))
+            start.transfer.note_changed(_names_of_weights(student, fitted_outputs))
         else:
-            for output, weights in zip(fitted, copies, strict=True):
+            for output, weights in zip(fitted_outputs, copied_weights, strict=True):
                 output.linear.load_state_dict(weights)
         start.fit = FittedStart(
             targets=targets,
@@ -129,9 +127,9 @@ def targets_of(options: FitOptions, layers: Sequence[int], source: Shape) -> lis
         source: The source's shape.
 
     Returns:
-        The targets that are given. By default the target of a layer is the hidden state that the next copied layer read
-        in the source, but none below the layer itself, and that of the last layer is the source's last: layers 1, 2, 6
-        of 6 have the targets 1, 5, 6.
+        The targets of the options, if these have some. By default the target of a layer is the hidden state that the
+        next copied layer read in the source, but none below the layer's own, and the target of the last layer is the
+        source's last: layers 1, 2, 6 of 6 have the targets 1, 5, 6.
 
     Raises:
         ModelError: for another number of targets than layers, targets that the source lacks, and targets on different
@@ -139,8 +137,10 @@ def targets_of(options: FitOptions, layers: Sequence[int], source: Shape) -> lis
     """
     targets = options.targets
     if targets is None:
-        successors = [*layers[1:], source.layers + 1]
-        targets = [max(layer, successor - 1) for layer, successor in zip(layers, successors, strict=True)]
+        # A layer reads the hidden state of the layer before it. The last layer is treated as if the one above the
+        # source's last followed.
+        next_layers = [*layers[1:], source.layers + 1]
+        targets = [max(layer, next_layer - 1) for layer, next_layer in zip(layers, next_layers, strict=True)]
     if len(targets) != len(layers):
         raise ModelError(
             f"initialise.fit.targets has {len(targets)} layers of the teacher, but the student has {len(layers)} "
@@ -152,8 +152,8 @@ def targets_of(options: FitOptions, layers: Sequence[int], source: Shape) -> lis
                 f"initialise.fit.targets has layer {target}, but this teacher's layers are 1 to {source.layers}."
             )
     has_final_norm = row_of(source.model_type).final_norm is not None
-    ends_at_norm = targets[-1] == source.layers and source.layers not in targets[:-1]
-    if has_final_norm and not ends_at_norm:
+    only_last_is_normed = targets[-1] == source.layers and source.layers not in targets[:-1]
+    if has_final_norm and not only_last_is_normed:
         raise ModelError(
             f"initialise.fit.targets is {list(targets)}, but the last hidden state of {source.model_type} comes out of "
             f"a final norm, which only the student's last layer has; set the last target to {source.layers}, and the "
@@ -168,15 +168,17 @@ def _options_of(settings: StartSettings) -> FitOptions:
 
 
 def _unchanged_layers(start: Start, targets: Sequence[int]) -> int:
-    """The number of layers at the bottom that give their target already, since they are the source's own.
+    """The number of layers, from the first on, that give their targets already and need no fit.
 
-    They are copies of the source's first layers, above copied embeddings, whose targets are their own outputs.
+    They are the source's own first layers, above its own embeddings, with their own outputs as targets.
     """
-    if start.embeddings != "copied" or start.bases.hidden is not None:
+    is_narrower = start.bases.hidden is not None
+    if start.embeddings != "copied" or is_narrower:
         return 0
     count = 0
     for number, (layer, target) in enumerate(zip(start.layers, targets, strict=True), start=1):
         if layer != number or target != number:
+            # All further layers read other inputs than in the source.
             break
         count = number
     return count
@@ -185,6 +187,24 @@ def _unchanged_layers(start: Start, targets: Sequence[int]) -> int:
 def _copied_weights(linear: nn.Linear) -> dict[str, Tensor]:
     """A copy of the tensors of a map."""
     return {name: tensor.clone() for name, tensor in linear.state_dict().items()}
+
+
+def _fit_output(student: PreTrainedModel, output: _LayerOutput, text: _Text, *, pooled: float, ridge: float) -> int:
+    """Fit the output map of a layer in place, and return the number of tokens that it was fitted to.
+
+    Args:
+        student: The student's base model.
+        output: The end of the layer.
+        text: The text to fit to.
+        pooled: Weight of the mean rows of texts, see `Regression`.
+        ridge: See `Regression.solve`.
+    """
+    regression = Regression(output.linear, pooled=pooled)
+    for batch, recorded in _recorded_batches(student, output, text, held_out=False):
+        features, changes = output.rows(recorded, text.target(batch, output))
+        regression.add(features, changes, batch.inputs["attention_mask"])
+    regression.solve(ridge)
+    return regression.tokens.count
 
 
 def _names_of_weights(student: PreTrainedModel, outputs: Sequence[_LayerOutput]) -> list[str]:
@@ -219,14 +239,15 @@ class _LayerOutput:
         linear: The output map.
         block: The layer's block.
         norm: The norm that the output comes out of; None where the block ends with the sum itself.
-        next_norm: The norm that decides the scale of a sum: `norm`, or else one like that of the next block.
+        scaling_norm: The norm by which a sum is scaled: `norm` or, without one, the final norm, which stands for that
+            of the next block.
         target: The source's layer that it is fitted to.
     """
 
     linear: nn.Linear
     block: nn.Module
     norm: nn.Module | None
-    next_norm: nn.Module
+    scaling_norm: nn.Module
     target: int
 
     @classmethod
@@ -243,19 +264,22 @@ class _LayerOutput:
         block = blocks(student)[layer - 1]
         linear = block.get_submodule(family.output_map.linear)
         assert isinstance(linear, nn.Linear)
+        target = targets[layer - 1]
         if family.output_map.norm is not None:
             norm = block.get_submodule(family.output_map.norm)
-            return cls(linear, block, norm, norm, targets[layer - 1])
+            return cls(linear, block, norm=norm, scaling_norm=norm, target=target)
 
-        # Blocks that end with a sum stand below a final norm, which belongs to the last layer as its target does.
+        # Blocks that end with a sum stand below a final norm. The last layer's target comes out of the source's final
+        # norm, so the student's is taken as the end of its last layer.
         assert family.final_norm is not None
         final_norm = student.get_submodule(family.final_norm)
         is_last = layer == len(targets)
-        return cls(linear, block, final_norm if is_last else None, final_norm, targets[layer - 1])
+        norm_of_layer = final_norm if is_last else None
+        return cls(linear, block, norm=norm_of_layer, scaling_norm=final_norm, target=target)
 
     @contextmanager
     def recording(self) -> Iterator[dict[str, Tensor]]:
-        """Keep the tensors of the latest forward, by the names of `_Recorded`."""
+        """Yield a dictionary that keeps the tensors of the latest forward, under the names of `_Recorded`'s fields."""
         tensors: dict[str, Tensor] = {}
 
         def keep_features(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
@@ -267,8 +291,8 @@ class _LayerOutput:
             # A block that ends with the sum returns it; a norm reads it.
             tensors["sums"] = hidden if self.norm is None else arguments[0]
 
-        ends_with = self.block if self.norm is None else self.norm
-        handles = [self.linear.register_forward_pre_hook(keep_features), ends_with.register_forward_hook(keep_output)]
+        last_module = self.block if self.norm is None else self.norm
+        handles = [self.linear.register_forward_pre_hook(keep_features), last_module.register_forward_hook(keep_output)]
         try:
             yield tensors
         finally:
@@ -276,25 +300,27 @@ class _LayerOutput:
                 handle.remove()
 
     def rows(self, recorded: _Recorded, target: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows of the regression of a padded batch, in float64.
+        """The rows that a padded batch adds to the regression, in float64; the letters are those of `Fit`.
 
         Args:
             recorded: What a forward showed.
             target: t, `[B, L, S]`.
 
         Returns:
-            (f, 1) / σ, `[B, L, F + 1]`, and (t − y) / g, `[B, L, S]`.
+            The features (f, 1) / σ, `[B, L, F + 1]`, whose 1 is for the bias; and what the change of the map is to give
+            for them, (t − y) / g, `[B, L, S]`.
         """
-        sums = recorded.sums.double()
-        scale = _scale_of(self.next_norm, sums)
+        scale = _scale_of(self.scaling_norm, recorded.sums.double())
         features = nn.functional.pad(recorded.features.double(), (0, 1), value=1.0) / scale
         errors = target - recorded.output.double()
         if self.norm is None:
+            # A block that ends with the sum itself has g = σ.
             return features, errors / scale
 
         weight = self.norm.weight
         assert isinstance(weight, Tensor)
         gains = weight.double()
+        # A feature that the norm scales to nearly nothing would need an endless change.
         can_be_fitted = gains.abs() > _SMALLEST_SCALE * gains.abs().max()
         return features, torch.where(can_be_fitted, errors / gains, 0.0)
 
@@ -366,13 +392,10 @@ class Regression:
         features = features[is_real]
         targets = targets[is_real]
         self.tokens.add(features, targets)
-
-        if not self.pooled:
-            return
-        empty = features.new_zeros(len(mask), 1)
-        mean_features = empty.expand(-1, features.shape[1]).index_add(0, text_of_token, features) / tokens_of_text
-        mean_targets = empty.expand(-1, targets.shape[1]).index_add(0, text_of_token, targets) / tokens_of_text
-        self.texts.add(mean_features, mean_targets)
+        if self.pooled:
+            mean_features = _sums_by_text(features, text_of_token, len(mask)) / tokens_of_text
+            mean_targets = _sums_by_text(targets, text_of_token, len(mask)) / tokens_of_text
+            self.texts.add(mean_features, mean_targets)
 
     @torch.no_grad()
     def solve(self, ridge: float) -> None:
@@ -386,6 +409,7 @@ class Regression:
         """
         products = self.tokens.products
         if self.pooled:
+            # All texts together weigh `pooled` times as much as all tokens together.
             weight_of_text = self.pooled * self.tokens.count / self.texts.count
             products = products + weight_of_text * self.texts.products
         if not products.isfinite().all():
@@ -394,17 +418,30 @@ class Regression:
                 "or start from another model."
             )
         inputs = self.linear.in_features
-        # Without a bias the row and the column of the one behind the features are left out.
+        # The products Σ aᵀ a and Σ aᵀ b of the rows, see `_Sums`. The last entry of a is the 1 for the bias. A map
+        # without a bias leaves it out.
         size = inputs if self.linear.bias is None else inputs + 1
         gram = products[:size, :size]
+        with_targets = products[:size, inputs + 1 :]
         # λ for the weights, and 0 for the bias.
         penalty = torch.zeros(size, dtype=gram.dtype)
         penalty[:inputs] = ridge * gram.diagonal()[:inputs].mean()
         # [F or F + 1, S].
-        change = torch.linalg.solve(gram + penalty.diag(), products[:size, inputs + 1 :]).to(self.linear.weight.device)
+        change = torch.linalg.solve(gram + penalty.diag(), with_targets).to(self.linear.weight.device)
         self.linear.weight.add_(change[:inputs].T)
         if self.linear.bias is not None:
             self.linear.bias.add_(change[-1])
+
+
+def _sums_by_text(rows: Tensor, text_of_token: Tensor, texts: int) -> Tensor:
+    """The sum of the rows of each text's tokens, `[texts, width]`.
+
+    Args:
+        rows: A row for each token, `[n, width]`.
+        text_of_token: The index of each token's text, `[n]`.
+        texts: Number of texts.
+    """
+    return rows.new_zeros(texts, rows.shape[1]).index_add(0, text_of_token, rows)
 
 
 @dataclass(frozen=True)
@@ -420,11 +457,16 @@ class _Text:
     tokens: int
 
     def batches(self, output: _LayerOutput, *, held_out: bool) -> Iterator[SourceText]:
-        """Read the text, or the tenth as many tokens that the fit leaves out, with the stream of a layer's target."""
+        """Read the text with the stream of a layer's target.
+
+        Args:
+            output: The end of the layer.
+            held_out: Read other text, of a tenth as many tokens, which is never fitted to.
+        """
         assert self.start.texts is not None
-        words = self.start.student.get_input_embeddings().num_embeddings
+        vocabulary_size = self.start.student.get_input_embeddings().num_embeddings
         for batch in self.start.texts([_stream_of(output)], tokens=self.tokens, held_out=held_out):
-            if int(batch.inputs["input_ids"].max()) >= words:
+            if int(batch.inputs["input_ids"].max()) >= vocabulary_size:
                 raise ModelError(
                     "The student has another vocabulary than the model that it starts from, so the two cannot read the "
                     "same tokens; leave initialise.fit out."
@@ -461,7 +503,7 @@ def _held_out_error(student: PreTrainedModel, output: _LayerOutput, text: _Text)
     """
     squared_error = 0.0
     sum_of_squares = 0.0
-    sums: Tensor = torch.zeros(shape_of(student.config).hidden, dtype=torch.float64)
+    sum_of_targets: Tensor = torch.zeros(shape_of(student.config).hidden, dtype=torch.float64)
     tokens = 0
     for batch, recorded in _recorded_batches(student, output, text, held_out=True):
         is_real = batch.inputs["attention_mask"].bool()
@@ -469,12 +511,13 @@ def _held_out_error(student: PreTrainedModel, output: _LayerOutput, text: _Text)
         outputs = recorded.output[is_real].double()
         squared_error += float((outputs - targets).square().sum())
         sum_of_squares += float(targets.square().sum())
-        sums += targets.sum(0).cpu()
+        sum_of_targets += targets.sum(0).cpu()
         tokens += len(targets)
     if tokens < 2:
         raise ModelError(
             "There is too little text to fit the student's layers and to see whether that helps; give at least 10 "
             "texts, or leave initialise.fit out."
         )
-    variance = sum_of_squares - float(sums.square().sum()) / tokens
+    # Σ ‖t − t̄‖² = Σ ‖t‖² − ‖Σ t‖² / n over n tokens, with t̄ the mean of the targets t.
+    variance = sum_of_squares - float(sum_of_targets.square().sum()) / tokens
     return squared_error / max(variance, _SMALLEST_VARIANCE)

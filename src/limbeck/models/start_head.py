@@ -41,17 +41,18 @@ def copy_head(student: PreTrainedModel, source: PreTrainedModel) -> list[str]:
         The names that were copied.
     """
     prefix = student.base_model_prefix + "."
-    # Parameters of the head that are tied to the embeddings are the very same objects.
-    in_base = set()
+    # A parameter of the head that is tied to the embeddings is the very same object as theirs, so it is told by its id.
+    ids_below_head = set()
     for name, parameter in base_model(student).named_parameters():
         if not name.startswith("pooler."):
-            in_base.add(id(parameter))
+            ids_below_head.add(id(parameter))
     source_parameters = dict(source.named_parameters())
-    copied = []
+    copied_names = []
     for name, parameter in student.named_parameters():
         value = source_parameters.get(name)
-        if id(parameter) in in_base or value is None or value.shape != parameter.shape:
+        is_below_head = id(parameter) in ids_below_head
+        if is_below_head or value is None or value.shape != parameter.shape:
             continue
         parameter.copy_(value)
-        copied.append(name.removeprefix(prefix))
-    return copied
+        copied_names.append(name.removeprefix(prefix))
+    return copied_names

@@ -55,7 +55,8 @@ def _transfer_blocks(start: Start, student: PreTrainedModel, source: PreTrainedM
     # A block that serves several layers (ALBERT) starts from the source layer of the first of them.
     source_layer_of: dict[object, int] = {}
     for block, source_layer in zip(blocks(student), start.layers, strict=True):
-        source_layer_of.setdefault(block, source_layer)
+        if block not in source_layer_of:
+            source_layer_of[block] = source_layer
 
     for position, block in enumerate(block_list(student)):
         name = f"{path_of_blocks}.{position}"
@@ -69,7 +70,7 @@ def _transfer_blocks(start: Start, student: PreTrainedModel, source: PreTrainedM
 
 
 def _paths_around_blocks(model: PreTrainedModel) -> list[str]:
-    """Return the modules beside the blocks that go with them: the final norm, shared relative positions."""
+    """The paths of the modules beside the blocks that go with them: the final norm, shared relative positions."""
     family = family_of(model.config)
     paths = list(family.extras)
     if family.final_norm:

@@ -68,7 +68,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         self.sentence_head = SentenceHead(pooling) if isinstance(pooling, str) else pooling
         for key in self.keys:
             _check_key(key, self.depth)
-        self.recorder = Recorder.plan((_recorded(key) for key in self.keys), self.depth)
+        self.recorder = Recorder.plan((_source_of(key) for key in self.keys), self.depth)
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
 
         # The head, and the logits that it makes or leaves unmade.
@@ -76,31 +76,38 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         self._reads_last_hidden = any(_reads_last_hidden(key, self.depth) for key in self.keys)
         self._runs_head = any(key.name == "logits" for key in self.keys)
         self._from_hidden = from_hidden
-        # The map onto the vocabulary; heads of tasks have none.
-        self._decoder: Any = model.get_output_embeddings() if self._runs_head else None
-        # Of the running forward, for the hook before the decoder: tokens to score, and parts of logits left unmade.
+        # The map onto the vocabulary; None for the heads of tasks, which have no such map.
+        self._decoder: Any = None
+        if self._runs_head:
+            self._decoder = model.get_output_embeddings()
+        # Both are of the running forward: the tokens to score, which the hook before the decoder reads, and the parts
+        # of logits, which it writes when it leaves these unmade.
         self._scored: Tensor | None = None
         self._logit_parts: dict[StreamKey, Tensor] = {}
 
         # Packing needs the tap's own attention, which keeps samples apart. It replaces SDPA, transformers' default, but
         # not another attention that the user chose.
         family = family_of(model.config)
-        self._shared = family.shared_blocks
+        self._shares_blocks = family.shared_blocks
         self._previous_attention: str | None = model.config._attn_implementation
         reads_attention = any(key.name in OF_ATTENTION for key in self.keys)
         self._packs = family.packs and (reads_attention or self._previous_attention == "sdpa")
         self._taps_attention = reads_attention or self._packs
 
-        # A family outside of the table is run whole before anything is dropped, to verify the tap's streams by.
-        whole = None if model.config.model_type in families else run_whole(self.base)
-        if drop_above and not self._shared:
+        # A family outside of the table is run without a tap, while the model is still whole. The tap's streams are
+        # verified by that run.
+        run_without_tap = None
+        if model.config.model_type not in families:
+            run_without_tap = run_whole(self.base)
+        if drop_above and not self._shares_blocks:
             self._drop_above(family)
+        # Each block once, also if it serves several layers.
         self._blocks = list(dict.fromkeys(blocks(model)))
         tap_points.attach_dropout(model)
         self._install(family)
-        if whole is not None:
+        if run_without_tap is not None:
             try:
-                self._verify(whole)
+                self._verify(run_without_tap)
             except ModelError:
                 self.close()
                 raise
@@ -112,15 +119,15 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         del self.base.get_submodule(family.blocks)[count:]
         # Llama-like families slice their list by the config; the others only iterate over it.
         setattr(self.base.config, family.fields.layers, count)
-        # Where the last stream is one of attention, such as keys, the maps behind attention never run in its block.
-        # Their places have to remain, without weights.
+        # Where the last stream is one of attention, such as keys, the maps behind attention never run in its block. The
+        # block's code still refers to them, so modules without weights take their places.
         if family.roles is not None and self.recorder.stop_after != "block":
             last_block = blocks(self.model)[-1]
             for path in (family.roles.attention_output, family.roles.ffn_in, family.roles.ffn_out):
                 last_block.set_submodule(path, nn.Identity().train(last_block.training))
 
     def _install(self, family: Family) -> None:
-        """Put hooks on the model, and let its last needed blocks run only as far as a stream needs them."""
+        """Put hooks on the model, and let the last needed block, and those above it, run only as far as is needed."""
         recorder = self.recorder
         if self._taps_attention:
             self._tap_attention(family)
@@ -128,23 +135,23 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             self._handles.append(self._decoder.register_forward_pre_hook(self._before_decoder))
         if self._runs_head and self._packs:
             self._handles.append(self.base.register_forward_pre_hook(self._before_base, with_kwargs=True))
-        for index, block in enumerate(self._blocks):
-            # Shared blocks run once per layer, so only a count of their calls tells the layer.
-            layer = None if self._shared else index + 1
+        for number, block in enumerate(self._blocks, start=1):
+            # A shared block runs for several layers, any of which may be the last needed one.
+            layer = None if self._shares_blocks else number
+            may_stop = self._shares_blocks or number >= recorder.last_layer
             enter = partial(_enter_block, recorder, layer)
             self._handles.append(block.register_forward_pre_hook(enter, with_kwargs=True))
             self._handles.append(block.register_forward_hook(partial(_leave_block, recorder)))
-            may_stop = layer is None or layer >= recorder.last_layer
             if may_stop:
                 block.forward = partial(_run_needed_part, block, recorder, family.returned)
 
     def _tap_attention(self, family: Family) -> None:
-        """Tap through the AttentionInterface, or for families outside of it by hooks on their projections."""
+        """Record streams of attention through the AttentionInterface, or by hooks for families that do not use it."""
         if family.projections is not None:
             for block in self._blocks:
                 self._handles.extend(tap_points.attach_projections(block, self.recorder, family.projections))
             return
-        # A model that does not go through the interface refuses, or keeps its own attention.
+        # A model that does not use the interface raises a ValueError, or keeps its own attention without a word.
         with quiet(), suppress(ValueError):
             self.model.set_attn_implementation(tap_points.TAPPED_ATTENTION)
         if self.model.config._attn_implementation != tap_points.TAPPED_ATTENTION:
@@ -153,6 +160,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             tap_points.attach_attention(block, self.recorder)
 
     def _no_interface_error(self) -> ModelError:
+        """The error for a model whose attention cannot be tapped."""
         return ModelError(
             f"'{self.model.config.model_type}' does not compute attention through transformers' AttentionInterface, so "
             "query, key, value and context cannot be tapped; use a method on hidden states or vectors, such as "
@@ -160,11 +168,11 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         )
 
     @torch.no_grad()
-    def _verify(self, whole: WholeRun) -> None:
+    def _verify(self, run_without_tap: WholeRun) -> None:
         """Refuse a model if one of the tap's streams is not found in a run without a tap."""
         with evaluation_mode(self.model):
             try:
-                streams = self(whole.input_ids, torch.ones_like(whole.input_ids))
+                streams = self(run_without_tap.input_ids, torch.ones_like(run_without_tap.input_ids))
             except KeyError as error:
                 # A stream that was asked for was never recorded.
                 raise self._no_interface_error() from error
@@ -174,7 +182,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
                     f"'{self.model.config.model_type}' does not run with a tap on {names} "
                     f"({shorten_error(error)}); use a method on hidden states or sentence vectors."
                 ) from error
-        verify_streams(self.base, streams, whole)
+        verify_streams(self.base, streams, run_without_tap)
 
     def __call__(
         self,
@@ -197,12 +205,13 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             **inputs: Further inputs of the model, for example `token_type_ids`.
 
         Returns:
-            One tensor for every key, but for logits that were left unmade.
+            One tensor for every key. Logits that were left unmade are replaced by the tensors that make them.
         """
-        # A head needs the padded batch, unless it scores single tokens; attention below it can run packed all the same.
-        needs_rows = self._runs_head and scored is None
-        attention_packing = self._plan_attention(attention_mask, needs_rows=needs_rows)
-        row_packing = None if needs_rows else attention_packing
+        # A head needs the padded batch, unless it scores single tokens. Then attention alone may run packed, else the
+        # whole model does.
+        needs_padded_batch = self._runs_head and scored is None
+        attention_packing = self._plan_attention(attention_mask, needs_padded_batch=needs_padded_batch)
+        row_packing = None if needs_padded_batch else attention_packing
         if scored is not None and row_packing is not None:
             scored = row_packing.pack(scored)
 
@@ -210,7 +219,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         run = self._run(model_inputs, row_packing, attention_packing, scored)
         recorded = run.recorded
         if self._reads_last_hidden:
-            # Families with a final norm apply it here.
+            # It takes the place of the last block's output: some families apply a final norm behind that block.
             output = run.output
             recorded[self._last_hidden] = output.hidden_states[-1] if self._runs_head else output.last_hidden_state
 
@@ -220,17 +229,22 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             sources = RowStreams(row_packing, recorded, {})
         derived = self._derive(run, sources, attention_mask.bool(), scored=scored, skipped=skipped)
         derived.update(run.logit_parts)
-        wanted = {key: recorded[key] for key in self.keys if key not in derived and not _is_unmade(key, run)}
-        if row_packing is None:
-            return wanted | derived
-        return RowStreams(row_packing, wanted, derived)
 
-    def _plan_attention(self, attention_mask: Tensor, *, needs_rows: bool) -> Packing | None:
+        recorded_streams = {}
+        for key in self.keys:
+            is_unmade = key.name == "logits" and bool(run.logit_parts)
+            if key not in derived and not is_unmade:
+                recorded_streams[key] = recorded[key]
+        if row_packing is None:
+            return recorded_streams | derived
+        return RowStreams(row_packing, recorded_streams, derived)
+
+    def _plan_attention(self, attention_mask: Tensor, *, needs_padded_batch: bool) -> Packing | None:
         """Return the packing that attention runs in; None where it runs on the padded batch.
 
         Args:
             attention_mask: `[B, L]`.
-            needs_rows: Whether all else runs on the padded batch.
+            needs_padded_batch: Whether all else runs on the padded batch.
         """
         if not self._packs:
             return None
@@ -238,7 +252,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         if any(module.__dict__.get("gradient_checkpointing") for module in self.model.modules()):
             return None
         dtype = _dtype_of_maps(self.model)
-        if needs_rows and attention_mask.device.type == "cpu":
+        if needs_padded_batch and attention_mask.device.type == "cpu":
             # On a CPU packing for attention alone costs more than it saves. The exception is training in half
             # precision, where the backward pass of PyTorch's own attention is slow.
             has_slow_backward = torch.is_grad_enabled() and dtype in HALVES
@@ -256,7 +270,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         """Run the model while the recorder is active.
 
         Args:
-            inputs: Of the padded batch.
+            inputs: The model's inputs, `[B, L]` each.
             row_packing: The packing that the whole model runs in, if it does.
             attention_packing: The packing that attention runs in, if it does.
             scored: Tokens to score, as the model sees them: `[B, L]`, or packed.
@@ -273,7 +287,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         try:
             output = runner(**packed_inputs, **options)
         finally:
-            # After an error too: nothing of this batch may stay.
+            # Also after an error nothing of this batch may stay.
             recorded = self.recorder.finish()
             logit_parts = self._logit_parts
             self._scored = None
@@ -287,12 +301,13 @@ class StreamTap(AbstractContextManager["StreamTap"]):
 
         Args:
             run: The run.
-            sources: Recorded streams, in rows of texts.
+            sources: Recorded streams, `[B, L, ...]`.
             valid: Bool `[B, L]`, the real tokens.
-            scored: Tokens to score, as the model saw them.
-            skipped: Tokens of a prompt at the beginning of each row.
+            scored: Tokens to score, as the model saw them: `[B, L]`, or packed.
+            skipped: Tokens of a prompt at the beginning of each row, `[B]`.
         """
         if self.sentence_head.sentence.include_prompt:
+            # The tokens of prompts are pooled like all others.
             skipped = None
         derived = {}
         for key in self.keys:
@@ -301,23 +316,25 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             elif key.name == "vector":
                 derived[key] = self._vectors(sources[self._last_hidden], valid, skipped)
             elif key.name == "cls":
-                source = self._last_hidden if key.layer == self.depth else _recorded(key)
-                derived[key] = pool(sources[source], valid, "cls")
+                derived[key] = pool(sources[_source_of(key)], valid, "cls")
             elif key.name == "pooled":
                 pooling = self.sentence_head.sentence.pooling
                 derived[key] = pool(sources[self._last_hidden], valid, pooling, skipped)
         return derived
 
     def _scores(self, output: Any, valid: Tensor, scored: Tensor | None) -> Tensor:
-        """Return the head's scores; of question answering `[B, 2, L]`, where a padding is never an answer."""
-        if scored is not None and self._decoder is None:
-            # A head without a decoder has scored all tokens.
-            scores_of_tokens: Tensor = output.logits[scored]
-            return scores_of_tokens
+        """Return the head's scores: of all tokens, of the scored ones alone, or of each sample.
+
+        A head for question answering scores each token as the start of the answer and as its end, `[B, 2, L]`. Padding
+        gets minus infinity there, so that it is never an answer.
+        """
         if "start_logits" in output:
             start_and_end = torch.stack([output.start_logits, output.end_logits], dim=1)
             return start_and_end.masked_fill(~valid.unsqueeze(1), float("-inf"))
         logits: Tensor = output.logits
+        if scored is not None and self._decoder is None:
+            # A decoder was given the scored tokens alone. Any other head has scored all tokens.
+            logits = logits[scored]
         return logits
 
     def _vectors(self, hidden: Tensor, valid: Tensor, skipped: Tensor | None) -> Tensor:
@@ -327,7 +344,11 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         return vectors
 
     def _pack_inputs(self, inputs: dict[str, Tensor], packing: Packing) -> dict[str, Tensor | None]:
-        """Return the inputs as one row of real tokens; the recorder knows the lengths of its samples."""
+        """Return the inputs as one row of real tokens.
+
+        Nothing in them says where a sample ends. The tapped attention, which keeps samples apart, reads that from the
+        recorder's packing.
+        """
         packed: dict[str, Tensor | None] = {}
         for name, values in inputs.items():
             is_by_token = values.shape[:2] == packing.shape
@@ -344,7 +365,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         return packed
 
     def _before_base(self, base: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-        """Remove the mask of a model below a head, if attention goes by the packing's offsets, and needs none.
+        """Remove the mask of a model below a head on a GPU, where packed attention reads the packing's offsets instead.
 
         With a mask the model would wait for the GPU, to see whether the mask has any padding.
         """
@@ -390,6 +411,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         self._handles = []
         tap_points.detach(self.model)
         for block in self._blocks:
+            # Without the replacement that stands on the block itself, its class's `forward` is called again.
             block.__dict__.pop("forward", None)
         if self.model.config._attn_implementation == tap_points.TAPPED_ATTENTION:
             self.model.set_attn_implementation(self._previous_attention or "sdpa")
@@ -412,21 +434,16 @@ class _Run(NamedTuple):
     logit_parts: dict[StreamKey, Tensor]
 
 
-def _is_unmade(key: StreamKey, run: _Run) -> bool:
-    """Whether a stream is logits that a run left unmade."""
-    return key.name == "logits" and bool(run.logit_parts)
-
-
-def _dtype_of_maps(of: PreTrainedModel | Tensor) -> torch.dtype:
+def _dtype_of_maps(model_or_tensor: PreTrainedModel | Tensor) -> torch.dtype:
     """Return the dtype in which linear maps of a model are computed, given the model or a tensor of its dtype."""
-    device_type = of.device.type
+    device_type = model_or_tensor.device.type
     if torch.is_autocast_enabled(device_type):
         return torch.get_autocast_dtype(device_type)
-    return of.dtype
+    return model_or_tensor.dtype
 
 
-def _recorded(key: StreamKey) -> StreamKey:
-    """Return the stream that hooks record for a key: a CLS vector is taken from its layer's output."""
+def _source_of(key: StreamKey) -> StreamKey:
+    """Return the stream that is recorded for a key: for a CLS vector the output of its layer, else the key itself."""
     if key.name != "cls":
         return key
     if key.layer == 0:
@@ -435,8 +452,10 @@ def _recorded(key: StreamKey) -> StreamKey:
 
 
 def _reads_last_hidden(key: StreamKey, layers: int) -> bool:
-    """Whether a stream is made of the last hidden state of a model of so many layers."""
-    return key.name in OF_SENTENCES or (key.name in ("hidden", "cls") and key.layer == layers)
+    """Whether a stream is the last hidden state of a model of so many layers, or is made of it."""
+    if key.name in OF_SENTENCES:
+        return True
+    return key.name in ("hidden", "cls") and key.layer == layers
 
 
 def _check_key(key: StreamKey, layers: int) -> None:
@@ -458,8 +477,17 @@ def _check_key(key: StreamKey, layers: int) -> None:
 
 
 def _enter_block(recorder: Recorder, layer: int | None, module: nn.Module, args: Any, kwargs: Any) -> None:
-    """Note which layer runs now, and keep the first block's input as the embedding output."""
+    """Note which layer runs now, and keep the first block's input as the embedding output.
+
+    Args:
+        recorder: Keeps both.
+        layer: The block's layer; None for a block that several layers share.
+        module: The block.
+        args: Positional arguments of the block.
+        kwargs: Keyword arguments of the block.
+    """
     if layer is None:
+        # Every call of a shared block is one layer more.
         recorder.layer += 1
     else:
         recorder.layer = layer
@@ -474,26 +502,27 @@ def _leave_block(recorder: Recorder, module: nn.Module, args: Any, output: Any) 
     recorder.record("hidden", recorder.layer, hidden_states)
 
 
-def _run_needed_part(block: nn.Module, recorder: Recorder, returned: int, *args: Any, **kwargs: Any) -> Any:
-    """Run a block only as far as a stream needs it; the return value of a block that stopped is never used.
+def _run_needed_part(block: nn.Module, recorder: Recorder, tuple_length: int, *args: Any, **kwargs: Any) -> Any:
+    """Run a block only as far as a stream needs it; a block above the last needed layer is skipped.
 
-    The early exit is caught here, inside of the block, so that DDP, FSDP and compilers see a forward that returns.
+    A block that is skipped or stopped returns its input in the place of its output, which nothing reads. The early exit
+    is caught here, inside of the block, so that DDP, FSDP and compilers see a forward that returns.
 
     Args:
         block: The block, whose `forward` this function replaces.
         recorder: Knows the running layer, and raises `StopForward` where the block may stop.
-        returned: The length of the tuple that the family's blocks return; 0 for hidden states alone.
+        tuple_length: The length of the tuple that the family's blocks return; 0 for hidden states alone.
         *args: Positional arguments of the block.
         **kwargs: Keyword arguments of the block.
     """
     hidden_states = args[0] if args else kwargs["hidden_states"]
-    unused = hidden_states
-    if returned:
+    unread_output = hidden_states
+    if tuple_length:
         # The model unpacks a tuple of this length.
-        unused = (hidden_states, *[None] * (returned - 1))
+        unread_output = (hidden_states, *[None] * (tuple_length - 1))
     if recorder.layer > recorder.last_layer:
-        return unused
+        return unread_output
     try:
         return type(block).forward(block, *args, **kwargs)
     except StopForward:
-        return unused
+        return unread_output
