@@ -83,14 +83,16 @@ def word_bases(source: PreTrainedModel, student_shape: Shape, source_shape: Shap
     embedding = None
     shares = []
     if student_shape.hidden < source_shape.hidden:
+        # Factorised embeddings reach the hidden states through a map.
         projection = embedding_projection(source)
-        through = None if projection is None else projection.weight
-        hidden, share = principal_directions(words, student_shape.hidden, through=through)
+        map_to_hidden = None if projection is None else projection.weight
+        hidden, share = principal_directions(words, student_shape.hidden, through=map_to_hidden)
         shares.append(share)
     if student_shape.embedding < source_shape.embedding:
         # In plain embeddings both widths belong to one space, and both calls find the same directions, best first.
         embedding, share = principal_directions(words, student_shape.embedding)
         shares.append(share)
+    # The narrowest basis keeps the smallest share.
     return Bases(hidden, embedding, explained=min(shares, default=None))
 
 
@@ -109,20 +111,22 @@ def active_bases(
         seed: Decides the tokens.
     """
     measured = measure(source, layers, seed)
-    are_plain = student_shape.embedding == student_shape.hidden and source_shape.embedding == source_shape.hidden
+    is_student_plain = student_shape.embedding == student_shape.hidden
+    is_source_plain = source_shape.embedding == source_shape.hidden
+    are_plain = is_student_plain and is_source_plain
     bases = Bases()
     if not are_plain:
         bases = word_bases(source, student_shape, source_shape)
     if student_shape.hidden == source_shape.hidden:
+        # Activations then decide which heads and neurons are kept, and no directions.
         return bases._replace(measured=measured)
 
-    # The second moments of the embeddings' output, which is the input of the first block, and of the output of each
-    # layer, which its last norm gives.
-    first_layer = measured[1]
-    moments = [first_layer.inputs]
+    # The moments of the embeddings' output, which is the input of the first block, and of the output of each layer.
+    moments = [measured[1].inputs]
     for layer in dict.fromkeys(layers):
-        *_, output = measured[layer].norms.values()
-        moments.append(output)
+        # Norms come in their order in the block, whose output the last of them gives.
+        moments_of_norms = list(measured[layer].norms.values())
+        moments.append(moments_of_norms[-1])
     # Moments are of hidden states with a 1 behind them. The last row and column belong to that 1.
     squares = [moment[:-1, :-1] for moment in moments]
     hidden, share = leading_directions(squares, student_shape.hidden)

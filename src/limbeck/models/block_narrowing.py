@@ -75,7 +75,8 @@ def narrow_block(
     """
     roles = row_of(narrowing.student.model_type).roles
     assert roles is not None
-    maps = {name: _read_linear(source, name) for name in (*_reading(roles), *_writing(roles))}
+    names = (*_maps_that_read(roles), *_maps_that_write(roles))
+    maps = {name: _read_linear(source, name) for name in names}
     maps_at_width = _at_student_width(maps, roles, narrowing.basis)
     if measured is None:
         narrowed = _narrow_by_weights(roles, maps, maps_at_width, narrowing)
@@ -104,35 +105,38 @@ def narrow_block(
 def narrow_norm(norm: nn.Module, outputs: Tensor, basis: Tensor) -> dict[str, Tensor]:
     """Return the scale and shift, `[S]` each, of a norm in a narrower student.
 
-    The shift is the projected one, Pᵀ b. All features have the same scale: with it the student's states have the root
-    mean square length of the source's outputs without their shift, projected by P.
+    The student's states are to be y = Pᵀ (x − b) + Pᵀ b, with x the source's output and b its shift. So the student's
+    shift is Pᵀ b. One scale for all features gives Pᵀ (x − b) its root mean square length, since a norm gives each
+    feature a mean square of 1 before it scales.
 
     Args:
-        norm: The source's.
+        norm: The source's norm.
         outputs: The moment of its output, `[T + 1, T + 1]`; see `activations.py`.
         basis: P, `[T, S]`.
     """
     shift = norm.get_parameter("bias").double()
     width = basis.shape[1]
-    # [T, T + 1]: the identity beside -b. Times an output with a one behind it, this is the output without the shift b.
-    without_shift = torch.cat([torch.eye(len(shift)).to(shift), -shift[:, None]], 1)
-    # [S, S]: the mean of y yᵀ, with y the projected output without the shift. Its trace is the mean of ‖y‖².
+    # [T, T + 1]: the identity beside -b. Its product with an output that has a one behind it is x − b.
+    identity = torch.eye(len(shift)).to(shift)
+    without_shift = torch.cat([identity, -shift[:, None]], 1)
+    # [S, S]: the mean of z zᵀ, with z = Pᵀ (x − b). Its trace is the mean of ‖z‖².
     squares = basis.T @ without_shift @ outputs @ without_shift.T @ basis
     scale = squares.trace().div(width).sqrt()
     return {"weight": scale.expand(width), "bias": basis.T @ shift}
 
 
-def _reading(roles: BlockRoles) -> tuple[str, ...]:
-    """Names of the maps that read the hidden state."""
+def _maps_that_read(roles: BlockRoles) -> tuple[str, ...]:
+    """The names of the maps that read the hidden state."""
     return roles.query, roles.key, roles.value, roles.ffn_in
 
 
-def _writing(roles: BlockRoles) -> tuple[str, ...]:
-    """Names of the maps that write to the hidden state."""
+def _maps_that_write(roles: BlockRoles) -> tuple[str, ...]:
+    """The names of the maps that write to the hidden state."""
     return roles.attention_output, roles.ffn_out
 
 
 def _read_linear(block: nn.Module, name: str) -> _Linear:
+    """Return the weight and the bias of a block's linear map."""
     linear = block.get_submodule(name)
     assert isinstance(linear, nn.Linear)
     # Every family with roles has biases.
@@ -141,15 +145,21 @@ def _read_linear(block: nn.Module, name: str) -> _Linear:
 
 
 def _at_student_width(maps: _Maps, roles: BlockRoles, basis: Tensor | None) -> _Maps:
-    """Return the maps with the student's width on the side of the hidden state, and the source's inner units."""
+    """Return the maps with the student's width on the side of the hidden state, and all of the source's inner units.
+
+    Args:
+        maps: The source's maps.
+        roles: The names of the maps.
+        basis: P; None where the hidden widths are equal.
+    """
     if basis is None:
         return dict(maps)
     maps_at_width = {}
-    for name in _reading(roles):
+    for name in _maps_that_read(roles):
         # [inner, T] -> [inner, S].
         weight, bias = maps[name]
         maps_at_width[name] = _Linear(weight @ basis, bias)
-    for name in _writing(roles):
+    for name in _maps_that_write(roles):
         # [T, inner] -> [S, inner].
         weight, bias = maps[name]
         maps_at_width[name] = _Linear(basis.T @ weight, basis.T @ bias)
@@ -167,11 +177,11 @@ def _narrow_by_weights(roles: BlockRoles, maps: _Maps, maps_at_width: _Maps, nar
     """
     student = narrowing.student
     source = narrowing.source
-    # A head's strength is the sum over its rows; [A · d] -> [A].
+    # A head's strength is the sum over its rows, which lie one after another: [A · d] -> [A].
     row_strength = _strength(maps[roles.value].weight, maps[roles.attention_output].weight)
     head_strength = row_strength.view(source.heads, source.head_size).sum(1)
     heads = strongest(head_strength, student.heads)
-    # The rows of the leading dimensions of each kept head. A head's rows lie one after another.
+    # The rows of the leading dimensions of each head that is kept.
     dimensions = torch.arange(student.head_size, device=heads.device)
     head_rows = (heads[:, None] * source.head_size + dimensions).flatten()
 
@@ -179,11 +189,11 @@ def _narrow_by_weights(roles: BlockRoles, maps: _Maps, maps_at_width: _Maps, nar
     neurons = strongest(neuron_strength, student.ffn)
 
     narrowed = {}
-    for name in _reading(roles):
+    for name in _maps_that_read(roles):
         weight, bias = maps_at_width[name]
         units = neurons if name == roles.ffn_in else head_rows
         narrowed[name] = _Linear(weight[units], bias[units])
-    for name in _writing(roles):
+    for name in _maps_that_write(roles):
         weight, bias = maps_at_width[name]
         units = neurons if name == roles.ffn_out else head_rows
         narrowed[name] = _Linear(weight[:, units], bias)

@@ -123,15 +123,17 @@ def _read_model_type(content: Mapping[str, Any], owner: str) -> str:
         ModelError: for a missing one, or one that neither the table of families nor transformers has.
     """
     model_type = content.get("model_type")
-    near = ""
-    problem = "."
     if isinstance(model_type, str):
         if model_type not in families:
             load_plugins()  # A plugin may register it with transformers.
         if model_type in families or model_type in CONFIG_MAPPING:
             return model_type
-        near = nearest(model_type, [*families, *CONFIG_MAPPING])
+
+    problem = "."
+    near = ""
+    if isinstance(model_type, str):
         problem = f": Unknown model family '{model_type}'."
+        near = nearest(model_type, [*families, *CONFIG_MAPPING])
     if content.get("auto_map"):
         problem += " It comes with code of its own, which limbeck never runs."
     known = f" Known: {', '.join(sorted(families))}, and other text encoders of transformers."
@@ -143,16 +145,26 @@ def _select_settings(
 ) -> dict[str, Any]:
     """Select a file's keys that are settings of the model, under the names of the family.
 
+    Args:
+        content: The content of the file.
+        family: The family.
+        config_class: The family's configuration.
+        owner: The file, for messages.
+
     Raises:
         ModelError: for a key that leads elsewhere, or would replace a part of the class.
     """
+    # After this, keys of `_REFUSED` have empty values.
     _refuse_other_files(content, family, owner)
     settings = {field.name for field in fields(config_class)} | _SETTABLE
     values = {}
     for written_key, value in content.items():
+        # A file may use the standard name of a setting for which the family has a name of its own.
         key = config_class.attribute_map.get(written_key, written_key)
         if key.startswith("_") or key in _IGNORED or key in _REFUSED:
             continue
+        # Any other attribute of the class is a method or a fact of the class. A key that the class does not have is
+        # harmless.
         if key not in settings and hasattr(config_class, key):
             raise ModelError(f"{owner} has '{key}', which is not a setting but part of the program; remove it.")
         values[key] = value
@@ -192,7 +204,7 @@ def _check_values(values: Mapping[str, Any], owner: str) -> None:
 
             if activation not in ACT2FN:
                 raise ModelError(f"{owner} says {key} = '{activation[:_SHOWN]}'.{suggestion(activation, ACT2FN)}")
-    # Releases of transformers before 5 had others, which would be left out of the model without a word.
+    # Releases of transformers before 5 computed further kinds of positions. Today's would ignore them without a word.
     if values.get("position_embedding_type", "absolute") not in (None, "absolute", "rope", "rotary"):
         raise ModelError(
             f"{owner} says position_embedding_type = {_shorten(values['position_embedding_type'])!r}, which no family "
@@ -266,17 +278,21 @@ def _check_sizes(
             _check_size(field, values[field], most, owner)
 
     _check_padding(values, family, defaults, owner)
-    for name in ("id2label", "label2id"):
-        labels = values.get(name)
-        if isinstance(labels, dict) and len(labels) > _MOST_LABELS:
-            raise ModelError(f"{owner} names {len(labels):,} labels in {name}; at most {_MOST_LABELS:,} are read.")
-
+    _check_label_names(values, owner)
     heads = values.get(names.heads, getattr(defaults, names.heads))
     hidden = values.get(names.hidden, getattr(defaults, names.hidden))
     head_size = values.get("head_dim", getattr(defaults, "head_dim", None))
     # Without a size of its own, a head has an equal part of the hidden width.
     if head_size is None and heads > hidden:
         raise ModelError(f"{owner} has {heads} heads in a width of {hidden}; {_AGAIN}.")
+
+
+def _check_label_names(values: Mapping[str, Any], owner: str) -> None:
+    """Refuse more names of labels than a task head may have outputs."""
+    for name in ("id2label", "label2id"):
+        labels = values.get(name)
+        if isinstance(labels, dict) and len(labels) > _MOST_LABELS:
+            raise ModelError(f"{owner} names {len(labels):,} labels in {name}; at most {_MOST_LABELS:,} are read.")
 
 
 def _check_size(field: str, value: Any, most: int, owner: str) -> None:
@@ -302,7 +318,7 @@ def _check_padding(
     positions = values.get("max_position_embeddings", getattr(defaults, "max_position_embeddings", words))
     fits = padding < words
     if fits and family.padded_positions:
-        # In these families the first position has the number after the padding token's.
+        # In these families positions are counted from the number after the padding token's, and there is at least one.
         fits = 0 <= padding < positions - 1
     if not fits:
         raise ModelError(

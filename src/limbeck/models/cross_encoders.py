@@ -39,17 +39,20 @@ def cross_encoder_settings(name_or_path: str | Path, config: PreTrainedConfig, r
         ModelError: for a file that cannot be read.
     """
     settings: dict[str, Any] = {}
-    declared = getattr(config, "sentence_transformers", None)
-    if isinstance(declared, dict):
-        settings = dict(declared)
+    settings_in_config = getattr(config, "sentence_transformers", None)
+    if isinstance(settings_in_config, dict):
+        settings = dict(settings_in_config)
 
-    # Of the three places the newest that names the activation takes precedence.
-    library_config_file = _library_config_file(name_or_path, revision)
+    # The newest of the places that names an activation takes precedence.
     library_config = {}
+    library_config_file = _library_config_file(name_or_path, revision)
     if library_config_file is not None:
         library_config = read_json(library_config_file, {})
-    oldest = getattr(config, "sbert_ce_default_activation_function", None)
-    activation = library_config.get("activation_fn") or settings.get("activation_fn") or oldest
+    activation = library_config.get("activation_fn")
+    if not activation:
+        activation = settings.get("activation_fn")
+    if not activation:
+        activation = getattr(config, "sbert_ce_default_activation_function", None)
     if isinstance(activation, str):
         settings["activation_fn"] = activation
     return settings

@@ -43,7 +43,7 @@ def principal_directions(rows: Tensor, width: int, *, through: Tensor | None = N
     # A small matrix in float64 costs nothing; of a large one only the sums are in float64.
     is_small = len(rows) <= _CHUNK
     mean = rows.double().mean(0) if is_small else rows.mean(0, dtype=torch.float64)
-    # The sum of outer products, [E, E]; the number of rows, by which it is not divided, changes no direction and no
+    # The sum of outer products, [E, E]. It is not divided by the number of rows, which would change no direction and no
     # share.
     covariance = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
     for chunk in rows.split(_CHUNK):
@@ -54,7 +54,7 @@ def principal_directions(rows: Tensor, width: int, *, through: Tensor | None = N
         through = through.detach().double()
         covariance = through @ covariance @ through.T
 
-    # Eigenvalues come in rising order, and are turned round.
+    # Eigenvalues come in rising order. Here the largest are wanted first.
     eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
     basis = eigenvectors.flip(1)[:, :width]
     variances = eigenvalues.clamp(min=0).flip(0)
@@ -78,7 +78,7 @@ def leading_directions(moments: Sequence[Tensor], width: int) -> Directions:
     squares = moments[0] / moments[0].trace()
     for moment in moments[1:]:
         squares = squares + moment / moment.trace()
-    # Eigenvalues come in rising order.
+    # Eigenvectors come in the rising order of their eigenvalues. Here those of the largest are wanted first.
     eigenvectors = torch.linalg.eigh(squares).eigenvectors.flip(1)
     basis = fix_signs(eigenvectors[:, :width])
     share = (basis.T @ squares @ basis).trace() / squares.trace()

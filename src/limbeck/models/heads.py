@@ -92,7 +92,7 @@ def head_of(config: PreTrainedConfig) -> Head | None:
     saved_by = _saved_by(config) or ""
     heads = []
     for head in HEADS:
-        usual_end, *_ = _class_ends(head)
+        usual_end = _class_ends(head)[0]
         if saved_by.endswith(usual_end):
             heads.append(head)
     if not heads:
@@ -101,7 +101,8 @@ def head_of(config: PreTrainedConfig) -> Head | None:
         return heads[0]
     # Several kinds that score a whole text share a class; the number of outputs and the loss tell them apart.
     if config.num_labels == 1:
-        return kind_of_value(config) or _KIND_OF_VALUES
+        kind = kind_of_value(config)
+        return _KIND_OF_VALUES if kind is None else kind
     heads_of_classes = [head for head in heads if kind_of(head).has_classes]
     problem_type = getattr(config, "problem_type", None)
     for head in heads_of_classes:
@@ -132,18 +133,20 @@ def _saved_by(config: PreTrainedConfig) -> str | None:
 def kind_of_value(config: PreTrainedConfig) -> KindName | None:
     """Return the kind of a head with one output, by its configuration; None where that does not tell it.
 
-    The name of the output (`id2label`) decides. Without a known name, a `problem_type` says that the output is a value.
-    The exception is a configuration with settings of a cross-encoder, whose output may be either. Most rerankers on the
-    Hub tell nothing.
+    The name of the output (`id2label`) decides. Without a known name, a recorded loss (`problem_type`) says that the
+    output is a value, but not if sentence-transformers has left settings of a cross-encoder: the output is then a value
+    or a relevance, whatever the loss. Most rerankers on the Hub record neither.
     """
-    output = (config.id2label or {}).get(0)
+    names_of_outputs = config.id2label or {}
+    output = names_of_outputs.get(0)
     for kind in KIND_NAMES:
         if KINDS[kind].has_value and KINDS[kind].output == output:
             return kind
-    if getattr(config, "problem_type", None) is None:
-        return None
+    has_loss = getattr(config, "problem_type", None) is not None
     is_cross_encoder = any(getattr(config, key, None) for key in _CROSS_ENCODER_SETTINGS)
-    return None if is_cross_encoder else _KIND_OF_VALUES
+    if has_loss and not is_cross_encoder:
+        return _KIND_OF_VALUES
+    return None
 
 
 _KIND_OF_VALUES = next(kind for kind in KIND_NAMES if KINDS[kind].has_value and not KINDS[kind].has_queries)

@@ -83,6 +83,7 @@ def batches(
     """
     total = sum(len(row) for row in rows)
     tokens_done = 0
+    # A tokenizer without a padding token has None.
     padding_id = tokenizer.pad_token_id or 0
     longest_first = sorted(range(len(rows)), key=lambda index: -len(rows[index]))
     report(0.0, what, Count(0, "tokens"))
@@ -157,31 +158,33 @@ def encode(
     # A text without a token is not run, and keeps its row of zeros.
     texts_with_tokens = [index for index, ids in enumerate(prompted.token_ids) if ids]
     rows = [prompted.token_ids[index] for index in texts_with_tokens]
-    hidden_width = getattr(getattr(encoder, "config", None), "hidden_size", 0)
+    # A model of your own may have no configuration, or one that names no width. Then the first batch shows the width.
+    config = getattr(encoder, "config", None)
+    hidden_width = getattr(config, "hidden_size", 0)
     vectors = torch.zeros(len(texts), head.width(hidden_width))
     # A head that normalizes its vectors has scaled them already.
     must_scale = normalize and not head.sentence.normalize
-    with evaluation_mode(encoder, dtype) as ready, torch.inference_mode():
-        device = device_of(ready)
+    with evaluation_mode(encoder, dtype) as ready_encoder, torch.inference_mode():
+        device = device_of(ready_encoder)
         head = head.to(device)
         for batch in batches(
             rows, tokenizer, device=device, batch_size=batch_size, report=report, what="sentence vectors"
         ):
-            output: Any = ready(**batch.inputs)
+            output: Any = ready_encoder(**batch.inputs)
             hidden = getattr(output, "last_hidden_state", None)
             if hidden is None:
-                raise ModelError(f"{type(ready).__name__} returns no last hidden state; load it with AutoModel.")
+                encoder_name = type(ready_encoder).__name__
+                raise ModelError(f"{encoder_name} returns no last hidden state; load it with AutoModel.")
             mask = batch.inputs["attention_mask"].bool()
-            # The indices of the batch's texts among all texts.
-            places = [texts_with_tokens[row] for row in batch.rows]
-            prompt_tokens = prompted.prompt_tokens[places].to(mask.device)
+            # The numbers of the batch's texts among all texts.
+            text_numbers = [texts_with_tokens[row] for row in batch.rows]
+            prompt_tokens = prompted.prompt_tokens[text_numbers].to(mask.device)
             batch_vectors = head(hidden.float(), mask, prompt_tokens)
-            if vectors.shape[1] != batch_vectors.shape[1]:
-                # The configuration names no width, so that of the first batch is taken.
-                vectors = torch.zeros(len(texts), batch_vectors.shape[1])
             if must_scale:
                 batch_vectors = F.normalize(batch_vectors, dim=-1)
-            vectors[places] = batch_vectors.cpu()
+            if vectors.shape[1] != batch_vectors.shape[1]:
+                vectors = torch.zeros(len(texts), batch_vectors.shape[1])
+            vectors[text_numbers] = batch_vectors.cpu()
     return vectors
 
 
@@ -212,7 +215,8 @@ def _read_behind_prompts(
     prompts = [head.sentence.prompt(role) for role in roles]
     prompted_texts = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
     encoding = tokenizers.encode_texts(tokenizer, prompted_texts, truncation=True, max_length=limit)
-    counts = {prompt: _prompt_tokens(tokenizer, prompt, limit) for prompt in set(prompts)}
+    # A model has few prompts, so each is counted once.
+    counts = {prompt: _count_prompt_tokens(tokenizer, prompt, limit) for prompt in set(prompts)}
     prompt_tokens = torch.tensor([counts[prompt] for prompt in prompts], dtype=torch.long)
     return _PromptedTexts(encoding["input_ids"], prompt_tokens)
 
@@ -226,7 +230,7 @@ def _input_limit(encoder: nn.Module, tokenizer: PreTrainedTokenizerBase, max_len
     return int(min(limits))
 
 
-def _prompt_tokens(tokenizer: PreTrainedTokenizerBase, prompt: str, limit: int) -> int:
+def _count_prompt_tokens(tokenizer: PreTrainedTokenizerBase, prompt: str, limit: int) -> int:
     """Count the tokens of a prompt and the special tokens before it, as sentence-transformers does; 0 for no prompt.
 
     Args:
@@ -251,7 +255,9 @@ def encode_both(
     roles: tuple[str, str] | None = None,
     **encoding: Unpack[Encoding],
 ) -> tuple[Tensor, Tensor]:
-    """Return the sentence vectors of two lists of texts, `[texts, width]` each; equal texts are encoded once by role.
+    """Return the sentence vectors of two lists of texts, `[texts, width]` each.
+
+    A text that occurs several times with the same role is encoded once.
 
     Args:
         model: As in `encode`.
@@ -264,15 +270,15 @@ def encode_both(
     first_role, second_role = roles or (None, None)
     first_keys = [(text, first_role) for text in first]
     second_keys = [(text, second_role) for text in second]
-    # The row of each different text and role among the vectors that are encoded.
-    row_of_key = {key: row for row, key in enumerate(dict.fromkeys([*first_keys, *second_keys]))}
+    different_keys = list(dict.fromkeys([*first_keys, *second_keys]))
     vectors = encode(
         model,
         tokenizer,
-        [text for text, _ in row_of_key],
-        [role for _, role in row_of_key],
+        [text for text, _ in different_keys],
+        [role for _, role in different_keys],
         **encoding,
     )
+    row_of_key = {key: row for row, key in enumerate(different_keys)}
     first_rows = torch.tensor([row_of_key[key] for key in first_keys], dtype=torch.long)
     second_rows = torch.tensor([row_of_key[key] for key in second_keys], dtype=torch.long)
     return vectors[first_rows], vectors[second_rows]

@@ -95,10 +95,10 @@ def load_model(
         )
 
     # A checkpoint may lack the pooler of a class that always has one. That does no harm, since nothing reads a pooler.
+    lacks_pooler = any("pooler" in key for key in info["missing_keys"])
     missing = sorted(key for key in info["missing_keys"] if "pooler" not in key)
-    lacks_pooler = len(missing) < len(info["missing_keys"])
     if pooler and lacks_pooler and head is None:
-        # A pooler at random values would be saved as if it were the model's, so it is left out.
+        # A pooler at random values would be saved as if it were the model's, so the model is loaded without one.
         return load_model(name_or_path, dtype=dtype, revision=revision)
     if missing and head is not None:
         raise ModelError(f"'{name_or_path}' holds no {head} head ({missing[0]} is missing); load it without one.")
@@ -124,14 +124,15 @@ def check_finite(name_or_path: str | Path, model: PreTrainedModel) -> None:
     for key, tensor in model.named_parameters():
         if tensor.numel() == 0:
             continue
-        # Infinite and undefined numbers show in the smallest and the largest.
+        # An infinite number is the smallest or the largest, and one that is undefined makes both undefined.
         smallest, largest = torch.aminmax(tensor)
         if torch.isfinite(smallest) and torch.isfinite(largest):
             continue
         way_out = "copy or download the model again"
         is_half_precision = tensor.dtype.itemsize < 4
         if is_half_precision:
-            way_out = f"or too large for it, so use float32; else {way_out}"
+            # Finite weights in the file may have overflowed in this format.
+            way_out = "or too large for it, so use float32; else copy or download the model again"
         dtype_name = str(tensor.dtype).removeprefix("torch.")
         raise ModelError(
             f"The weights of '{name_or_path}' are damaged: '{key}' holds values that are not finite numbers in "
@@ -150,6 +151,8 @@ def load_class(
 ) -> tuple[PreTrainedModel, dict[str, Any]]:
     """Load a model of a class; tensors that its checkpoint lacks, or that do not fit, are left at random values.
 
+    The caller decides by the loading info which of these it refuses.
+
     Args:
         loader: The class.
         name_or_path: A folder, `package:NAME` (see `resolve_model`), or a Hub name.
@@ -159,25 +162,28 @@ def load_class(
         **options: Keyword arguments of the class.
 
     Returns:
-        The model, and the loading info of `transformers`: missing and mismatched keys.
+        The model, and the loading info of `transformers`: the names of missing tensors under `missing_keys`, and the
+        names of tensors of another shape, with both shapes, under `mismatched_keys`.
 
     Raises:
         ModelError: for weights that are missing, pickled or damaged.
     """
-    # Mismatches are reported in the loading info, so that the caller can say which tensor it is.
-    options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "trust_remote_code": False}
     with quiet(), ExitStack() as open_files:
-        # By name a slice of a file, which is read only when the model takes the tensor.
-        tensors: dict[str, Any] = {}
-        for file in fetch_weights(name_or_path, revision):
-            pointer = open_files.enter_context(safe_open(str(file), framework="pt"))
-            for key in pointer.keys():  # noqa: SIM118 - no mapping
-                tensors[key] = pointer.get_slice(key)
+        tensors = _open_tensors(fetch_weights(name_or_path, revision), open_files)
         _check_extent(name_or_path, config, tensors)
         try:
-            # Without a name `transformers` looks for no adapter, no other weights and no way of quantising.
+            # The first argument is a name. Without one `transformers` looks for no adapter, no other weights and no way
+            # of quantising.
             model_and_info: Any = loader.from_pretrained(
-                None, config=config, state_dict=tensors, dtype=dtype, **options
+                None,
+                config=config,
+                state_dict=tensors,
+                dtype=dtype,
+                output_loading_info=True,
+                # Tensors of another shape are reported in the loading info and raise no error.
+                ignore_mismatched_sizes=True,
+                trust_remote_code=False,
+                **options,
             )
         except Exception as error:  # Each wrong value raises another class.
             raise ModelError(
@@ -187,6 +193,23 @@ def load_class(
     model.name_or_path = str(name_or_path)
     model.config.name_or_path = str(name_or_path)
     return model, info
+
+
+def _open_tensors(files: Sequence[Path], open_files: ExitStack) -> dict[str, Any]:
+    """Open files of weights, and return a slice of each tensor by its name.
+
+    A slice is read when the model takes the tensor, so the files have to stay open until then.
+
+    Args:
+        files: The files, in safetensors.
+        open_files: Closes them.
+    """
+    tensors: dict[str, Any] = {}
+    for path in files:
+        file = open_files.enter_context(safe_open(str(path), framework="pt"))
+        for key in file.keys():  # noqa: SIM118 - no mapping
+            tensors[key] = file.get_slice(key)
+    return tensors
 
 
 def _check_extent(name: str | Path, config: PreTrainedConfig, tensors: Mapping[str, Any]) -> None:
@@ -201,8 +224,8 @@ def _check_extent(name: str | Path, config: PreTrainedConfig, tensors: Mapping[s
     """
     stored = sum(math.prod(tensor.get_shape()) for tensor in tensors.values())
 
-    # The numbers that the model has at least. A block has four attention maps, of which the two for keys and values may
-    # be narrow and are left out: 2 x hidden x hidden. It has two feed-forward maps: 2 x hidden x ffn. The embeddings
+    # The numbers that the model has at least. A block has two attention maps of hidden x hidden, beside those for keys
+    # and values, which may be narrow and are not counted. It has two feed-forward maps of hidden x ffn. The embeddings
     # come once.
     shape = shape_of(config)
     block_count = 1 if family_of(config).shared_blocks else shape.layers

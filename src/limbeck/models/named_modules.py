@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -27,13 +27,15 @@ STREAMS = ("hidden", "last_hidden", "logits")
 """Names of what can be named: the blocks, and the modules whose outputs are the last hidden state and the scores."""
 _ALWAYS_READ = ("embedding", "hidden", "cls", "pooled", "vector")
 """Streams that are read of any model whose blocks are named."""
-_PLACE = "{i}"
+_NUMBER = "{i}"
 """The part of a pattern that stands for the number of a block."""
-_BLOCKS = "blocks"
+_PATH_OF_BLOCKS = "blocks"
 """The path at which the tap finds the blocks."""
 _ROWS = 2
 _TOKENS = 5
 """Rows and tokens of the measuring run; they differ, so that their axes can be told apart."""
+
+KeyT = TypeVar("KeyT", int, str)
 
 
 class NamedModulesConfig(PreTrainedConfig):
@@ -66,6 +68,9 @@ class NamedModules(PreTrainedModel):
             `last_hidden`, a norm behind the last block, and `logits`, the head.
         title: The model's name in messages.
 
+    Attributes:
+        readable: Names of the streams that can be read.
+
     Raises:
         ModelError: one line, for unknown names and modules, and for a model that cannot be read in this way.
 
@@ -78,6 +83,7 @@ class NamedModules(PreTrainedModel):
     def __init__(self, module: nn.Module, streams: Mapping[str, str], title: str) -> None:
         _check_names(streams, title)
         blocks = _find_blocks(module, streams["hidden"], title)
+        # The last block gives the last hidden state, unless a norm behind it is named.
         outputs = {"last_hidden": blocks[-1]}
         for name in ("last_hidden", "logits"):
             if name in streams:
@@ -92,23 +98,25 @@ class NamedModules(PreTrainedModel):
             intermediate_size=measured.width,
             vocab_size=measured.scores,
         )
-        config.own_row = Family(model_type=config.model_type, blocks=_BLOCKS, embeddings=(), returned=measured.returned)
+        # It takes the place of a row of the table of families, see `family_of`.
+        config.own_row = Family(
+            model_type=config.model_type, blocks=_PATH_OF_BLOCKS, embeddings=(), returned=measured.tuple_length
+        )
         super().__init__(config)
         self.module = module
         parameters = inspect.signature(module.forward).parameters
         self._input_names = frozenset(parameters)
         self._takes_any_input = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-        # In a tuple, so that no module is registered a second time.
+        # These modules are parts of `module`. In tuples PyTorch does not register them a second time.
         self._named_blocks = tuple(blocks)
         self._named_outputs = tuple(outputs.items())
         self.readable: tuple[str, ...] = _ALWAYS_READ
-        """Names of the streams that can be read."""
         if "logits" in streams:
             self.readable = (*_ALWAYS_READ, "logits")
 
     def get_submodule(self, target: str) -> nn.Module:
         """Return a module by its path; the list of blocks is at `blocks`, wherever the model itself has them."""
-        if target == _BLOCKS:
+        if target == _PATH_OF_BLOCKS:
             return nn.ModuleList(self._named_blocks)
         return super().get_submodule(target)
 
@@ -132,28 +140,32 @@ class NamedModules(PreTrainedModel):
             **inputs: Further inputs, by name; the model gets those that its forward has.
         """
         outputs: dict[str, Tensor] = {}
+        state_by_layer: dict[int, Tensor] = {}
         handles = []
         if output_hidden_states:
             first_block = self._named_blocks[0]
-            handles.append(first_block.register_forward_pre_hook(partial(_keep_input, outputs), with_kwargs=True))
-            for number, block in enumerate(self._named_blocks, start=1):
-                handles.append(block.register_forward_hook(partial(_keep_output, outputs, str(number))))
+            handles.append(
+                first_block.register_forward_pre_hook(partial(_keep_input, state_by_layer), with_kwargs=True)
+            )
+            for layer, block in enumerate(self._named_blocks, start=1):
+                handles.append(block.register_forward_hook(partial(_keep_output, state_by_layer, layer)))
         for name, module in self._named_outputs:
             handles.append(module.register_forward_hook(partial(_keep_output, outputs, name)))
         try:
             with _without_fast_path():
-                self.module(input_ids=input_ids, attention_mask=attention_mask, **self._taken(inputs))
+                self.module(input_ids=input_ids, attention_mask=attention_mask, **self._select_inputs(inputs))
         finally:
             for handle in handles:
                 handle.remove()
+
         last_hidden = outputs["last_hidden"]
         hidden_states = None
         if output_hidden_states:
-            numbers = range(len(self._named_blocks))
-            hidden_states = (*(outputs[str(number)] for number in numbers), last_hidden)
+            states_below_last = [state_by_layer[layer] for layer in range(len(self._named_blocks))]
+            hidden_states = (*states_below_last, last_hidden)
         return NamedOutput(last_hidden, hidden_states, outputs.get("logits"))
 
-    def _taken(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _select_inputs(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the inputs that the model takes; tokenizers give segments to models that have none."""
         if self._takes_any_input:
             return dict(inputs)
@@ -166,17 +178,17 @@ class _Measured:
 
     Attributes:
         width: Width of the hidden states.
-        returned: Length of the tuple that a block returns; 0 where it returns hidden states alone.
+        tuple_length: Length of the tuple that a block returns; 0 where it returns hidden states alone.
         scores: Width of the scores; 1 without any.
     """
 
     width: int
-    returned: int
+    tuple_length: int
     scores: int
 
 
 def _check_names(streams: Mapping[str, str], title: str) -> None:
-    """Refuse names that cannot be named, and a mapping without blocks."""
+    """Refuse unknown streams, paths that are no text, and a mapping without blocks."""
     for name, path in streams.items():
         if name not in STREAMS:
             raise ModelError(f"streams: '{name}' cannot be named.{suggestion(name, STREAMS)}")
@@ -190,6 +202,7 @@ def _check_names(streams: Mapping[str, str], title: str) -> None:
 
 
 def _modules_by_path(module: nn.Module) -> dict[str, nn.Module]:
+    """All modules by path; one that stands at several paths is there for each of them."""
     return dict(module.named_modules(remove_duplicate=False))
 
 
@@ -203,21 +216,21 @@ def _find_module(module: nn.Module, path: str, title: str) -> nn.Module:
 
 def _find_blocks(module: nn.Module, pattern: str, title: str) -> list[nn.Module]:
     """Return the blocks that a pattern names, in order; they are counted from 0, or from 1 where there is no 0."""
-    if pattern.count(_PLACE) != 1:
+    if pattern.count(_NUMBER) != 1:
         raise ModelError(
             f"streams: 'hidden' is '{pattern}', but a pattern has one {{i}} in the place of the block's number, as in "
             "encoder.layers.{i}."
         )
     modules = _modules_by_path(module)
     number = 0
-    if pattern.replace(_PLACE, "0") not in modules:
+    if pattern.replace(_NUMBER, "0") not in modules:
         number = 1
     blocks = []
-    while pattern.replace(_PLACE, str(number)) in modules:
-        blocks.append(modules[pattern.replace(_PLACE, str(number))])
+    while pattern.replace(_NUMBER, str(number)) in modules:
+        blocks.append(modules[pattern.replace(_NUMBER, str(number))])
         number += 1
     if not blocks:
-        first = pattern.replace(_PLACE, "0")
+        first = pattern.replace(_NUMBER, "0")
         raise ModelError(f"streams: {title} has no module '{first}'.{_nearest_path(first, modules)}")
     if len(set(blocks)) < len(blocks):
         raise ModelError(
@@ -250,6 +263,47 @@ def _measure(module: nn.Module, blocks: list[nn.Module], outputs: Mapping[str, n
     Raises:
         ModelError: for a model that does not run so, or whose blocks a tap cannot read.
     """
+    run = _observe_run(module, blocks, outputs, title)
+    if [block_run.number for block_run in run.block_runs] != list(range(len(blocks))):
+        raise ModelError(
+            f"{title} does not run each of its blocks once, in the order of their numbers; name the modules of its "
+            "layers."
+        )
+    first_run = run.block_runs[0]
+    for block_run in run.block_runs:
+        _check_block(block_run, first_run, title)
+    for name in outputs:
+        if name not in run.outputs:
+            raise ModelError(f"streams: the module of '{name}' of {title} gave no tensor; name one that runs.")
+    last_hidden = run.outputs["last_hidden"]
+    if last_hidden.shape != first_run.hidden.shape:
+        raise ModelError(
+            f"streams: 'last_hidden' of {title} is {list(last_hidden.shape)}, but its blocks give "
+            f"{list(first_run.hidden.shape)}; name a norm behind the last block, or leave it out."
+        )
+    scores = 1
+    if "logits" in run.outputs:
+        scores = int(run.outputs["logits"].shape[-1])
+    return _Measured(width=int(first_run.hidden.shape[-1]), tuple_length=first_run.tuple_length, scores=scores)
+
+
+@dataclass(frozen=True)
+class _ObservedRun:
+    """What hooks observed of a run on two short rows.
+
+    Attributes:
+        block_runs: The runs of blocks, in the order in which they ran.
+        outputs: The outputs of named modules that gave a tensor, by stream.
+    """
+
+    block_runs: list[_BlockRun]
+    outputs: dict[str, Tensor]
+
+
+def _observe_run(
+    module: nn.Module, blocks: list[nn.Module], outputs: Mapping[str, nn.Module], title: str
+) -> _ObservedRun:
+    """Run a model on two short rows with hooks; arguments as of `_measure`."""
     runs: list[_BlockRun] = []
     tensors: dict[str, Tensor] = {}
     handles = []
@@ -257,6 +311,7 @@ def _measure(module: nn.Module, blocks: list[nn.Module], outputs: Mapping[str, n
         handles.append(block.register_forward_hook(partial(_note_run, runs, number), with_kwargs=True))
     for name, output in outputs.items():
         handles.append(output.register_forward_hook(partial(_keep_output, tensors, name)))
+    # A model without parameters runs on the CPU.
     parameter = next(module.parameters(), torch.zeros(()))
     ids = torch.zeros(_ROWS, _TOKENS, dtype=torch.long, device=parameter.device)
     try:
@@ -270,27 +325,7 @@ def _measure(module: nn.Module, blocks: list[nn.Module], outputs: Mapping[str, n
     finally:
         for handle in handles:
             handle.remove()
-
-    if [run.number for run in runs] != list(range(len(blocks))):
-        raise ModelError(
-            f"{title} does not run each of its blocks once, in the order of their numbers; name the modules of its "
-            "layers."
-        )
-    for run in runs:
-        _check_block(run, runs[0], title)
-    width = int(runs[0].hidden.shape[-1])
-    for name in outputs:
-        if name not in tensors:
-            raise ModelError(f"streams: the module of '{name}' of {title} gave no tensor; name one that runs.")
-    if tensors["last_hidden"].shape != runs[0].hidden.shape:
-        raise ModelError(
-            f"streams: 'last_hidden' of {title} is {list(tensors['last_hidden'].shape)}, but its blocks give "
-            f"{list(runs[0].hidden.shape)}; name a norm behind the last block, or leave it out."
-        )
-    scores = 1
-    if "logits" in tensors:
-        scores = int(tensors["logits"].shape[-1])
-    return _Measured(width, runs[0].returned, scores)
+    return _ObservedRun(runs, tensors)
 
 
 @dataclass(frozen=True)
@@ -301,27 +336,27 @@ class _BlockRun:
         number: The block's number, from 0.
         has_input: Whether its input is its first argument, or called `hidden_states`, where a tap finds it.
         output: What it returned.
-        returned: Length of the tuple that it returned; 0 for a tensor.
+        tuple_length: Length of the tuple that it returned; 0 for a tensor.
     """
 
     number: int
     has_input: bool
     output: Any
-    returned: int
+    tuple_length: int
 
     @property
     def hidden(self) -> Any:
         """The hidden states that it returned."""
-        return self.output[0] if self.returned else self.output
+        return self.output[0] if self.tuple_length else self.output
 
 
 def _note_run(
     runs: list[_BlockRun], number: int, block: nn.Module, arguments: Any, keywords: Mapping[str, Any], output: Any
 ) -> None:
     """Add a run of a block to a list."""
-    returned = len(output) if isinstance(output, tuple) else 0
+    tuple_length = len(output) if isinstance(output, tuple) else 0
     has_input = bool(arguments) or "hidden_states" in keywords
-    runs.append(_BlockRun(number, has_input, output, returned))
+    runs.append(_BlockRun(number, has_input, output, tuple_length))
 
 
 def _check_block(run: _BlockRun, first: _BlockRun, title: str) -> None:
@@ -343,21 +378,21 @@ def _check_block(run: _BlockRun, first: _BlockRun, title: str) -> None:
             f"{name} returns {shape} for {_ROWS} rows of {_TOKENS} tokens, where [{_ROWS}, {_TOKENS}, width] is "
             "needed; give modules of torch.nn batch_first=True."
         )
-    if run.hidden.shape != first.hidden.shape or run.returned != first.returned:
+    if run.hidden.shape != first.hidden.shape or run.tuple_length != first.tuple_length:
         raise ModelError(f"{name} returns {shape}, the first one {list(first.hidden.shape)}; blocks must agree.")
 
 
-def _keep_output(tensors: dict[str, Tensor], name: str, module: nn.Module, arguments: Any, output: Any) -> None:
-    """Keep the tensor that a module returns, or the first of its tuple."""
+def _keep_output(tensors: dict[KeyT, Tensor], key: KeyT, module: nn.Module, arguments: Any, output: Any) -> None:
+    """Keep the tensor that a module returns, or the first of its tuple; any other output is left out."""
     if isinstance(output, tuple):
         output = output[0]
     if isinstance(output, Tensor):
-        tensors[name] = output
+        tensors[key] = output
 
 
-def _keep_input(tensors: dict[str, Tensor], block: nn.Module, arguments: Any, keywords: Mapping[str, Any]) -> None:
-    """Keep the input of the first block, as layer 0."""
-    tensors["0"] = arguments[0] if arguments else keywords["hidden_states"]
+def _keep_input(state_by_layer: dict[int, Tensor], block: nn.Module, arguments: Any, keywords: Any) -> None:
+    """Keep the input of the first block, which is the hidden state of layer 0."""
+    state_by_layer[0] = arguments[0] if arguments else keywords["hidden_states"]
 
 
 @contextmanager

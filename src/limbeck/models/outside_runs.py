@@ -4,6 +4,8 @@ A `StreamTap` lets blocks stop where no stream needs more of them. A model that 
 whole, or its output would be wrong without a sign.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import nn
 
@@ -11,7 +13,7 @@ from limbeck.errors import ModelError
 from limbeck.models.taps import StreamTap
 
 _TAPPED = "_limbeck_tapped"
-"""Attribute of a module through which the runs of a model with a tap go."""
+"""Attribute that marks the module through which the runs of a model with a tap go."""
 
 
 def check_has_no_tap(root: nn.Module, title: str) -> None:
@@ -26,6 +28,13 @@ def check_has_no_tap(root: nn.Module, title: str) -> None:
     """
     if _TAPPED in root.__dict__:
         raise ModelError(f"{title} is read by another Distiller; call its close() first, or give a copy of the model.")
+
+
+class _Stop(NamedTuple):
+    """Where a run may stop: the deepest layer that has to run, and the part of it that is needed; see `Recorder`."""
+
+    last_layer: int
+    stop_after: str
 
 
 class OutsideRuns:
@@ -44,29 +53,32 @@ class OutsideRuns:
         root.__dict__[_TAPPED] = True
         self._recorder = tap.recorder
         self._depth = tap.depth
-        # The deepest layer of a run of the tap, and its part, while another run is under way.
-        self._needed: tuple[int, str] | None = None
+        # Where the tap's own runs stop, set aside while other code runs the model; None at all other times.
+        self._stop_of_tap: _Stop | None = None
         self._handles: list[torch.utils.hooks.RemovableHandle] = [
             root.register_forward_pre_hook(self._enter),
-            # After an error too, or the next run of the tap would be whole.
+            # This hook is also called after an error. Otherwise the next run of the tap would not stop where it can.
             root.register_forward_hook(self._leave, always_call=True),
         ]
 
     def _enter(self, module: nn.Module, arguments: object) -> None:
         """Let all blocks run, unless it is the tap that runs the model."""
         recorder = self._recorder
-        if recorder.active or self._needed is not None:
+        is_run_of_tap = recorder.active
+        has_set_stop_aside = self._stop_of_tap is not None
+        if is_run_of_tap or has_set_stop_aside:
             return
-        self._needed = (recorder.last_layer, recorder.stop_after)
+        self._stop_of_tap = _Stop(recorder.last_layer, recorder.stop_after)
         recorder.last_layer = self._depth
         recorder.stop_after = "block"
 
     def _leave(self, module: nn.Module, arguments: object, output: object) -> None:
         """Let the tap's runs stop again where they need no more."""
-        if self._needed is None:
+        if self._stop_of_tap is None:
             return
-        self._recorder.last_layer, self._recorder.stop_after = self._needed
-        self._needed = None
+        self._recorder.last_layer = self._stop_of_tap.last_layer
+        self._recorder.stop_after = self._stop_of_tap.stop_after
+        self._stop_of_tap = None
 
     def close(self) -> None:
         """Take the hooks off the model."""

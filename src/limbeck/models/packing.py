@@ -41,7 +41,7 @@ def plan_packing(attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> 
     if attention_mask.device.type != "cpu":
         if dtype not in varlen_attention.FORMATS:
             return None
-        # Only `send_batch` has put a packing there.
+        # `send_batch` has put a packing there, unless the mask has no real token or reached the device by another way.
         plan: Packing | None = attention_mask.__dict__.get(_PLAN)
         return plan
     packing = _find_tokens(attention_mask)
@@ -49,7 +49,9 @@ def plan_packing(attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> 
     tokens = len(packing.index)
     if samples == 0:
         return None
-    if dtype not in HALVES and tokens < SHORTEST_MEAN * samples:
+    is_half = dtype in HALVES
+    has_short_samples = tokens < SHORTEST_MEAN * samples
+    if has_short_samples and not is_half:
         return None
     return packing
 
@@ -68,10 +70,12 @@ def send_batch(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]
             sent[name] = value
     if device.type not in GPUS:
         return sent
-    # A batch may have several masks, whose names all end in the same way. One without a real token is not packed.
+    # A batch may have several masks, whose names all end in the same way.
     for name, value in batch.items():
-        is_mask = name.endswith("attention_mask")
-        if is_mask and value.device.type == "cpu" and value.any():
+        if not name.endswith("attention_mask") or value.device.type != "cpu":
+            continue
+        # A mask without a real token is not packed.
+        if value.any():
             sent[name].__dict__[_PLAN] = plan_for_gpu(value, device)
     return sent
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from limbeck.errors import ModelError, suggestion
 from limbeck.models.folder_files import MODULES, read_json
@@ -23,6 +23,7 @@ _SHOWN = 80
 _VECTOR = "sentence_embedding"
 """The name under which modules of sentence-transformers hand on the vector of a text."""
 _HIDDEN = "last_hidden_state"
+"""The name of the output of a model's `forward` that limbeck reads."""
 
 _MODE_OF_FLAG = {
     "pooling_mode_cls_token": "cls",
@@ -53,14 +54,14 @@ def check_transformer(folder: Path, tokenizer_folder: Path) -> None:
             f"'{file}' says transformer_task {_quoted(task)} and module_output_name {_quoted(output)}; limbeck "
             "reads the last hidden states of a feature-extraction model."
         )
-    unread_settings = _unread_settings(config)
-    if unread_settings:
-        key, value = next(iter(unread_settings.items()))
+    unread_setting = _find_unread_setting(config)
+    if unread_setting is not None:
         raise ModelError(
-            f"'{file}' says {key} {str(value)[:_SHOWN]}; limbeck reads texts as the tokenizer alone gives them, and "
-            "the last hidden states: take that out of a copy of the folder, if its vectors may be others."
+            f"'{file}' says {unread_setting.key} {str(unread_setting.value)[:_SHOWN]}; limbeck reads texts as the "
+            "tokenizer alone gives them, and the last hidden states: take that out of a copy of the folder, if its "
+            "vectors may be others."
         )
-    # Older releases make text small before the tokenizer reads it, which limbeck does not.
+    # Older releases lower the case of a text before the tokenizer reads it, which limbeck does not.
     if config.get("do_lower_case"):
         tokenizer = read_json(tokenizer_folder / "tokenizer.json", {})
         if not _lowers_case(tokenizer):
@@ -70,43 +71,50 @@ def check_transformer(folder: Path, tokenizer_folder: Path) -> None:
             )
 
 
-def _unread_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a model's file that limbeck does not apply, though they change its tokens or output.
+class _Setting(NamedTuple):
+    """A setting of a module's file, or the part of it that matters."""
 
-    These settings came with version 6 of sentence-transformers.
+    key: str
+    value: Any
+
+
+def _find_unread_setting(config: Mapping[str, Any]) -> _Setting | None:
+    """Find a setting of a Transformer module that changes tokens or output, and that limbeck does not apply.
+
+    These settings came with version 6 of sentence-transformers. None stands for a file without any.
     """
-    unread = {}
     for key in ("query_length", "document_length", "query_expansion"):
         if config.get(key):
-            unread[key] = config[key]
+            return _Setting(key, config[key])
 
-    # Arguments of the tokenizer by which a text has other tokens. One of the two groups is enough to refuse the model.
-    arguments = _mapping(config.get("processing_kwargs"))
+    # Arguments of the tokenizer: those for text, and those for all kinds of input.
+    arguments_by_modality = _mapping(config.get("processing_kwargs"))
     for modality in ("text", "common"):
-        settings = _mapping(arguments.get(modality))
-        changed = {key: value for key, value in settings.items() if not _keeps_tokens(key, value)}
-        if changed:
-            unread["processing_kwargs"] = changed
-            break
+        arguments = _mapping(arguments_by_modality.get(modality))
+        changing_arguments = {key: value for key, value in arguments.items() if not _keeps_tokens(key, value)}
+        if changing_arguments:
+            return _Setting("processing_kwargs", changing_arguments)
 
-    # The method of the model that is called, and the name of its output.
-    text = _mapping(_mapping(config.get("modality_config")).get("text"))
+    # The method of the model that is called for text, and the name of its output.
+    modalities = _mapping(config.get("modality_config"))
+    text = _mapping(modalities.get("text"))
     method = text.get("method", "forward")
     output = text.get("method_output_name") or _HIDDEN
     if method != "forward" or output != _HIDDEN:
-        unread["modality_config"] = text
-    return unread
+        return _Setting("modality_config", text)
+    return None
 
 
 def _keeps_tokens(key: str, value: Any) -> bool:
-    """Whether a text has the same tokens with this argument of a tokenizer."""
+    """Whether a text has the same tokens with this argument of a tokenizer as it has in limbeck."""
     if key == "truncation":
+        # Limbeck cuts every text to the longest input.
         return value is True
     return key in ("padding", "pad_to_multiple_of", "return_tensors")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    """Return a value of a file where it is a mapping, else an empty one."""
+    """A value of a file where it is a mapping, else an empty one, since a file may hold anything."""
     return value if isinstance(value, dict) else {}
 
 
@@ -155,7 +163,7 @@ def pooling_mode(file: Path, config: Mapping[str, Any]) -> str:
     New folders name the modes; older ones have one flag a mode.
 
     Args:
-        file: The configuration's, for messages.
+        file: The file of the configuration, for messages.
         config: The configuration.
 
     Raises:
@@ -168,8 +176,10 @@ def pooling_mode(file: Path, config: Mapping[str, Any]) -> str:
         flags = [key for key, is_on in config.items() if key.startswith("pooling_mode_") and is_on]
         unknown_flags = [key for key in flags if key not in _MODE_OF_FLAG]
         known_modes = [mode for flag, mode in _MODE_OF_FLAG.items() if flag in flags]
-        # If a flag is unknown, it takes the place of the modes, and is refused below by its name.
-        modes = unknown_flags or known_modes
+        modes = known_modes
+        if unknown_flags:
+            # They take the place of the modes, and are refused below by their names.
+            modes = unknown_flags
     if not isinstance(modes, list) or not modes:
         raise ModelError(f"The pooling in '{file}' is none; limbeck knows {', '.join(POOLINGS)}.")
     if not all(mode in POOLINGS for mode in modes):
@@ -197,12 +207,13 @@ def read_module(class_name: str, folder: Path) -> SentenceModule:
 
     Args:
         class_name: `Dense`, `LayerNorm` or `Normalize`.
-        folder: The module's.
+        folder: The module's folder.
 
     Raises:
         ModelError: for a configuration that is missing or that limbeck cannot apply.
     """
     file = folder / "config.json"
+    # A Normalize has no settings of its own, so it may lack the file.
     config = read_json(file, {}) if class_name == "Normalize" else read_config(folder)
     # In version 6 modules may be applied to other tensors than the sentence vector.
     for key in ("module_input_name", "module_output_name"):
@@ -247,6 +258,7 @@ def _activations() -> list[str]:
 
 
 def _read_flag(file: Path, config: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    """Return a setting that is true or false."""
     value = config.get(key, default)
     if not isinstance(value, bool):
         raise ModelError(f"'{file}' says {key} {_quoted(value)}; give true or false.")
@@ -254,6 +266,7 @@ def _read_flag(file: Path, config: Mapping[str, Any], key: str, *, default: bool
 
 
 def _read_width(file: Path, config: Mapping[str, Any], key: str) -> int:
+    """Return a setting that is a width, which the file must have."""
     value = config.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_WIDTH:
         raise ModelError(f"'{file}' says {key} {str(value)[:_SHOWN]}; give a whole number of 1 to {_MOST_WIDTH:,}.")

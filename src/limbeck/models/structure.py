@@ -40,7 +40,7 @@ _FFN_WIDTHS = ("intermediate_size", "ffn_dim", "n_inner", "d_inner", "d_ff", "in
 _FETCH_KERNELS = ("mra", "rwkv", "yoso")
 """Families for which transformers fetches compiled code from the Hub."""
 
-_BLOCKS = 3
+_SMALL_DEPTH = 3
 """Blocks of the small model."""
 _TOKENS = 6
 """Tokens of the row that it reads."""
@@ -142,8 +142,8 @@ def find_family(config: PreTrainedConfig) -> Family:
 
     # The configuration of the small model. Equal ones give equal text, by which the result is cached.
     values: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
-    depth = int(values[layers_field])
-    fit_layer_lists(values, depth, range(_BLOCKS))
+    # Lists with a value for each layer are cut to the first layers, in place.
+    fit_layer_lists(values, int(values[layers_field]), range(_SMALL_DEPTH))
     small_values: dict[str, Any] = {}
     for key, value in values.items():
         if key in _LEFT_OUT:
@@ -152,7 +152,7 @@ def find_family(config: PreTrainedConfig) -> Family:
             small_values[key] = _small_token_id(key, value, vocabulary_size)
         else:
             small_values[key] = value
-    small_values[layers_field] = _BLOCKS
+    small_values[layers_field] = _SMALL_DEPTH
     small_values["vocab_size"] = vocabulary_size
     return _find_by_small_model(model_type, json.dumps(small_values, sort_keys=True))
 
@@ -167,7 +167,7 @@ def _small_token_id(field: str, token_id: Any, vocabulary_size: int) -> Any:
 
 @lru_cache(maxsize=64)
 def _find_by_small_model(model_type: str, config_json: str) -> Family:
-    """Build and run the small model of a configuration.
+    """Build and run the small model of a configuration, and return its family.
 
     Args:
         model_type: The family.
@@ -182,12 +182,15 @@ def _find_by_small_model(model_type: str, config_json: str) -> Family:
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity(logging.CRITICAL)
     try:
-        # On the device "meta" tensors have no memory.
+        # The size is checked by a model on the device "meta", whose tensors have no memory.
         with torch.device("meta"):
             empty_model = model_class(config_class(**values))
         numbers = sum(parameter.numel() for parameter in empty_model.parameters())
         if numbers > _MOST_NUMBERS:
-            raise ModelError(f"{refusal}: {_BLOCKS} of its blocks hold {numbers:,} numbers; choose a smaller model.")
+            raise ModelError(
+                f"{refusal}: {_SMALL_DEPTH} of its blocks hold {numbers:,} numbers; choose a smaller model."
+            )
+
         with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings(action="ignore"):
             torch.default_generator.manual_seed(0)
             options = pooler_option(model_class)
@@ -195,7 +198,7 @@ def _find_by_small_model(model_type: str, config_json: str) -> Family:
             # Some parameters start as zeros, which would hide the effect of what they are multiplied by.
             for parameter in model.parameters():
                 parameter.add_(torch.randn(parameter.shape), alpha=0.02)
-            return _look_into(model, refusal)
+            return _observe_family(model, refusal)
     except ModelError:
         raise
     except Exception as error:  # Each model stumbles in its own way.
@@ -204,14 +207,14 @@ def _find_by_small_model(model_type: str, config_json: str) -> Family:
         transformers_logging.set_verbosity(verbosity)
 
 
-def _look_into(model: PreTrainedModel, refusal: str) -> Family:
+def _observe_family(model: PreTrainedModel, refusal: str) -> Family:
     """Run a small model, and return its family by the observations of hooks.
 
     Args:
         model: The small model.
-        refusal: The beginning of messages.
+        refusal: The beginning of error messages.
     """
-    # The last ids of the vocabulary; in most models special tokens have the first ones.
+    # The last ids of the vocabulary, since in most models special tokens have the first ones.
     vocabulary_size = model.config.vocab_size
     ids = torch.arange(vocabulary_size - _TOKENS, vocabulary_size).unsqueeze(0)
     observer = _Observer(model)
@@ -219,22 +222,21 @@ def _look_into(model: PreTrainedModel, refusal: str) -> Family:
     observer.close()
 
     shape_of_states = (1, _TOKENS, int(model.config.hidden_size))
-    path = _path_of_blocks(observer, output, shape_of_states, refusal)
-    # Modules around the blocks are embeddings if they hold a table that was read, and else extras, but for the map
-    # behind factorised embeddings.
-    family = unlisted_family(str(model.config.model_type))
+    path_of_blocks = _path_of_blocks(observer, output, shape_of_states, refusal)
+    known_family = unlisted_family(str(model.config.model_type))
     embeddings = []
     extras = []
-    for module in _modules_around(model, path, refusal):
-        if _holds_any(module, observer.rows):
-            embeddings.append(module)
-        elif module != family.embedding_projection:
-            extras.append(module)
+    for path in _paths_around(model, path_of_blocks, refusal):
+        if _holds_any(path, observer.rows):
+            # It holds a table whose rows were read.
+            embeddings.append(path)
+        elif path != known_family.embedding_projection:
+            extras.append(path)
     positions = _find_positions(model, observer)
-    first_output = observer.calls[path][0].returned
+    first_output = observer.calls[path_of_blocks][0].returned
     return replace(
-        family,
-        blocks=path,
+        known_family,
+        blocks=path_of_blocks,
         embeddings=tuple(embeddings),
         layout=model.config.model_type,
         extras=tuple(extras),
@@ -250,13 +252,13 @@ class _Call(NamedTuple):
     """A call of a module in a list of modules.
 
     Attributes:
-        place: The module's place in the list.
-        hidden: The hidden states that it is given.
+        index: The module's index in the list.
+        given: What it is given as hidden states; None where that cannot be told.
         returned: Its output.
     """
 
-    place: int
-    hidden: Any
+    index: int
+    given: Any
     returned: Any
 
 
@@ -264,7 +266,8 @@ class _Observer:
     """Watches a run of a small model by hooks.
 
     Attributes:
-        calls: By the path of a list of as many modules as there are blocks, the calls of its modules in order.
+        calls: By the path of a list that may be the list of blocks, since it has as many modules, the calls of its
+            modules in order.
         rows: By the path of a table of embeddings, the rows that the tokens of the run read.
     """
 
@@ -272,20 +275,22 @@ class _Observer:
         self.calls: dict[str, list[_Call]] = {}
         self.rows: dict[str, list[int]] = {}
         self._handles: list[Any] = []
-        for path, part in model.named_modules():
-            if isinstance(part, nn.Embedding):
-                self._handles.append(part.register_forward_pre_hook(partial(self._note_rows, path)))
-            if isinstance(part, nn.ModuleList) and len(part) == _BLOCKS:
+        for path, module in model.named_modules():
+            if isinstance(module, nn.Embedding):
+                self._handles.append(module.register_forward_pre_hook(partial(self._note_rows, path)))
+            if isinstance(module, nn.ModuleList) and len(module) == _SMALL_DEPTH:
                 self.calls[path] = []
-                for place, module in enumerate(part):
-                    hook = partial(self._note_call, path, place)
-                    self._handles.append(module.register_forward_hook(hook, with_kwargs=True))
+                for index, block in enumerate(module):
+                    hook = partial(self._note_call, path, index)
+                    self._handles.append(block.register_forward_hook(hook, with_kwargs=True))
 
-    def _note_call(self, path: str, place: int, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        hidden = args[0] if args else kwargs.get("hidden_states")
-        self.calls[path].append(_Call(place, hidden, output))
+    def _note_call(self, path: str, index: int, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        """Note a call of a module of a list."""
+        given = args[0] if args else kwargs.get("hidden_states")
+        self.calls[path].append(_Call(index, given, output))
 
     def _note_rows(self, path: str, module: nn.Module, args: Any) -> None:
+        """Note the rows that are read of a table, if it is read with a row for each token."""
         if args and isinstance(args[0], Tensor) and args[0].numel() == _TOKENS:
             self.rows[path] = args[0].flatten().tolist()
 
@@ -306,9 +311,9 @@ def _path_of_blocks(observer: _Observer, output: Tensor, shape: tuple[int, ...],
 
     Args:
         observer: What the run showed.
-        output: The model's.
-        shape: Of hidden states.
-        refusal: The beginning of messages.
+        output: The model's last hidden state.
+        shape: The shape that hidden states have.
+        refusal: The beginning of error messages.
 
     Raises:
         ModelError: for none, several, or a model whose output has another shape.
@@ -329,11 +334,11 @@ def _path_of_blocks(observer: _Observer, output: Tensor, shape: tuple[int, ...],
 
 def _ran_in_order(calls: list[_Call], shape: tuple[int, ...]) -> bool:
     """Whether the modules of a list ran one after the other, each from hidden states to hidden states."""
-    if [call.place for call in calls] != list(range(_BLOCKS)):
+    if [call.index for call in calls] != list(range(_SMALL_DEPTH)):
         return False
     for call in calls:
         returned = call.returned[0] if isinstance(call.returned, tuple) else call.returned
-        for states in (call.hidden, returned):
+        for states in (call.given, returned):
             if not isinstance(states, Tensor) or tuple(states.shape) != shape:
                 return False
     return True
@@ -347,7 +352,7 @@ def _is_causal(model: PreTrainedModel, ids: Tensor, output: Tensor) -> bool:
         ids: The row, `[1, _TOKENS]`.
         output: Of that row, `[1, _TOKENS, width]`.
     """
-    # The row consists of neighbouring ids, so that this is a token which it does not have.
+    # The row consists of `_TOKENS` neighbouring ids, so that this gives a token which it does not have.
     changed_ids = ids.clone()
     changed_ids[0, -1] -= _TOKENS
     changed_output = model(input_ids=changed_ids, attention_mask=torch.ones_like(ids)).last_hidden_state
@@ -369,23 +374,27 @@ class _Positions(NamedTuple):
 
 
 def _find_positions(model: PreTrainedModel, observer: _Observer) -> _Positions:
-    """Find the table of positions: the tokens of the run read its rows one after the other.
+    """Find the table of positions, whose rows the tokens of the run read one after the other.
 
-    The first is row 0, or the row after the padding's. The table of words may be read in the same way.
+    The first token reads row 0 or, where positions are counted from behind the padding's id, the row after that. If
+    several tables are read so, the first of them is taken.
     """
     padding_id = model.config.pad_token_id
-    first_padded_row = padding_id + 1 if isinstance(padding_id, int) else 0
+    row_after_padding = padding_id + 1 if isinstance(padding_id, int) else 0
     words = model.get_input_embeddings()
     path_of_positions = None
     are_padded = False
     for path, rows in observer.rows.items():
+        if model.get_submodule(path) is words:
+            # The ids of the run's tokens are neighbours too.
+            continue
         first_row = rows[0]
         counts_up = rows == list(range(first_row, first_row + _TOKENS))
-        is_of_words = model.get_submodule(path) is words
-        if counts_up and first_row in (0, first_padded_row) and not is_of_words:
+        if counts_up and first_row in (0, row_after_padding):
             if path_of_positions is None:
                 path_of_positions = path
-            are_padded = are_padded or first_row > 0
+            if first_row > 0:
+                are_padded = True
     return _Positions(path_of_positions, are_padded)
 
 
@@ -399,7 +408,7 @@ def _find_segments(model: PreTrainedModel, observer: _Observer) -> str | None:
     return None
 
 
-def _modules_around(model: nn.Module, path_of_blocks: str, refusal: str) -> Iterator[str]:
+def _paths_around(model: nn.Module, path_of_blocks: str, refusal: str) -> Iterator[str]:
     """Yield the paths of the modules with tensors around a list of blocks.
 
     Each path is that of the largest module which does not hold the list.
@@ -407,21 +416,21 @@ def _modules_around(model: nn.Module, path_of_blocks: str, refusal: str) -> Iter
     Args:
         model: The small model.
         path_of_blocks: The list's path.
-        refusal: The beginning of messages.
+        refusal: The beginning of error messages.
 
     Raises:
         ModelError: if a tensor around the blocks is in no module that could be copied without them.
     """
-    # From the model down to the list: each module on the way, and the modules beside the next one.
+    # The modules on the way from the model down to the list hold it. Those beside the way are yielded.
     prefix = ""
-    around = model
-    for next_name in path_of_blocks.split("."):
-        for name, child in around.named_children():
-            if name != next_name and child.state_dict():
+    holder = model
+    for name_on_way in path_of_blocks.split("."):
+        for name, child in holder.named_children():
+            if name != name_on_way and child.state_dict():
                 yield f"{prefix}{name}"
-        saved_buffers = set(around._buffers) - around._non_persistent_buffers_set
-        tensors = [*around._parameters, *saved_buffers]
+        saved_buffers = set(holder._buffers) - holder._non_persistent_buffers_set
+        tensors = [*holder._parameters, *saved_buffers]
         if tensors:
             raise ModelError(f"{refusal}: it keeps the tensor '{prefix}{tensors[0]}' outside of its modules.")
-        prefix += f"{next_name}."
-        around = around.get_submodule(next_name)
+        prefix += f"{name_on_way}."
+        holder = holder.get_submodule(name_on_way)

@@ -126,7 +126,10 @@ def _fit_attention(values: dict[str, Any], blueprint: StudentBlueprint, teacher:
 
 
 def _fit_layers(values: dict[str, Any], layers: int, teacher_layers: int, source_layers: Sequence[int] | None) -> None:
-    """Fit lists with a value for each layer, and numbers of layers of a kind, to the student's depth, in place.
+    """Fit what a configuration says of single layers to the student's depth, in place.
+
+    These are lists with a value for each layer, ALBERT's number of groups of layers, and the number of layers from
+    which a window of attention is used.
 
     Args:
         values: The configuration.
@@ -137,9 +140,12 @@ def _fit_layers(values: dict[str, Any], layers: int, teacher_layers: int, source
     if source_layers:
         sources = [layer - 1 for layer in source_layers]
     else:
-        # The teacher's pattern of layer types is repeated from its beginning.
+        # The teacher's pattern of layer types, such as every third layer with global attention, is repeated from its
+        # beginning. Without types the pattern is all of the teacher's layers.
         types = values.get("layer_types")
-        period = _period(types) if types else teacher_layers
+        period = teacher_layers
+        if types:
+            period = _period(types)
         sources = [layer % period for layer in range(layers)]
     fit_layer_lists(values, teacher_layers, sources)
     if "num_hidden_groups" in values:

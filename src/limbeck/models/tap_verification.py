@@ -56,9 +56,12 @@ def run_whole(base: PreTrainedModel) -> WholeRun:
     Raises:
         ModelError: for a model that does not give a hidden state for each of its layers.
     """
+    # Two rows of different tokens, spread over the vocabulary.
     vocabulary = shape_of(base.config).vocabulary
     numbers = torch.arange(2 * _TOKENS, device=base.device).view(2, _TOKENS)
     input_ids = numbers * _STRIDE % vocabulary
+
+    # Hooks fill the lists of each block while the model runs.
     inputs: list[list[Tensor]] = []
     outputs: list[list[Tensor]] = []
     handles = []
@@ -67,10 +70,10 @@ def run_whole(base: PreTrainedModel) -> WholeRun:
         outputs_of_block: list[Tensor] = []
         inputs.append(inputs_of_block)
         outputs.append(outputs_of_block)
-        hook = partial(_note, inputs_of_block, outputs_of_block)
+        hook = partial(_note_first_row, inputs_of_block, outputs_of_block)
         for module in block.modules():
-            has_weights_of_its_own = module._parameters and not module._modules
-            if has_weights_of_its_own:
+            is_map_or_norm = module._parameters and not module._modules
+            if is_map_or_norm:
                 handles.append(module.register_forward_hook(hook))
     with evaluation_mode(base):
         output = base(input_ids=input_ids, attention_mask=torch.ones_like(input_ids), output_hidden_states=True)
@@ -83,13 +86,13 @@ def run_whole(base: PreTrainedModel) -> WholeRun:
             f"'{base.config.model_type}' has {depth(base.config)} layers and gives {len(hidden_states)} hidden states "
             "by output_hidden_states, so its layers cannot be compared with them; choose another model."
         )
-    # Some families norm the last hidden state after it is listed.
+    # Some families list the last hidden state as it is before their final norm.
     hidden_states[-1] = output.last_hidden_state
     return WholeRun(input_ids, hidden_states, inputs, outputs)
 
 
-def _note(inputs: list[Tensor], outputs: list[Tensor], module: nn.Module, args: Any, output: Any) -> None:
-    """Add what a module of a block is given and returns for the first row to two lists."""
+def _note_first_row(inputs: list[Tensor], outputs: list[Tensor], module: nn.Module, args: Any, output: Any) -> None:
+    """Add what a module of a block is given for the first row to one list, and what it returns to the other."""
     if args and _is_of_rows(args[0]):
         inputs.append(args[0][0])
     if _is_of_rows(output):
@@ -139,7 +142,9 @@ def _verify_states(base: PreTrainedModel, key: StreamKey, stream: Tensor, whole:
 def _verify_attention(base: PreTrainedModel, key: StreamKey, stream: Tensor, whole: WholeRun) -> None:
     """Refuse a stream of attention whose vectors are not among those of the block's maps."""
     block = key.layer - 1
+    # The output map reads the context; a map or norm returns any other stream.
     vectors = whole.inputs[block] if key.name == "context" else whole.outputs[block]
+    # A rotary embedding turns queries and keys by their position, which is 0 for the first token alone.
     token_count = 1 if key.name in ("query", "key") else _TOKENS
     first_row = stream[0, :token_count]
     if not _are_among(first_row, vectors, shape_of(base.config).head_size):
@@ -159,20 +164,23 @@ def _are_close(stream: Tensor, expected: Tensor) -> bool:
 
 
 def _are_among(stream: Tensor, tensors: list[Tensor], width: int) -> bool:
-    """Whether each head's vector is among the vectors of some tensors, up to its length.
+    """Whether each head's vector has the direction of one of the vectors of some tensors.
+
+    Lengths are not compared, since a family may scale queries or keys after the map.
 
     Args:
         stream: `[L, heads * width]`.
-        tensors: Of any shapes, whose last axis may hold several heads.
-        width: Of a head.
+        tensors: Tensors of any shapes, whose last axis may hold several heads.
+        width: The width of a head.
     """
     if stream.shape[-1] % width:
         return False
-    rows = [tensor.double().reshape(-1, width) for tensor in tensors if tensor.numel() % width == 0]
-    if not rows:
+    # [vectors, width] of each tensor that can be cut into vectors of a head's width.
+    vectors = [tensor.double().reshape(-1, width) for tensor in tensors if tensor.numel() % width == 0]
+    if not vectors:
         return False
     stream_directions = F.normalize(stream.double().reshape(-1, width), dim=-1)
-    directions = F.normalize(torch.cat(rows), dim=-1)
+    directions = F.normalize(torch.cat(vectors), dim=-1)
     distances_to_nearest = torch.cdist(stream_directions, directions).amin(1)
     return bool(distances_to_nearest.max() <= _DIRECTION_FACTOR * _tolerance(stream.dtype))
 

@@ -59,12 +59,15 @@ class Transfer:
                     "derive the student's configuration from this teacher's."
                 )
             tensor.copy_(value)
-            # An origin is also the name of the list.
-            names = getattr(self, origin)
-            names.append(name)
+            # An origin is the name of the attribute that lists its tensors.
+            names_of_origin: list[str] = getattr(self, origin)
+            names_of_origin.append(name)
 
     def note_changed(self, names: Iterable[str]) -> None:
-        """Note that tensors which were written as copies are made of the source's, such as by a fit."""
+        """Note that tensors which were written as copies are now made of the source's, such as by a fit.
+
+        Names of tensors that are no copies are passed over.
+        """
         for name in names:
             if name in self.copied:
                 self.copied.remove(name)

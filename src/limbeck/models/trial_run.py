@@ -61,19 +61,24 @@ _HARMLESS = frozenset({
 
 
 def _is_usual(config: PreTrainedConfig) -> bool:
-    """Whether a configuration differs from its family's usual one in sizes alone, all of which fit together."""
+    """Whether a configuration differs from its family's usual one in sizes alone, all of which fit together.
+
+    Fields that do not change whether a model runs may differ too.
+    """
     shape = shape_of(config)
-    if config.model_type not in _RUN_AT_ANY_SIZE or shape.hidden % shape.heads:
+    do_heads_fit = shape.hidden % shape.heads == 0
+    if config.model_type not in _RUN_AT_ANY_SIZE or not do_heads_fit:
         return False
     padding_id = config.pad_token_id
     if padding_id is not None and not 0 <= padding_id < shape.vocabulary:
         return False
     values = config.to_dict()
+    # Older files name the usual kind of positions, which newer configurations do not have as a field.
     if values.pop("position_embedding_type", "absolute") != "absolute":
         return False
     usual_values = type(config)().to_dict()
-    changed = {key for key in values if key not in usual_values or values[key] != usual_values[key]}
-    return changed <= _SIZES | _HARMLESS
+    changed_fields = {key for key in values if key not in usual_values or values[key] != usual_values[key]}
+    return changed_fields <= (_SIZES | _HARMLESS)
 
 
 @lru_cache(maxsize=256)
@@ -94,8 +99,8 @@ def _problem_of_run(config_json: str, head: Head | None) -> str | None:
             model = model_class(config, head)(config)
             model(input_ids=row)
         except Exception as error:  # Each wrong value raises another class.
-            # GPT-2's causal mask reads numbers of a tensor, which a run without memory does not have. By then the model
-            # is built, which is enough.
+            # The error of a tensor on "meta" whose numbers are read, as by GPT-2's causal mask. By then the model is
+            # built, which is enough.
             if "on meta tensors" in str(error):
                 return None
             return shorten_error(error)

@@ -90,7 +90,7 @@ def concatenated(vectors: Sequence[Tensor], weights: Sequence[float], width: int
     moment = joined.T @ joined / count
     basis = leading_directions([moment], width).basis
 
-    # The rows of the basis belong to the numbers of the joined vectors, and so to the teachers one after the other.
+    # Each row of the basis belongs to a feature of the joined vectors, whose features come teacher by teacher.
     widths = [teacher_vectors.shape[1] for teacher_vectors in vectors]
     rows_of_teachers = basis.split(widths)
     maps = [scale * rows for scale, rows in zip(scales, rows_of_teachers, strict=True)]
@@ -98,11 +98,12 @@ def concatenated(vectors: Sequence[Tensor], weights: Sequence[float], width: int
 
 
 def averaged(vectors: Sequence[Tensor], weights: Sequence[float]) -> VectorCombination:
-    """Turn the vectors of all teachers into the space of the first, and average them.
+    """Rotate the vectors of all teachers into the space of the first teacher's, and average them.
 
-    M_1 = w_1 I, and M_i = w_i Q_i, with weights that sum to 1. Q_i minimises |U_i Q - U_1| (Frobenius norm) over the
-    matrices `[D_i, D_1]` with orthonormal rows, or with orthonormal columns where D_i > D_1. It is L R' of the singular
-    value decomposition L S R' of U_i' U_1.
+    With U_i `[n, D_i]` the vectors of teacher i, scaled to length one, and weights w_i that sum to 1, the maps are
+    M_1 = w_1 I and M_i = w_i Q_i. Q_i `[D_i, D_1]` is the rotation that brings U_i nearest to U_1: it minimises
+    ‖U_i Q − U_1‖ (Frobenius norm) over the matrices with orthonormal rows, or with orthonormal columns where D_i > D_1.
+    It is Q_i = L Rᵀ, with L S Rᵀ the singular value decomposition of U_iᵀ U_1.
 
     Args:
         vectors: The vectors of a sample of texts by each teacher, `[n, D_i]`.
@@ -112,12 +113,14 @@ def averaged(vectors: Sequence[Tensor], weights: Sequence[float]) -> VectorCombi
         Schönemann, A generalized solution of the orthogonal Procrustes problem (Psychometrika 31, 1966).
     """
     total_weight = sum(weights)
-    first_share, *further_shares = [weight / total_weight for weight in weights]
-    # The first teacher's vectors stay as they are, with its share.
+    shares = [weight / total_weight for weight in weights]
     first_vectors = _unit(vectors[0])
-    maps = [first_share * torch.eye(first_vectors.shape[1], dtype=torch.float64)]
-    for share, teacher_vectors in zip(further_shares, vectors[1:], strict=True):
-        left, _, right = torch.linalg.svd(_unit(teacher_vectors).T @ first_vectors, full_matrices=False)
+    identity = torch.eye(first_vectors.shape[1], dtype=torch.float64)
+    maps = [shares[0] * identity]
+    for share, teacher_vectors in zip(shares[1:], vectors[1:], strict=True):
+        product = _unit(teacher_vectors).T @ first_vectors
+        # L and Rᵀ; the singular values play no part.
+        left, _, right = torch.linalg.svd(product, full_matrices=False)
         rotation = left @ right
         maps.append(share * rotation)
     return VectorCombination(tuple(teacher_map.float() for teacher_map in maps))
