@@ -264,17 +264,17 @@ class _GroupBlock(_Block):
 
 @lru_cache(maxsize=8)
 def _divide(lengths: tuple[int, ...], heads: int, *, grouped_to: int, block_scores: int) -> tuple[_Block, ...]:
-    """Divide the samples into blocks: each alone by heads, short ones in groups of like length.
+    """Divide the samples into blocks: some heads of a long sample, or all heads of short samples of like length.
 
     Args:
         lengths: Tokens of each sample.
         heads: Attention heads.
-        grouped_to: Length up to which samples are grouped.
+        grouped_to: Length up to which samples are short, and are grouped.
         block_scores: Most scores of a block of several heads or samples.
     """
     blocks: list[_Block] = []
     token_slices = _token_slices(lengths)
-    # A long sample by itself, some of its heads at a time.
+    # Each long sample by itself. A block has as many of its heads as have `block_scores` scores together.
     for tokens, length in zip(token_slices, lengths, strict=True):
         if length <= grouped_to:
             continue
@@ -284,18 +284,19 @@ def _divide(lengths: tuple[int, ...], heads: int, *, grouped_to: int, block_scor
             blocks.append(_SampleBlock(samples=1, length=length, heads=head_part, number=len(blocks), tokens=tokens))
 
     # Short samples of like length together, with all heads.
-    short = [sample for sample, length in enumerate(lengths) if length <= grouped_to]
-    short_lengths = [lengths[sample] for sample in short]
-    for members in alike_samples(short_lengths, block_scores // heads, GROUP_ALLOWANCE):
-        group = [short[member] for member in members]
-        group_lengths = [lengths[sample] for sample in group]
-        starts = [token_slices[sample].start for sample in group]
+    short_samples = [sample for sample, length in enumerate(lengths) if length <= grouped_to]
+    short_lengths = [lengths[sample] for sample in short_samples]
+    for group in alike_samples(short_lengths, block_scores // heads, GROUP_ALLOWANCE):
+        # The group has indices of short samples, which are turned into those of all samples.
+        samples = [short_samples[index] for index in group]
+        group_lengths = [lengths[sample] for sample in samples]
+        starts = [token_slices[sample].start for sample in samples]
         blocks.append(_group_block(starts, group_lengths, heads, number=len(blocks)))
     return tuple(blocks)
 
 
 def _group_block(starts: list[int], lengths: list[int], heads: int, *, number: int) -> _GroupBlock:
-    """Return the block of some samples.
+    """Return the block of some samples, each with as many slots as the longest has tokens.
 
     Args:
         starts: First token of each sample.
@@ -307,14 +308,15 @@ def _group_block(starts: list[int], lengths: list[int], heads: int, *, number: i
     starts_by_sample = torch.tensor(starts)[:, None]
     lengths_by_sample = torch.tensor(lengths)[:, None]
     slots = torch.arange(lengths[0])
+    # Slots behind a sample's end repeat its last token.
     tokens = (starts_by_sample + slots.minimum(lengths_by_sample - 1)).flatten()
     is_empty = slots >= lengths_by_sample
     empty_slots = None
     filled = None
     if bool(is_empty.any()):
         empty_slots = is_empty
-        numbers = (~is_empty).flatten().nonzero().flatten()
-        filled = _FilledSlots(numbers, tokens[numbers])
+        slot_numbers = (~is_empty).flatten().nonzero().flatten()
+        filled = _FilledSlots(slot_numbers, tokens[slot_numbers])
     return _GroupBlock(
         samples=len(starts),
         length=lengths[0],
@@ -399,6 +401,7 @@ class _Work:
         """Write a block's part of the context."""
         keep = self.plan.keep(block)
         if keep is None and block.length > SHORT:
+            # Without dropout, PyTorch's fast attention is the faster one for all but short samples.
             self._attend_fast(block, context)
             return
         units = self._take_operands(block)

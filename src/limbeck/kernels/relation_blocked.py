@@ -99,10 +99,11 @@ def relation_kl_blocked(
             grad_of_tensors.append(vectors.new_zeros(vectors.shape, dtype=dtype) if is_wanted else None)
         grads = RelationGrads.of_tensors(grad_of_tensors)
 
-        # The kernel in C reads lengths, has no causal mask and chooses its own blocks.
+        # The kernel in C reads lengths, has no causal mask and chooses its own blocks. It gives None for vectors that
+        # it does not compute.
         total = None
-        may_compile = on_cpu and on_host and not causal and block is None
-        if may_compile:
+        may_use_c = on_cpu and on_host and not causal and block is None
+        if may_use_c:
             total = compiled_relation(student, teacher, grads, heads, valid)
         if total is None:
             if block is None:
@@ -199,16 +200,16 @@ class _Operands:
         for index, tensor in enumerate(vectors.tensors):
             out = relation.scratch.take(f"{name} {index}", shape, tensor, relation.dtype)
             packed.append(pack(relation.cut(tensor, head_part), group, len(head_part), out))
-        # One tensor if b is a, else two.
+        # Where b is a, the only tensor is both.
         self.a = packed[0]
         self.b = packed[-1]
         self.scale = 1 / math.sqrt(head_size)
         self.rows = self.a
         self.columns = self.b
         if group.filled is not None:
-            # One more coordinate masks the logits within the matmul: it is 1 in every row, and in a column MASKED_LOGIT
-            # if its token is padding and 0 otherwise, which is added to the product. [samples, length] -> [samples,
-            # heads, length, 1] -> [units, length, 1].
+            # One more coordinate masks the logits within the matmul. It is 1 in every row, and MASKED_LOGIT in the
+            # columns of padding and 0 in all others, so that the product adds it to the logits.
+            # [samples, length] -> [samples, heads, length, 1] -> [units, length, 1].
             sample_mask = self.a.new_zeros(group.filled.shape).masked_fill_(~group.filled, MASKED_LOGIT)
             head_mask = sample_mask[:, None, :, None].expand(-1, len(head_part), -1, 1)
             unit_mask = head_mask.reshape(-1, group.length, 1)

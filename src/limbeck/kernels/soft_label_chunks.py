@@ -310,19 +310,20 @@ def _class_blocks(head: Head, rows: int, dtype: torch.dtype) -> list[slice]:
     converts = head.weight.dtype != head.dtype or head.dtype != dtype
     step = classes
     if converts:
-        converted = CONVERTED if on_cpu else DEVICE_CONVERTED
-        step = max(1, converted // max(rows, width, 1))
+        # A class has a row of the weight, `width` numbers, and a column of the logits, `rows` numbers.
+        most_converted = CONVERTED if on_cpu else DEVICE_CONVERTED
+        step = max(1, most_converted // max(rows, width, 1))
     threads = torch.get_num_threads()
     if on_cpu and threads > 1 and rows * classes >= FEW_LOGITS:
         step = min(step, math.ceil(classes / (TASKS_PER_THREAD * threads)))
 
-    # On an accelerator, blocks are multiples of `DEVICE_CLASSES`; the last block has the classes that are left over.
+    # Blocks of an accelerator are multiples of `DEVICE_CLASSES`. A last block has the classes that are left over.
     multiple = DEVICE_CLASSES if converts and not on_cpu else 1
     step = max(multiple, step // multiple * multiple)
-    whole = classes // multiple * multiple
-    blocks = [slice(first, min(first + step, whole)) for first in range(0, whole, step)]
-    if whole < classes:
-        blocks.append(slice(whole, classes))
+    divisible_classes = classes // multiple * multiple
+    blocks = [slice(first, min(first + step, divisible_classes)) for first in range(0, divisible_classes, step)]
+    if divisible_classes < classes:
+        blocks.append(slice(divisible_classes, classes))
     return blocks
 
 

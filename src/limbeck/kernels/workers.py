@@ -65,23 +65,26 @@ def run_tasks(tasks: Sequence[Callable[[], T]], device: str = "cpu") -> list[T]:
 
 
 def _without_gradient(task: Callable[[], T]) -> T:
-    # Each thread has a setting of its own whether gradients are recorded.
+    """Run a task without gradient; each thread has a setting of its own whether gradients are recorded."""
     with torch.no_grad():
         return task()
 
 
 def _use_one_thread() -> None:
+    """Let the operations of a new thread run on that thread alone."""
     # A thread takes over the process's number of threads when it first asks for it, which would replace a number that
-    # was set before.
+    # was set before. So it asks first.
     torch.get_num_threads()
     torch.set_num_threads(1)
 
 
 def _pool_of(threads: int) -> ThreadPoolExecutor:
+    """Return the process's pool of so many threads, which is made when it is first needed."""
     with _lock:
         if threads not in _pools:
             # Each new thread sets its number of threads to 1, and by that also the number that later threads of the
-            # process begin with. All threads of the pool start now, so that this number can be put back after them.
+            # process begin with. All threads of the pool start now, up to a barrier, so that this number can be put
+            # back after them.
             started = threading.Barrier(threads + 1)
             pool = ThreadPoolExecutor(threads, "limbeck-kernel", _use_one_thread)
             for _ in range(threads):

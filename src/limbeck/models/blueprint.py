@@ -200,16 +200,18 @@ def _complete(named_fields: Mapping[str, Any]) -> StudentBlueprint:
     for name in ("layers", "hidden"):
         if fields.get(name) is None:
             raise ModelError(f"The student lacks '{name}': {_HOW}.")
-    # Rules need a width that can be one. For any other 1 is filled in, and the validation below refuses the width.
+    # The rules need a possible width. Beside any other width 1 is filled in, which is a valid number, so that the
+    # validation below refuses the width.
     hidden = fields["hidden"]
-    is_sane = isinstance(hidden, int) and 1 <= hidden <= MAX_WIDTH
+    is_possible_width = isinstance(hidden, int) and 1 <= hidden <= MAX_WIDTH
     if fields.get("heads") is None:
-        fields["heads"] = _usual_heads(hidden) if is_sane else 1
+        fields["heads"] = _usual_heads(hidden) if is_possible_width else 1
     if fields.get("ffn") is None:
-        fields["ffn"] = FFN_RATIO * hidden if is_sane else 1
+        fields["ffn"] = FFN_RATIO * hidden if is_possible_width else 1
     try:
         blueprint = StudentBlueprint(**fields)
     except ValidationError as error:
+        # One field is enough for the message, which stays in a line.
         problem = error.errors()[0]
         field = problem["loc"][0]
         message = problem["msg"]

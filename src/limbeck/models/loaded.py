@@ -68,19 +68,19 @@ def open_model(name: str | Path, revision: str | None = None) -> LoadedModel:
     check_fits_model(tokenizer, config.vocab_size)
     check_head_padding(located, model, head, tokenizer)
 
-    # Each may bound the input; tokenizers without a limit have a very large one.
-    lengths = [tokenizer.model_max_length]
-    length_of_model = longest_input(encoder_of(model))
-    if length_of_model is not None:
-        lengths.append(length_of_model)
+    # Tokenizer, model and sentence vectors may each bound the input. A tokenizer without a limit has a very large one.
+    limits = [tokenizer.model_max_length]
+    limit_of_model = longest_input(encoder_of(model))
+    if limit_of_model is not None:
+        limits.append(limit_of_model)
     if sentence is not None and sentence.max_length is not None:
-        lengths.append(sentence.max_length)
+        limits.append(sentence.max_length)
     return LoadedModel(
         name=located,
         model=model,
         tokenizer=tokenizer,
         head=head,
         sentence=sentence,
-        longest=int(min(lengths)),
+        longest=int(min(limits)),
         revision=revision,
     )

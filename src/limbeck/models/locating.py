@@ -53,8 +53,8 @@ def resolve_model(name_or_path: str | Path) -> str:
         raise ModelError(f"'{text}' is a file; give the folder that holds config.json and model.safetensors.")
 
     # A path, and text that is no Hub name, can only have meant a folder.
-    is_hub_name = _HUB_NAME.fullmatch(text) is not None and len(text) <= LONGEST_NAME
-    if isinstance(name_or_path, Path) or not is_hub_name:
+    may_be_hub_name = _HUB_NAME.fullmatch(text) is not None and len(text) <= LONGEST_NAME
+    if isinstance(name_or_path, Path) or not may_be_hub_name:
         raise ModelError(
             f"The model folder '{text[:LONGEST_NAME]}' does not exist{tried_beside(text)}; check the path, or "
             "give a Hub name: owner/model."
@@ -97,10 +97,12 @@ def _config_folder(path: Path) -> Path:
     try:
         modules = read_modules(path)
     except ModelError:
+        # The error at the end says what the folder is.
         modules = []
-    # If no module is called a Transformer, the first one may still have the configuration of a model.
-    transformers = [module for module in modules if module.cls.endswith("Transformer")]
-    candidates = transformers or modules
+    candidates = [module for module in modules if module.cls.endswith("Transformer")]
+    if not candidates:
+        # Without a module that is called a Transformer, the first one may still have the configuration of a model.
+        candidates = modules
     if candidates:
         module_folder = candidates[0].folder(path)
         if (module_folder / "config.json").is_file():

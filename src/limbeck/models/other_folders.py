@@ -42,12 +42,12 @@ def other_folder_error(path: Path, name: str | Path | None = None) -> ModelError
             f"{shown} holds a part of the weights ({shards[0].name}) without model.safetensors.index.json, which names "
             "all parts; copy or download the model again."
         )
-    for suffix, what in ((".gguf", "a GGUF file"), (".onnx", "an ONNX graph")):
+    for suffix, description in ((".gguf", "a GGUF file"), (".onnx", "an ONNX graph")):
         files = sorted([*path.glob(f"*{suffix}"), *path.glob(f"onnx/*{suffix}")])
         if files:
             return ModelError(
-                f"{shown} holds {what} ({files[0].relative_to(path)}) and no weights for PyTorch; give the folder of "
-                "the model that it was made from."
+                f"{shown} holds {description} ({files[0].relative_to(path)}) and no weights for PyTorch; give the "
+                "folder of the model that it was made from."
             )
     return None
 

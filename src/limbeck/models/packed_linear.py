@@ -75,22 +75,22 @@ def unpack_linear_maps(modules: Iterable[nn.Module]) -> None:
 
 
 def _replace(
-    modules: Iterable[nn.Module], is_meant: Callable[[nn.Module], bool], make: Callable[[Any], nn.Module]
+    modules: Iterable[nn.Module], must_replace: Callable[[nn.Module], bool], make_other: Callable[[Any], nn.Module]
 ) -> int:
     """Replace modules inside of others, and return their number.
 
     Args:
-        modules: Changed in place.
-        is_meant: Whether a module is replaced.
-        make: Makes the other module of it.
+        modules: The modules whose inner modules are replaced, in place.
+        must_replace: Returns whether an inner module is replaced.
+        make_other: Makes the module that takes its place.
     """
     count = 0
     for module in modules:
         for parent in list(module.modules()):
             for name, child in list(parent.named_children()):
-                if is_meant(child):
+                if must_replace(child):
                     # PyTorch registers the new module in the old one's place.
-                    setattr(parent, name, make(child))
+                    setattr(parent, name, make_other(child))
                     count += 1
     return count
 
@@ -100,11 +100,13 @@ def _can_pack(linear: nn.Module) -> bool:
     # A subclass may compute something else.
     if type(linear) is not nn.Linear:
         return False
+    # Hooks would be lost with the map that they are on.
+    if linear._forward_hooks or linear._forward_pre_hooks:
+        return False
     weight = linear.weight
     if weight.device.type != "cpu" or weight.dtype not in _FORMATS or weight.requires_grad:
         return False
-    # Hooks would be lost with the map that they are on.
-    if linear._forward_hooks or linear._forward_pre_hooks or not torch.backends.mkldnn.is_available():
+    if not torch.backends.mkldnn.is_available():
         return False
     if not all(hasattr(torch.ops.mkldnn, name) for name in _OPERATIONS):
         return False

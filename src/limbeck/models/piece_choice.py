@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _TEXTS_AT_ONCE = 256
+"""Texts that a tokenizer reads in one call."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +40,17 @@ class PieceCounts:
 
     Args:
         tokenizer: Left as it is.
+
+    Attributes:
+        counts: How often each id was used so far.
+        texts: Number of texts that were read.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._backend = plain_tokenizer(tokenizer).backend_tokenizer
         highest_id = max(self._backend.get_vocab(with_added_tokens=True).values())
         self.counts: NDArray[np.int64] = np.zeros(highest_id + 1, dtype=np.int64)
-        """How often each id was used so far."""
         self.texts = 0
-        """Number of texts that were read."""
 
     def add(self, texts: Iterable[str]) -> None:
         """Count the pieces of some texts, without the special tokens around them."""
@@ -60,6 +63,7 @@ class PieceCounts:
         self._count(waiting)
 
     def _count(self, texts: Sequence[str]) -> None:
+        """Count the pieces of a few texts in one call of the tokenizer."""
         self.texts += len(texts)
         ids: list[int] = []
         for encoding in self._backend.encode_batch_fast(list(texts), add_special_tokens=False):
@@ -72,8 +76,9 @@ def choose_pieces(
 ) -> frozenset[int]:
     """Choose the pieces that stay: those that always do, and of the others those that the text uses most.
 
-    A piece is used where it stands in the text, and where it is made on the way to another piece (see `Pieces.parts`),
-    so that it stays wherever a piece does that needs it. Of pieces with the same count the shorter one comes first.
+    A piece is used where it stands in the text, and where it is a part of another piece, which a BPE makes of it (see
+    `Pieces.parts`). A part is used at least as often as the piece, so it stays wherever the piece does. Of pieces that
+    are used equally often the shorter one comes first.
 
     Args:
         pieces: All pieces of the tokenizer.
@@ -87,42 +92,47 @@ def choose_pieces(
     Raises:
         ModelError: for fewer pieces than always stay, and for more than these and those of the text.
     """
+    # The pieces that stay whatever the text.
     staying = set(pieces.staying)
-    for word_id in _ids_of_words(tokenizer, aim.words):
-        staying.add(word_id)
-        staying |= pieces.parts(word_id)
+    for piece_id in _ids_of_words(tokenizer, aim.words):
+        staying.add(piece_id)
+        staying |= pieces.parts(piece_id)
 
+    # All others that are used, those that are used most first.
     uses = counts.copy()
-    used_ids = [int(piece_id) for piece_id in np.flatnonzero(counts)]
-    for piece_id in used_ids:
+    ids_in_text = [int(piece_id) for piece_id in np.flatnonzero(counts)]
+    for piece_id in ids_in_text:
         for part in pieces.parts(piece_id):
             uses[part] += counts[piece_id]
-    candidates = [int(piece_id) for piece_id in np.flatnonzero(uses) if int(piece_id) not in staying]
+    used_ids = [int(piece_id) for piece_id in np.flatnonzero(uses)]
+    candidates = [piece_id for piece_id in used_ids if piece_id not in staying]
     candidates.sort(key=lambda piece_id: (-uses[piece_id], pieces.symbol_count(piece_id), piece_id))
 
     if aim.pieces is not None:
         _check_number(aim.pieces, least=len(staying), most=len(staying) + len(candidates))
-        return frozenset(staying.union(candidates[: aim.pieces - len(staying)]))
+        missing = aim.pieces - len(staying)
+        return frozenset(staying.union(candidates[:missing]))
 
+    # Candidates join until the pieces that stay are a large enough share of the text's tokens.
     assert aim.coverage is not None
-    covered = sum(int(counts[piece_id]) for piece_id in staying)
-    needed = aim.coverage * int(counts.sum())
+    covered_tokens = sum(int(counts[piece_id]) for piece_id in staying)
+    needed_tokens = aim.coverage * int(counts.sum())
     for piece_id in candidates:
-        if covered >= needed:
+        if covered_tokens >= needed_tokens:
             break
         staying.add(piece_id)
-        covered += int(counts[piece_id])
+        covered_tokens += int(counts[piece_id])
     return frozenset(staying)
 
 
 def _ids_of_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> set[int]:
-    """The pieces of words, at the beginning of a text and behind a space."""
+    """The ids of the pieces of words, at the beginning of a text and behind a space."""
     if not words:
         return set()
-    spelled = [*words, *(f" {word}" for word in words)]
+    words_behind_space = [f" {word}" for word in words]
     backend = plain_tokenizer(tokenizer).backend_tokenizer
     ids: set[int] = set()
-    for encoding in backend.encode_batch_fast(spelled, add_special_tokens=False):
+    for encoding in backend.encode_batch_fast([*words, *words_behind_space], add_special_tokens=False):
         ids.update(encoding.ids)
     return ids
 

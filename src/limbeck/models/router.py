@@ -90,35 +90,47 @@ def find_taught(student: Path) -> Taught | None:
     method = ""
     if stages:
         method = run.stages[stages[-1]].method
-    aligning_stages = [index for index in stages if _aligns_vectors(run, index)]
+    aligning_stages = [stage for stage in stages if _aligns_vectors(run, stage)]
     if not aligning_stages:
         return Taught(method, is_aligned=False)
 
-    # The last stage that aligned vectors decides. A record may lack its part of the recipe.
-    last = aligning_stages[-1]
-    planned = records.PlannedStage()
-    if last < len(run.recipe.stages):
-        planned = run.recipe.stages[last]
-    if planned.teacher is None:
+    # The last stage that aligned vectors decides.
+    return _taught_in_stage(run, folder, aligning_stages[-1], method)
+
+
+def _taught_in_stage(run: records.Run, folder: Path, stage: int, method: str) -> Taught:
+    """Return the teacher of a stage that aligned the student's vectors.
+
+    Args:
+        run: The record of the run.
+        folder: The run's folder.
+        stage: The stage's number, from 0.
+        method: The last stage's method, for messages.
+    """
+    # A record may lack the stage's part of the recipe.
+    stage_of_recipe = records.PlannedStage()
+    if stage < len(run.recipe.stages):
+        stage_of_recipe = run.recipe.stages[stage]
+    stage_teacher = stage_of_recipe.teacher
+    if stage_teacher is None:
         # The stage names no teacher, so it learned from the recipe's.
         teacher = run.recipe.teacher
         return Taught(
             method, is_aligned=True, teacher=teacher.model, revision=teacher.revision, weights=run.teacher.weights
         )
-    if planned.teacher.stage is not None:
+    if stage_teacher.stage is not None:
         # The teacher is the student of an earlier stage. The folders of stages are named NUMBER-NAME, such as
         # `stages/1-general/student`, and may have been removed.
-        places = folder.glob(f"{paths.STAGES}/*-{planned.teacher.stage}/{paths.STUDENT}")
-        place = next(places, None)
-        earlier_student = None if place is None else str(place)
+        earlier_students = list(folder.glob(f"{paths.STAGES}/*-{stage_teacher.stage}/{paths.STUDENT}"))
+        earlier_student = str(earlier_students[0]) if earlier_students else None
         return Taught(method, is_aligned=True, teacher=earlier_student)
     # The stage has a teacher of its own. Hashes of these are recorded by the stage's name.
-    weights = run.stage_teachers.get(run.stages[last].name)
+    weights = run.stage_teachers.get(run.stages[stage].name)
     return Taught(
         method,
         is_aligned=True,
-        teacher=planned.teacher.model,
-        revision=planned.teacher.revision,
+        teacher=stage_teacher.model,
+        revision=stage_teacher.revision,
         weights=weights,
     )
 

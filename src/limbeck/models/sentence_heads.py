@@ -42,18 +42,18 @@ def pool(hidden: Tensor, valid: Tensor, pooling: str, skipped: Tensor | None = N
     if hidden.dtype != torch.float64:
         hidden = hidden.float()
     # The number of each real token in its row, from 1.
-    places = valid.long().cumsum(1)
+    token_numbers = valid.long().cumsum(1)
     included = valid
     if skipped is not None:
-        included = valid & (places > skipped.unsqueeze(1))
+        included = valid & (token_numbers > skipped.unsqueeze(1))
 
-    vectors = [_pool_by(mode, hidden, included, places) for mode in pooling.split("+")]
+    vectors = [_pool_by(mode, hidden, included, token_numbers) for mode in pooling.split("+")]
     if len(vectors) == 1:
         return vectors[0]
     return torch.cat(vectors, dim=-1)
 
 
-def _pool_by(mode: str, hidden: Tensor, included: Tensor, places: Tensor) -> Tensor:
+def _pool_by(mode: str, hidden: Tensor, included: Tensor, token_numbers: Tensor) -> Tensor:
     """Pool `[B, L, width]` by a single mode to `[B, width]`.
 
     Padding is masked, never multiplied by 0: a number there that is not finite must not leak.
@@ -62,7 +62,7 @@ def _pool_by(mode: str, hidden: Tensor, included: Tensor, places: Tensor) -> Ten
         mode: One of `POOLINGS`.
         hidden: `[B, L, width]`.
         included: Bool `[B, L]`, the tokens to pool.
-        places: `[B, L]`, the number of each token in its row, from 1.
+        token_numbers: `[B, L]`, the number of each real token in its row, from 1.
     """
     if mode == "max":
         return _largest(hidden, included)
@@ -75,7 +75,7 @@ def _pool_by(mode: str, hidden: Tensor, included: Tensor, places: Tensor) -> Ten
 
     tokens = hidden.masked_fill(~included.unsqueeze(-1), 0.0)
     if mode == "weightedmean":
-        weights = (places * included).to(hidden.dtype)
+        weights = (token_numbers * included).to(hidden.dtype)
         weighted_sum = (tokens * weights.unsqueeze(-1)).sum(1)
         return weighted_sum / weights.sum(1, keepdim=True).clamp(min=1)
     divisor = included.sum(1, keepdim=True).clamp(min=1)
@@ -126,8 +126,8 @@ class SentenceHead(nn.Module):
             valid: Bool `[B, L]`, True for real tokens.
             skipped: Tokens of the prompt at the beginning of each row, `[B]`; read only where they are not pooled.
         """
-        # `skipped` counts only for models that leave out the tokens of prompts.
         if self.sentence.include_prompt:
+            # The tokens of prompts are pooled like all others.
             skipped = None
         vectors = pool(hidden, valid, self.sentence.pooling, skipped)
         for layer in self.layers:
@@ -148,7 +148,8 @@ _ACTIVATIONS_ALONG_AN_AXIS = ("Softmax", "Softmin", "LogSoftmax")
 class _Dense(nn.Module):
     """activation(W x + b), plus its input where it is residual.
 
-    Where the widths differ, the input goes through a linear map before it is added.
+    Where the widths differ, the input goes through a linear map, `residual`, before it is added. The names of the maps
+    are those that sentence-transformers saves.
     """
 
     def __init__(self, module: SentenceModule) -> None:
@@ -235,6 +236,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor by its name."""
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 

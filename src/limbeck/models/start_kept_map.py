@@ -39,7 +39,10 @@ class KeptMapFit:
 
     @torch.no_grad()
     def solve(self, linear: nn.Linear) -> None:
-        """Set the weight and the bias of a map to the solution, in place; all ranks take the sums of the first."""
+        """Set the weight and the bias of a map to the solution, in place.
+
+        All processes of a training take the sums of the first, so that they get the same map.
+        """
         assert self._products is not None
         products = ranks.broadcast(self._products)
         width = linear.in_features

@@ -40,7 +40,8 @@ def pieces_of_tokens(student: PreTrainedTokenizerBase, source: PreTrainedTokeniz
     texts = [_text_of(token) for token in tokens]
     pieces: list[list[int]] = source(texts, add_special_tokens=False, verbose=False)["input_ids"]
 
-    # Only WordPieces mark a piece inside of a word in the same way.
+    # A WordPiece source marks pieces inside of words as the student does. In other vocabularies a token of the same
+    # form may mean another text.
     backend = getattr(source, "backend_tokenizer", None)
     if backend is not None and isinstance(backend.model, models.WordPiece):
         ids_in_source = source.get_vocab()

@@ -120,7 +120,8 @@ class Pieces:
             symbols = self._symbols(name)
             is_single = len(symbols) <= 1
             is_byte = _BYTE.fullmatch(name) is not None
-            if is_single or is_byte or any(symbol not in self.ids for symbol in symbols):
+            has_unknown_character = any(symbol not in self.ids for symbol in symbols)
+            if is_single or is_byte or has_unknown_character:
                 staying.add(piece_id)
         if self.kind == _UNIGRAM:
             staying.add(self._piece_of_lowest_score())
@@ -145,15 +146,18 @@ class Pieces:
         name = self.names[piece_id]
         symbols = self._symbols(name)
         parts = set(symbols)
+        rank_of_no_merge = len(self._merge_ranks)
+        # Each step merges the pair of lowest rank, as the tokenizer does, until the piece is made.
         while len(symbols) > 1:
-            ranks = [self._merge_ranks.get(pair, len(self._merge_ranks)) for pair in pairwise(symbols)]
+            ranks = [self._merge_ranks.get(pair, rank_of_no_merge) for pair in pairwise(symbols)]
             lowest_rank = min(ranks)
-            if lowest_rank == len(self._merge_ranks):
-                # Such a piece is found only as a whole word, before anything is merged.
+            if lowest_rank == rank_of_no_merge:
+                # No merges make this piece. It is found only as a whole word, before anything is merged.
                 return frozenset()
-            place = ranks.index(lowest_rank)
-            symbols[place : place + 2] = [self._merged(symbols[place], symbols[place + 1])]
-            parts.add(symbols[place])
+            index = ranks.index(lowest_rank)
+            merged = self._merged(symbols[index], symbols[index + 1])
+            symbols[index : index + 2] = [merged]
+            parts.add(merged)
         return frozenset(self.ids[part] for part in parts if part != name)
 
     def cut(self, staying: Collection[int]) -> CutTokenizer:
@@ -171,9 +175,8 @@ class Pieces:
         names = {self.names[old_id] for old_id in old_ids}
         document = dict(self._document)
         document["model"] = self._cut_model(names, new_ids)
-        document["added_tokens"] = [
-            {**token, "id": new_ids[token["id"]]} for token in self._document["added_tokens"] if token["id"] in new_ids
-        ]
+        staying_tokens = [token for token in self._document["added_tokens"] if token["id"] in new_ids]
+        document["added_tokens"] = [{**token, "id": new_ids[token["id"]]} for token in staying_tokens]
         document["post_processor"] = _renumber_processor(self._document["post_processor"], new_ids)
         # The padding piece is special, so it always stays.
         padding = self._document["padding"]
@@ -199,18 +202,27 @@ class Pieces:
         """The special tokens: those with a role, and those that are put around a text."""
         names = set(self._tokenizer.all_special_tokens)
         names |= _names_in_processor(self._document["post_processor"])
-        unknown = self._model.get("unk_token")
-        if unknown is not None:
-            names.add(unknown)
-        if self._model.get("unk_id") is not None:
-            names.add(self._model["vocab"][self._model["unk_id"]][0])
+        # A WordPiece or BPE has the name of the piece for what is unknown. A Unigram has its index in the vocabulary, a
+        # list of pairs of a name and a score.
+        unknown_name = self._model.get("unk_token")
+        if unknown_name is not None:
+            names.add(unknown_name)
+        unknown_id = self._model.get("unk_id")
+        if unknown_id is not None:
+            name, _ = self._model["vocab"][unknown_id]
+            names.add(name)
         padding = self._document["padding"]
         if padding is not None:
             names.add(padding["pad_token"])
         return names
 
     def _symbols(self, name: str) -> list[str]:
-        """Split a piece into the pieces of its characters, from which it could be put together."""
+        """Split a piece into the pieces of its characters, from which it could be put together.
+
+        A tokenizer may mark pieces by where they stand: with the prefix `##`, `##ing` stands inside of a word and
+        becomes `##i`, `##n` and `##g`, and `ing` at its beginning becomes `i`, `##n` and `##g`. With a suffix, the last
+        piece of a word is marked.
+        """
         prefix = self._model.get("continuing_subword_prefix") or ""
         suffix = self._model.get("end_of_word_suffix") or ""
         is_inside_of_word = bool(prefix) and name.startswith(prefix) and name != prefix
@@ -220,9 +232,10 @@ class Pieces:
             characters = characters.removesuffix(suffix)
 
         symbols = list(characters)
-        first_behind_prefix = 0 if is_inside_of_word else 1
-        for place in range(first_behind_prefix, len(symbols)):
-            symbols[place] = prefix + symbols[place]
+        # A first character at the beginning of a word has no prefix.
+        first_inside_of_word = 0 if is_inside_of_word else 1
+        for index in range(first_inside_of_word, len(symbols)):
+            symbols[index] = prefix + symbols[index]
         if is_end_of_word:
             symbols[-1] += suffix
         return symbols

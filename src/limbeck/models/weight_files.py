@@ -107,21 +107,23 @@ def fetch_pickles(name: str | Path) -> list[Path]:
     """Return the files of a model's pickled weights, fetched where they are on the Hub; none of them is opened.
 
     Raises:
-        ModelError: see `fetch`; for safetensors beside them, which need no copy, and for no such files.
+        ModelError: for what `fetch` refuses, for a model that has safetensors too, which need no copy, and for a model
+            that lacks the file `pytorch_model.bin` or a file of its index.
     """
     folder = fetch(name, None, (*SMALL_FILES, WEIGHTS, WEIGHTS_INDEX, _PICKLE, _PICKLE_INDEX))
     if weight_names(folder):
         raise ModelError(f"'{name}' has safetensors, which are read as they are; leave out --read-pickled.")
 
-    names = [_PICKLE]
-    has_one_file = (folder / _PICKLE).is_file()
-    # A damaged index is refused even beside a single file.
+    has_single_file = (folder / _PICKLE).is_file()
+    shards: list[str] = []
     if (folder / _PICKLE_INDEX).is_file():
+        # A damaged index is refused here, even beside a single file.
         shards = _read_index(folder / _PICKLE_INDEX)
-        if not has_one_file:
-            names = shards
+    names = [_PICKLE]
+    if shards and not has_single_file:
+        names = shards
     is_on_hub = not is_local(resolve_model(name))
-    if is_on_hub and not has_one_file:
+    if is_on_hub and not has_single_file:
         folder = fetch(name, None, names)
 
     for file in names:
@@ -191,9 +193,11 @@ def _no_weights_error(path: Path, name: str | Path | None) -> ModelError:
 
 
 def _has_pickles(folder: Path) -> bool:
+    """Whether a folder has a file that is named like pickled weights."""
     return any(_files_of(folder, _PICKLE_PATTERNS))
 
 
 def _files_of(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+    """The files of a folder that fit one of some patterns."""
     for pattern in patterns:
         yield from folder.glob(pattern)

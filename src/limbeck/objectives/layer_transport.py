@@ -90,17 +90,19 @@ def cost_attention(
     C^S_i = Σ_j f_ij D_ij / w^S_i (unit transferring cost), ŵ_i = Σ_k C^S_k / C^S_i (inverse ratio),
     w_i = exp(ŵ_i / τ) / Σ_k exp(ŵ_k / τ); teacher layers likewise, with C^T_j = Σ_i f_ij D_ij / w^T_j.
 
-    The inverse ratio of m layers of equal cost is m, whatever the cost; the scale of the losses does not matter. At
-    τ = 1 few layers get all the weight, others in each batch, even where the costs stay; at τ = 10 they settle.
-    Corners that the formulas leave open: a layer of cost 0 takes its limit, all the weight (shared with others of
-    cost 0); where all costs are 0, or one is not finite, the weights stay; a layer of weight 0 moves nothing and
-    counts its cheapest pair, so that it can come back.
+    The scale of the losses does not matter: the inverse ratio of m layers of equal cost is m, whatever the cost. At
+    τ = 1 few layers get all the weight, and other layers in each batch, even where the costs stay the same. At τ = 10
+    the weights settle.
+
+    The formulas leave three cases open. A layer of cost 0 gets the limit, which is all the weight, shared with other
+    layers of cost 0. Where all costs are 0, or one is not finite, the weights stay as they are. A layer of weight 0
+    moves nothing; its cost is that of its cheapest pair, so that it can get weight again.
 
     Source: BERT-EMD §3, cost attention; the softmax is its eq. 23, as a reader says in issue 5 of the authors'
     repository. Unit costs, inverse ratios and softmax are those of the authors' code at commit 3d6bd37. That code has
-    τ = 1 and a second, plain softmax on the result, which the experiments had, to make the weights smoother (their
-    answer there); here τ does that, and there is one softmax. Their later code (634df29) divides ŵ by its sum instead.
-    Neither gives a layer of cost 0 more weight.
+    τ = 1, and applies a second softmax to the result. In the issue its authors say that their experiments had it, to
+    make the weights smoother. Here τ does that, with one softmax. Their later code (634df29) divides ŵ by its sum
+    instead. Neither version gives a layer of cost 0 more weight.
 
     Args:
         costs: D, `[M, N]`, 0 or more, as given to `transport_flow`.
@@ -122,8 +124,8 @@ def cost_attention(
     flow = flow.detach().cpu().double()
     _check_flow("student_weights", moved=flow.sum(1), weights=problem.student_weights)
     _check_flow("teacher_weights", moved=flow.sum(0), weights=problem.teacher_weights)
-    new_student_weights = _attend(problem.costs, flow, problem.student_weights, temperature)
-    new_teacher_weights = _attend(problem.costs.T, flow.T, problem.teacher_weights, temperature)
+    new_student_weights = _new_weights(problem.costs, flow, problem.student_weights, temperature)
+    new_teacher_weights = _new_weights(problem.costs.T, flow.T, problem.teacher_weights, temperature)
     return new_student_weights, new_teacher_weights
 
 
@@ -135,7 +137,7 @@ def _check_flow(name: str, *, moved: Tensor, weights: Tensor) -> None:
         raise KernelError(f"flow misses {name} by {gap:.3g}; pass the weights that the flow was solved for.")
 
 
-def _attend(costs: Tensor, flow: Tensor, weights: Tensor, temperature: float) -> Tensor:
+def _new_weights(costs: Tensor, flow: Tensor, weights: Tensor, temperature: float) -> Tensor:
     """Return the new weights of the layers of one model; see `cost_attention`.
 
     Args:
@@ -151,6 +153,7 @@ def _attend(costs: Tensor, flow: Tensor, weights: Tensor, temperature: float) ->
     if total <= 0 or not total.isfinite():
         # Costs that are all 0, or not finite, say nothing about the weights.
         return weights
+    # With the costs as shares of their sum, the inverse ratio Σ_k C_k / C_i is 1 / share.
     shares = (unit_costs / total).clamp(min=_LEAST_SHARE)
     inverse_ratios = 1.0 / shares
     return torch.softmax(inverse_ratios / temperature, 0)

@@ -207,15 +207,16 @@ class Objective:
 def read_signature(name: str, function: Callable[..., Any]) -> dict[str, Any]:
     """Read the fields of `Objective` from the arguments of a function.
 
-    Arguments without a default are streams and labels, by their names; `valid`, `groups`, `heads` and `projection`
-    or `projections` among the others are keywords that training gives.
+    Arguments without a default are tensors: streams of the student, as many of the teacher or none, and then perhaps
+    labels, each told by its name. All others are keywords. Of these training gives `valid`, `groups`, `heads` and
+    `projection` or `projections`.
 
     Args:
-        name: Of the objective, for messages.
-        function: Computes it.
+        name: The objective's name, for messages.
+        function: The function that computes it.
 
     Raises:
-        PluginError: one line, if the names say something else.
+        PluginError: one line, if its tensors have other names or another order.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -223,16 +224,18 @@ def read_signature(name: str, function: Callable[..., Any]) -> dict[str, Any]:
         raise PluginError(f"The objective '{name}' cannot be added: it is not a function.") from None
     tensors = [parameter.name for parameter in parameters if _is_tensor(parameter)]
     keywords = {parameter.name for parameter in parameters} - set(tensors)
-    # Names of the student's streams, then of the teacher's, then `labels` or nothing.
     student_count = _count_leading(tensors, _STUDENT_NAMES)
     teacher_count = _count_leading(tensors[student_count:], ("teacher",))
-    others = tensors[student_count + teacher_count :]
-    if student_count == 0 or teacher_count not in (0, student_count) or others not in ([], ["labels"]):
+    names_behind_streams = tensors[student_count + teacher_count :]
+    takes_labels = names_behind_streams == ["labels"]
+    has_unknown_tensors = bool(names_behind_streams) and not takes_labels
+    has_unequal_streams = teacher_count not in (0, student_count)
+    if student_count == 0 or has_unequal_streams or has_unknown_tensors:
         raise PluginError(f"The objective '{name}' cannot be added: it takes ({', '.join(tensors)}); {_RULE}.")
     return {
         "student_streams": student_count,
         "takes_teacher": teacher_count > 0,
-        "takes_labels": others == ["labels"],
+        "takes_labels": takes_labels,
         "takes_valid": "valid" in keywords,
         "takes_heads": "heads" in keywords,
         "takes_groups": "groups" in keywords,
@@ -259,8 +262,10 @@ def _problem(objective: Objective) -> str | None:
     if objective.student_streams < 1:
         return f"it takes {objective.student_streams} streams of the student; give 1 or more"
     # Packed rows of real tokens have no samples, so nothing that depends on samples can be computed from them.
-    needs_rows = objective.batch_coupled or objective.takes_labels or objective.takes_groups or objective.takes_layers
-    if objective.by_token and (needs_rows or objective.unit != "token"):
+    needs_samples = (
+        objective.batch_coupled or objective.takes_labels or objective.takes_groups or objective.takes_layers
+    )
+    if objective.by_token and (needs_samples or objective.unit != "token"):
         return "it is by_token; its unit has to be 'token', without labels, groups, layers or batch_coupled"
     if objective.unit not in get_args(Unit):
         return f"its unit is '{objective.unit}'; give one of {', '.join(get_args(Unit))}"
@@ -271,19 +276,21 @@ def _problem_of_call(objective: Objective) -> str | None:
     """Return the reason why the function of an objective cannot be called as training does; None where it can."""
     # The positional arguments of a call: a list of layers for each model, or the streams of each model and labels.
     if objective.takes_layers:
-        tensors = 2
+        positional_count = 2
     else:
         models = 2 if objective.takes_teacher else 1
-        tensors = models * objective.student_streams + int(objective.takes_labels)
-    # Bind the call to the signature, with None for each argument, to see whether it fits.
+        positional_count = models * objective.student_streams + int(objective.takes_labels)
+    # The call is bound to the signature, with None for each argument, and not made. A TypeError also says that a
+    # function has no signature.
     keywords: list[str] = []
     try:
         keywords = sorted(objective.keywords - set(_LAYER_KEYWORDS))
         if objective.takes_heads:
             keywords.append("heads")
-        inspect.signature(objective.function).bind_partial(*[None] * tensors, **dict.fromkeys(keywords))
+        positional_arguments = [None] * positional_count
+        inspect.signature(objective.function).bind_partial(*positional_arguments, **dict.fromkeys(keywords))
     except TypeError as error:
-        call = ", ".join([f"{tensors} tensors", *keywords])
+        call = ", ".join([f"{positional_count} tensors", *keywords])
         return f"its function cannot be called with {call}: {error}"
     return None
 
@@ -354,6 +361,7 @@ def register_as_objective(
         objective_name = name if name is not None else getattr(function, "__name__", "")
         signature = read_signature(objective_name, function)
         if layers is not None:
+            # Each of its two arguments is a list of layers, so that the signature does not tell a layer's streams.
             signature["student_streams"] = layers
             signature["takes_layers"] = True
         objective = Objective(
