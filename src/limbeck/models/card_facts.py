@@ -41,7 +41,8 @@ def teacher_facts(model: str, name: str | None = None) -> dict[str, Any]:
         origin = "folder"
     else:
         origin = "hub"
-        hub_id = hub_id or model
+        if hub_id is None:
+            hub_id = model
     return {"kind": origin, "hub_id": hub_id, "card": card_fields(model)}
 
 
@@ -101,4 +102,5 @@ def _card_path(model: str) -> Path | None:
                 return folder / MODEL_CARD
         return None
     cached = try_to_load_from_cache(resolved, MODEL_CARD)
+    # The answer is None for a file that is not cached, or an object that says that the Hub does not have it.
     return Path(cached) if isinstance(cached, str) else None

@@ -16,6 +16,7 @@ from limbeck.models.sentence_reader import sentence_root
 from limbeck.models.weight_files import weight_names
 
 _PACKAGES = ("limbeck", "sentence-transformers", "transformers", "torch")
+"""Packages whose versions may change the result of a comparison."""
 
 
 def recall(model: str) -> str | None:
@@ -71,6 +72,7 @@ def _result_file(model: str) -> Path | None:
 
 
 def _version(package: str) -> str | None:
+    """The version of an installed package; None for one that is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -78,15 +78,15 @@ def fetch_sentence_root(name: str | Path, revision: str | None = None) -> Path:
 
     transformer_files = (TRANSFORMER_CONFIG, "tokenizer.json", "tokenizer_config.json")
     root = fetch(name, revision, (MODULES, LIBRARY_CONFIG, *transformer_files))
-    # `fetch` gives files of the root or of folders inside, so the latter need a call of their own.
-    files = []
+    # A call of `fetch` gives files of the root or of folders inside, so the latter need a call of their own.
+    files_inside = []
     for module in read_modules(root):
         if module.place:
-            place = module.folder(root).relative_to(root)
-            files += [f"{place}/{file}" for file in ("config.json", *transformer_files, WEIGHTS)]
-    if not files:
+            folder = module.folder(root).relative_to(root)
+            files_inside += [f"{folder}/{file}" for file in ("config.json", *transformer_files, WEIGHTS)]
+    if not files_inside:
         return root
-    return fetch(name, revision, files)
+    return fetch(name, revision, files_inside)
 
 
 def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> SentencePooling | None:
@@ -164,7 +164,8 @@ def _check_classes(name: str | Path, entries: Sequence[ModuleEntry]) -> None:
     """
     for entry in entries:
         is_known = entry.class_name in (*_FIRST_MODULES, *_MODULES_BEHIND)
-        if not is_known or not entry.cls.startswith("sentence_transformers."):
+        is_of_library = entry.cls.startswith("sentence_transformers.")
+        if not is_known or not is_of_library:
             reason = _NOT_APPLIED.get(entry.class_name, "it is unknown")
             raise ModelError(
                 f"'{name}' makes its vectors with {entry.cls[:200]!r}, which limbeck cannot apply: {reason}. To use "
@@ -230,6 +231,7 @@ def read_prompts(file: Path) -> Prompts:
 
 
 def _is_prompt(text: object) -> bool:
+    """Whether a value of a file is text of a prompt's length."""
     return isinstance(text, str) and len(text) <= _LONGEST_PROMPT
 
 
@@ -265,13 +267,13 @@ def check_pooling_named(name_or_path: str | Path) -> None:
         problem = f"is followed by '{folders_behind[0]}'"
     else:
         return
-    lack = f"has no {MODULES}"
+    problem_of_list = f"has no {MODULES}"
     if is_sentence_folder(root):
-        lack = f"names no pooling in {MODULES}"
+        problem_of_list = f"names no pooling in {MODULES}"
     raise ModelError(
-        f"'{name_or_path}' {lack}, so that its vectors would be the mean of tokens, but its '{_POOLING_FOLDER}' "
-        f"{problem}: copy or download the model again, or ask for a pooling (method.pooling in a recipe of "
-        "sentence_embedding, `evaluate --set pooling=…`)."
+        f"'{name_or_path}' {problem_of_list}, so that its vectors would be the mean of tokens, but its "
+        f"'{_POOLING_FOLDER}' {problem}: copy or download the model again, or ask for a pooling (method.pooling in a "
+        "recipe of sentence_embedding, `evaluate --set pooling=…`)."
     )
 
 

@@ -137,8 +137,8 @@ def compare_with_sentence_transformers(
     # A large model is let go before the library loads it a second time.
     del source
 
-    # With padding on the left a text's vector may depend on the texts beside it, so such texts are also read one by
-    # one.
+    # With padding on the left a text's vector may depend on the texts beside it. So where vectors differ, the library
+    # also reads such texts one by one.
     difference_alone = None
     try:
         model = load_in_library(folder)
@@ -233,19 +233,19 @@ def library_vectors(model: Any, texts: Sequence[tuple[str, Role]], *, batch_size
     """
     encoders = {None: model.encode, "query": model.encode_query, "document": model.encode_document}
     # The texts of each role are encoded together, and their vectors put back into the order of the texts.
-    vector_by_place: dict[int, Tensor] = {}
+    vector_by_number: dict[int, Tensor] = {}
     for role, encode_by_role in encoders.items():
-        places = [place for place, (_, role_of_text) in enumerate(texts) if role_of_text == role]
-        if not places:
+        text_numbers = [number for number, (_, role_of_text) in enumerate(texts) if role_of_text == role]
+        if not text_numbers:
             continue
         options = {}
-        names = [name for name in prompt_names(role) if model.prompts.get(name)]
-        if names:
-            options["prompt_name"] = names[0]
-        texts_of_role = [texts[place][0] for place in places]
+        names_of_prompts = [name for name in prompt_names(role) if model.prompts.get(name)]
+        if names_of_prompts:
+            options["prompt_name"] = names_of_prompts[0]
+        texts_of_role = [texts[number][0] for number in text_numbers]
         with quiet(), warnings.catch_warnings(action="ignore"):
             vectors = encode_by_role(
                 texts_of_role, batch_size=batch_size, convert_to_tensor=True, show_progress_bar=False, **options
             )
-        vector_by_place.update(zip(places, vectors.float().cpu(), strict=True))
-    return torch.stack([vector_by_place[place] for place in range(len(texts))])
+        vector_by_number.update(zip(text_numbers, vectors.float().cpu(), strict=True))
+    return torch.stack([vector_by_number[number] for number in range(len(texts))])

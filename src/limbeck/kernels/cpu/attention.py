@@ -84,6 +84,7 @@ def kernel() -> Kernel | str:
 
 
 def _read(library: ctypes.CDLL) -> Kernel:
+    """Find the functions in the compiled library."""
     attend = TeamKernel.read(library, "attend")
     differentiate = TeamKernel.read(library, "differentiate")
     return Kernel(attend, differentiate, _forward_to(library))
@@ -128,7 +129,7 @@ def _is_right(kernel: Kernel) -> bool:
 
 
 def _is_near(result: Tensor, expected: Tensor) -> bool:
-    # NaN is near nothing.
+    """Whether two tensors agree as well as bfloat16 allows; NaN agrees with nothing."""
     return bool((result - expected).abs().max() < 0.05)
 
 
@@ -136,7 +137,8 @@ def compiled_plan(
     query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], *, scale: float, dropout: float
 ) -> "CompiledPlan | None":
     """Plan attention by the kernel; None where it cannot compute it. Arguments are those of `packed_attention`."""
-    if {x.dtype for x in (query, key, value)} != {torch.bfloat16} or query.shape != value.shape:
+    are_all_bfloat16 = {operand.dtype for operand in (query, key, value)} == {torch.bfloat16}
+    if not are_all_bfloat16 or query.shape != value.shape:
         return None
     compiled = kernel()
     if isinstance(compiled, str):
@@ -178,6 +180,7 @@ def _divide(lengths: tuple[int, ...], heads: int, forward_to: int, parts: int) -
         forward_to: Length up to which a sample counts as short.
         parts: Most ranges of `short_parts`, and of `all_parts`.
     """
+    # Pairs of the first token and the length of each sample, the shortest sample first.
     starts = accumulate(lengths[:-1], initial=0)
     samples = sorted(zip(starts, lengths, strict=True), key=lambda sample: sample[1])
     costs = []
@@ -232,11 +235,10 @@ class CompiledWork:
         self.value = _dense(value.transpose(0, 1))
         self.plan = plan
         heads, _, depth = query.shape
-        # Sizes of scratch, in float32 numbers: a row of scores, an operand of the longest sample, and a block of
-        # scores.
-        self.padded = whole_vectors(plan.division.longest)
-        self.operand_size = self.padded * whole_vectors(depth)
-        self.block = max(BLOCK, TILE * self.padded)
+        # Float32 numbers of a row of scores, of an operand of the longest sample, and of a block of scores.
+        self.row_size = whole_vectors(plan.division.longest)
+        self.operand_size = self.row_size * whole_vectors(depth)
+        self.block_size = max(BLOCK, TILE * self.row_size)
         self.arguments = _Attention(
             query=_operand(self.query),
             key=_operand(self.key),
@@ -244,7 +246,7 @@ class CompiledWork:
             samples=plan.division.samples.data_ptr(),
             heads=heads,
             depth=depth,
-            block=self.block,
+            block=self.block_size,
             scale=plan.scale,
             dropped=round(dropped_share(plan.dropout) * (1 << 16)),
             seed=plan.seed % (1 << 32),
@@ -263,7 +265,7 @@ class CompiledWork:
             run_tasks(tasks)
             parts = division.short_parts
         # The scratch that `attend` of the source asks for.
-        scratch_size = 3 * self.operand_size + self.padded + 2 * self.block
+        scratch_size = 3 * self.operand_size + self.row_size + 2 * self.block_size
         self.plan.kernel.attend.run(self.arguments, parts, scratch_size, _SCRATCH)
 
     def differentiate(self, upstream: Tensor, grads: Sequence[Tensor]) -> None:
@@ -280,7 +282,7 @@ class CompiledWork:
         self.arguments.key_grad = key_grad.data_ptr()
         self.arguments.value_grad = value_grad.data_ptr()
         # The scratch that `differentiate` of the source asks for.
-        scratch_size = 8 * self.operand_size + self.padded + 3 * self.block
+        scratch_size = 8 * self.operand_size + self.row_size + 3 * self.block_size
         self.plan.kernel.differentiate.run(self.arguments, self.plan.division.all_parts, scratch_size, _SCRATCH)
 
     def _attend_fast(self, context: Tensor, tokens: slice) -> None:
@@ -299,4 +301,5 @@ def _dense(operand: Tensor) -> Tensor:
 
 
 def _operand(tensor: Tensor) -> _Operand:
+    """Describe a tensor `[T, A, D]` whose last axis is contiguous."""
     return _Operand(tensor.data_ptr(), tensor.stride(0), tensor.stride(1))

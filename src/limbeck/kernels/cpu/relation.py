@@ -121,6 +121,7 @@ def _is_right(relate: TeamKernel) -> bool:
 
 
 def _is_near(result: Tensor, expected: Tensor) -> bool:
+    """Whether two tensors agree up to the rounding of float32."""
     return bool((result - expected).norm() < 1e-4 * expected.norm())
 
 
@@ -149,8 +150,9 @@ def _compute(
     sums = torch.zeros(len(division.samples) * heads, 3, dtype=torch.float64)
     student_depth = student.a.shape[-1] // heads
     teacher_depth = teacher.a.shape[-1] // heads
-    padded = whole_vectors(division.longest)
-    block = max(BLOCK, TILE * padded)
+    # Float32 numbers of a row of logits, and of a block of logits.
+    row_size = whole_vectors(division.longest)
+    block_size = max(BLOCK, TILE * row_size)
     arguments = _Relation(
         student_a=_stream(student.a),
         student_b=_stream(student.b),
@@ -167,13 +169,13 @@ def _compute(
         teacher_depth=teacher_depth,
         student_scale=1 / math.sqrt(student_depth),
         teacher_scale=1 / math.sqrt(teacher_depth),
-        block=block,
+        block=block_size,
     )
     # The scratch that `relate` of the source asks for: five operands of the student's size, one of the teacher's, and
     # two blocks of logits.
-    student_size = padded * whole_vectors(student_depth)
-    teacher_size = padded * whole_vectors(teacher_depth)
-    scratch_size = 5 * student_size + teacher_size + 2 * block
+    student_size = row_size * whole_vectors(student_depth)
+    teacher_size = row_size * whole_vectors(teacher_depth)
+    scratch_size = 5 * student_size + teacher_size + 2 * block_size
     relate.run(arguments, division.parts, scratch_size, _SCRATCH)
     # KL = Σ p_T · D + log(s_S / s_T) over the rows of a head, see `relation_blocked`. The kernel gives the first sum,
     # and the product of all s_S / s_T as m · 2ⁿ, whose logarithm is log m + n log 2.
@@ -194,10 +196,12 @@ def _dense(stream: Tensor) -> Tensor:
 
 
 def _address(tensor: Tensor | None) -> int | None:
+    """The address of a tensor's numbers; None, a null pointer in C, for no tensor."""
     return None if tensor is None else tensor.data_ptr()
 
 
 def _stream(tensor: Tensor) -> _Stream:
+    """Describe a tensor `[B, L, width]` whose last axis is contiguous."""
     return _Stream(tensor.data_ptr(), tensor.stride(0), tensor.stride(1))
 
 
