@@ -66,14 +66,16 @@ def _choose(operation: str, backends: tuple[str, ...], device: str, dtype: torch
     """
     # Triton's interpreter is for tests alone, and `auto` never chooses it.
     obstacle = "Triton is interpreted" if interpreting() else triton_obstacle(device, dtype)
-    can_triton = device == "cuda" and obstacle is None
-    chosen = [name for name in backends if name != "triton" or can_triton][-1]
-    words = f"{operation} on {device}: backend 'auto' is '{chosen}'"
+    can_use_triton = device == "cuda" and obstacle is None
+    usable_backends = [name for name in backends if name != "triton" or can_use_triton]
+    chosen = usable_backends[-1]
+    message = f"{operation} on {device}: backend 'auto' is '{chosen}'"
     if device == "cuda" and obstacle is not None and "triton" in backends:
-        words += f", since {obstacle.partition(';')[0]}"
-    if words not in _announced:
-        _announced.add(words)
-        _logger.info(words)
+        # The way out behind the semicolon is for somebody who asked for Triton.
+        message += f", since {obstacle.partition(';')[0]}"
+    if message not in _announced:
+        _announced.add(message)
+        _logger.info(message)
     return chosen
 
 

@@ -373,6 +373,7 @@ _forward_op = library.custom_op(
 
 @_forward_op.register_fake
 def _(student_a: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """The shapes and dtypes of the results of `_forward`, for `torch.compile`, which runs no kernel."""
     batch, length, _ = student_a.shape
     *_, heads, _ = rest
     shape = (batch, heads, 3, length)
@@ -457,6 +458,7 @@ _gradient_op = library.custom_op(
 
 @_gradient_op.register_fake
 def _(upstream: Tensor, student_own: Tensor, *_rest: Any) -> Tensor:
+    """The shape and dtype of the result of `_gradient`, for `torch.compile`, which runs no kernel."""
     return student_own.new_empty(student_own.shape)
 
 
@@ -504,6 +506,7 @@ def _backward(ctx: Any, upstream: Tensor, make: Callable[..., Tensor]) -> tuple[
 
 
 def _backward_in_graph(ctx: Any, upstream: Tensor, *_unused: Tensor) -> tuple[Tensor | None, ...]:
+    """Compute the gradients by the registered operation, which a graph can hold."""
     return _backward(ctx, upstream, torch.ops.limbeck.relation_kl_gradient)
 
 

@@ -205,6 +205,7 @@ class _Distance:
 
 
 def _chunk_of(device: torch.device) -> int:
+    """Most scores that are held at a time on a device."""
     return CHUNK if device.type == "cpu" else DEVICE_CHUNK
 
 

@@ -142,6 +142,7 @@ def soft_label_kl_chunked(
     scratch = Scratch()
 
     def compare_in_place(rows: _Chunk, scores: Tensor) -> Tensor:
+        """Return the divergence of a chunk, and overwrite its scores by their gradient."""
         targets = teacher_scores[: len(scores)]
         _write_logits(teacher, rows.take(teacher.hidden), temperature, out=targets)
         return _compare(scores, targets, rows.counted, differentiate, scratch)
@@ -176,6 +177,7 @@ def label_ce_chunked(student: Head, labels: Tensor, labelled: Tensor) -> Tensor:
     scratch = Scratch()
 
     def compare_in_place(rows: _Chunk, scores: Tensor) -> Tensor:
+        """Return the cross-entropy of a chunk, and overwrite its scores by their gradient."""
         labels_of_rows = labels[rows.rows, None].long()
         return _compare_labels(scores, labels_of_rows, differentiate, scratch)
 
@@ -265,10 +267,12 @@ def _rows_of_a_chunk(head: Head, logits: int | None = None) -> int:
 
 
 def _differentiates(head: Head) -> bool:
+    """Whether a gradient is wanted for any tensor of a head."""
     return any(wanted_gradients(*head.tensors))
 
 
 def _empty(rows: int, classes: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return uninitialised memory for logits, `[rows, classes]`, which every thread may write."""
     # A tensor made in inference mode may only be written in inference mode, and other threads are not in it.
     with torch.inference_mode(False):
         return torch.empty(rows, classes, dtype=dtype, device=device)
@@ -332,6 +336,7 @@ def _write_logits(head: Head, vectors: Tensor, temperature: float, out: Tensor) 
     vectors = vectors.to(head.dtype)
 
     def write(block: slice) -> None:
+        """Write the logits of some classes."""
         weight = head.weight[block].to(head.dtype)
         part = out[:, block]
         if head.dtype == out.dtype:
@@ -422,6 +427,7 @@ def _sum_slices(scores: Tensor, compare: Callable[[slice], Tensor]) -> Tensor:
     total = sum_accumulator(scores.device)
 
     def add_up(rows: slice) -> Tensor:
+        """Sum the losses of the rows of a slice."""
         return compare(rows).sum(dtype=total.dtype)
 
     tasks = [partial(add_up, slice(first, first + step)) for first in range(0, len(scores), step)]

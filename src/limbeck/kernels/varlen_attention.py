@@ -90,4 +90,5 @@ def _efficient(
 
 @cache
 def _is_recent(device: torch.device) -> bool:
+    """Whether a GPU is of the generation Ampere or later."""
     return torch.cuda.get_device_capability(device) >= _AMPERE

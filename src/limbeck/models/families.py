@@ -51,6 +51,7 @@ class Shape:
     rotary: bool = False
 
     def __str__(self) -> str:
+        # Only the width of factorised embeddings is worth a word.
         embedding = self.embedding if self.embedding != self.hidden else None
         return f"{self.model_type} {describe_size(self.layers, self.hidden, self.heads, self.ffn, embedding)}"
 
@@ -77,9 +78,10 @@ def family_of(config: PreTrainedConfig) -> Family:
     if isinstance(own_row, Family):
         return own_row
     name = str(config.model_type)
+    # A configuration of another class may describe anything, whatever its name.
     is_of_transformers = name in CONFIG_MAPPING and type(config) is CONFIG_MAPPING[name]
     if name in families or not is_of_transformers:
-        # For an unknown name the table raises the error.
+        # The table raises the error for a name that it does not have.
         return families[name]
     from limbeck.models.structure import find_family
 
@@ -183,10 +185,15 @@ def shape_of(config: PreTrainedConfig) -> Shape:
     ffn = getattr(config, fields.ffn, None)
     if ffn is None:
         ffn = 4 * hidden  # GPT-2's `n_inner` may be unset.
+    key_value_heads = getattr(config, "num_key_value_heads", None)
+    if not key_value_heads:
+        key_value_heads = heads
     embedding = None
     if fields.embedding is not None:
         # DeBERTa's configurations have the field only where the embeddings are factorised.
         embedding = getattr(config, fields.embedding, None)
+    if not embedding:
+        embedding = hidden
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and family.padded_positions:
         # The rows of the table up to the padding's own serve no token.
@@ -197,11 +204,11 @@ def shape_of(config: PreTrainedConfig) -> Shape:
         layers=depth(config),
         hidden=hidden,
         heads=heads,
-        key_value_heads=int(getattr(config, "num_key_value_heads", None) or heads),
+        key_value_heads=int(key_value_heads),
         head_size=int(head_size),
         ffn=int(ffn),
         vocabulary=int(config.vocab_size),
-        embedding=int(embedding or hidden),
+        embedding=int(embedding),
         positions=positions,
         # The masks of transformers read `is_causal` in the same way.
         causal=family.causal and getattr(config, "is_causal", True) is not False,
@@ -213,8 +220,11 @@ def _has_rotary_positions(config: PreTrainedConfig) -> bool:
     """Whether a configuration has the parameters of a rotary embedding, or names one."""
     if getattr(config, "rope_parameters", None):
         return True
-    # ESM names its kind of positions, and RoFormer says whether values are rotated beside queries and keys.
-    return getattr(config, "position_embedding_type", None) in _ROTARY_POSITIONS or hasattr(config, "rotary_value")
+    # RoFormer says whether values are rotated beside queries and keys.
+    if hasattr(config, "rotary_value"):
+        return True
+    # ESM names its kind of positions.
+    return getattr(config, "position_embedding_type", None) in _ROTARY_POSITIONS
 
 
 _ROTARY_POSITIONS = ("rotary", "rope")

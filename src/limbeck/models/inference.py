@@ -138,7 +138,7 @@ def encode(
         pooling: One of `limbeck.models.sentences.POOLINGS`, or the pooling, modules and prompts of the model's folder.
         max_length: Longest input in tokens, special tokens included; lowered to the limit of the model.
         batch_size: Texts per forward pass.
-        dtype: Of weights and activations; None keeps the model's own dtype. Pooling is always done in float32.
+        dtype: Dtype of weights and activations; None keeps the model's own. Pooling is always done in float32.
         normalize: Whether to scale vectors to length one, if the model's own modules do not.
         report: Receives the progress.
 
@@ -234,7 +234,7 @@ def _count_prompt_tokens(tokenizer: PreTrainedTokenizerBase, prompt: str, limit:
     """Count the tokens of a prompt and the special tokens before it, as sentence-transformers does; 0 for no prompt.
 
     Args:
-        tokenizer: The model's.
+        tokenizer: The model's tokenizer.
         prompt: The text of the prompt.
         limit: Most tokens of a text.
     """

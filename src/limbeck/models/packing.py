@@ -117,6 +117,6 @@ def padded_batch_positions(input_ids: Tensor, padding_id: int | None) -> Tensor:
     if padding_id is None:
         return torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
     is_real = (input_ids != padding_id).long()
-    # A real token's place among the real ones, from 1; 0 for padding.
-    places = is_real.cumsum(1) * is_real
-    return places + padding_id
+    # A real token's number among the real ones of its row, from 1; 0 for padding.
+    token_numbers = is_real.cumsum(1) * is_real
+    return token_numbers + padding_id

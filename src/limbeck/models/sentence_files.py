@@ -177,5 +177,6 @@ def router_prompts(sentences: Mapping[str, SentencePooling]) -> dict[str, str]:
 
 
 def _write_json(file: Path, content: Any) -> None:
+    """Write a file in JSON; its folder is made, if it has to be."""
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

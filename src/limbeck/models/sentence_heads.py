@@ -168,6 +168,7 @@ class _Dense(nn.Module):
         self._adds_input = module.residual
 
     def forward(self, x: Tensor) -> Tensor:
+        """Map vectors `[B, in]` to `[B, out]`."""
         out: Tensor = self.activation(self.linear(x))
         if not self._adds_input:
             return out
@@ -180,6 +181,7 @@ class _Normalize(nn.Module):
     """Scales vectors to length one."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """Scale vectors `[B, width]`."""
         return F.normalize(x, dim=-1)
 
 
@@ -191,6 +193,7 @@ class _LayerNorm(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Norm vectors `[B, width]`."""
         normed: Tensor = self.norm(x)
         return normed
 

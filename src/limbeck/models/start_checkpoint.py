@@ -74,6 +74,7 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path) -> list[
 
 
 def _is_of_pooler(name: str) -> bool:
+    """Whether a tensor of the base model belongs to its pooler."""
     return name.startswith("pooler.")
 
 

@@ -253,12 +253,12 @@ class _Call(NamedTuple):
 
     Attributes:
         index: The module's index in the list.
-        given: What it is given as hidden states; None where that cannot be told.
+        hidden_states: What it gets as hidden states; None where that cannot be told.
         returned: Its output.
     """
 
     index: int
-    given: Any
+    hidden_states: Any
     returned: Any
 
 
@@ -286,8 +286,8 @@ class _Observer:
 
     def _note_call(self, path: str, index: int, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Note a call of a module of a list."""
-        given = args[0] if args else kwargs.get("hidden_states")
-        self.calls[path].append(_Call(index, given, output))
+        hidden_states = args[0] if args else kwargs.get("hidden_states")
+        self.calls[path].append(_Call(index, hidden_states, output))
 
     def _note_rows(self, path: str, module: nn.Module, args: Any) -> None:
         """Note the rows that are read of a table, if it is read with a row for each token."""
@@ -338,7 +338,7 @@ def _ran_in_order(calls: list[_Call], shape: tuple[int, ...]) -> bool:
         return False
     for call in calls:
         returned = call.returned[0] if isinstance(call.returned, tuple) else call.returned
-        for states in (call.given, returned):
+        for states in (call.hidden_states, returned):
             if not isinstance(states, Tensor) or tuple(states.shape) != shape:
                 return False
     return True
@@ -350,7 +350,7 @@ def _is_causal(model: PreTrainedModel, ids: Tensor, output: Tensor) -> bool:
     Args:
         model: The small model.
         ids: The row, `[1, _TOKENS]`.
-        output: Of that row, `[1, _TOKENS, width]`.
+        output: The last hidden state of that row, `[1, _TOKENS, width]`.
     """
     # The row consists of `_TOKENS` neighbouring ids, so that this gives a token which it does not have.
     changed_ids = ids.clone()

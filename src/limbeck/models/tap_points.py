@@ -11,6 +11,7 @@ Axis letters: B batch, L tokens, T real tokens of a packed batch, A heads, D hea
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -64,14 +65,16 @@ class Recorder:
         """
         # A tuple without repetitions, since torch.compile has trouble with sets.
         wanted = tuple(dict.fromkeys(keys))
-        names_by_layer: dict[int, set[str]] = {}
+        names_by_layer: defaultdict[int, set[str]] = defaultdict(set)
         for key in wanted:
             needed_layer = depth if key.name in OF_OUTPUT else key.layer
-            names_by_layer.setdefault(needed_layer, set()).add(key.name)
+            names_by_layer[needed_layer].add(key.name)
         last_layer = max(names_by_layer, default=0)
-        names_of_last = names_by_layer.get(last_layer, set())
+        names_of_last = names_by_layer[last_layer]
 
-        if names_of_last - set(OF_ATTENTION):
+        # Streams of attention are made before the end of the block, the context after the projections.
+        needs_whole_block = not names_of_last <= set(OF_ATTENTION)
+        if needs_whole_block:
             stop_after = "block"
         elif "context" in names_of_last:
             stop_after = "context"
@@ -179,11 +182,11 @@ def _attend_packed(
         value = value.repeat_interleave(queries_of_a_key, 1)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
 
-    # "Rows" are those of the padded batch, whose shape the packing has.
-    is_in_rows = (query.shape[0], query.shape[2]) == packing.shape
-    row_query = _packed_heads(query, packing, is_in_rows)
-    row_key = _packed_heads(key, packing, is_in_rows)
-    row_value = _packed_heads(value, packing, is_in_rows)
+    # A packing has the shape of the padded batch, [B, L].
+    is_padded_batch = (query.shape[0], query.shape[2]) == packing.shape
+    row_query = _packed_heads(query, packing, is_padded_batch)
+    row_key = _packed_heads(key, packing, is_padded_batch)
+    row_value = _packed_heads(value, packing, is_padded_batch)
     if packing.offsets is None:
         context = packed_attention(row_query, row_key, row_value, packing.lengths, scale=scale, dropout=dropout)
     else:
@@ -192,12 +195,12 @@ def _attend_packed(
         )
     # [1, T, A, D].
     row = context.unsqueeze(0)
-    return packing.unpack(row) if is_in_rows else row
+    return packing.unpack(row) if is_padded_batch else row
 
 
-def _packed_heads(operand: Tensor, packing: Packing, is_in_rows: bool) -> Tensor:
+def _packed_heads(operand: Tensor, packing: Packing, is_padded_batch: bool) -> Tensor:
     """Return a packed row `[1, A, T, D]`, or the real tokens of a padded batch `[B, A, L, D]`, as `[A, T, D]`."""
-    if not is_in_rows:
+    if not is_padded_batch:
         return operand[0]
     # [B, L, A, D] -> [1, T, A, D] -> [A, T, D].
     tokens = packing.pack(operand.transpose(1, 2))
@@ -268,4 +271,5 @@ def detach(model: nn.Module) -> None:
 
 
 def _drop(module: nn.Dropout, x: Tensor) -> Tensor:
+    """Run a dropout module by limbeck's own kernel."""
     return fast_dropout(x, module.p, module.training)

@@ -85,8 +85,8 @@ def _check_settings(name: str | Path, settings: Mapping[str, Any], config: PreTr
 
     Args:
         name: The model, as the user named it.
-        settings: Of the tokenizer.
-        config: Of the model, which may declare a tokenizer too.
+        settings: Settings of the tokenizer.
+        config: Configuration of the model, which may declare a tokenizer too.
     """
     for key in ("fast_tokenizer_files", "init_inputs"):
         if settings.get(key):
@@ -180,6 +180,6 @@ def encode_texts(
     Args:
         tokenizer: Left as it is.
         texts: The texts.
-        options: Of the call, such as `max_length` with `truncation=True`.
+        options: Keyword arguments of the call, such as `max_length` with `truncation=True`.
     """
     return plain_tokenizer(tokenizer)(list(texts), padding=False, verbose=False, **options)

@@ -77,6 +77,7 @@ def _differing_tokens(student_ids: Mapping[str, int], teacher_ids: Mapping[str, 
     differing = [token for token in tokens if student_ids.get(token) != teacher_ids.get(token)]
 
     def lowest_id(token: str) -> int:
+        """The lower of a token's ids in the two vocabularies."""
         # A token that is missing counts as behind the last.
         student_id = student_ids.get(token, len(student_ids))
         teacher_id = teacher_ids.get(token, len(teacher_ids))

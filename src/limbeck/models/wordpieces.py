@@ -136,7 +136,7 @@ def _find_letters(texts: Iterable[str], normalizer: normalizers.Normalizer, *, m
 
     Args:
         texts: The texts.
-        normalizer: Of the tokenizer.
+        normalizer: The normalizer of the tokenizer.
         most: Most letters; rarer ones are unknown to the tokenizer.
     """
     spaced_words: Counter[str] = Counter()

@@ -438,9 +438,9 @@ def _named_pairs(name: str, layers: Sequence[tuple[Tensor, Tensor]]) -> dict[str
 
     queries: dict[str, Tensor] = {}
     keys: dict[str, Tensor] = {}
-    for place, (query, key) in _named(name, layers).items():
-        queries[f"{place} query"] = query
-        keys[f"{place} key"] = key
+    for layer_name, (query, key) in _named(name, layers).items():
+        queries[f"{layer_name} query"] = query
+        keys[f"{layer_name} key"] = key
     return queries | keys
 
 

@@ -106,6 +106,7 @@ def _draw_heads(
     """Draw hidden vectors and an output weight of each model, for a benchmark."""
 
     def draw(width: int) -> tuple[Tensor, Tensor]:
+        """Draw hidden vectors and the output weight of one model."""
         hidden = normal(case.batch, case.length, width)
         # With this deviation logits are of size 1, as differences between logits of a trained model are.
         weight = normal(case.classes, width, deviation=width**-0.5)

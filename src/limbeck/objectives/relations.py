@@ -60,6 +60,7 @@ def _count_relation(work: Workload) -> int:
 
 
 def _relation_by(backend: str, *streams: Tensor, **options: Any) -> LossTerm:
+    """Compute `relation_kl` by a backend, for a benchmark."""
     return relation_kl(*streams, backend=backend, **options)
 
 
@@ -153,11 +154,11 @@ def _score_mse_materialised(
     dtype = precision.compute_dtype(student_q, student_k, teacher_q, teacher_k)
 
     def split_heads(vectors: Tensor) -> Tensor:
-        # [B, L, width] -> [B, heads, L, d].
+        """Split `[B, L, width]` into heads, `[B, heads, L, d]`."""
         return vectors.to(dtype).unflatten(-1, (heads, -1)).transpose(1, 2)
 
     def score(query: Tensor, key: Tensor) -> Tensor:
-        # [B, heads, L, L].
+        """Return the scores of all pairs of tokens, `[B, heads, L, L]`."""
         query_heads = split_heads(query)
         key_heads = split_heads(key)
         return query_heads @ key_heads.mT / math.sqrt(query_heads.shape[-1])
@@ -178,6 +179,7 @@ def count_pairs(inputs: Inputs) -> Tensor:
 
 
 def _score_mse_by_gram(*streams: Tensor, **options: Any) -> LossTerm:
+    """Compute `attention_score_mse` itself, which is not yet defined where its benchmark is."""
     return attention_score_mse(*streams, **options)
 
 

@@ -284,4 +284,5 @@ def project(student: Tensor, projection: Projection | None, width: int) -> Tenso
 
 
 def _dtype_name(x: Tensor) -> str:
+    """The name of a tensor's dtype as PyTorch's users write it, such as `float32`."""
     return str(x.dtype).removeprefix("torch.")

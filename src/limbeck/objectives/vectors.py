@@ -206,6 +206,7 @@ def pooled_distance(
 
 
 def _check_prefix(prefix: int | None, width: int) -> None:
+    """Refuse a number of first features that the teacher's vectors do not have."""
     if prefix is not None and not 1 <= prefix <= width:
         raise KernelError(f"prefix is {prefix}; it has to be 1 to {width}, the width of the teacher's vectors.")
 

@@ -95,6 +95,7 @@ def kernel() -> TeamKernel | str:
 
 
 def _read(library: ctypes.CDLL) -> TeamKernel:
+    """Find the function in the compiled library."""
     return TeamKernel.read(library, "relate")
 
 

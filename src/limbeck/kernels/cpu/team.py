@@ -135,6 +135,7 @@ class TeamKernel(NamedTuple):
 
 
 def _address(function: Any) -> int:
+    """The address of a compiled function."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
