@@ -58,9 +58,9 @@ def plan_groups(vectors: Tensor, valid: Tensor | None, heads: int, block: int, o
 
     # Where lengths may not be read, or every sample has the full length, samples stay where they are.
     if not lengths or min(lengths) == length:
-        size = max(1, block // max(1, heads * length * length))
-        for start in range(0, batch, size):
-            stop = min(start + size, batch)
+        samples_at_once = max(1, block // max(1, heads * length * length))
+        for start in range(0, batch, samples_at_once):
+            stop = min(start + samples_at_once, batch)
             filled = None
             if valid is not None and not on_host:
                 filled = valid[start:stop]
@@ -69,13 +69,15 @@ def plan_groups(vectors: Tensor, valid: Tensor | None, heads: int, block: int, o
 
     assert valid is not None
     # A stable sort puts each sample's valid positions first, in their order.
-    order = torch.sort(~valid, dim=1, stable=True).indices
+    positions = torch.sort(~valid, dim=1, stable=True).indices
     for members in alike_samples(lengths, block // heads):
         longest = lengths[members[0]]
+        shortest = lengths[members[-1]]
         rows = torch.tensor(members, device=valid.device)
-        index = (order[rows, :longest] + rows[:, None] * length).flatten()
+        # The positions of the group's slots in the batch as a flat list, `[B · L]`.
+        index = (positions[rows, :longest] + rows[:, None] * length).flatten()
         filled = None
-        if lengths[members[-1]] != longest:
+        if shortest != longest:
             filled = valid.flatten()[index].view(len(members), longest)
         yield Group(len(members), longest, index=index, filled=filled)
 

@@ -29,9 +29,9 @@ def quiet() -> Iterator[None]:
         logger.setLevel(logging.CRITICAL)
     # Both calls warn where the variable HF_HUB_DISABLE_PROGRESS_BARS takes precedence.
     with warnings.catch_warnings(action="ignore"):
+        # This switches off the bars of downloads too, so these are switched on again.
         transformers_logging.disable_progress_bar()
         if had_hub_bars:
-            # The call above has switched off the bars of downloads too.
             enable_progress_bars()
     try:
         yield
@@ -39,6 +39,6 @@ def quiet() -> Iterator[None]:
         transformers_logging.set_verbosity(verbosity)
         for logger, level in level_of_logger.items():
             logger.setLevel(level)
-        # This switches on the bars of downloads too, so it is done only if they were on.
+        # This switches on the bars of downloads too, so it is done only if these were on before.
         if had_bars and had_hub_bars:
             transformers_logging.enable_progress_bar()

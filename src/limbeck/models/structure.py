@@ -37,6 +37,7 @@ SUCH_AS = "such as bert, roberta, deberta-v2, mpnet or modernbert"
 _NUMBERS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
 """The standard names of the numbers of a model: layers, hidden width, heads and words."""
 _FFN_WIDTHS = ("intermediate_size", "ffn_dim", "n_inner", "d_inner", "d_ff", "inner_dim", "hidden_dim")
+"""Names of the feed-forward width, for which there is no standard."""
 _FETCH_KERNELS = ("mra", "rwkv", "yoso")
 """Families for which transformers fetches compiled code from the Hub."""
 
@@ -78,8 +79,8 @@ def unlisted_family(model_type: str) -> Family:
     defaults = vars(config_class())
     if defaults.get("is_encoder_decoder"):
         raise ModelError(f"{refusal}: it is an encoder with a decoder; {way_out}")
-    own_names = config_class.attribute_map
-    layers, hidden, heads, vocabulary = (own_names.get(name, name) for name in _NUMBERS)
+    family_names = config_class.attribute_map
+    layers, hidden, heads, vocabulary = (family_names.get(name, name) for name in _NUMBERS)
     missing = [name for name in (layers, hidden, heads, vocabulary) if name not in defaults]
     if missing:
         raise ModelError(
@@ -87,9 +88,10 @@ def unlisted_family(model_type: str) -> Family:
             f"transformers; {way_out}"
         )
 
+    ffn_names = [family_names.get(name, name) for name in _FFN_WIDTHS]
+    known_ffn_names = [name for name in ffn_names if name in defaults]
     # A family without a known field for the feed-forward width gets the first name, though its configurations lack it.
-    ffn_names = [own_names.get(name, name) for name in _FFN_WIDTHS]
-    ffn = next((name for name in ffn_names if name in defaults), _FFN_WIDTHS[0])
+    ffn = known_ffn_names[0] if known_ffn_names else _FFN_WIDTHS[0]
     dropouts = []
     for name, value in defaults.items():
         # True and false are numbers in Python, but no rates.

@@ -74,7 +74,7 @@ def load_tokenizer(name_or_path: str | Path, *, revision: str | None = None) -> 
         except Exception as error:  # Each wrong value raises another class.
             raise ModelError(f"The tokenizer of '{name_or_path}' cannot be read: {shorten_error(error)}") from error
     tokenizer: PreTrainedTokenizerBase = loaded
-    # They are not saved with the tokenizer either.
+    # A tokenizer keeps its settings, and is saved with them. These would lead its next reader to other files or code.
     for key in ("auto_map", *settings_of_files):
         tokenizer.init_kwargs.pop(key, None)
     return tokenizer

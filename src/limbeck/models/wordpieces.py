@@ -58,9 +58,9 @@ def train_wordpieces(
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     letters = _find_letters(read_texts(), normalizer, most=words // _TOKENS_OF_A_LETTER)
 
-    # The trainer numbers letters inside of words in an order that changes from call to call, and pairs of equal
-    # frequency are merged in the order of their numbers. Only special tokens have numbers that are given, so these
-    # letters are special to the trainer.
+    # The trainer numbers letters inside of words in an order that changes from call to call, and merges pairs of equal
+    # frequency in the order of their numbers. It numbers special tokens in the order in which it gets them. So these
+    # letters are special tokens to the trainer.
     inner_letters = [CONTINUATION + letter for letter in letters.inside]
     trainer = trainers.WordPieceTrainer(
         vocab_size=words,
