@@ -254,12 +254,12 @@ class _Call(NamedTuple):
     """A call of a module in a list of modules.
 
     Attributes:
-        index: The module's index in the list.
+        number: The module's number in the list, from 0.
         hidden_states: What it gets as hidden states; None where that cannot be told.
         returned: Its output.
     """
 
-    index: int
+    number: int
     hidden_states: Any
     returned: Any
 
@@ -282,14 +282,14 @@ class _Observer:
                 self._handles.append(module.register_forward_pre_hook(partial(self._note_rows, path)))
             if isinstance(module, nn.ModuleList) and len(module) == _SMALL_DEPTH:
                 self.calls[path] = []
-                for index, block in enumerate(module):
-                    hook = partial(self._note_call, path, index)
+                for number, block in enumerate(module):
+                    hook = partial(self._note_call, path, number)
                     self._handles.append(block.register_forward_hook(hook, with_kwargs=True))
 
-    def _note_call(self, path: str, index: int, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def _note_call(self, path: str, number: int, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Note a call of a module of a list."""
         hidden_states = args[0] if args else kwargs.get("hidden_states")
-        self.calls[path].append(_Call(index, hidden_states, output))
+        self.calls[path].append(_Call(number, hidden_states, output))
 
     def _note_rows(self, path: str, module: nn.Module, args: Any) -> None:
         """Note the rows that are read of a table, if it is read with a row for each token."""
@@ -336,7 +336,7 @@ def _path_of_blocks(observer: _Observer, output: Tensor, shape: tuple[int, ...],
 
 def _ran_in_order(calls: list[_Call], shape: tuple[int, ...]) -> bool:
     """Whether the modules of a list ran one after the other, each from hidden states to hidden states."""
-    if [call.index for call in calls] != list(range(_SMALL_DEPTH)):
+    if [call.number for call in calls] != list(range(_SMALL_DEPTH)):
         return False
     for call in calls:
         returned = call.returned[0] if isinstance(call.returned, tuple) else call.returned
