@@ -9,7 +9,7 @@ import yaml
 from transformers import ByT5Tokenizer
 
 from limbeck.corpus import CorpusSettings, MaskedTokens, MixSpec, PadCollator, ReplacedTokens, mask_id_of, open_source
-from limbeck.corpus.sources.file_patterns import find_parts
+from limbeck.corpus.sources.file_patterns import find_sources
 from limbeck.corpus.sources.named_sources import open_rows
 from limbeck.corpus.tokens.answer_windows import AnswerWindows
 from limbeck.corpus.tokens.packing import BlockPacker
@@ -29,7 +29,7 @@ def written(folder, *rows):
 
 CALLS = {
     "mix": lambda _, **mix: CorpusSettings(sources=["a"], mix=mix),
-    "parts": lambda _, name: find_parts(name),
+    "parts": lambda _, name: find_sources(name),
     "shares": lambda _, sizes, **mix: MixSpec(**mix).shares(sizes),
     "pad": lambda _, rows=(), **options: PadCollator(**{"pad_token_id": 0, **options})(rows),
     "mask": lambda _, row=None, share=0.1, words=WORDS: MaskedTokens(

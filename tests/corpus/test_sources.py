@@ -18,7 +18,7 @@ from limbeck.corpus import SourceReport, open_source
 from limbeck.corpus.files import addresses, unpacking
 from limbeck.corpus.files.text_files import CR_LINES, ONE_DOCUMENT
 from limbeck.corpus.sources import file_sources
-from limbeck.corpus.sources.file_patterns import find_parts
+from limbeck.corpus.sources.file_patterns import find_sources
 from limbeck.errors import CorpusError
 from tests.support.streams import hub_of, read, write_packed, write_texts
 
@@ -181,7 +181,7 @@ def test_a_pattern_of_file_names_gives_a_source_for_each_of_its_values(tmp_path,
     write_packed(Path("c4-sw-0.txt"), "c4-sw-0.txt")
     write_packed(Path("de.pdf"), "no text")
     for by in (shape, f"./{shape}", f"{tmp_path}/{shape}"):
-        parts = find_parts(by)
+        parts = find_sources(by)
         assert {value: sorted(read(part)[0]) for value, part in parts.items()} == dict(expected)
 
 
@@ -189,7 +189,7 @@ def test_a_pattern_of_addresses(tmp_path):
     remote = fsspec.filesystem("memory")
     for name in ("de-0", "de-1", "sw-0"):
         remote.pipe_file(f"/parts/{name}.txt", name.encode())
-    parts = find_parts("memory://parts/{language}-*.txt")
+    parts = find_sources("memory://parts/{language}-*.txt")
     assert {value: read(part)[0] for value, part in parts.items()} == {"de": ["de-0", "de-1"], "sw": ["sw-0"]}
     remote.rm("/parts", recursive=True)
 

@@ -49,15 +49,16 @@ class MaskedLanguageModel:
         is_released = algorithm == "released"
         # The released algorithm predicts a word from its text and, as a second segment, the whole text again.
         most_tokens = 2 * length if is_released else length
-        self._length = min(most_tokens, shape.positions or most_tokens)
+        # A model without a table of positions has no bound.
+        if shape.positions:
+            most_tokens = min(most_tokens, shape.positions)
+        self._length = most_tokens
         self._count = count
-        # Token id → word; only words are proposed, of which the released algorithm takes punctuation for some.
+        # Token id → word. Only these words are proposed; to the released algorithm punctuation marks are words too.
         self._word_of_token = vocabulary_words(self._tokenizer, punctuation=is_released)
-        # The ids of the tokens among which the K likeliest are chosen: the printed algorithm's are words, the released
-        # one's are all tokens, of which those that are no words are left out afterwards.
-        candidates = list(self._word_of_token)
-        if is_released:
-            candidates = list(range(shape.vocabulary))
+        # The ids of the tokens among which the K likeliest are chosen. In the printed algorithm they are words, and in
+        # the released one all tokens, of which those that are no words are left out afterwards.
+        candidates = list(range(shape.vocabulary)) if is_released else list(self._word_of_token)
         self._candidates = torch.tensor(candidates, device=self.device)
         self._has_token_types = TOKEN_TYPES in self._tokenizer.model_input_names
         self._pad = PadCollator(self._tokenizer.pad_token_id)
@@ -67,21 +68,21 @@ class MaskedLanguageModel:
         """Return the likeliest words for each masked word, the likeliest first; see `Propose`."""
         proposals: list[list[str]] = [[] for _ in words]
         # Words that can be predicted: their indices in `words`, and their rows of tokens.
-        numbers: list[int] = []
+        predicted_words: list[int] = []
         rows: list[dict[str, Any]] = []
         for number, row in enumerate(self._encode_masked(words)):
             if row is not None:
-                numbers.append(number)
+                predicted_words.append(number)
                 rows.append(row)
         if not rows:
             return proposals
 
         longest = max(len(row["input_ids"]) for row in rows)
-        at_once = max(1, _TOKENS_AT_ONCE // longest)
-        for first in range(0, len(rows), at_once):
-            part = slice(first, first + at_once)
+        rows_at_once = max(1, _TOKENS_AT_ONCE // longest)
+        for first in range(0, len(rows), rows_at_once):
+            part = slice(first, first + rows_at_once)
             tokens_of_rows = self._predict(self._pad(rows[part]))
-            for number, tokens in zip(numbers[part], tokens_of_rows, strict=True):
+            for number, tokens in zip(predicted_words[part], tokens_of_rows, strict=True):
                 proposals[number] = [self._word_of_token[token] for token in tokens if token in self._word_of_token]
         return proposals
 
@@ -92,6 +93,7 @@ class MaskedLanguageModel:
 
     def _encode_masked(self, words: Sequence[MaskedWord]) -> Iterator[dict[str, Any] | None]:
         """Encode rows with one mask in the place of the word; None where truncation has cut the word off."""
+        # Either all rows have a second text or none.
         has_pairs = bool(words) and words[0].pair is not None
         encoded = self._tokenizer(
             [word.text for word in words],

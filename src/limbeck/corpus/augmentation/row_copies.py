@@ -90,48 +90,48 @@ def augment_rows(
         TinyBERT (arXiv 1909.10351), algorithm 1. As printed it leaves the mask where a word is masked and not replaced
         (lines 6 and 12); here the word comes back. It looks for candidates of every word, here only of those that are
         replaced, which gives the same copies. The released form is that of the authors' code, which differs from this
-        function in five ways: it makes 10 to 30 copies, by task; it writes texts in lower case, with spaces around
-        punctuation, and reads their letters without accents, so that words in other scripts than a to z stay; it reads
-        512 tokens of a text and its repetition, where this cuts both to equal lengths; special tokens may take the
-        place of a word; and so may punctuation among its neighbours, but no neighbour is found of a word whose vector
-        is spelt in lower case alone. Nearest alternative: `ReplacedTokens`, random words drawn while training.
+        function in five ways. It makes 10 to 30 copies, by task. It writes texts in lower case, with spaces around
+        punctuation, and reads their letters without accents, so that words in other scripts than a to z stay. It reads
+        512 tokens of a text and its repetition, where this cuts both to equal lengths. Special tokens may take the
+        place of a word. So may punctuation among its neighbours, but no neighbour is found of a word whose vector is
+        spelt in lower case alone. Nearest alternative: `ReplacedTokens`, random words drawn while training.
     """
     copied_rows = [_begin_copies(row, settings, answers) for row in rows]
-    unfinished = [copy for copied in copied_rows for copy in copied.copies]
+    unfinished_copies = [copy for copied in copied_rows for copy in copied.copies]
     predictions = _Predictions(propose)
 
     # If words are predicted from the unchanged row, they do not depend on each other and are predicted all at once.
     if settings.context_of_words == "row":
-        words = [word for copy in unfinished for word in copy.masked_words(neighbours)]
+        words = [word for copy in unfinished_copies for word in copy.masked_words(neighbours)]
         predictions.predict(words)
 
-    while unfinished:
+    while unfinished_copies:
         # Each copy goes on to its next word that has to be predicted; a copy without one is finished.
-        masked: list[tuple[_Copy, MaskedWord]] = []
-        for copy in unfinished:
+        next_words: list[tuple[_Copy, MaskedWord]] = []
+        for copy in unfinished_copies:
             word = copy.advance(neighbours)
             if word is not None:
-                masked.append((copy, word))
-        predictions.predict([word for _, word in masked])
-        for copy, word in masked:
+                next_words.append((copy, word))
+        predictions.predict([word for _, word in next_words])
+        for copy, word in next_words:
             copy.replace_next(predictions.of[word])
-        unfinished = [copy for copy, _ in masked]
+        unfinished_copies = [copy for copy, _ in next_words]
 
     if settings.algorithm == "released":
         return [_distinct_rows(copied) for copied in copied_rows]
-    return [[_with_texts(copied.row, copy.texts()) for copy in copied.copies] for copied in copied_rows]
+    return [_changed_rows(copied) for copied in copied_rows]
 
 
 class _Replacement(NamedTuple):
     """A word of a copy that is to be replaced.
 
     Args:
-        part: Number of its text.
+        text: Index of its text among the texts of the copy.
         place: Its index among the gaps and words of the text.
         draw: A random number, at least 0 and below 1, that chooses one of the candidates.
     """
 
-    part: int
+    text: int
     place: int
     draw: float
 
@@ -141,60 +141,64 @@ _Field: TypeAlias = Literal["text", "pair"]
 
 
 class _Copy:
-    """A copy of which some words are still to be replaced. Its texts are cut into gaps and words, and change in place.
+    """A copy of which some words are still to be replaced. Its texts are cut into *pieces*, which change in place.
+
+    The pieces of a text are its gaps and words in turn. Words have odd indices.
 
     Args:
         fields: The texts of the row that the copy changes, one or both.
-        parts: For each of them its gaps and words in turn; words have odd indices.
+        pieces_of_texts: The pieces of each of these texts.
         replacements: The words to be replaced, from left to right.
-        context: The texts that words are predicted from, cut in the same way; None predicts from the copy so far.
+        context: The pieces of the texts that words are predicted from; None predicts from the copy so far.
         second_segment: A text that words are predicted from as well, behind the only text of the copy.
     """
 
     def __init__(
         self,
         fields: Sequence[_Field],
-        parts: list[list[str]],
+        pieces_of_texts: list[list[str]],
         replacements: Iterable[_Replacement],
         *,
         context: list[list[str]] | None,
         second_segment: str | None,
     ) -> None:
         self._fields = fields
-        self._parts = parts
-        self._left = deque(replacements)
-        self._context = parts if context is None else context
+        self._pieces_of_texts = pieces_of_texts
+        self._remaining_replacements = deque(replacements)
+        self._context = pieces_of_texts if context is None else context
         self._second_segment = second_segment
 
     def advance(self, neighbours: Neighbours) -> MaskedWord | None:
         """Replace words that have neighbours, up to the first word that has to be predicted; `None` if none is left."""
-        while self._left:
-            word = self._word_at(self._left[0])
+        while self._remaining_replacements:
+            replacement = self._remaining_replacements[0]
+            word = self._word_at(replacement)
             if word not in neighbours:
-                return self._mask(self._left[0])
+                return self._mask(replacement)
             self.replace_next(neighbours[word])
         return None
 
     def masked_words(self, neighbours: Neighbours) -> list[MaskedWord]:
         """Return all words that are left to be predicted, from the context as it is now."""
-        return [self._mask(item) for item in self._left if self._word_at(item) not in neighbours]
+        replacements = self._remaining_replacements
+        return [self._mask(replacement) for replacement in replacements if self._word_at(replacement) not in neighbours]
 
     def replace_next(self, candidates: Sequence[str]) -> None:
         """Replace the next word by a candidate; without one it stays."""
-        part, place, draw = self._left.popleft()
+        text, place, draw = self._remaining_replacements.popleft()
         if candidates:
-            self._parts[part][place] = candidates[int(draw * len(candidates))]
+            self._pieces_of_texts[text][place] = candidates[int(draw * len(candidates))]
 
     def texts(self) -> dict[_Field, str]:
         """Return the texts of the copy, by their names in a row."""
-        return {field: "".join(pieces) for field, pieces in zip(self._fields, self._parts, strict=True)}
+        return {field: "".join(pieces) for field, pieces in zip(self._fields, self._pieces_of_texts, strict=True)}
 
     def _word_at(self, replacement: _Replacement) -> str:
-        return self._parts[replacement.part][replacement.place]
+        return self._pieces_of_texts[replacement.text][replacement.place]
 
     def _mask(self, replacement: _Replacement) -> MaskedWord:
         """Return the texts that the masked language model reads to propose words for a place, and that place."""
-        pieces = self._context[replacement.part]
+        pieces = self._context[replacement.text]
         start = sum(map(len, pieces[: replacement.place]))
         end = start + len(pieces[replacement.place])
 
@@ -204,7 +208,7 @@ class _Copy:
             texts.append(self._second_segment)
         text, *second_texts = texts
         pair = second_texts[0] if second_texts else None
-        return MaskedWord(text, pair, replacement.part, start, end)
+        return MaskedWord(text, pair, replacement.text, start, end)
 
 
 def _with_texts(row: LabelledRow, texts: Mapping[_Field, str]) -> LabelledRow:
@@ -228,15 +232,20 @@ def _distinct_rows(copied: _CopiedRow) -> list[LabelledRow]:
     """Return the copies of a row that change one text each, without equal ones and those that equal the row."""
     rows: list[LabelledRow] = []
     texts_so_far: set[tuple[str, str | None]] = {("text", copied.row.text), ("pair", copied.row.pair)}
-    # The authors' code goes on with the changed row: a copy of the second text has the first text of the copy before.
-    row = copied.row
+    # The authors' code changes one row again and again: a copy of the second text has the last copy of the first text.
+    changed_row = copied.row
     for copy in copied.copies:
-        ((field, text),) = copy.texts().items()
+        [(field, text)] = copy.texts().items()
         if (field, text) not in texts_so_far:
             texts_so_far.add((field, text))
-            row = _with_texts(row, {field: text})
-            rows.append(row)
+            changed_row = _with_texts(changed_row, {field: text})
+            rows.append(changed_row)
     return rows
+
+
+def _changed_rows(copied: _CopiedRow) -> list[LabelledRow]:
+    """Return all copies of a row."""
+    return [_with_texts(copied.row, copy.texts()) for copy in copied.copies]
 
 
 class _Predictions:
@@ -264,29 +273,37 @@ class _Predictions:
 
 
 def _begin_copies(row: LabelledRow, settings: Augmentation, answers: bool) -> _CopiedRow:
-    """Return the copies of a row before any word is replaced; the words to be replaced are already drawn."""
-    texts: dict[_Field, str] = {"text": row.text}
-    if row.pair is not None:
-        texts["pair"] = row.pair
-    generator = row_generator(settings.seed, list(texts.values()))
-    parts_of_texts = {field: _cut(text, settings) for field, text in texts.items()}
+    """Return the copies of a row before any word is replaced; the words to be replaced are already drawn.
 
+    Args:
+        row: The row.
+        settings: The algorithm, the number of copies, the probability and the context.
+        answers: Whether the row is a question on a context: the context is not changed.
+    """
+    text_of_field: dict[_Field, str] = {"text": row.text}
+    if row.pair is not None:
+        text_of_field["pair"] = row.pair
+    generator = row_generator(settings.seed, list(text_of_field.values()))
+    pieces_of_field = {field: _cut(text, settings) for field, text in text_of_field.items()}
+
+    # In the printed algorithm a copy changes all texts of the row.
     if settings.algorithm == "printed":
         if answers:
             # The context becomes a single gap without words, so that the answer keeps its place in it.
-            parts_of_texts["text"] = [row.text]
-        return _CopiedRow(row, _draw_copies(parts_of_texts, settings, generator))
+            pieces_of_field["text"] = [row.text]
+        return _CopiedRow(row, _draw_copies(pieces_of_field, settings, generator))
 
+    # In the released algorithm a copy changes one text, and words are predicted from this text alone, given twice.
     copies: list[_Copy] = []
-    for field, parts in parts_of_texts.items():
+    for field, pieces in pieces_of_field.items():
         is_context = answers and field == "text"
         if not is_context:
-            copies += _draw_copies({field: parts}, settings, generator, second_segment=texts[field])
+            copies += _draw_copies({field: pieces}, settings, generator, second_segment=text_of_field[field])
     return _CopiedRow(row, copies)
 
 
 def _draw_copies(
-    parts_of_texts: Mapping[_Field, list[str]],
+    pieces_of_field: Mapping[_Field, list[str]],
     settings: Augmentation,
     generator: np.random.Generator,
     *,
@@ -295,30 +312,31 @@ def _draw_copies(
     """Return copies of some texts of a row, with the words that are to be replaced.
 
     Args:
-        parts_of_texts: For each text its gaps and words in turn.
+        pieces_of_field: For each text its gaps and words in turn; words have odd indices.
         settings: The number of copies, the probability and the context.
         generator: Draws the words.
         second_segment: A text that words are predicted from as well.
     """
-    fields = list(parts_of_texts)
-    parts = list(parts_of_texts.values())
+    fields = list(pieces_of_field)
+    pieces_of_texts = list(pieces_of_field.values())
+    # The words of all texts: the index of its text, and its place among the pieces.
     word_places: list[tuple[int, int]] = []
-    for part, pieces in enumerate(parts):
+    for text, pieces in enumerate(pieces_of_texts):
         odd_places = range(1, len(pieces), 2)
-        word_places += [(part, place) for place in odd_places]
+        word_places += [(text, place) for place in odd_places]
 
     # Two random numbers for each copy and word, [copies, words, 2]: the first decides whether the word is replaced, the
     # second by which candidate.
     draws = generator.random((settings.copies, len(word_places), 2))
-    context = parts if settings.context_of_words == "row" else None
+    context = pieces_of_texts if settings.context_of_words == "row" else None
     copies: list[_Copy] = []
     for draws_of_words in draws:
         replacements: list[_Replacement] = []
-        for (part, place), (draw, draw_of_candidate) in zip(word_places, draws_of_words.tolist(), strict=True):
+        for (text, place), (draw, draw_of_candidate) in zip(word_places, draws_of_words.tolist(), strict=True):
             if draw <= settings.probability:
-                replacements.append(_Replacement(part, place, draw_of_candidate))
-        parts_of_copy = [list(pieces) for pieces in parts]
-        copies.append(_Copy(fields, parts_of_copy, replacements, context=context, second_segment=second_segment))
+                replacements.append(_Replacement(text, place, draw_of_candidate))
+        pieces_of_copy = [list(pieces) for pieces in pieces_of_texts]
+        copies.append(_Copy(fields, pieces_of_copy, replacements, context=context, second_segment=second_segment))
     return copies
 
 

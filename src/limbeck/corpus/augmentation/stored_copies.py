@@ -74,7 +74,7 @@ def identity(settings: Augmentation) -> list[Any]:
     """
     numbers = [settings.copies, settings.probability, settings.candidates, settings.seed]
     choices = [settings.algorithm, settings.context_of_words, sorted(stop_words_of(settings))]
-    models = [_content_of(settings.masked_lm), _content_of(settings.word_vectors)]
+    models = [_content_of_model(settings.masked_lm), _content_of_vectors(settings.word_vectors)]
     return [AUGMENTED_FORMAT, *numbers, *choices, *models]
 
 
@@ -116,46 +116,72 @@ def store_copies(
     roles_to_copy = {path: file_roles for path, file_roles in roles.items() if path.parent == rows}
 
     def build(aside: Path) -> dict[str, Any]:
-        """Write the copies of all rows into the folder of a build, and return its manifest."""
         work = _Work(augmentation, settings.length, has_answers, aside)
-        words = _words_to_replace(roles_to_copy, augmentation, has_answers=has_answers)
-        report = store_neighbours(words, augmentation, work.model, aside, progress)
-        pieces = _divide(roles_to_copy)
-        _copy_pieces(work, pieces, workers, progress)
-
-        # The copies of all pieces become the files of the folder.
-        parts = [aside / f"{piece.name}.arrow" for piece in pieces]
-        schema = schema_of(next(iter(roles_to_copy)))
-        written = write_row_batches(_without_untrained_texts(parts, roles, report), aside, schema)
-        for path in parts:
-            path.unlink()
-        counts = {"rows": written.items, "characters": written.characters}
-        return {"format": AUGMENTED_FORMAT, **counts, "report": report.to_dict()}
+        return _write_copies(work, roles_to_copy, roles, workers, progress)
 
     waiting = waiting_notice(progress, "waiting for another process that augments")
     return folder, build_once(folder, build, goes_on=True, waiting=waiting)
 
 
-def _content_of(place: ModelName | str | None) -> list[str] | None:
-    """Return the hash of a file of word vectors, or hashes of a model and its tokenizer; None where neither is set.
+def _write_copies(
+    work: _Work,
+    roles_to_copy: Mapping[Path, Roles],
+    all_roles: Mapping[Path, Roles],
+    workers: int | None,
+    progress: Progress | None,
+) -> dict[str, Any]:
+    """Write the copies of all rows that are trained on, and return the content of the manifest.
 
     Args:
-        place: Path of the file, or name and revision of the model.
+        work: The settings, and the folder of the build.
+        roles_to_copy: The roles of the rows that may get copies, by file.
+        all_roles: The same, with those of development rows.
+        workers: Number of processes.
+        progress: Called as rows are copied.
     """
-    if place is None:
+    words = _words_to_replace(roles_to_copy, work.settings, has_answers=work.has_answers)
+    report = store_neighbours(words, work.settings, work.model, work.folder, progress)
+    pieces = _divide(roles_to_copy)
+    _copy_pieces(work, pieces, workers, progress)
+
+    # The files of the pieces become the files of the folder.
+    piece_files = [work.folder / f"{piece.name}.arrow" for piece in pieces]
+    schema = schema_of(next(iter(roles_to_copy)))
+    copies = _without_untrained_texts(piece_files, all_roles, report)
+    written = write_row_batches(copies, work.folder, schema)
+    for path in piece_files:
+        path.unlink()
+    return {
+        "format": AUGMENTED_FORMAT,
+        "rows": written.items,
+        "characters": written.characters,
+        "report": report.to_dict(),
+    }
+
+
+def _content_of_model(name: ModelName | None) -> list[str] | None:
+    """Return hashes of a model and its tokenizer; None where no model is set."""
+    if name is None:
         return None
+    model, revision = name
     try:
-        if isinstance(place, str):
-            return [_hash_of(Path(place))]
-        model_name, revision = place
-        weights = fetch_weights(model_name, revision)
+        weights = fetch_weights(model, revision)
         config = weights[0].parent / "config.json"
         hashes = [_hash_of(file) for file in (config, *weights)]
-        tokenizer = load_tokenizer(model_name, revision=revision)
-        return [*hashes, TokenEncoder(tokenizer).fingerprint()]
+        tokenizer = load_tokenizer(model, revision=revision)
     except OSError as error:
-        name = place if isinstance(place, str) else place[0]
-        raise CorpusError(f"Cannot read '{safe_name(name)}': {error.strerror}.") from error
+        raise CorpusError(f"Cannot read '{safe_name(model)}': {error.strerror}.") from error
+    return [*hashes, TokenEncoder(tokenizer).fingerprint()]
+
+
+def _content_of_vectors(vectors: ModelName | str | None) -> list[str] | None:
+    """Return the hashes of word vectors: of their file, or of the model whose embeddings they are; None without any."""
+    if not isinstance(vectors, str):
+        return _content_of_model(vectors)
+    try:
+        return [_hash_of(Path(vectors))]
+    except OSError as error:
+        raise CorpusError(f"Cannot read '{safe_name(vectors)}': {error.strerror}.") from error
 
 
 def _hash_of(path: Path) -> str:
@@ -197,15 +223,15 @@ class _Piece(NamedTuple):
     Args:
         name: Name of the file with the copies, without its suffix.
         path: The stored file of the rows.
-        batch: Number of the rows' record batch in this file.
-        first: Index of the first row in this batch.
+        batch_number: Number of the rows' record batch in this file.
+        first_row: Index of the first row in this batch.
         is_trained: Whether each of the rows is trained on, `[rows]`.
     """
 
     name: str
     path: Path
-    batch: int
-    first: int
+    batch_number: int
+    first_row: int
     is_trained: NDArray[np.bool_]
 
 
@@ -214,13 +240,14 @@ def _divide(roles: Mapping[Path, Roles]) -> list[_Piece]:
     pieces: list[_Piece] = []
     # The roles of a file are in the order of its rows, which are stored in batches.
     for path, file_roles in roles.items():
-        batch_start = 0
-        for number, batch in enumerate(read_batches(path)):
-            batch_roles = file_roles[batch_start : batch_start + len(batch)]
-            batch_start += len(batch)
-            for first in range(0, len(batch), _ROWS_A_PIECE):
-                is_trained = batch_roles[first : first + _ROWS_A_PIECE] == TRAINED
-                pieces.append(_Piece(f"copies-{len(pieces):05d}", path, number, first, is_trained))
+        rows_before = 0
+        for batch_number, batch in enumerate(read_batches(path)):
+            batch_roles = file_roles[rows_before : rows_before + len(batch)]
+            rows_before += len(batch)
+            for first_row in range(0, len(batch), _ROWS_A_PIECE):
+                is_trained = batch_roles[first_row : first_row + _ROWS_A_PIECE] == TRAINED
+                name = f"copies-{len(pieces):05d}"
+                pieces.append(_Piece(name, path, batch_number, first_row, is_trained))
     return pieces
 
 
@@ -246,18 +273,20 @@ def _copy_piece(work: _Work, piece: _Piece) -> int:
     if finished is not None:
         return int(finished["copies"])
 
-    batches_from_there = islice(read_batches(piece.path), piece.batch, None)
-    batch = next(batches_from_there)
-    rows, keys = rows_of(batch.slice(piece.first, _ROWS_A_PIECE))
+    batches_from_piece_on = islice(read_batches(piece.path), piece.batch_number, None)
+    batch = next(batches_from_piece_on)
+    rows, keys = rows_of(batch.slice(piece.first_row, _ROWS_A_PIECE))
     trained_rows = [row for row, is_trained in zip(rows, piece.is_trained, strict=True) if is_trained]
     copies_of_rows = _augment(work, trained_rows)
     copies = [copy for copies_of_row in copies_of_rows for copy in copies_of_row]
 
     name = f"{piece.name}.arrow"
     with HashedFile(work.folder / name) as file, pa.ipc.new_stream(file, batch.schema) as writer:
+        # A file without a batch is written where there are no copies.
         if copies:
             # A copy keeps the key of its row.
-            copy_keys = np.repeat(keys[piece.is_trained], [len(copies_of_row) for copies_of_row in copies_of_rows])
+            copies_by_row = [len(copies_of_row) for copies_of_row in copies_of_rows]
+            copy_keys = np.repeat(keys[piece.is_trained], copies_by_row)
             writer.write_batch(batch_of_rows(copies, copy_keys, batch.schema).records)
     finish_piece(work.folder, piece.name, [name], {"copies": len(copies)})
     return len(copies)
@@ -312,22 +341,26 @@ def _words_to_replace(roles: Mapping[Path, Roles], settings: Augmentation, *, ha
 
 
 def _without_untrained_texts(
-    parts: Sequence[Path], roles: Mapping[Path, Roles], report: SourceReport
+    files: Sequence[Path], roles: Mapping[Path, Roles], report: SourceReport
 ) -> Iterator[RowBatch]:
-    """Iterate over the copies in some files, without those whose text a row has that is not trained on.
+    """Iterate over the copies in some files, without those that have the text of a row which is not trained on.
 
     Args:
-        parts: The files of copies.
+        files: The files of copies.
         roles: The roles of the rows that have copies, and of development rows.
         report: Receives the copies that are left out.
     """
     untrained_keys = {stored_row.key for stored_row in rows_with_roles(roles) if stored_row.role != TRAINED}
-    for path in parts:
+    for path in files:
         for batch in read_rows(path):
-            allowed = [
-                number for number, copy in enumerate(batch.rows) if Document(copy.text).key not in untrained_keys
-            ]
-            left_out = len(batch.rows) - len(allowed)
+            # The copies that stay, and their numbers in the batch.
+            copies: list[LabelledRow] = []
+            numbers: list[int] = []
+            for number, copy in enumerate(batch.rows):
+                if Document(copy.text).key not in untrained_keys:
+                    copies.append(copy)
+                    numbers.append(number)
+            left_out = len(batch.rows) - len(copies)
             report.note("augmented copy with the same text as a held-out row, left out", path.stem, left_out)
-            if allowed:
-                yield RowBatch([batch.rows[number] for number in allowed], batch.keys[allowed])
+            if copies:
+                yield RowBatch(copies, batch.keys[numbers])

@@ -75,6 +75,14 @@ def store_neighbours(
     return report
 
 
+# The rows of one data set are copied piece by piece: each process reads the neighbours for its first piece alone.
+@lru_cache(maxsize=1)
+def read_neighbours(folder: Path) -> dict[str, list[str]]:
+    """Return the neighbours that `store_neighbours` wrote to a folder."""
+    neighbours: dict[str, list[str]] = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+    return neighbours
+
+
 def _open_vectors(place: ModelName | str, report: SourceReport, most_words: int | None) -> WordVectors:
     """Return the word vectors in a file, or those in the embedding matrix of a model.
 
@@ -86,11 +94,3 @@ def _open_vectors(place: ModelName | str, report: SourceReport, most_words: int 
     if isinstance(place, str):
         return VectorFile(Path(place), report, most_words)
     return ModelVectors(place)
-
-
-# The rows of one data set are copied piece by piece: each process reads the neighbours for its first piece alone.
-@lru_cache(maxsize=1)
-def read_neighbours(folder: Path) -> dict[str, list[str]]:
-    """Return the neighbours that `store_neighbours` wrote to a folder."""
-    neighbours: dict[str, list[str]] = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-    return neighbours

@@ -92,7 +92,8 @@ class VectorFile:
                 row = _parse_numbers(numbers)
                 if width == 0:
                     width = len(row)
-                if width == 0 or len(row) != width or not np.isfinite(row).all():
+                has_vector = width > 0 and len(row) == width and np.isfinite(row).all()
+                if not has_vector:
                     report.note(_BAD_LINE, f"{self.path}:{number}")
                     continue
                 words.append(word.decode(errors="replace"))

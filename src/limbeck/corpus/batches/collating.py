@@ -94,21 +94,23 @@ class PadCollator:
         if collate_labels is not None:
             batch[LABELS] = collate_labels(self._labels_of(rows), layout)
 
-        # `PROMPT` has the number of a prompt's tokens for the student, with one exception: where the teacher reads
-        # other tokens of the same tokenizer, it alone reads the prompts. A teacher with a tokenizer of its own has its
-        # number in `TEACHER_PROMPT`.
-        reader_of_prompts = ""
-        if TEACHER_IDS in rows[0]:
+        has_teacher_ids = TEACHER_IDS in rows[0]
+        if has_teacher_ids:
             pad_token_id = self.pad_token_id if self.teacher_pad_token_id is None else self.teacher_pad_token_id
             self._add_inputs(batch, rows, prefix=OF_TEACHER, pad_token_id=pad_token_id)
-            reader_of_prompts = OF_TEACHER
-        if TEACHER_PROMPT in rows[0]:
-            batch[f"{OF_TEACHER}{SKIPPED}"] = np.array([row[TEACHER_PROMPT] for row in rows], dtype=np.int64)
-            reader_of_prompts = ""
+
+        # A teacher with a tokenizer of its own has the number of its prompt's tokens in `TEACHER_PROMPT`, and the
+        # student has its own in `PROMPT`. A teacher that reads other tokens of the same tokenizer alone reads prompts,
+        # so that `PROMPT` is of the teacher then.
+        has_teacher_prompt = TEACHER_PROMPT in rows[0]
+        if has_teacher_prompt:
+            batch[f"{OF_TEACHER}{SKIPPED}"] = _numbers(rows, TEACHER_PROMPT)
         if PROMPT in rows[0]:
-            batch[f"{reader_of_prompts}{SKIPPED}"] = np.array([row[PROMPT] for row in rows], dtype=np.int64)
+            only_teacher_reads_prompts = has_teacher_ids and not has_teacher_prompt
+            reader = OF_TEACHER if only_teacher_reads_prompts else ""
+            batch[f"{reader}{SKIPPED}"] = _numbers(rows, PROMPT)
         if TEXT_KEY in rows[0]:
-            batch[TEXT_KEY] = np.array([row[TEXT_KEY] for row in rows], dtype=np.int64)
+            batch[TEXT_KEY] = _numbers(rows, TEXT_KEY)
         if group_of_row is not None:
             batch[GROUPS] = group_of_row
         return {name: torch.from_numpy(array) for name, array in batch.items()}
@@ -151,4 +153,10 @@ class PadCollator:
 
 
 def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[NDArray[np.int64]]:
+    """Return a column with an array in each row."""
     return [np.asarray(row[name], dtype=np.int64) for row in rows]
+
+
+def _numbers(rows: Sequence[Mapping[str, Any]], name: str) -> NDArray[np.int64]:
+    """Return a column with a number in each row, `[rows]`."""
+    return np.array([row[name] for row in rows], dtype=np.int64)

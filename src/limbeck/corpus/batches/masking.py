@@ -196,7 +196,7 @@ class ReplacedTokens(_ChangedTokens):
     def replace(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Replace tokens of a row, which need not be from this data set."""
         ids, is_chosen, generator = self._choose(row)
-        before = ids.copy()
+        original_ids = ids.copy()
         ids[is_chosen] = generator.choice(self._words, int(is_chosen.sum()))
         if TEACHER_IDS not in row:
             return {**row, "input_ids": ids}
@@ -204,12 +204,12 @@ class ReplacedTokens(_ChangedTokens):
         # The same tokens are replaced in the teacher's ids, which have the prompt in front. A tokenizer may join the
         # end of the prompt with the text, so the common part of both is found from their ends.
         teacher_ids = np.array(row[TEACHER_IDS], dtype=np.int64)
-        shared = _shared_end(before, teacher_ids)
-        teacher_ids[len(teacher_ids) - shared :] = ids[len(ids) - shared :]
+        common_length = _common_length(original_ids, teacher_ids)
+        teacher_ids[len(teacher_ids) - common_length :] = ids[len(ids) - common_length :]
         return {**row, "input_ids": ids, TEACHER_IDS: teacher_ids}
 
 
-def _shared_end(first: NDArray[np.int64], second: NDArray[np.int64]) -> int:
+def _common_length(first: NDArray[np.int64], second: NDArray[np.int64]) -> int:
     """Return the number of ids that two rows have in common, counted from their ends."""
     length = min(len(first), len(second))
     end_of_first = first[len(first) - length :]

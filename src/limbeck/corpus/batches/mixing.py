@@ -81,6 +81,7 @@ class RowMix:
         if count == 0:
             return np.empty(0, np.int64)
         size = self.rows[source]
+        # The orders that the part lies in, which are numbered from 0.
         first_order = start // size
         last_order = (start + count - 1) // size
         orders = []

@@ -139,7 +139,8 @@ class BlockEncoding:
         """
         if self._makes_pairs:
             return self._blocks_of_pairs(pieces, packer)
-        if self._has_units or self._has_prompts or self.has_keys or self._reads_apart:
+        pieces_have_columns = self._has_units or self._has_prompts or self.has_keys or self._reads_apart
+        if pieces_have_columns:
             return self._described_blocks(pieces, packer, source)
         return self._plain_blocks(pieces, packer)
 
@@ -178,12 +179,14 @@ class BlockEncoding:
             for split in SPLITS:
                 pieces = iter(pieces_by_split[split])
                 while next_pieces := next_batch(pieces, _PIECES_AT_ONCE, _CHARACTERS_AT_ONCE, _characters_of):
-                    shared_pieces = self._leave_out_others(next_pieces, source, report)
-                    for block in self.blocks(shared_pieces, packers[split], source):
+                    covered_pieces = self._leave_out_uncovered(next_pieces, source, report)
+                    for block in self.blocks(covered_pieces, packers[split], source):
                         yield split, block
 
-    def _leave_out_others(self, pieces: Sequence[Piece], source: int, report: SourceReport) -> Sequence[Piece]:
-        """Return the pieces of documents whose text holds no other pieces of the vocabulary than the shared ones.
+    def _leave_out_uncovered(self, pieces: Sequence[Piece], source: int, report: SourceReport) -> Sequence[Piece]:
+        """Return the pieces of text of which the student's vocabulary has all tokens.
+
+        These are all pieces, unless the student's vocabulary was cut from a whole one and `shared` is set.
 
         Args:
             pieces: Pieces of the source's documents.
@@ -193,18 +196,21 @@ class BlockEncoding:
         if self.shared is None or not pieces:
             return pieces
         prompt = self._use(source).prompt
-        are_covered = self.shared.cover([prompt + piece.text for piece in pieces], by_sentence=self._makes_pairs)
+        texts = [piece.text for piece in pieces]
+        are_covered = self.shared.cover([prompt + text for text in texts], by_sentence=self._makes_pairs)
         if prompt and not self._student_reading.reads_prompts:
-            # The student reads the text alone, whose beginning may be cut differently without the prompt.
-            of_student = self.shared.cover([piece.text for piece in pieces])
-            are_covered = [teacher and student for teacher, student in zip(are_covered, of_student, strict=True)]
-        covered = []
+            # The student reads the text alone, whose beginning may be cut into other tokens without the prompt.
+            are_covered_alone = self.shared.cover(texts)
+            are_covered = [
+                with_prompt and alone for with_prompt, alone in zip(are_covered, are_covered_alone, strict=True)
+            ]
+        covered_pieces = []
         for piece, is_covered in zip(pieces, are_covered, strict=True):
             if is_covered:
-                covered.append(piece)
+                covered_pieces.append(piece)
             else:
                 report.note(_OTHER_PIECES, repr(piece.text[:_SHOWN_CHARACTERS]))
-        return covered
+        return covered_pieces
 
     def _pieces_by_split(self, records: pa.RecordBatch, source: int) -> dict[str, list[Piece]]:
         """Cut the documents of a stored batch into pieces, and gather those of each split."""
@@ -232,22 +238,22 @@ class BlockEncoding:
         """Iterate over blocks of one piece each, with columns for the piece's unit, prompt, teacher's ids or key."""
         texts = [piece.text for piece in pieces]
         prompt = self._use(source).prompt
-        # A teacher without a tokenizer, whose outputs are known by the keys of texts, reads nothing here.
+        # A teacher that reads another text than the student, such as a translation, has a tokenizer of its own, or its
+        # outputs are stored by the keys of texts. In the second case blocks are cut by the student's text.
         teacher_texts = texts
         if self._has_two_tokenizers:
             teacher_texts = [piece.teacher_text or piece.text for piece in pieces]
         teacher_ids_of_pieces = self._teacher_reading.encode(teacher_texts, prompt)
-        # Student and teacher read pieces without a prompt alike, so those are tokenised once.
+        # With one tokenizer, student and teacher read a piece without a prompt alike, so it is tokenised once.
         student_ids_of_pieces = teacher_ids_of_pieces
-        if self._has_two_tokenizers or (self._reads_apart and prompt):
+        only_teacher_reads_prompt = self._reads_apart and bool(prompt)
+        if self._has_two_tokenizers or only_teacher_reads_prompt:
             student_ids_of_pieces = self._student_reading.encode(texts, prompt)
 
-        columns: dict[str, Any] = {}
+        prompt_columns: Mapping[str, int] = {}
         if self._has_prompts:
-            columns |= self._prompt_columns(prompt, packer)
+            prompt_columns = self._prompt_columns(prompt, packer)
         for piece, teacher_ids, student_ids in zip(pieces, teacher_ids_of_pieces, student_ids_of_pieces, strict=True):
-            if self._has_units:
-                columns[UNIT] = _NUMBER_OF_UNIT[piece.kind]
             if self._has_two_tokenizers:
                 blocks = self._blocks_by_two_tokenizers(piece, prompt, teacher_ids, student_ids, packer)
             elif self._reads_apart:
@@ -255,12 +261,14 @@ class BlockEncoding:
             else:
                 blocks = self._blocks_read_alike(piece.text, teacher_ids, packer)
             for block in blocks:
+                columns: dict[str, Any] = dict(prompt_columns)
+                if self._has_units:
+                    columns[UNIT] = _NUMBER_OF_UNIT[piece.kind]
                 if self.has_keys:
-                    # A text that fits has a key without tokens, so that any tokenizer finds it.
                     is_whole = self.whole_texts or packer.holds(teacher_ids)
-                    read_ids = None if is_whole else block.columns.get(TEACHER_IDS, block.ids)
-                    columns[TEXT_KEY] = text_key(piece.teacher_text or piece.text, prompt=prompt, cut_to=read_ids)
-                yield CutBlock(block.ids, {**columns, **block.columns}, block.cut_text)
+                    columns[TEXT_KEY] = _key_of_block(block, piece, prompt, is_whole=is_whole)
+                columns.update(block.columns)
+                yield CutBlock(block.ids, columns, block.cut_text)
 
     def _blocks_read_alike(self, text: str, ids: NDArray[np.int32], packer: BlockPacker) -> Iterator[CutBlock]:
         """Iterate over the blocks of a piece that both sides read alike; of a whole text there is one."""
@@ -291,34 +299,43 @@ class BlockEncoding:
             student_ids: Ids of the piece, as the student reads it, with the prompt if it reads that.
             packer: Cuts the teacher's blocks.
         """
-        parts = [piece.text]
+        # The text of each block and its ids, as the student reads them.
+        texts = [piece.text]
         student_ids_of_blocks = [student_ids]
         is_cut_by_teacher = not packer.holds(teacher_ids)
         is_translated = piece.teacher_text is not None
         if is_translated:
             teacher_ids = packer.beginning(teacher_ids)
         elif is_cut_by_teacher:
-            parts = texts_of_blocks(piece.text, prompt, self.encoder, packer)
-            student_ids_of_blocks = self._student_reading.encode(parts, prompt)
+            texts = texts_of_blocks(piece.text, prompt, self.encoder, packer)
+            student_ids_of_blocks = self._student_reading.encode(texts, prompt)
+
         student = self._student_reading.encoder
         room = self.student_length - len(student.prefix) - len(student.suffix)
-        # A last block of a few tokens is dropped by the packer.
+        # There may be a text without a block: the packer drops a last block of a few tokens.
         teacher_blocks = packer.pack([teacher_ids])
-        for teacher_block, part, ids in zip(teacher_blocks, parts, student_ids_of_blocks, strict=False):
+        for teacher_block, text, ids in zip(teacher_blocks, texts, student_ids_of_blocks, strict=False):
             block = np.asarray([*student.prefix, *ids[:room], *student.suffix], dtype=np.int32)
+            is_cut_by_student = len(ids) > room
+            is_cut_translation = is_translated and is_cut_by_teacher
             cut_text = ""
-            if len(ids) > room or (is_translated and is_cut_by_teacher):
-                cut_text = part
+            if is_cut_by_student or is_cut_translation:
+                cut_text = text
             yield CutBlock(block, {TEACHER_IDS: teacher_block}, cut_text)
 
     def _prompt_columns(self, prompt: str, packer: BlockPacker) -> dict[str, int]:
-        """Return how many tokens of each block belong to the prompt of its source; with two tokenizers of each side."""
+        """Return the columns that say how many tokens of a block belong to the prompt of its source.
+
+        With one tokenizer this is one column, for the side or the sides that read the prompt. With two tokenizers each
+        side has a column.
+        """
         tokens_of_teacher = 0
-        tokens_of_student = 0
         if prompt:
             tokens_of_teacher = _tokens_left_out(self.encoder, packer.prompt)
         if not self._has_two_tokenizers:
             return {PROMPT: tokens_of_teacher}
+
+        tokens_of_student = 0
         if prompt and self._student_reading.reads_prompts:
             student = self._student_reading.encoder
             (student_prompt,) = student.encode([prompt])
@@ -331,6 +348,7 @@ class BlockEncoding:
 
     @property
     def _makes_pairs(self) -> bool:
+        """Whether blocks are pairs of segments; the packing of other blocks does not have the key."""
         return "pairs" in self.packing
 
     @property
@@ -389,14 +407,15 @@ def block_encoding(
     if settings.pairs:
         packing["pairs"] = True
     uses = settings.uses if settings.has_pieces else ()
-    # How text is read: in one way by both models, or by the student first and then by the teacher. They differ where
-    # the teacher has another tokenizer, and where only the teacher reads prompts.
+    # There is one reading where both models read alike, and otherwise that of the student and then that of the teacher.
+    # They differ where the teacher has another tokenizer, and where only the teacher reads prompts.
     readings = [Reading(encoder)]
     student_length = 0
+    only_teacher_reads_prompts = not settings.student_reads_prompts and any(use.prompt for use in uses)
     if teacher_tokenizer is not None:
         readings = [Reading(student_encoder, reads_prompts=settings.student_reads_prompts), Reading(encoder)]
         student_length = settings.student_length or settings.length
-    elif not settings.student_reads_prompts and any(use.prompt for use in uses):
+    elif only_teacher_reads_prompts:
         readings = [Reading(encoder, reads_prompts=False), Reading(encoder)]
     shared = None
     if whole_tokenizer is not None:
@@ -431,10 +450,11 @@ def block_identity(settings: CorpusSettings, encoding: BlockEncoding) -> list[An
     if encoding.whole_texts:
         identity.append("whole texts")
     if encoding.student_length:
-        student, _ = encoding.readings
-        identity.append([student.encoder.fingerprint(), encoding.student_length, student.reads_prompts])
+        student_reading, _ = encoding.readings
+        identity.append([student_reading.encoder.fingerprint(), encoding.student_length, student_reading.reads_prompts])
     if encoding.shared is not None:
         identity.append({"shared_with": encoding.shared.encoder.fingerprint()})
+    # Another rule of where sentences end changes only what is cut by sentences.
     units: set[str] = {settings.unit}
     for use in settings.uses:
         units.update(use.units)
@@ -492,11 +512,29 @@ def _blocks_read_apart(
             # beginning in the block is unknown. But both sides have the same ids behind this block, and the student's
             # part is all that stands before these.
             ids_behind_block = len(teacher_ids) - len(teacher_content)
-            student_content = student_ids[: max(len(student_ids) - ids_behind_block, 0)]
+            student_ids_in_block = max(len(student_ids) - ids_behind_block, 0)
+            student_content = student_ids[:student_ids_in_block]
         else:
+            # The packer puts the prompt in front of every further block.
             student_content = teacher_content[len(packer.prompt) :]
         student_block = np.asarray([*packer.prefix, *student_content, *packer.suffix], dtype=np.int32)
         yield CutBlock(student_block, {TEACHER_IDS: teacher_block})
+
+
+def _key_of_block(block: CutBlock, piece: Piece, prompt: str, *, is_whole: bool) -> int:
+    """Return the key of the text that the teacher reads in a block, see `text_key`.
+
+    Args:
+        block: The block.
+        piece: The piece that it was cut from.
+        prompt: The prompt of its source.
+        is_whole: Whether the block stands for the whole piece. The key has no tokens then, so that a teacher with any
+            tokenizer finds it.
+    """
+    teacher_ids = None
+    if not is_whole:
+        teacher_ids = block.columns.get(TEACHER_IDS, block.ids)
+    return text_key(piece.teacher_text or piece.text, prompt=prompt, cut_to=teacher_ids)
 
 
 def _tokens_left_out(encoder: TokenEncoder, prompt: Sequence[int] | NDArray[np.int32]) -> int:

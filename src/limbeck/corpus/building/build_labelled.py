@@ -64,34 +64,36 @@ def build_labelled_corpus(
     cache = cache_root(cache_dir)
     # Refuses a tokenizer that does not suit before rows are read.
     encoding = row_encoding(settings, tokenizer, kind, teacher_tokenizer)
-    rows, stored = store_rows(settings, kind, cache, progress=progress)
+    row_folder, row_manifest = store_rows(settings, kind, cache, progress=progress)
     development = _store_development(settings, kind, cache, progress)
     tokenizer_identity = _tokenizer_identity(tokenizer)
     if teacher_tokenizer is not None:
         tokenizer_identity += _tokenizer_identity(teacher_tokenizer)
     cut_identity = _cut_identity(settings, kind, development)
-    folder = cache / "labelled" / fingerprint([LABELLED_FORMAT, rows.name, tokenizer_identity, cut_identity])
+    folder = cache / "labelled" / fingerprint([LABELLED_FORMAT, row_folder.name, tokenizer_identity, cut_identity])
 
     def build(aside: Path) -> dict[str, Any]:
         """Write the token rows and held-out texts into the folder of a build, and return the manifest of the corpus."""
         # The role of each stored row: it is trained on, held out or left out. Copies are made of rows to train on.
         split_report = SourceReport()
-        roles = _split_rows(settings, row_files(rows), development, split_report)
-        copies = _store_copies(settings, rows, roles, cache, workers, progress)
-        roles = roles | copies.roles
+        roles_of_rows = _split_rows(settings, row_files(row_folder), development, split_report)
+        copies = _store_copies(settings, row_folder, roles_of_rows, cache, workers, progress)
+        roles = {**roles_of_rows, **copies.roles}
         tokens = tokenise(
             list(roles),
             aside,
             replace(encoding, roles=roles),
-            _nothing_to_train_on(settings, stored["rows"]),
+            _nothing_to_train_on(settings, row_manifest["rows"]),
             workers=workers,
             progress=progress,
-            amount=Amount(stored["rows"] + copies.rows, "rows"),
+            amount=Amount(row_manifest["rows"] + copies.rows, "rows"),
         )
 
+        # The held-out rows are stored as text too.
         held_out_rows = [stored_row.row for stored_row in rows_with_roles(roles) if stored_row.role == HELD_OUT]
         held_out_documents = write_documents(_documents_of(held_out_rows, kind), aside)
-        report = SourceReport.from_dict(stored["report"])
+
+        report = SourceReport.from_dict(row_manifest["report"])
         for later_report in (copies.report, split_report, tokens.report):
             report.merge(later_report)
         return {
@@ -99,14 +101,14 @@ def build_labelled_corpus(
             "task": settings.task,
             "settings": settings.content(),
             "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": tokenizer_identity[0]},
-            "documents": stored["rows"],
+            "documents": row_manifest["rows"],
             **copies.in_manifest,
             "held_out_documents": len(held_out_rows),
-            "texts": stored["texts"],
+            "texts": row_manifest["texts"],
             "held_out_texts": held_out_documents.items,
-            "characters": stored["characters"],
-            "sources": stored["sources"],
-            "content": [*stored["content"], *development.content, digest_of(tokens.digests)],
+            "characters": row_manifest["characters"],
+            "sources": row_manifest["sources"],
+            "content": [*row_manifest["content"], *development.content, digest_of(tokens.digests)],
             "report": report.to_dict(),
             "splits": tokens.splits,
         }

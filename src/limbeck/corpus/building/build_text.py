@@ -12,7 +12,7 @@ import numpy as np
 from limbeck.core.blocks import counted
 from limbeck.core.cache import build_once
 from limbeck.core.hashing import fingerprint
-from limbeck.corpus.building.block_encoding import block_encoding, block_identity
+from limbeck.corpus.building.block_encoding import BlockEncoding, block_encoding, block_identity
 from limbeck.corpus.building.cache_root import cache_root
 from limbeck.corpus.building.corpora import HELD_OUT_BY_SOURCE, Corpus
 from limbeck.corpus.building.splitting import held_out_threshold
@@ -70,65 +70,78 @@ def build_corpus(
     cache = cache_root(cache_dir)
     # Refuses what cannot be packed before any text is read.
     encoding = block_encoding(settings, tokenizer, teacher_tokenizer, whole_tokenizer)
-    documents, stored = store_documents(settings, cache, workers=workers, progress=progress)
-    folder = cache / "blocks" / fingerprint([BLOCK_FORMAT, documents.name, *block_identity(settings, encoding)])
+    document_folder, document_manifest = store_documents(settings, cache, workers=workers, progress=progress)
+    folder = cache / "blocks" / fingerprint([BLOCK_FORMAT, document_folder.name, *block_identity(settings, encoding)])
 
     def build(aside: Path) -> dict[str, Any]:
         """Write the blocks and held-out documents into the folder of a build, and return the manifest of the corpus."""
         # Documents whose keys are below a threshold are held out, at most `held_out_documents`. So only the lowest keys
         # matter: of as many documents as may be held out, and of one more, which bounds the threshold from above.
-        lowest = lowest_keys(documents, settings.held_out_documents + 1)
+        lowest = lowest_keys(document_folder, settings.held_out_documents + 1)
         held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
         schema = DOCUMENT_SCHEMA
         if settings.teaches_translations:
             schema = PARALLEL_SCHEMA
             held_below = above_translations(held_below)
-        files = document_files(documents)
+
+        files = document_files(document_folder)
         # `shards` has the index of the source of each file, in the order of the files.
-        sources_in_order: list[int] = stored["shards"]
+        sources_in_order: list[int] = document_manifest["shards"]
         # Tokenising needs it where sources differ in their prompts or units.
         source_of_file: dict[Path, int] = {}
         if encoding.uses:
             source_of_file = dict(zip(files, sources_in_order, strict=True))
-        message_if_empty = (
-            f"The corpus has {counted(stored['documents'], 'document')}, but no block of text to train on: give more "
-            f"text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
-            f"(now {settings.held_out})."
-        )
-        if encoding.shared is not None:
-            message_if_empty = (
-                f"Of {counted(stored['documents'], 'document')} no text to train on is left: all hold other pieces "
-                "than the student's vocabulary (student.vocabulary). Give it more pieces, cut the text into sentences "
-                "(unit: sentence), or set student.vocabulary.other_texts: keep."
-            )
         blocks = tokenise(
             files,
             aside,
             replace(encoding, held_below=held_below, sources=source_of_file),
-            nothing=message_if_empty,
+            nothing=_nothing_to_train_on(settings, encoding, document_manifest["documents"]),
             workers=workers,
             progress=progress,
-            amount=Amount(stored["characters"], "characters"),
+            amount=Amount(document_manifest["characters"], "characters"),
         )
-        held_out = write_documents(read_documents(documents, held_below), aside, schema)
-        report = SourceReport.from_dict(stored["report"])
+        held_out = write_documents(read_documents(document_folder, held_below), aside, schema)
+
+        report = SourceReport.from_dict(document_manifest["report"])
         report.merge(blocks.report)
+        number_of_sources = len(settings.places)
         return {
             "format": BLOCK_FORMAT,
             "settings": settings.content(),
             "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": encoding.encoder.fingerprint()},
-            "documents": stored["documents"],
-            "characters": stored["characters"],
-            "sources": stored["sources"],
+            "documents": document_manifest["documents"],
+            "characters": document_manifest["characters"],
+            "sources": document_manifest["sources"],
             "report": report.to_dict(),
             "held_out_documents": held_out.items,
-            **_by_source(blocks, sources_in_order, len(settings.places)),
-            HELD_OUT_BY_SOURCE: _held_out_by_source(files, held_below, blocks, sources_in_order, len(settings.places)),
+            **_by_source(blocks, sources_in_order, number_of_sources),
+            HELD_OUT_BY_SOURCE: _held_out_by_source(files, held_below, blocks, sources_in_order, number_of_sources),
             "splits": blocks.splits,
         }
 
     build_once(folder, build, goes_on=True, waiting=waiting_notice(progress, WAITING))
     return Corpus(folder, settings.mixing, settings.titles, settings.uses, settings.languages)
+
+
+def _nothing_to_train_on(settings: CorpusSettings, encoding: BlockEncoding, documents: int) -> str:
+    """Return the message for a corpus without a block to train on.
+
+    Args:
+        settings: The settings of the corpus.
+        encoding: How documents become blocks.
+        documents: Number of the documents.
+    """
+    if encoding.shared is not None:
+        return (
+            f"Of {counted(documents, 'document')} no text to train on is left: all hold other pieces "
+            "than the student's vocabulary (student.vocabulary). Give it more pieces, cut the text into sentences "
+            "(unit: sentence), or set student.vocabulary.other_texts: keep."
+        )
+    return (
+        f"The corpus has {counted(documents, 'document')}, but no block of text to train on: give more "
+        f"text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
+        f"(now {settings.held_out})."
+    )
 
 
 def _held_out_by_source(

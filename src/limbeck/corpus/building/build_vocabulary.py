@@ -175,8 +175,9 @@ def _texts_of_rows(stored: Path, settings: LabelledSettings, kind: RowKind) -> I
     held_out_share = settings.held_out
     if settings.development is not None:
         held_out_share = 0.0
-    files_by_role = hold_out(row_files(stored), held_out_share, SourceReport())
-    for stored_row in rows_with_roles(files_by_role):
+    unused_report = SourceReport()
+    roles = hold_out(row_files(stored), held_out_share, unused_report)
+    for stored_row in rows_with_roles(roles):
         if stored_row.role == HELD_OUT:
             continue
         yield kind.plain_text(stored_row.row.text)

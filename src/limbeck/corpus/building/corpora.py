@@ -132,7 +132,8 @@ class Corpus:
         for name, rows in rows_by_share.items():
             if rows == 0:
                 # A source may be named by its language, as those of `mix.by` and of parallel text are.
-                noun = "language" if rows_by_language.get(name) == 0 else "source"
+                is_language = rows_by_language.get(name) == 0
+                noun = "language" if is_language else "source"
                 raise CorpusError(
                     f"The {noun} '{safe_name(name)}' has no block to train on once repeated and held-out documents "
                     "are left out: give more of its text, or leave it out of the mix."
@@ -162,6 +163,7 @@ class Corpus:
     def shares_of_languages(self) -> dict[str, float]:
         """Return the share of each language among the rows that are trained on; empty where no language is known."""
         share_of_language: dict[str, float] = {}
+        # Where no language is known, there are no languages; otherwise there is one for each source.
         for language, share in zip(self.languages, self.shares(), strict=False):
             name = language or OTHER_LANGUAGES
             share_of_language[name] = share_of_language.get(name, 0.0) + share
@@ -170,6 +172,7 @@ class Corpus:
     def rows_by_language(self) -> dict[str, int]:
         """Count the rows to train on of each language; empty of a stream, and where no language is known."""
         rows_by_language: dict[str, int] = {}
+        # Either of the two may be empty.
         for language, rows in zip(self.languages, self.manifest.get("source_rows", ()), strict=False):
             name = language or OTHER_LANGUAGES
             rows_by_language[name] = rows_by_language.get(name, 0) + rows
@@ -181,6 +184,7 @@ class Corpus:
         Args:
             counted: `rows` gives rows, and `documents` the places of documents in `held_out_documents()`.
         """
+        # The held-out rows stand source by source. Older manifests have no counts, and a corpus may have no languages.
         counts: list[int] = self.manifest.get(HELD_OUT_BY_SOURCE, {}).get(counted, [])
         places_by_language: dict[str, list[int]] = {}
         first = 0

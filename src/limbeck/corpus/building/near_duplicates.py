@@ -83,19 +83,21 @@ def _find_occurrences(texts: Iterable[Sequence[str]]) -> _Occurrences:
     # The words of all texts in one array, as numbers from 1. A 0 stands at the end of each part, by which sequences
     # that cross it are found and left out.
     number_of_word: dict[str, int] = {}
-    numbers: list[int] = []
-    ends: list[int] = []
+    words_in_order: list[int] = []
+    ends_of_texts: list[int] = []
     for parts in texts:
         for part in parts:
             for word in words_of(part):
+                # A new word gets the next number.
                 number = number_of_word.setdefault(word, len(number_of_word) + 1)
-                numbers.append(number)
-            numbers.append(_END_OF_PART)
-        ends.append(len(numbers))
+                words_in_order.append(number)
+            words_in_order.append(_END_OF_PART)
+        ends_of_texts.append(len(words_in_order))
 
-    words = np.array(numbers, np.uint64)
-    text_of_word = np.repeat(np.arange(len(ends)), np.diff([0, *ends]))
-    lengths = np.bincount(text_of_word[words != _END_OF_PART], minlength=len(ends))
+    words = np.array(words_in_order, np.uint64)
+    text_count = len(ends_of_texts)
+    text_of_word = np.repeat(np.arange(text_count), np.diff([0, *ends_of_texts]))
+    lengths = np.bincount(text_of_word[words != _END_OF_PART], minlength=text_count)
     if len(words) < _SEQUENCE_WORDS:
         return _Occurrences(np.empty(0, np.uint64), np.empty(0, np.int64), lengths)
 
@@ -103,7 +105,7 @@ def _find_occurrences(texts: Iterable[Sequence[str]]) -> _Occurrences:
     windows = np.lib.stride_tricks.sliding_window_view(words, _SEQUENCE_WORDS)
     is_within_part = np.all(windows != _END_OF_PART, axis=-1)
     hashes = (windows[is_within_part] * _MIXERS).sum(-1, dtype=np.uint64)
-    # A window has the number of its first word.
+    # A window is in the text of its first word; the last words of all begin no window.
     text_of_window = text_of_word[: len(windows)]
     return _Occurrences(hashes, text_of_window[is_within_part], lengths)
 
@@ -153,9 +155,10 @@ def _join_owners(pairs: _Pairs, count: int) -> NDArray[np.int64]:
     from scipy.sparse.csgraph import connected_components
 
     # For each text and owner: the number of the text's sequences that belong to the owner. Both ranks are joined into
-    # one number, `text * count + owner`, so that `np.unique` counts the pairs.
-    text_and_owner, owned_sequences = np.unique(pairs.ranks * count + pairs.owners, return_counts=True)
-    texts, owners = np.divmod(text_and_owner, max(count, 1))
+    # one number, so that `np.unique` counts the pairs.
+    text_and_owner_of_pair = pairs.ranks * count + pairs.owners
+    texts_and_owners, owned_sequences = np.unique(text_and_owner_of_pair, return_counts=True)
+    texts, owners = np.divmod(texts_and_owners, max(count, 1))
 
     # A text is linked to each other text that owns at least half of its sequences.
     sequences_of_text = np.bincount(pairs.ranks, minlength=count)
@@ -173,19 +176,22 @@ def _join_owners(pairs: _Pairs, count: int) -> NDArray[np.int64]:
 
 def _find_common(pairs: _Pairs, group_of_rank: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return whether at least half of the sequences of each text are in other groups too, by its rank, `[texts]`."""
-    count = len(group_of_rank)
+    text_count = len(group_of_rank)
+    # Sequences are numbered from 0, and the pairs are in the order of these numbers.
     sequence_count = 0
     if len(pairs.sequences):
         sequence_count = int(pairs.sequences[-1]) + 1
 
-    # A sequence is in several groups if the lowest and the highest of them differ.
-    groups = group_of_rank[pairs.ranks]
-    lowest_group = np.full(sequence_count, count)
+    # A sequence is in several groups if the lowest and the highest of them differ. Groups are numbered from 0, and
+    # there are at most as many as texts.
+    group_of_pair = group_of_rank[pairs.ranks]
+    lowest_group = np.full(sequence_count, text_count)
     highest_group = np.full(sequence_count, -1)
-    np.minimum.at(lowest_group, pairs.sequences, groups)
-    np.maximum.at(highest_group, pairs.sequences, groups)
+    np.minimum.at(lowest_group, pairs.sequences, group_of_pair)
+    np.maximum.at(highest_group, pairs.sequences, group_of_pair)
     is_common_sequence = lowest_group != highest_group
 
-    sequences_of_text = np.bincount(pairs.ranks, minlength=count)
-    common_of_text = np.bincount(pairs.ranks, weights=is_common_sequence[pairs.sequences], minlength=count)
+    sequences_of_text = np.bincount(pairs.ranks, minlength=text_count)
+    common_of_text = np.bincount(pairs.ranks, weights=is_common_sequence[pairs.sequences], minlength=text_count)
+    # A text without a sequence counts as common too.
     return 2 * common_of_text >= sequences_of_text

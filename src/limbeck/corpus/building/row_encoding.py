@@ -56,10 +56,10 @@ class RowEncoding:
             counts: Receives the counts of each split.
             report: Receives everything that is cut or left out.
         """
-        first_row = 0
+        rows_before = 0
         for batch in read_rows(path):
-            roles = self.roles[path][first_row : first_row + len(batch.rows)]
-            first_row += len(batch.rows)
+            roles = self.roles[path][rows_before : rows_before + len(batch.rows)]
+            rows_before += len(batch.rows)
             for split, role in _ROLE_OF_SPLIT.items():
                 numbers = np.flatnonzero(roles == role)
                 rows_of_split = RowBatch([batch.rows[number] for number in numbers], batch.keys[numbers])
@@ -87,11 +87,12 @@ class RowEncoding:
         teacher_ids = encoded.input_ids
         if self.teacher_encoder is not None:
             # Rows that the teacher cuts are no news: the report has those that the student reads only in part.
-            of_teacher = self.teacher_encoder.encode(batch.rows, SourceReport())
-            teacher_ids = of_teacher.input_ids
+            unused_report = SourceReport()
+            encoded_for_teacher = self.teacher_encoder.encode(batch.rows, unused_report)
+            teacher_ids = encoded_for_teacher.input_ids
             columns.append(teacher_ids)
-            if of_teacher.token_type_ids is not None:
-                columns.append(of_teacher.token_type_ids)
+            if encoded_for_teacher.token_type_ids is not None:
+                columns.append(encoded_for_teacher.token_type_ids)
         if TEXT_KEY in self.schema.names:
             columns.append(self._text_keys(batch, teacher_ids))
         return pa.record_batch(columns, schema=self.schema)

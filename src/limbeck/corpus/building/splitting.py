@@ -105,18 +105,13 @@ def draw_groups(rows: Sequence[Sequence[str | None]], keys: NDArray[np.uint64]) 
         rows: The first text of each row, and the second if it has one.
         keys: Key of the first text of each row, `[rows]`.
     """
-    # Distinct first texts are numbered in the order in which they come. `np.unique` numbers them in the order of their
-    # keys (their *places*), so places are translated into numbers.
-    sorted_keys, first_rows, place_of_row = np.unique(keys, return_index=True, return_inverse=True)
-    in_order = np.argsort(first_rows)
-    number_of_place = np.empty_like(in_order)
-    number_of_place[in_order] = np.arange(len(in_order))
-    text_of_row = number_of_place[place_of_row]
-    rows_of_text = np.bincount(text_of_row)
+    texts = _number_texts(keys)
+    rows_of_text = np.bincount(texts.of_row)
 
-    # A text is compared together with all second texts of its rows. The text itself is among its parts only once.
-    parts_of_text: list[list[str]] = [[] for _ in sorted_keys]
-    for row, text in zip(rows, text_of_row.tolist(), strict=True):
+    # A text is compared together with all second texts of its rows. The text itself is among its parts only once, and
+    # is the first of them.
+    parts_of_text: list[list[str]] = [[] for _ in texts.keys]
+    for row, text in zip(rows, texts.of_row.tolist(), strict=True):
         parts = parts_of_text[text]
         known_text = parts[0] if parts else None
         for part in row:
@@ -124,10 +119,10 @@ def draw_groups(rows: Sequence[Sequence[str | None]], keys: NDArray[np.uint64]) 
                 parts.append(part)
 
     groups = near_duplicates(parts_of_text)
-    wanted = min(MOST_HELD_OUT, math.ceil(len(rows) / 10))
-    is_chosen = _choose_texts(groups, rows_of_text, sorted_keys[in_order], wanted)
+    a_tenth = math.ceil(len(rows) / 10)
+    is_chosen = _choose_texts(groups, rows_of_text, texts.keys, wanted=min(MOST_HELD_OUT, a_tenth))
     doubtful = int(rows_of_text[is_chosen & groups.common].sum())
-    return DrawnRows(is_chosen[text_of_row], doubtful)
+    return DrawnRows(is_chosen[texts.of_row], doubtful)
 
 
 def keep_apart(files: Sequence[Path], development: Sequence[Path], report: SourceReport) -> dict[Path, Roles]:
@@ -188,6 +183,32 @@ def rows_with_roles(roles: Mapping[Path, Roles]) -> Iterator[RowWithRole]:
                 yield RowWithRole(row, key, role)
 
 
+class _NumberedTexts(NamedTuple):
+    """The distinct first texts of rows, numbered in the order in which they come.
+
+    Args:
+        keys: The key of each text, `[texts]`.
+        of_row: The number of the first text of each row, `[rows]`.
+    """
+
+    keys: NDArray[np.uint64]
+    of_row: NDArray[np.int64]
+
+
+def _number_texts(keys: NDArray[np.uint64]) -> _NumberedTexts:
+    """Number the distinct first texts of rows.
+
+    Args:
+        keys: The key of the first text of each row, `[rows]`.
+    """
+    # `np.unique` numbers the keys in their own order, so its numbers are translated into those of the order of rows.
+    sorted_keys, first_rows, sorted_number_of_row = np.unique(keys, return_index=True, return_inverse=True)
+    order_of_rows = np.argsort(first_rows)
+    number_of_sorted = np.empty_like(order_of_rows)
+    number_of_sorted[order_of_rows] = np.arange(len(order_of_rows))
+    return _NumberedTexts(sorted_keys[order_of_rows], number_of_sorted[sorted_number_of_row])
+
+
 def _choose_texts(
     groups: Groups, rows_of_text: NDArray[np.int64], keys: NDArray[np.uint64], wanted: int
 ) -> NDArray[np.bool_]:
@@ -199,6 +220,7 @@ def _choose_texts(
         keys: Key of each text, `[texts]`.
         wanted: Rows to hold out.
     """
+    # A common text resembles texts of other groups, so that its own group does not matter.
     texts_of_group: dict[int, list[int]] = {}
     common_texts: list[list[int]] = []
     for text, group in enumerate(groups.of_text.tolist()):
@@ -213,15 +235,16 @@ def _choose_texts(
         return int(keys[texts[0]])
 
     candidates = sorted(texts_of_group.values(), key=key_of_first) + sorted(common_texts, key=key_of_first)
-    most = min(_MOST_OVER * wanted, int(rows_of_text.sum()) // 2)
+    # At most half of all rows are held out.
+    most_rows = min(_MOST_OVER * wanted, int(rows_of_text.sum()) // 2)
     is_chosen = np.zeros(len(rows_of_text), bool)
-    held_out = 0
+    rows_so_far = 0
     # A group is passed over if it would exceed the most rows; a later, smaller one may still fit.
     for texts in candidates:
         rows = int(rows_of_text[texts].sum())
-        if held_out < wanted and held_out + rows <= most:
+        if rows_so_far < wanted and rows_so_far + rows <= most_rows:
             is_chosen[texts] = True
-            held_out += rows
+            rows_so_far += rows
     return is_chosen
 
 

@@ -107,7 +107,8 @@ def tokenise(
     digests: list[str] = []
     report = SourceReport()
     tokenise_file = partial(_tokenise_file, folder, encoding)
-    for piece in map_parallel(tokenise_file, list(enumerate(files)), workers):
+    numbered_files = [_NumberedFile(number, path) for number, path in enumerate(files)]
+    for piece in map_parallel(tokenise_file, numbered_files, workers):
         for split in SPLITS:
             counts_by_split[split].update(piece["counts"][split])
         rows_by_file.append(piece["counts"]["train"]["blocks"])
@@ -124,39 +125,54 @@ def tokenise(
     return TokenRows(splits, rows_by_file, held_out_rows_by_file, digests, report)
 
 
-def _tokenise_file(folder: Path, encoding: Encoding, numbered: tuple[int, Path]) -> dict[str, Any]:
+class _NumberedFile(NamedTuple):
+    """A stored file.
+
+    Args:
+        number: Its number, which the files of its token rows have too.
+        path: Its path.
+    """
+
+    number: int
+    path: Path
+
+
+def _tokenise_file(folder: Path, encoding: Encoding, stored: _NumberedFile) -> dict[str, Any]:
     """Write the token rows of one stored file, unless a build that was killed has written them.
 
     Args:
         folder: Folder for the files of token rows.
         encoding: Turns documents or rows into token rows.
-        numbered: The number of the stored file, and its path.
+        stored: The stored file.
 
     Returns:
         Counts, hash and report as JSON values.
     """
-    number, path = numbered
-    name = f"tokens-{number:05d}"
+    name = f"tokens-{stored.number:05d}"
     finished = read_piece(folder, name)
     if finished is not None and "content" in finished:  # Pieces of an older version have no hash of their content.
         return finished
 
+    # Each split has a file, and a hash of each of its columns.
+    file_names = {split: f"{split}-{stored.number:05d}.arrow" for split in SPLITS}
+    digests = {split: _ColumnDigests(encoding.schema) for split in SPLITS}
     counts = {split: PackingCounts() for split in SPLITS}
     report = SourceReport()
-    digests = {split: _ColumnDigests(encoding.schema) for split in SPLITS}
-    file_names = {split: f"{split}-{number:05d}.arrow" for split in SPLITS}
     with ExitStack() as open_files:
         writers = {}
         for split, file_name in file_names.items():
             file = open_files.enter_context(HashedFile(folder / file_name))
             writers[split] = open_files.enter_context(pa.ipc.new_stream(file, encoding.schema))
-        for split, records in encoding.batches(path, counts, report):
+        for split, records in encoding.batches(stored.path, counts, report):
             writers[split].write_batch(records)
             digests[split].update(records)
 
+    digests_of_columns: list[str] = []
+    for split in SPLITS:
+        digests_of_columns += digests[split].of_columns()
     piece = {
         "counts": {split: asdict(counts[split]) for split in SPLITS},
-        "content": digest_of(digest for split in SPLITS for digest in digests[split].of_columns()),
+        "content": digest_of(digests_of_columns),
         "report": report.to_dict(),
     }
     finish_piece(folder, name, list(file_names.values()), piece)

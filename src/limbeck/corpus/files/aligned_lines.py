@@ -31,11 +31,13 @@ def read_aligned_lines(files: Mapping[str, FilePath], report: SourceReport) -> I
     paths = list(files.values())
     lines_of_files = [_read_all_lines(path, report) for path in paths]
     for number, lines in enumerate(zip_longest(*lines_of_files), start=1):
-        if None in lines:
+        some_file_has_ended = None in lines
+        if some_file_has_ended:
+            # The lines of each file are counted for the message: those that were read, and those that follow.
             counts = []
             for line, further_lines in zip(lines, lines_of_files, strict=True):
-                read_lines_of_file = number if line is not None else number - 1
-                counts.append(read_lines_of_file + sum(1 for _ in further_lines))
+                lines_read = number if line is not None else number - 1
+                counts.append(lines_read + sum(1 for _ in further_lines))
             raise _uneven_error(paths, counts, report)
         yield PlacedRow(f"{paths[0]}:{number}", dict(zip(files, lines, strict=True)))
 
@@ -54,7 +56,8 @@ def _read_all_lines(path: FilePath, report: SourceReport) -> Iterator[str]:
                     f"{safe_name(path)}:{line.line} has CR within a line, so it is not clear where its lines end: "
                     "end them with LF, or with CR and LF."
                 )
-            for _ in range(line.line - lines_before - 1):
+            skipped_lines = line.line - lines_before - 1
+            for _ in range(skipped_lines):
                 yield ""
             lines_before = line.line
             yield line.text

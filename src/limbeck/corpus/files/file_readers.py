@@ -5,6 +5,7 @@
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 
 from limbeck.core.registry import Registry
 from limbeck.corpus.files import addresses, limits, opening
@@ -72,7 +73,8 @@ def read_file(
     """
     kind = FILE_KINDS[suffix_of(path)]
     assert kind.texts is not None, path
-    start = Cursor(cursor.shard, cursor.position, cursor.line, cursor.within)
+    # The cursor moves while the file is read, and the reader needs the position at which it began.
+    start = replace(cursor)
     # Where reading resumes within a text, the problems of this text have been reported before.
     report.muted = cursor.within > 0
     position = 0 if kind.counts_rows else start.position
@@ -85,12 +87,13 @@ def read_file(
                 report.note("empty file", str(path))
             return
 
+        # A small file may give text without end: a dictionary column of parquet can refer to one long text again and
+        # again. So the characters are counted, and compared with the size of the file.
         characters = 0
         most_characters: int | None = None
         for text in kind.texts(OpenFile(stream, path, text_column, report, start, separator=separator)):
             where = f"{path}:{text.line}" if text.line else str(path)
             yield from documents.split_documents(text, where, cursor, report)
-            # A dictionary column of parquet can refer to one long text again and again.
             characters += len(text.text)
             if characters <= limits.EXPANSION_FREE:
                 continue
@@ -140,11 +143,12 @@ def text_size(path: FilePath, text_column: str) -> int:
     unused_report = SourceReport()
     with open_file(path, unused_report, is_binary=kind.is_binary) as stream:
         if is_compressed(path):
-            sampled = len(stream.read(_SAMPLED_BYTES))
-            if sampled < _SAMPLED_BYTES:  # The whole file was read.
-                return sampled
-            packed = stream.raw.packed_position()  # type: ignore[attr-defined]
-            return stored_size * sampled // max(packed, 1)
+            sampled_size = len(stream.read(_SAMPLED_BYTES))
+            if sampled_size < _SAMPLED_BYTES:  # The whole file was read.
+                return sampled_size
+            # The stream of a compressed file has a `GuardedStream` below its buffer.
+            packed_size = stream.raw.packed_position()  # type: ignore[attr-defined]
+            return stored_size * sampled_size // max(packed_size, 1)
         if kind.text_size is not None:
             return kind.text_size(OpenFile(stream, path, text_column, unused_report))
     return stored_size

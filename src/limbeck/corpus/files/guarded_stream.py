@@ -79,21 +79,30 @@ class GuardedStream(io.RawIOBase):
         filled = self._fill(buffer)
         # A source may return fewer bytes than the buffer holds. The beginning is judged as a whole, so it is read on.
         if self._judge is not None and self._judge.is_at_start:
-            more = filled
-            while more > 0 and filled < len(buffer):
-                more = self._fill(memoryview(buffer)[filled:])
-                filled += more
+            last_filled = filled
+            while last_filled > 0 and filled < len(buffer):
+                last_filled = self._fill(memoryview(buffer)[filled:])
+                filled += last_filled
 
         self._unpacked += filled
         try:
-            if self._packed is not None and self._unpacked > limits.most_unpacked(self.packed_position()):
-                raise DamagedError(f"it unpacks to more than {limits.MOST_EXPANSION} times its size")
-            if self._judge is not None:
-                self._judge.check(bytes(buffer[:filled]))
+            self._check(memoryview(buffer)[:filled])
         except DamagedError as error:
             self.damage = error
             return 0
         return filled
+
+    def _check(self, block: memoryview) -> None:
+        """Check the bytes that were read last, and how many were read so far.
+
+        Raises:
+            NotTextError: if the beginning is not text.
+            DamagedError: if they are damage.
+        """
+        if self._packed is not None and self._unpacked > limits.most_unpacked(self.packed_position()):
+            raise DamagedError(f"it unpacks to more than {limits.MOST_EXPANSION} times its size")
+        if self._judge is not None:
+            self._judge.check(bytes(block))
 
     def packed_position(self) -> int:
         """Return the bytes of a compressed file that have been read."""

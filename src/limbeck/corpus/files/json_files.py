@@ -23,6 +23,14 @@ from limbeck.corpus.text import documents
 from limbeck.corpus.text.cursor import FoundText
 from limbeck.errors import CorpusError
 
+# Names of problems in the report.
+INVALID_JSON = "line of invalid JSON"
+NO_OBJECT = "JSON value that is not an object"
+# UTF-16 writes some characters as a pair of surrogates; one alone is no character.
+HALF_CHARACTER = "half of a character (a lone surrogate), replaced by U+FFFD"
+# A surrogate as JSON escapes it: `\\ud83d`.
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
 
 def read_jsonl(file: OpenFile) -> Iterator[FoundText]:
     """Iterate over the texts of a column, in a file with a JSON object on each line."""
@@ -64,15 +72,6 @@ def read_json_rows(file: OpenFile) -> Iterator[PlacedRow]:
     items = value if isinstance(value, list) else [value]
     for number, item in enumerate(items, start=1):
         yield from _rows_of(item, f"{file.path}:{number}", file)
-
-
-# Names of problems in the report.
-INVALID_JSON = "line of invalid JSON"
-NO_OBJECT = "JSON value that is not an object"
-# UTF-16 writes some characters as a pair of surrogates; one alone is no character.
-HALF_CHARACTER = "half of a character (a lone surrogate), replaced by U+FFFD"
-# A surrogate as JSON escapes it: `\\ud83d`.
-_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class _JsonLine(NamedTuple):
@@ -166,16 +165,13 @@ def _rows_of_cmrc(article: dict[str, Any], where: str) -> Iterator[PlacedRow]:
     try:
         context = article["context_text"]
         for question in article["qas"]:
-            # The test set has no answers.
+            row = {"context": context, "question": question["query_text"], "id": question["query_id"]}
+            # A single answer may stand without a list. The test set has no answers.
             texts = question.get("answers")
-            answers = None
             if isinstance(texts, str):
                 texts = [texts]
             if texts is not None:
-                answers = [{"text": text, "answer_start": context.find(text)} for text in texts]
-            row = {"context": context, "question": question["query_text"], "id": question["query_id"]}
-            if answers is not None:
-                row["answers"] = answers
+                row["answers"] = [{"text": text, "answer_start": context.find(text)} for text in texts]
             rows.append(row)
     except (AttributeError, KeyError, TypeError) as error:
         raise CorpusError(

@@ -57,8 +57,10 @@ def _read_whole_lines(
     marks_of_skipped: dict[int, int],
 ) -> Iterator[FoundText]:
     """Iterate over lines, without those that are too long or that damage ends; see `read_lines`."""
+    # The position behind the last line, and the number of this line.
     end = position
     number = line
+    # `readline` returns a line up to its newline, or so many bytes of it, or what there is at the end of the file.
     while raw := stream.readline(limits.LONGEST_LINE):
         start = end
         end += len(raw)
@@ -108,16 +110,18 @@ def _read_lines_in_parts(
     stream: BinaryIO, path: FilePath, report: SourceReport, position: int, line: int
 ) -> Iterator[FoundText]:
     """Iterate over lines; a line that is too long comes in several parts, cut between characters."""
+    # The position behind the last part, and the number of its line.
     end = position
     number = line
     is_first_part = True
     # The first bytes of a character that a cut would divide. They are given with the next part of the line.
-    carried = b""
-    while raw := stream.readline(limits.LONGEST_LINE - len(carried)):
+    begun_character = b""
+    # `readline` returns a line up to its newline, or so many bytes of it, or what there is at the end of the file.
+    while raw := stream.readline(limits.LONGEST_LINE - len(begun_character)):
         start = end
         end += len(raw)
-        part = carried + raw
-        carried = b""
+        part = begun_character + raw
+        begun_character = b""
         has_newline = part.endswith(b"\n")
         is_last_part = has_newline or len(part) < limits.LONGEST_LINE
         if is_first_part:
@@ -132,14 +136,15 @@ def _read_lines_in_parts(
             whole_characters = part[: len(part) - _unfinished(part)]
             # The rest of a character behind the damage never comes, so its first bytes are dropped.
             if not is_damaged:
-                carried = part[len(whole_characters) :]
+                begun_character = part[len(whole_characters) :]
             part = whole_characters
-        yield FoundText(_decode(part, path, number, report), end - len(carried), number)
+        end_of_part = end - len(begun_character)
+        yield FoundText(_decode(part, path, number, report), end_of_part, number)
         # The part that follows begins a line if this one has ended its line.
         is_first_part = is_last_part
 
-    if carried:  # The file ends within a character.
-        yield FoundText(_decode(carried, path, number, report), end, number)
+    if begun_character:  # The file ends within a character.
+        yield FoundText(_decode(begun_character, path, number, report), end, number)
 
 
 def _decode(raw: bytes, path: FilePath, number: int, report: SourceReport) -> str:

@@ -77,14 +77,12 @@ def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> Liste
         raise _no_files_error(paths, text, suffixes, ignored)
 
     # A file may be named more than once, by links or by a pattern that matches a folder and its files. It is listed
-    # where it is named last, under the path that names it first: a dictionary keeps the place of the key that was set
-    # first and the value that was set last, so it is filled in reverse.
-    files.reverse()
+    # where it is named last, under the path that names it first. A key that is removed and set again comes last.
     path_of_place: dict[str, Path] = {}
     for place, file in zip(_without_links(files), files, strict=True):
-        path_of_place[place] = file.path
-    places = list(reversed(path_of_place))
-    return ListedFiles([path_of_place[place] for place in places], places, ignored)
+        first_path = path_of_place.pop(place, file.path)
+        path_of_place[place] = first_path
+    return ListedFiles(list(path_of_place.values()), list(path_of_place), ignored)
 
 
 def supported_types(suffixes: Collection[str], path: FilePath = "") -> str:
@@ -168,6 +166,7 @@ def _walk(folder: Path) -> list[_Member]:
             if identity in entered:
                 continue
             entered.add(identity)
+            # Of a saved data set only the files of its rows are text, and not the notes beside them.
             if is_saved(parent):
                 members += [_Member(file, is_file=True, is_link=file.is_symlink()) for file in saved_files(parent)]
                 continue

@@ -40,6 +40,7 @@ def open_file(
     guard: GuardedStream | None = None
     try:
         with _open_stored(path, buffered=is_binary or bool(compression)) as stored:
+            # A stored binary file is given as it is, since its reader seeks in it.
             if is_binary and not compression:
                 yield stored
                 return
@@ -62,6 +63,7 @@ def open_file(
             damage = guard.damage
         report.note(DAMAGED, f"{path}: {first_line(damage)}")
     else:
+        # A reader of lines finds the end of the content at the damage, without an error.
         if guard is not None and guard.damage is not None:
             report.note(DAMAGED, f"{path}: {first_line(guard.damage)}")
 

@@ -129,27 +129,6 @@ def seekable_content(file: OpenFile) -> Any:
     return BufferReader(opening.read_whole(file.stream, file.path))
 
 
-def _open_parquet(content: Any, **options: Any) -> pq.ParquetFile:
-    """Open a parquet file.
-
-    Raises:
-        DamagedError: if a column would unpack to far more than its size. Its metadata say so before it is unpacked.
-    """
-    import pyarrow.parquet as pq
-
-    table = pq.ParquetFile(content, buffer_size=_READ_BUFFER, pre_buffer=False, **options)
-    for column in _column_chunks(table.metadata):
-        if column.total_uncompressed_size > limits.most_unpacked(column.total_compressed_size):
-            raise guarded_stream.DamagedError(f"a column unpacks to more than {limits.MOST_EXPANSION} times its size")
-    return table
-
-
-def _column_chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
-    for group in range(metadata.num_row_groups):
-        for column in range(metadata.num_columns):
-            yield metadata.row_group(group).column(column)
-
-
 def is_text_column(schema: pa.Schema, file: OpenFile) -> bool:
     """Whether a file has a text column."""
     column = file.text_column
@@ -174,20 +153,6 @@ def note_other_column(schema: pa.Schema, rows: int, file: OpenFile) -> None:
     file.report.note(problem, where, max(rows, 1))
 
 
-def _is_string(column_type: pa.DataType) -> bool:
-    from pyarrow import types
-
-    if types.is_dictionary(column_type):
-        column_type = column_type.value_type
-    return types.is_string(column_type) or types.is_large_string(column_type) or types.is_string_view(column_type)
-
-
-def _batch_size(group: pq.RowGroupMetaData) -> int:
-    """Return the number of rows of a batch: `_BATCH_ROWS`, or fewer where these would exceed `_BATCH_BYTES`."""
-    row_bytes = group.total_byte_size // max(group.num_rows, 1)
-    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(row_bytes, 1)))
-
-
 def decode_string(value: pa.Scalar, where: str, report: SourceReport) -> str | None:
     """Return one string; None for null. Arrow itself does not check whether the bytes of a string are UTF-8."""
     from pyarrow import DictionaryScalar
@@ -202,3 +167,38 @@ def decode_string(value: pa.Scalar, where: str, report: SourceReport) -> str | N
     except UnicodeDecodeError:
         report.note("row with bytes that are not UTF-8", where)
         return raw.decode(errors="replace")
+
+
+def _open_parquet(content: Any, **options: Any) -> pq.ParquetFile:
+    """Open a parquet file.
+
+    Raises:
+        DamagedError: if a column would unpack to far more than its size. Its metadata say so before it is unpacked.
+    """
+    import pyarrow.parquet as pq
+
+    table = pq.ParquetFile(content, buffer_size=_READ_BUFFER, pre_buffer=False, **options)
+    for column in _column_chunks(table.metadata):
+        if column.total_uncompressed_size > limits.most_unpacked(column.total_compressed_size):
+            raise guarded_stream.DamagedError(f"a column unpacks to more than {limits.MOST_EXPANSION} times its size")
+    return table
+
+
+def _column_chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            yield metadata.row_group(group).column(column)
+
+
+def _is_string(column_type: pa.DataType) -> bool:
+    from pyarrow import types
+
+    if types.is_dictionary(column_type):
+        column_type = column_type.value_type
+    return types.is_string(column_type) or types.is_large_string(column_type) or types.is_string_view(column_type)
+
+
+def _batch_size(group: pq.RowGroupMetaData) -> int:
+    """Return the number of rows of a batch: `_BATCH_ROWS`, or fewer where these would exceed `_BATCH_BYTES`."""
+    row_bytes = group.total_byte_size // max(group.num_rows, 1)
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(row_bytes, 1)))

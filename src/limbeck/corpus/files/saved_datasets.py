@@ -64,18 +64,20 @@ def saved_files(folder: Path) -> list[Path]:
     if (folder / _SPLITS).is_file():
         return saved_files(_split_to_read(folder))
 
+    # The list has the form [{"filename": NAME}, …], which a foreign file need not keep.
     entries = read_json(folder / _STATE).get("_data_files")
+    if not isinstance(entries, list) or not entries:
+        raise _damaged(folder, f"{_STATE} does not list its files")
     files: list[Path] = []
-    for entry in entries if isinstance(entries, list) else []:
+    for entry in entries:
         name = entry.get("filename") if isinstance(entry, dict) else None
-        # Only names are listed, so a path could lead anywhere.
-        if not isinstance(name, str) or Path(name).name != name:
+        # A path in the place of a name could lead anywhere.
+        is_file_name = isinstance(name, str) and Path(name).name == name
+        if not is_file_name:
             raise _damaged(folder, f"{_STATE} does not list its files")
         if not (folder / name).is_file():
             raise _damaged(folder, f"its file '{safe_name(name)}' is missing")
         files.append(folder / name)
-    if not files:
-        raise _damaged(folder, f"{_STATE} does not list its files")
     return files
 
 
@@ -84,20 +86,20 @@ def read_arrow(file: OpenFile) -> Iterator[FoundText]:
     rows_before = file.start.position
     reader = _open_arrow(file)
     if not parquet_files.is_text_column(reader.schema, file):
-        # Noted once, when the file is read from its beginning.
-        if file.start.position == 0:
+        # Where reading resumes, the problem has been reported before.
+        if rows_before == 0:
             rows = sum(batch.num_rows for batch in _batches(reader))
             parquet_files.note_other_column(reader.schema, rows, file)
         return
 
-    place = reader.schema.get_field_index(file.text_column)
+    column_number = reader.schema.get_field_index(file.text_column)
     row = 0
     for batch in _batches(reader):
-        # Whole batches before the position are skipped at once.
+        # Where reading resumes, whole batches of rows are passed over, and then single rows.
         if row + batch.num_rows <= rows_before:
             row += batch.num_rows
             continue
-        for scalar in batch.column(place):
+        for scalar in batch.column(column_number):
             row += 1
             if row <= rows_before:
                 continue

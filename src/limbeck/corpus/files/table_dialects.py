@@ -85,21 +85,22 @@ def _is_shown(dialect: TableDialect, text: str, separator: str, *, is_cut: bool)
     separators_of_lines = {line.count(separator) for line in text.split("\n") if line}
     lines_are_uneven = len(separators_of_lines) > 1
     shows_dialect = False
-    fields_of_rows: set[int] = set()
-    fields_of_row = 0
+    # The numbers of fields that rows have. A table has a single one.
+    widths: set[int] = set()
+    fields_in_row = 0
     for field in _fields_of(dialect, text, separator, is_cut=is_cut):
         if field is None:
             return False
         if _shows_mark(field, dialect) or (lines_are_uneven and _shows_separator(field, dialect, separator)):
             shows_dialect = True
-        fields_of_row += 1
+        fields_in_row += 1
         if not field.ends_row:
             continue
-        is_blank_line = fields_of_row == 1 and not field.text
+        is_blank_line = fields_in_row == 1 and not field.text
         if not is_blank_line:
-            fields_of_rows.add(fields_of_row)
-        fields_of_row = 0
-    return shows_dialect and len(fields_of_rows) == 1
+            widths.add(fields_in_row)
+        fields_in_row = 0
+    return shows_dialect and len(widths) == 1
 
 
 def _shows_mark(field: _Field, dialect: TableDialect) -> bool:
@@ -119,24 +120,28 @@ def _shows_separator(field: _Field, dialect: TableDialect, separator: str) -> bo
 
 def _fields_of(dialect: TableDialect, text: str, separator: str, *, is_cut: bool) -> Iterator[_Field | None]:
     """Iterate over the fields of a text; None, and nothing behind it, where it has not the form of the dialect."""
+    # A field is either enclosed in marks or has no mark. The quantifier `*+` never goes back, so that reading takes
+    # linear time.
     mark = dialect.mark
     if dialect.has_escapes:
         escape = rf"\\[{separator}\n{mark}\\]"
-        within_marks = rf"{mark}(?:[^{mark}\\]|{escape})*+"
-        without_marks = rf"(?:[^{separator}\n{mark}\\]|{escape})*+"
+        opened_field = rf"{mark}(?:[^{mark}\\]|{escape})*+"
+        field_without_marks = rf"(?:[^{separator}\n{mark}\\]|{escape})*+"
     else:
-        within_marks = rf"{mark}(?:[^{mark}]|{mark}{mark})*+"
-        without_marks = rf"[^{separator}\n{mark}]*+"
-    form = re.compile(rf"(?P<field>{within_marks}{mark}|{without_marks})(?P<end>[{separator}\n])")
-    unfinished = re.compile(rf"(?:{within_marks}|{without_marks})\Z")
+        opened_field = rf"{mark}(?:[^{mark}]|{mark}{mark})*+"
+        field_without_marks = rf"[^{separator}\n{mark}]*+"
+    whole_field = re.compile(rf"(?P<field>{opened_field}{mark}|{field_without_marks})(?P<end>[{separator}\n])")
+    field_at_end_of_text = re.compile(rf"(?:{opened_field}|{field_without_marks})\Z")
 
     position = 0
     while position < len(text):
-        match = form.match(text, position)
+        match = whole_field.match(text, position)
         if match is None:
             # The rest of a field may stand behind the lines at hand.
-            if not (is_cut and unfinished.match(text, position)):
+            may_go_on = is_cut and field_at_end_of_text.match(text, position)
+            if not may_go_on:
                 yield None
             return
-        yield _Field(match["field"], match["field"].startswith(mark), match["end"] == "\n")
+        field = match["field"]
+        yield _Field(field, is_enclosed=field.startswith(mark), ends_row=match["end"] == "\n")
         position = match.end()

@@ -85,31 +85,80 @@ def read_tab_fields(file: OpenFile) -> Iterator[TableRow]:
         yield from _read_quoted(lines, "\t", dialect, file, marks_of_skipped)
         return
 
-    last_plain_line: list[FoundText] = []
+    # Lines in front of the first mark are split at tabs, whatever marks mean in this table.
+    line_before: list[FoundText] = []
     for line in lines:
-        # Lines in front of the first mark are split at tabs, whatever marks mean in this table.
-        if '"' not in line.text:
-            yield _split_at_tabs(line)
-            last_plain_line = [line]
-            continue
+        if QUOTATION_MARK in line.text:
+            yield from _read_from_first_mark(line, lines, line_before, file, marks_of_skipped)
+            return
+        yield _split_at_tabs(line)
+        line_before = [line]
 
-        # From here on the meaning of marks matters. It is judged by the lines that follow.
-        marked_line_on = [line, *_first_lines(lines)]
-        quotes = file.layout.quotes
-        if quotes is None:
-            quotes = _quotes_of([*last_plain_line, *marked_line_on])
-            if quotes != "characters":
-                # The user is told how marks were understood, since both may have been possible.
-                note = QUOTED_TABLE if quotes == "fields" else AMBIGUOUS_TABLE
-                file.report.note(note, f"{file.path}:{line.line}")
 
-        remaining = chain(marked_line_on, lines)
-        if quotes == "fields":
-            yield from _read_quoted(remaining, "\t", USUAL_DIALECT, file, marks_of_skipped)
-        else:
-            for plain_line in remaining:
-                yield _split_at_tabs(plain_line)
+def carriage_return_error(path: Path | str, line: int) -> CorpusError:
+    """Return the error for a table with a carriage return outside of an enclosed field.
+
+    Args:
+        path: The table.
+        line: Number of the line.
+    """
+    return CorpusError(
+        f"Cannot read '{path}': line {line} holds a carriage return (CR) outside quotation marks, as where lines end "
+        "with CR alone. Save the table with LF at the end of each line."
+    )
+
+
+def check_separator(header: str, delimiter: str, path: Path | str) -> None:
+    """Refuse a table whose header is a single field that another separator parts.
+
+    Args:
+        header: The only field of the header.
+        delimiter: The character between fields.
+        path: The table.
+
+    Raises:
+        CorpusError: with both separators and the way out.
+    """
+    for separator, name in _SEPARATORS.items():
+        if separator in header:
+            raise CorpusError(
+                f"Cannot read '{path}': its columns seem to be parted by {name}, where {_SEPARATORS[delimiter]} is "
+                f"expected. {_WAYS_OUT[delimiter]}"
+            )
+
+
+def _read_from_first_mark(
+    first_marked: FoundText,
+    further_lines: Iterator[FoundText],
+    line_before: Sequence[FoundText],
+    file: OpenFile,
+    marks_of_skipped: Mapping[int, int],
+) -> Iterator[TableRow]:
+    """Iterate over the rows of a table with tabs, from its first line with a quotation mark on.
+
+    Args:
+        first_marked: That line.
+        further_lines: The lines behind it.
+        line_before: The line in front of it; none where the table begins with a mark.
+        file: The table.
+        marks_of_skipped: As for `_read_quoted`.
+    """
+    # The meaning of marks is judged by the lines that follow. The line before shows how many tabs a line has.
+    judged_lines = [first_marked, *_first_lines(further_lines)]
+    quotes = file.layout.quotes
+    if quotes is None:
+        quotes = _quotes_of([*line_before, *judged_lines])
+        if quotes != "characters":
+            # The user is told how marks were understood, since both may have been possible.
+            note = QUOTED_TABLE if quotes == "fields" else AMBIGUOUS_TABLE
+            file.report.note(note, f"{file.path}:{first_marked.line}")
+
+    lines = chain(judged_lines, further_lines)
+    if quotes == "fields":
+        yield from _read_quoted(lines, "\t", USUAL_DIALECT, file, marks_of_skipped)
         return
+    for line in lines:
+        yield _split_at_tabs(line)
 
 
 def _first_lines(lines: Iterator[FoundText]) -> list[FoundText]:
@@ -145,6 +194,7 @@ def _quotes_of(lines: Sequence[FoundText]) -> Quotes | None:
     numbers_of_tabs = {line.text.count("\t") for line in lines if line.text}
     lines_are_uneven = len(numbers_of_tabs) > 1
     shows_quoting = False
+    # Without the first line of the table there is no header. With it, each of its names has to be enclosed.
     header_is_enclosed = lines[0].line == 1
     end_of_first_line = len(lines[0].text)
     position = 0
@@ -153,22 +203,33 @@ def _quotes_of(lines: Sequence[FoundText]) -> Quotes | None:
         if field is None:
             # A mark within a field, a closing mark that is missing, or one that stands behind the lines at hand. If
             # fields before it are enclosed, reading goes on and refuses the field where its mark is never closed.
-            shows_quoting = shows_quoting or (header_is_enclosed and position > end_of_first_line)
-            return "fields" if shows_quoting else "characters"
+            whole_header_is_enclosed = header_is_enclosed and position > end_of_first_line
+            return "fields" if shows_quoting or whole_header_is_enclosed else "characters"
 
-        content = field["enclosed"]
-        if content is None and position < end_of_first_line:
-            header_is_enclosed = False
-        if content is not None:
-            has_separator = "\t" in content or "\n" in content
-            has_doubled_mark = '""' in content and "\n" not in content
-            # A carriage return within a field is a reason to enclose it, which no other mark around it has.
-            if has_doubled_mark or "\r" in content or (has_separator and lines_are_uneven):
+        enclosed_text = field["enclosed"]
+        if enclosed_text is not None:
+            if _had_to_be_enclosed(enclosed_text, lines_are_uneven=lines_are_uneven):
                 shows_quoting = True
+        elif position < end_of_first_line:
+            header_is_enclosed = False
         position = field.end()
     if shows_quoting or header_is_enclosed:
         return "fields"
     return None
+
+
+def _had_to_be_enclosed(text: str, *, lines_are_uneven: bool) -> bool:
+    """Whether the text between two quotation marks shows that these enclose a field.
+
+    Args:
+        text: The text.
+        lines_are_uneven: Whether the lines of the table have different numbers of tabs, so that some tabs and newlines
+            are a part of fields.
+    """
+    has_doubled_mark = '""' in text and "\n" not in text
+    has_separator = "\t" in text or "\n" in text
+    # A carriage return within a field is a reason to enclose it, which no other mark around it has.
+    return has_doubled_mark or "\r" in text or (has_separator and lines_are_uneven)
 
 
 class _CsvLines:
@@ -199,26 +260,28 @@ class _CsvLines:
 
     def __iter__(self) -> Iterator[str]:
         for line in self._lines:
-            for skipped in range(self._last_number + 1, line.line):
-                self._refuse_part_of_field(skipped)
+            # The numbers between two lines are those of skipped ones. In front of the first line there may also be
+            # lines that were read elsewhere.
+            for number in range(self._last_number + 1, line.line):
+                if number in self._marks_of_skipped:
+                    self._refuse_part_of_field(number)
             self._last_number = line.line
             self._row.append(line)
             yield f"{line.text}\n"
         self.were_cut = opening.damage_of(self._file.stream) is not None
 
     def _refuse_part_of_field(self, skipped: int) -> None:
-        """Refuse the table if a line in front of the next one was skipped, and was not a whole row.
+        """Refuse the table if a line was skipped that may not have been a whole row, but a part of an enclosed field.
 
         Args:
-            skipped: Number of the line. It is known as skipped, or it has been read before.
+            skipped: Number of the line, which stood in front of the next one.
         """
-        marks = self._marks_of_skipped.get(skipped)
-        if marks is None:
-            return
-        marks_before = sum(line.text.count(self._mark) for line in self._row)
-        # Only quotation marks of a skipped line are known. Other marks may have opened a field there.
+        # Of a skipped line only the quotation marks were counted. Other marks may have opened a field there.
         marks_are_known = self._mark == QUOTATION_MARK
-        if not marks_are_known or marks % 2 == 1 or marks_before % 2 == 1:
+        # An odd number of marks leaves a field open.
+        field_was_open = sum(line.text.count(self._mark) for line in self._row) % 2 == 1
+        line_opens_or_closes_field = self._marks_of_skipped[skipped] % 2 == 1
+        if not marks_are_known or field_was_open or line_opens_or_closes_field:
             raise CorpusError(
                 f"Cannot read '{self._file.path}': line {skipped} is longer than {limits.LONGEST_LINE:,} bytes and a "
                 "part of a field between quotation marks. Shorten the field."
@@ -232,16 +295,16 @@ class _CsvLines:
 
     def line_of_open_mark(self) -> int | None:
         """Return the number of the line that opens the row's unfinished field; None where the row has no marks."""
-        number = None
+        line_of_mark = None
         is_within_field = False
         for line in self._row:
             marks = line.text.count(self._mark)
             if marks and not is_within_field:
-                number = line.line
+                line_of_mark = line.line
             # A doubled mark leaves the field as it is.
             if marks % 2 == 1:
                 is_within_field = not is_within_field
-        return number
+        return line_of_mark
 
 
 def _read_quoted(
@@ -280,54 +343,34 @@ def _read_quoted(
                 return
             yield TableRow(csv_lines.take_row(), fields)
     except csv.Error as error:
+        # The rest of the row is missing, which the report says.
         if csv_lines.were_cut:
             return
-        if _HAS_CARRIAGE_RETURN in str(error):
-            raise carriage_return_error(file.path, csv_lines.take_row()) from error
-        line = csv_lines.line_of_open_mark()
-        if line is not None and _FIELD_IS_TOO_LONG in str(error):
-            raise CorpusError(
-                f"Cannot read '{file.path}': a field that a quotation mark opens in line {line} is longer than "
-                f"{limits.LONGEST_LINE:,} characters. Close it, or shorten it."
-            ) from error
-        if line is None:
-            last_line = csv_lines.take_row()
-            # The library adds advice on Python behind a dash.
-            reason, _, _ = str(error).partition(" - ")
-            raise CorpusError(f"Cannot read '{file.path}' near line {last_line} as a table: {reason}.") from error
-        raise CorpusError(
-            f"Cannot read '{file.path}': a quotation mark opens a field in line {line}, and none closes it in front of "
-            "a separator. Close it, or enclose the field and double the marks of its text."
-        ) from error
+        raise _table_error(str(error), csv_lines, file.path) from error
 
 
-def carriage_return_error(path: Path | str, line: int) -> CorpusError:
-    """Return the error for a table with a carriage return outside of an enclosed field.
+def _table_error(problem: str, csv_lines: _CsvLines, path: Path | str) -> CorpusError:
+    """Return the error for a table that `csv.reader` cannot read.
 
     Args:
+        problem: The message of `csv`.
+        csv_lines: The lines, as far as they were read.
         path: The table.
-        line: Number of the line.
     """
+    if _HAS_CARRIAGE_RETURN in problem:
+        return carriage_return_error(path, csv_lines.take_row())
+    line = csv_lines.line_of_open_mark()
+    if line is None:
+        last_line = csv_lines.take_row()
+        # The library adds advice on Python behind a dash.
+        reason, _, _ = problem.partition(" - ")
+        return CorpusError(f"Cannot read '{path}' near line {last_line} as a table: {reason}.")
+    if _FIELD_IS_TOO_LONG in problem:
+        return CorpusError(
+            f"Cannot read '{path}': a field that a quotation mark opens in line {line} is longer than "
+            f"{limits.LONGEST_LINE:,} characters. Close it, or shorten it."
+        )
     return CorpusError(
-        f"Cannot read '{path}': line {line} holds a carriage return (CR) outside quotation marks, as where lines end "
-        "with CR alone. Save the table with LF at the end of each line."
+        f"Cannot read '{path}': a quotation mark opens a field in line {line}, and none closes it in front of "
+        "a separator. Close it, or enclose the field and double the marks of its text."
     )
-
-
-def check_separator(header: str, delimiter: str, path: Path | str) -> None:
-    """Refuse a table whose header is a single field that another separator parts.
-
-    Args:
-        header: The only field of the header.
-        delimiter: The character between fields.
-        path: The table.
-
-    Raises:
-        CorpusError: with both separators and the way out.
-    """
-    for separator, name in _SEPARATORS.items():
-        if separator in header:
-            raise CorpusError(
-                f"Cannot read '{path}': its columns seem to be parted by {name}, where {_SEPARATORS[delimiter]} is "
-                f"expected. {_WAYS_OUT[delimiter]}"
-            )

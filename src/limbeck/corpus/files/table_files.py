@@ -77,16 +77,18 @@ def _read_texts(file: OpenFile, read_rows: _RowReader) -> Iterator[FoundText]:
     # Rows that are read again have been reported before.
     file.report.muted = rows_before > 0
     for number, row in enumerate(read_rows(file), start=1):
-        if number > rows_before:
-            text = row.values.get(column)
-            if text is None:
-                where = f"{file.path}, which has {list_columns(row.values)}"
-                file.report.note(f"{OTHER_COLUMN} '{column}'", where)
-            else:
-                _, _, line = row.where.rpartition(":")
-                yield FoundText(text, number, int(line))
-        if number == rows_before:
-            file.report.muted = file.start.within > 0
+        if number <= rows_before:
+            # The first new row was reported before only if reading resumes within its text.
+            if number == rows_before:
+                file.report.muted = file.start.within > 0
+            continue
+        text = row.values.get(column)
+        if text is None:
+            where = f"{file.path}, which has {list_columns(row.values)}"
+            file.report.note(f"{OTHER_COLUMN} '{column}'", where)
+        else:
+            _, _, line = row.where.rpartition(":")
+            yield FoundText(text, number, int(line))
 
 
 def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:
@@ -98,12 +100,13 @@ def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:
     # The beginning of the file is read a second time.
     unused_report = SourceReport()
     with opening.open_file(file.path, unused_report) as stream:
-        first_rows = list(islice(read_rows(OpenFile(stream, file.path, "", unused_report)), _ROWS_THAT_SHOW_TEXTS))
+        rows = read_rows(OpenFile(stream, file.path, "", unused_report))
+        first_rows = list(islice(rows, _ROWS_THAT_SHOW_TEXTS))
     if not first_rows:
         return file.text_column
-    missing = missing_header(first_rows[0])
-    if missing is not None:
-        raise CorpusError(f"{missing}; write the names of the columns into its first line.")
+    problem = missing_header(first_rows[0])
+    if problem is not None:
+        raise CorpusError(f"{problem}; write the names of the columns into its first line.")
     # A column that the user named counts, also where it is missing, which is refused later. The usual name may be the
     # default, so without such a column another is looked for.
     columns = list(first_rows[0].values)
@@ -112,22 +115,24 @@ def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:
     if len(columns) == 1:
         return columns[0]
 
-    with_texts = [column for column in columns if any(_is_of_words(row.values[column]) for row in first_rows)]
-    if len(with_texts) != 1:
-        may_be = "several columns that may be the text" if with_texts else "no column of the text by its looks"
+    text_columns = [column for column in columns if _holds_texts(column, first_rows)]
+    if len(text_columns) != 1:
+        may_be = "several columns that may be the text" if text_columns else "no column of the text by its looks"
         raise CorpusError(
-            f"'{safe_name(file.path)}' has {may_be} ({list_columns(with_texts or columns)}): name it with "
+            f"'{safe_name(file.path)}' has {may_be} ({list_columns(text_columns or columns)}): name it with "
             "--text-column, which is text_column in a recipe's corpus."
         )
+    [text_column] = text_columns
     # A file that is read on from a later position has its note already.
     if file.start.at_start:
-        file.report.note(f"table of which the column '{with_texts[0]}' is read", str(file.path))
-    return with_texts[0]
+        file.report.note(f"table of which the column '{text_column}' is read", str(file.path))
+    return text_column
 
 
-def _is_of_words(value: str) -> bool:
-    """Whether a value is of several words, or too long for the name of a class or a number."""
-    return len(value.split()) > 1 or len(value) > _LONGEST_NAME
+def _holds_texts(column: str, rows: Iterable[PlacedRow]) -> bool:
+    """Whether a column has a value of several words, or one that is too long for the name of a class or a number."""
+    values = [row.values[column] for row in rows]
+    return any(len(value.split()) > 1 or len(value) > _LONGEST_NAME for value in values)
 
 
 def _name_fields(rows: Iterable[TableRow], separator: str, file: OpenFile) -> Iterator[PlacedRow]:
@@ -154,7 +159,9 @@ def _name_fields(rows: Iterable[TableRow], separator: str, file: OpenFile) -> It
         if uneven_rows is None:
             uneven_rows = UnevenRows(file, len(header))
         if uneven_rows.has_fields(row):
-            yield PlacedRow(f"{file.path}:{row.line}", dict(zip(header, row.fields, strict=False)))
+            # A user who names the fields may leave out the last ones.
+            values = dict(zip(header, row.fields, strict=False))
+            yield PlacedRow(f"{file.path}:{row.line}", values)
     if uneven_rows is not None:
         uneven_rows.refuse_many()
 

@@ -19,6 +19,8 @@ _LINES_THAT_SHOW_A_LANGUAGE = 1_000
 _CHARACTERS_THAT_SHOW_A_LANGUAGE = 4_000_000
 # The first field of a line between two documents in CoNLL-2003's files.
 _DOCUMENT_START = "-DOCSTART-"
+_SHOWN_CHARACTERS = 40
+"""Most characters of foreign text in a message."""
 # The names of the standard comments of CoNLL-U, which stand behind a number sign; some have no value.
 _CONLLU_COMMENTS = ("newdoc", "newpar", "sent_id", "text")
 
@@ -163,16 +165,18 @@ def _columns_of(words: list[list[str]], where: str) -> dict[str, list[str]]:
     Raises:
         CorpusError: if some words have a tag and another has none.
     """
-    width = min(map(len, words))
-    if width == 1 and any(len(fields) > 1 for fields in words):
-        untagged = next(fields[0] for fields in words if len(fields) == 1)
+    fewest_fields = min(map(len, words))
+    untagged_words = [fields[0] for fields in words if len(fields) == 1]
+    has_tagged_words = len(untagged_words) < len(words)
+    if untagged_words and has_tagged_words:
         raise CorpusError(
-            f"The sentence at {where} has no tag for '{untagged[:40]}': give every word a line with its tag."
+            f"The sentence at {where} has no tag for '{untagged_words[0][:_SHOWN_CHARACTERS]}': give every word a line "
+            "with its tag."
         )
     columns = {"tokens": [fields[0] for fields in words]}
-    if width > 1:
+    if has_tagged_words:
         columns["tags"] = [fields[-1] for fields in words]
-    for place in range(width):
+    for place in range(fewest_fields):
         name = str(place + 1)
         columns[name] = [fields[place] for fields in words]
     return columns

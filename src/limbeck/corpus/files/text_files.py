@@ -35,10 +35,11 @@ def read_text(file: OpenFile) -> Iterator[FoundText]:
     """Iterate over documents between blank lines, or a document a line, as the file or the user says."""
     start = file.start
     if file.separator is not None:
-        one_a_line = file.separator == "line"
+        lines_are_documents = file.separator == "line"
     else:
         layout = _layout_of(file)
-        one_a_line = layout == "lines"
+        lines_are_documents = layout == "lines"
+        # Where reading resumes, the layout has been noted before.
         if start.at_start and layout in _NOTES:
             file.report.note(_NOTES[layout], str(file.path))
 
@@ -47,9 +48,8 @@ def read_text(file: OpenFile) -> Iterator[FoundText]:
     characters = 0
     end = 0
     number = 0
-    for text, following, number in read_lines(
-        file.stream, file.path, file.report, position=start.position, line=start.line, cut=True
-    ):
+    lines = read_lines(file.stream, file.path, file.report, position=start.position, line=start.line, cut=True)
+    for text, end_of_line, number in lines:
         paragraph = text.strip()
 
         # A document that would grow too long ends before this paragraph.
@@ -60,11 +60,11 @@ def read_text(file: OpenFile) -> Iterator[FoundText]:
             paragraphs = []
             characters = 0
 
-        end = following
+        end = end_of_line
         if paragraph:
             paragraphs.append(paragraph)
             characters += len(paragraph) + 1
-        ends_document = one_a_line or not paragraph
+        ends_document = lines_are_documents or not paragraph
         if paragraphs and ends_document:
             yield FoundText("\n".join(paragraphs), end, number)
             paragraphs = []
@@ -80,19 +80,21 @@ def read_markup(file: OpenFile) -> Iterator[FoundText]:
         return
     lines: list[str] = []
     characters = 0
-    last = FoundText("", 0, 0)
-    for last in read_lines(file.stream, file.path, file.report, cut=True):
-        characters += len(last.text) + 1
+    last_line: FoundText | None = None
+    for line in read_lines(file.stream, file.path, file.report, cut=True):
+        last_line = line
+        characters += len(line.text) + 1
         if characters > limits.LONGEST_PAGE:
             problem = f"page longer than {limits.LONGEST_PAGE:,} characters, read up to there"
             file.report.note(problem, str(file.path))
             break
-        lines.append(last.text)
-    is_empty = last.line == 0
-    if not is_empty:
-        # The page ends where the last line that was read ends.
-        page = prose.extract_prose("\n".join(lines))
-        yield last._replace(text="\n".join(page.paragraphs))
+        lines.append(line.text)
+    # An empty file has no page.
+    if last_line is None:
+        return
+    page = prose.extract_prose("\n".join(lines))
+    # The page ends where the last line that was read ends.
+    yield FoundText("\n".join(page.paragraphs), last_line.position, last_line.line)
 
 
 def _layout_of(file: OpenFile) -> _Layout:
@@ -101,7 +103,8 @@ def _layout_of(file: OpenFile) -> _Layout:
     content = _whole_content(file)
     if content is not None:
         return _layout_of_lines(read_lines(io.BytesIO(content), file.path, unused_report, cut=True))
-    # The beginning of the file is read a second time. A file that is no text ends the block without a layout.
+    # The beginning of the file is read a second time. `open_file` ends the block at a file that is no text, of which
+    # the layout does not matter.
     layout: _Layout = "blank_lines"
     with open_file(file.path, unused_report) as stream:
         layout = _layout_of_lines(read_lines(stream, file.path, unused_report, cut=True))
@@ -120,19 +123,21 @@ def _whole_content(file: OpenFile) -> bytes | None:
 def _layout_of_lines(lines: Iterable[FoundText]) -> _Layout:
     """Return the layout of a file that begins with some lines."""
     lines_with_text = 0
-    has_blank_line = False
+    # A blank line in front of the first text separates nothing.
+    has_blank_line_behind_text = False
     has_carriage_return = False
     for text, end, number in lines:
-        if not text.strip():
-            # Those in front of the first text separate nothing.
-            has_blank_line = lines_with_text > 0
-        elif has_blank_line:
+        paragraph = text.strip()
+        if not paragraph:
+            has_blank_line_behind_text = lines_with_text > 0
+        elif has_blank_line_behind_text:
             return "blank_lines"
         else:
             lines_with_text += 1
-            has_carriage_return = has_carriage_return or "\r" in text.strip()
-        if number >= PROBED_LINES or end >= limits.LONGEST_LINE:
-            return "blank_lines" if has_blank_line else "lines"
+            has_carriage_return = has_carriage_return or "\r" in paragraph
+        is_judged = number >= PROBED_LINES or end >= limits.LONGEST_LINE
+        if is_judged:
+            return "blank_lines" if has_blank_line_behind_text else "lines"
     # All of the file was looked at, and blank lines stand at most in front of its text and behind it.
     if lines_with_text > 1:
         return "one_document"

@@ -80,8 +80,9 @@ class _Units:
         self._sentences: dict[str, str] = {}
         self._characters_of_unit = 0
         self._language = ""
-        # The parts of the segment that is being read; None outside of segments.
-        self._parts: list[str] | None = None
+        # The text of the segment that is being read, in pieces; None outside of segments.
+        self._segment: list[str] | None = None
+        # How many codes of the original document stand around the place, whose text is left out.
         self._open_codes = 0
 
     @property
@@ -121,27 +122,26 @@ class _Units:
             self._language = attributes.get("xml:lang") or attributes.get("lang") or ""
             self._count_characters(self._language)
         elif name == "seg":
-            self._parts = []
+            self._segment = []
         elif name in _CODES:
             self._open_codes += 1
 
     def _end(self, name: str) -> None:
         """End an element; a unit that has ended becomes a row."""
         self._depth -= 1
-        if name == "tu":
-            if self._sentences:
-                self._finished.append(PlacedRow(f"{self._path}:{self._line}", self._sentences))
-        elif name == "seg":
-            self._add_sentence("".join(self._parts or ()))
-            self._parts = None
+        if name == "tu" and self._sentences:
+            self._finished.append(PlacedRow(f"{self._path}:{self._line}", self._sentences))
+        elif name == "seg" and self._segment is not None:
+            self._add_sentence("".join(self._segment))
+            self._segment = None
         elif name in _CODES:
             self._open_codes -= 1
 
     def _add_text(self, text: str) -> None:
-        is_within_segment = self._parts is not None and self._open_codes == 0
-        if is_within_segment and self._parts is not None:
+        """Add text to the segment; text outside of segments and within codes is left out."""
+        if self._segment is not None and self._open_codes == 0:
             self._count_characters(text)
-            self._parts.append(text)
+            self._segment.append(text)
 
     def _add_sentence(self, sentence: str) -> None:
         """Add the sentence of a variant to its unit."""

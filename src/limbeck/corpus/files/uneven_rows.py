@@ -43,9 +43,9 @@ class UnevenRows:
             CorpusError: if a long beginning of the table has too many uneven rows.
         """
         self._rows += 1
+        user_names_fields = bool(self._file.layout.header)
         has_too_few = len(row.fields) < self._fields_of_header
-        names_are_given = bool(self._file.layout.header)
-        has_too_many = len(row.fields) > self._fields_of_header and not names_are_given
+        has_too_many = len(row.fields) > self._fields_of_header and not user_names_fields
         if not has_too_few and not has_too_many:
             return True
 

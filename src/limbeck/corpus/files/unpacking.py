@@ -25,7 +25,7 @@ class UnpackedFile(io.RawIOBase):
         compression: One of `addresses.COMPRESSIONS`.
 
     Raises:
-        Exception: while reading, one of `guarded.damages`, behind all blocks before the damage.
+        Exception: while reading, one of `guarded_stream.damages`, behind all blocks before the damage.
     """
 
     def __init__(self, packed: BinaryIO, compression: str) -> None:
@@ -65,23 +65,23 @@ def _xz_blocks(packed: BinaryIO) -> Iterator[bytes]:
     The format allows several compressed streams behind each other, with zero bytes between them. `lzma.LZMAFile` reads
     it too, but takes as much memory as the file asks for.
     """
-    waiting = packed.read(_PACKED_AT_ONCE)  # Packed bytes that the decompressor has not received yet.
-    while waiting:
+    packed_bytes = packed.read(_PACKED_AT_ONCE)  # Those that the decompressor has not received yet.
+    while packed_bytes:
         stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MOST_TO_UNPACK)
         while not stream.eof:
-            if stream.needs_input and not waiting:
-                waiting = packed.read(_PACKED_AT_ONCE)
-                if not waiting:
+            if stream.needs_input and not packed_bytes:
+                packed_bytes = packed.read(_PACKED_AT_ONCE)
+                if not packed_bytes:
                     raise EOFError("it ends before its end mark")
-            block = stream.decompress(waiting, _BLOCK)
-            waiting = b""
+            block = stream.decompress(packed_bytes, _BLOCK)
+            packed_bytes = b""
             if block:
                 yield block
 
-        # Behind the end of a stream another may begin.
-        waiting = stream.unused_data.lstrip(b"\0")
-        while not waiting:
-            more = packed.read(_PACKED_AT_ONCE)
-            if not more:
+        # Behind the end of a stream another may begin, after some zero bytes.
+        packed_bytes = stream.unused_data.lstrip(b"\0")
+        while not packed_bytes:
+            next_bytes = packed.read(_PACKED_AT_ONCE)
+            if not next_bytes:
                 return
-            waiting = more.lstrip(b"\0")
+            packed_bytes = next_bytes.lstrip(b"\0")

@@ -63,20 +63,20 @@ class ClassNumbers:
         self._labels = tuple(labels)
         # The number of a class by each spelling. Later entries take precedence: folded names that only one class has,
         # then the names as they are, then the numbers.
-        self._numbers: dict[str, int] = {}
+        self._number_of_spelling: dict[str, int] = {}
         folded_names = [_folded(label) for label in labels]
         self._ambiguous_names = {name for name in folded_names if folded_names.count(name) > 1}
         for number, folded_name in enumerate(folded_names):
             if folded_name not in self._ambiguous_names:
-                self._numbers[folded_name] = number
+                self._number_of_spelling[folded_name] = number
         for number, label in enumerate(labels):
-            self._numbers[label] = number
+            self._number_of_spelling[label] = number
         self._takes_numbers = _numbers_are_places(labels)
         if self._takes_numbers:
             for number in range(len(labels)):
-                self._numbers[str(number)] = number
-        # Whether the names of a data set decide, by these names: every row of a source has the same.
-        self._names_that_decide: dict[tuple[str, ...], bool] = {}
+                self._number_of_spelling[str(number)] = number
+        # The results of `_is_numbered_by` so far, by the names of a data set. Every row of a source has the same names.
+        self._is_numbered_by_names: dict[tuple[str, ...], bool] = {}
 
     def number(self, value: Any, where: str, names: Sequence[str] = ()) -> int:
         """Return the number of the class that a row is labelled with.
@@ -90,30 +90,15 @@ class ClassNumbers:
             CorpusError: if the value is no name and no number of a class.
         """
         has_names = self._is_numbered_by(tuple(names))
-        # A number of the data set is turned into the data set's name for it, which is then looked up.
-        lacks_name = False
         if has_names and isinstance(value, int):
-            # A number that the data set has no name for is no class, though the teacher may have so many.
-            lacks_name = not 0 <= value < len(names)
-            if not lacks_name:
-                value = names[value]
-        if not lacks_name:
-            class_number = self._look_up(value)
-            if class_number is not None:
-                return class_number
-
-        # No class matches: the rest of this method writes the error.
-        known = ", ".join(self._labels[:_SHOWN_CLASSES])
-        if len(self._labels) > _SHOWN_CLASSES:
-            known += ", …"
-        problem = f"{where} has the label {value!r}, which is not one of {self._owner} ({known})"
-        if self._takes_numbers and not has_names:
-            problem += f" or a number from 0 to {len(self._labels) - 1}"
-        is_number = re.fullmatch(r"[+-]?[\d.]+", str(value).strip())
-        way_out = "."
-        if self._owner == TEACHERS_CLASSES and not is_number:
-            way_out = f": correct the label, or rename the classes (teacher.classes: {{{self._labels[0]}: …}})."
-        raise CorpusError(f"{problem}{way_out}")
+            # A number that the data set has no name for is no class, even where the teacher has so many classes.
+            if not 0 <= value < len(names):
+                raise self._no_class_error(value, where, has_names=True)
+            value = names[value]
+        class_number = self._look_up(value)
+        if class_number is None:
+            raise self._no_class_error(value, where, has_names=has_names)
+        return class_number
 
     def flags(self, value: Any, where: str, names: Sequence[str] = ()) -> tuple[int, ...]:
         """Return the flags of a row that may have several classes: for each class 1 where the row has it, else 0.
@@ -130,32 +115,23 @@ class ClassNumbers:
         """
         if not self._are_names(value):
             value = _listed(value)
-        reading = self.lists
-        if names:
-            # A data set that names its numbers means the classes by them.
-            reading = "numbers"
-        elif reading is None:
-            reading = reading_of_lists([value], len(self._labels))
-        can_be_flags = _is_list_of_flags(value, len(self._labels))
-        if can_be_flags and reading == "flags":
-            return tuple(int(flag) for flag in value)
-        if can_be_flags and reading is None:
-            raise CorpusError(
-                f"{where} has the label {value!r}, which can be numbers of classes, or 1 or 0 for each class: set "
-                "label_lists to numbers or to flags."
-            )
-        if self.lists == "flags" and not can_be_flags and _is_list_of_numbers(value):
+        if _is_list_of_flags(value, len(self._labels)):
+            # The list may also hold class numbers: `[0, 1]` can be the second class, or both.
+            reading = self._reading_of(value, names)
+            if reading == "flags":
+                return tuple(int(flag) for flag in value)
+            if reading is None:
+                raise CorpusError(
+                    f"{where} has the label {value!r}, which can be numbers of classes, or 1 or 0 for each class: set "
+                    "label_lists to numbers or to flags."
+                )
+        elif self.lists == "flags" and _is_list_of_numbers(value):
             raise CorpusError(
                 f"{where} has the label {value!r}, which is no list with 1 or 0 for each of {len(self._labels)} "
                 "classes, as label_lists: flags says."
             )
-        if isinstance(value, str):
-            parts: Sequence[Any] = self._split(value)
-        elif isinstance(value, Sequence):
-            parts = value
-        else:
-            parts = [value]
-        numbers = [self.number(part, where, names) for part in parts]
+        # From here on the value names classes, or gives their numbers.
+        numbers = [self.number(part, where, names) for part in self._classes_in(value)]
         if len(set(numbers)) < len(numbers):
             raise CorpusError(
                 f"{where} has the label {value!r}, which names a class twice: name each once, or give a column of "
@@ -176,9 +152,10 @@ class ClassNumbers:
             CorpusError: if a class has no column, a column has no class, or a value is not 0 or 1.
         """
         are_unnamed = list(self._labels) == [f"LABEL_{number}" for number in range(len(self._labels))]
+        columns_are_in_order = are_unnamed and len(values) == len(self._labels)
         class_of_column: dict[str, int] = {}
         for place, name in enumerate(values):
-            if are_unnamed and len(values) == len(self._labels):
+            if columns_are_in_order:
                 class_of_column[name] = place
             else:
                 class_of_column[name] = self.number(name, f"label_columns of {where}")
@@ -203,20 +180,62 @@ class ClassNumbers:
         for spelling in _spellings(value):
             # Of the classes "US" and "us", "Us" is neither.
             fits_several = spelling in self._ambiguous_names and spelling != as_written
-            if spelling in self._numbers and not fits_several:
-                return self._numbers[spelling]
+            if spelling in self._number_of_spelling and not fits_several:
+                return self._number_of_spelling[spelling]
         return None
 
     def _is_numbered_by(self, names: tuple[str, ...]) -> bool:
         """Whether a number in a data set with these names stands for its name there, and not for itself."""
         if not names:
             return False
-        if names not in self._names_that_decide:
-            # All names or none: by names for some numbers and by place for the others, two could be one class.
-            are_classes = all(self._look_up(name) is not None for name in names)
-            is_unnamed = are_made_up(names) or are_made_up(self._labels)
-            self._names_that_decide[names] = are_classes or not is_unnamed
-        return self._names_that_decide[names]
+        if names not in self._is_numbered_by_names:
+            # Either all numbers stand for their names or none: a number for its name and another one for itself could
+            # be the same class.
+            all_are_classes = all(self._look_up(name) is not None for name in names)
+            says_no_more_than_numbers = are_made_up(names) or are_made_up(self._labels)
+            self._is_numbered_by_names[names] = all_are_classes or not says_no_more_than_numbers
+        return self._is_numbered_by_names[names]
+
+    def _no_class_error(self, value: Any, where: str, *, has_names: bool) -> CorpusError:
+        """Return the error for a label that is no class.
+
+        Args:
+            value: The label, or the name that the data set has for its number.
+            where: Place of the row.
+            has_names: Whether numbers of the data set stand for its names, so that no other number may be advised.
+        """
+        known = ", ".join(self._labels[:_SHOWN_CLASSES])
+        if len(self._labels) > _SHOWN_CLASSES:
+            known += ", …"
+        problem = f"{where} has the label {value!r}, which is not one of {self._owner} ({known})"
+        if self._takes_numbers and not has_names:
+            problem += f" or a number from 0 to {len(self._labels) - 1}"
+        is_number = re.fullmatch(r"[+-]?[\d.]+", str(value).strip())
+        way_out = "."
+        if self._owner == TEACHERS_CLASSES and not is_number:
+            way_out = f": correct the label, or rename the classes (teacher.classes: {{{self._labels[0]}: …}})."
+        return CorpusError(f"{problem}{way_out}")
+
+    def _reading_of(self, value: Any, names: Sequence[str]) -> ListReading | None:
+        """Return what the numbers in a list are; None where that is not known.
+
+        Args:
+            value: The list.
+            names: Names that the data set has for its numbers. A data set with such names means the classes by numbers.
+        """
+        if names:
+            return "numbers"
+        if self.lists is not None:
+            return self.lists
+        return reading_of_lists([value], len(self._labels))
+
+    def _classes_in(self, value: Any) -> Sequence[Any]:
+        """Return the names or numbers of classes in a text or a list; of a single number, the number itself."""
+        if isinstance(value, str):
+            return self._split(value)
+        if isinstance(value, Sequence):
+            return value
+        return [value]
 
     def _flags(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """Return the flags of a row with the classes of some numbers."""
@@ -238,24 +257,6 @@ class ClassNumbers:
         if not isinstance(value, list | tuple) or not value:
             return False
         return all(isinstance(part, str) and part in self for part in value)
-
-
-def _parts_of(text: str) -> list[str]:
-    """Return the parts of a text such as `joy|anger` or `['joy', 'anger']`, without quotation marks."""
-    names = text.strip()
-    if names.startswith("[") and names.endswith("]"):  # A list that was written into a table.
-        names = names[1:-1]
-    parts = names.split(_separator_in(names))
-    stripped_parts = [part.strip(_SPACES_AND_QUOTES) for part in parts]
-    return [part for part in stripped_parts if part]
-
-
-def _separator_in(names: str) -> str:
-    """Return the first of `_SEPARATORS` that a text contains; a comma, which splits nothing then, if it has none."""
-    for separator in _SEPARATORS:
-        if separator in names:
-            return separator
-    return ","
 
 
 def reading_of_lists(values: Iterable[Any], classes: int) -> ListReading | None:
@@ -281,11 +282,66 @@ def reading_of_lists(values: Iterable[Any], classes: int) -> ListReading | None:
     return reading
 
 
-def _listed(value: Any) -> Any:
-    """Return the list of numbers that a value has as text; other values as is.
+def parse_value(value: Any, where: str) -> float:
+    """Return the number that a row is labelled with, such as a similarity.
 
-    A table has `[0, 1]` and `[True, False]` as text, or class numbers and flags as `0|1`, `1.0|0.0` and `True|False`,
-    and a list may have `"0"` and `"True"`.
+    Args:
+        value: A number, or text that spells one.
+        where: Place of the row, for messages.
+
+    Raises:
+        CorpusError: if the value is not a finite number.
+    """
+    number = math.nan
+    if not isinstance(value, bool):  # Python would take True for 1.
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+    if not math.isfinite(number):
+        raise CorpusError(f"{where} has the label {value!r}, which is not a finite number.")
+    return number
+
+
+def number_of_truth(value: Any) -> Any:
+    """Return the number, as text, for a truth value or a text that spells one (true is 1); other values as is."""
+    if isinstance(value, bool | str):
+        return _TRUTH_VALUES.get(str(value).strip().casefold(), value)
+    return value
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a label is absent: null, empty text, or the NaN of a table."""
+    if isinstance(value, str):
+        return not value.strip()
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None
+
+
+def _parts_of(text: str) -> list[str]:
+    """Return the parts of a text such as `joy|anger` or `['joy', 'anger']`, without quotation marks."""
+    names = text.strip()
+    if names.startswith("[") and names.endswith("]"):  # A list that was written into a table.
+        names = names[1:-1]
+    parts = names.split(_separator_in(names))
+    stripped_parts = [part.strip(_SPACES_AND_QUOTES) for part in parts]
+    return [part for part in stripped_parts if part]
+
+
+def _separator_in(names: str) -> str:
+    """Return the first of `_SEPARATORS` that a text contains; a comma, which splits nothing then, if it has none."""
+    for separator in _SEPARATORS:
+        if separator in names:
+            return separator
+    return ","
+
+
+def _listed(value: Any) -> Any:
+    """Return the numbers that a text or a list of texts spells, as a list; any other value unchanged.
+
+    A text is `[0, 1]` or `[True, False]` with brackets, or `0|1`, `1.0|0.0` or `True|False` without. A list is
+    `["0", "True"]`.
     """
     items = value
     if isinstance(value, str):
@@ -295,8 +351,8 @@ def _listed(value: Any) -> Any:
         items = _parts_of(value)
     if not isinstance(items, list | tuple) or not items:
         return value
-    # None where an item is no number, as with the names of classes.
     numbers = _numbers_of(items)
+    # Some item is no number, such as the name of a class.
     if numbers is None:
         return value
     return numbers
@@ -379,46 +435,9 @@ def _spellings(value: Any) -> Iterator[str]:
         yield str(int(number))
 
 
-def parse_value(value: Any, where: str) -> float:
-    """Return the number that a row is labelled with, such as a similarity.
-
-    Args:
-        value: A number, or text that spells one.
-        where: Place of the row, for messages.
-
-    Raises:
-        CorpusError: if the value is not a finite number.
-    """
-    number = math.nan
-    if not isinstance(value, bool):  # Python would take True for 1.
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-    if not math.isfinite(number):
-        raise CorpusError(f"{where} has the label {value!r}, which is not a finite number.")
-    return number
-
-
-def number_of_truth(value: Any) -> Any:
-    """Return the number, as text, for a truth value or a text that spells one (true is 1); other values as is."""
-    if isinstance(value, bool | str):
-        return _TRUTH_VALUES.get(str(value).strip().casefold(), value)
-    return value
-
-
 def _is_set(value: Any, where: str) -> bool:
     """Whether the value in the column of a class says that the row has the class: 1, true, or a text of these."""
     flag = parse_value(number_of_truth(value), where)
     if flag not in (0, 1):
         raise CorpusError(f"{where} has the label {value!r}: give 1 where the row has the class, else 0.")
     return flag == 1
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a label is absent: null, empty text, or the NaN of a table."""
-    if isinstance(value, str):
-        return not value.strip()
-    if isinstance(value, float):
-        return math.isnan(value)
-    return value is None

@@ -50,6 +50,7 @@ class ClassCounts:
     @property
     def has_one(self) -> bool:
         """Whether all rows have the same class or classes, so that there is nothing to learn from them."""
+        # Every class is one of all rows or of none.
         return all(count in (0, self.total) for count in self.counts)
 
     def describe_one(self) -> str:
@@ -63,9 +64,11 @@ class ClassCounts:
         # Most words of a text are outside of any entity, so all other classes of words are rare by nature.
         if self.total == 0 or self.kind.of_words:
             return None
+        # With many classes each has a small share, so that a rare one is judged by an equal share.
         smallest_share = min(self.counts) / self.total
         equal_share = 1 / len(self.names)
-        if smallest_share >= min(RARE, _RARE_OF_EQUAL_SHARE * equal_share):
+        is_rare = smallest_share < min(RARE, _RARE_OF_EQUAL_SHARE * equal_share)
+        if not is_rare:
             return None
 
         rarest_first = sorted(zip(self.counts, self.names, strict=True))
@@ -80,16 +83,6 @@ class ClassCounts:
         if classes_left > 0:
             text += f" and {classes_left} classes with more"
         return text
-
-
-def _in_words(names: Sequence[str]) -> str:
-    """Return the names of the classes that all rows have, as the end of the sentence "All rows have …"."""
-    if not names:
-        return "no class"
-    quoted_names = " and ".join(f"'{name}'" for name in names[:_NAMES_SHOWN])
-    if len(names) > _NAMES_SHOWN:
-        return f"the class {quoted_names} …"
-    return f"the class {quoted_names}"
 
 
 def labels_of(rows: Dataset) -> NDArray[np.int64]:
@@ -151,25 +144,6 @@ def read_weights(setting: Any, names: Sequence[str], where: str) -> ClassWeights
     return tuple(float(weight) for weight in weights)
 
 
-def _weights_by_name(setting: Mapping[Any, Any], names: Sequence[str], where: str) -> list[Any]:
-    """Return the weight of each class, 1 for a class that the setting does not name.
-
-    Raises:
-        RecipeError: if the setting names something that is not a class.
-    """
-    weight_of_class = {str(name): weight for name, weight in setting.items()}
-    for name in weight_of_class:
-        if name not in names:
-            raise RecipeError(f"{where} names '{name}', which is not a class.{suggestion(name, names)}")
-    return [weight_of_class.get(name, 1.0) for name in names]
-
-
-def _is_weight(value: Any) -> bool:
-    if isinstance(value, bool):  # Python counts True and False as integers.
-        return False
-    return isinstance(value, int | float) and 0 < value < math.inf
-
-
 def balance(weights: ClassWeights, counts: ClassCounts) -> tuple[float, ...]:
     """Return the weight of each class, w_c.
 
@@ -207,3 +181,32 @@ def balance(weights: ClassWeights, counts: ClassCounts) -> tuple[float, ...]:
         return tuple((counts.total - count) / count for count in counts.counts)
     number_of_classes = len(counts.counts)
     return tuple(counts.total / (number_of_classes * count) for count in counts.counts)
+
+
+def _in_words(names: Sequence[str]) -> str:
+    """Return the names of the classes that all rows have, as the end of the sentence "All rows have …"."""
+    if not names:
+        return "no class"
+    quoted_names = " and ".join(f"'{name}'" for name in names[:_NAMES_SHOWN])
+    if len(names) > _NAMES_SHOWN:
+        return f"the class {quoted_names} …"
+    return f"the class {quoted_names}"
+
+
+def _weights_by_name(setting: Mapping[Any, Any], names: Sequence[str], where: str) -> list[Any]:
+    """Return the weight of each class, 1 for a class that the setting does not name.
+
+    Raises:
+        RecipeError: if the setting names something that is not a class.
+    """
+    weight_of_class = {str(name): weight for name, weight in setting.items()}
+    for name in weight_of_class:
+        if name not in names:
+            raise RecipeError(f"{where} names '{name}', which is not a class.{suggestion(name, names)}")
+    return [weight_of_class.get(name, 1.0) for name in names]
+
+
+def _is_weight(value: Any) -> bool:
+    if isinstance(value, bool):  # Python counts True and False as integers.
+        return False
+    return isinstance(value, int | float) and 0 < value < math.inf

@@ -8,7 +8,7 @@ this is not so. A fact is *certain* only if no row that was not read could chang
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +66,20 @@ def read_first_rows(
     if not are_all_readable or seen.rows >= _MOST_ROWS:
         return FirstRows()
     # Now all rows were read, or those that were read have shown that the rows are not alike, or not single.
+    facts = FirstRows(have_single_documents=seen.have_single_documents)
     if not classes:
-        return FirstRows(have_single_documents=seen.have_single_documents)
+        return facts
 
     kind = KINDS[settings.task]
     counts = count_classes(list(seen.labels.elements()), settings.labels, kind)
     if counts.has_one:
-        return FirstRows(counts_of_alike=counts, have_single_documents=seen.have_single_documents)
-    # Where a row has one class, reading went on until all classes were found, so a class without a row is absent. For
-    # rows with several classes and for words it stopped at two different labels, and other classes may follow.
-    absent: list[str] = []
-    if kind.has_one_class:
-        absent = [name for name, count in zip(counts.names, counts.counts, strict=True) if count == 0]
-    return FirstRows(have_single_documents=seen.have_single_documents, absent=tuple(absent))
+        return replace(facts, counts_of_alike=counts)
+    # Rows with several classes and tagged words were read until two labels differed, and other classes may follow.
+    if not kind.has_one_class:
+        return facts
+    # Where a row has one class, reading went on until all classes were found, so a class without a row is absent.
+    absent = [name for name, count in zip(counts.names, counts.counts, strict=True) if count == 0]
+    return replace(facts, absent=tuple(absent))
 
 
 def _read_sources(settings: LabelledSettings, seen: _SeenRows) -> bool:
@@ -129,17 +130,18 @@ class _SeenRows:
     def __init__(self, settings: LabelledSettings, row_kind: RowKind, *, classes: bool, queries: bool) -> None:
         self.rows = 0
         self.labels: Counter[Any] = Counter()
+        # True until a query has a second document.
         self.have_single_documents = queries
         self._queries: set[str] = set()
         self._settings = settings
         self._of_words = row_kind.rows_of_words
-        self._read_rows = row_kind.reader(settings)
+        self._read_labelled_rows = row_kind.reader(settings)
         self._counts_labels = classes
         # Rows are read until so many different labels were found: with one class a row, all classes. Where a row has
         # several classes or tagged words, two different labels show that the rows are not all alike.
-        self._most_labels = 2
+        self._labels_to_find = 2
         if KINDS[settings.task].has_one_class:
-            self._most_labels = len(settings.labels)
+            self._labels_to_find = len(settings.labels)
         self._most_rows = min(_MOST_ROWS, settings.max_rows or _MOST_ROWS)
 
     def read_file(self, file: Path, report: SourceReport, rows_before: int) -> None:
@@ -152,7 +154,7 @@ class _SeenRows:
                 source, even if the earlier ones have shown enough.
         """
         for row in read_rows(file, report, of_words=self._of_words, layout=self._settings.layout):
-            for labelled_row in self._read_rows(row, report):
+            for labelled_row in self._read_labelled_rows(row, report):
                 self.rows += 1
                 self._note_label(labelled_row.label)
                 self._note_query(labelled_row.text)
@@ -179,6 +181,6 @@ class _SeenRows:
         """Whether the labels and queries are known well enough, or the most rows were read."""
         if self.rows >= self._most_rows:
             return True
-        needs_labels = self._counts_labels and len(self.labels) < self._most_labels
+        needs_labels = self._counts_labels and len(self.labels) < self._labels_to_find
         needs_query_with_two_documents = self.have_single_documents
         return not needs_labels and not needs_query_with_two_documents

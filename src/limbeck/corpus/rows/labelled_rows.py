@@ -74,14 +74,16 @@ def by_query(rows: Iterable[LabelledRow], report: SourceReport) -> list[Labelled
     Raises:
         CorpusError: for a document with two relevances to the same query.
     """
-    rows_of_query: dict[str, dict[str | None, LabelledRow]] = {}
+    # For each query, the first row of each of its documents.
+    first_rows: dict[str, dict[str | None, LabelledRow]] = {}
     for row in rows:
-        rows_of_documents = rows_of_query.setdefault(row.text, {})
-        first = rows_of_documents.setdefault(row.pair, row)
-        if first is not row:
-            check_one_relevance(first, row, "The ranking")
-            report.note("document that its query names again, counted once", row.text[:_SHOWN_CHARACTERS])
-    return list(chain.from_iterable(documents.values() for documents in rows_of_query.values()))
+        row_of_document = first_rows.setdefault(row.text, {})
+        if row.pair not in row_of_document:
+            row_of_document[row.pair] = row
+            continue
+        check_one_relevance(row_of_document[row.pair], row, "The ranking")
+        report.note("document that its query names again, counted once", row.text[:_SHOWN_CHARACTERS])
+    return list(chain.from_iterable(row_of_document.values() for row_of_document in first_rows.values()))
 
 
 def check_one_relevance(first: LabelledRow, row: LabelledRow, origin: str) -> None:

@@ -83,15 +83,6 @@ def entity_tags(tags: tuple[str, ...]) -> tuple[str, ...] | None:
     return None
 
 
-def _go_on(tags: Sequence[str]) -> bool:
-    """Whether every type of entity has a tag that begins it and one that continues it."""
-    parts_of_types: dict[str, set[str]] = {}
-    for tag in tags:
-        part, entity_type = _split_tag(tag)
-        parts_of_types.setdefault(entity_type, set()).add(part)
-    return all("B" in parts and parts & {"I", "E"} for parts in parts_of_types.values())
-
-
 def tags_without_part(tags: Sequence[str]) -> list[str]:
     """Return the tags beside `O` of a data set whose tags name types of entities, and not their parts: `PER`.
 
@@ -107,37 +98,18 @@ def tags_without_part(tags: Sequence[str]) -> list[str]:
 def odd_tags(tags: Sequence[str]) -> list[str]:
     """Return the few tags by which a set of tags does not mark entities, such as a misspelt one.
 
-    They are the tags that do not fit the spelling which most tags fit. If that is more than half of the tags, the set
-    was not meant to mark entities, and the result is empty, as it is where all tags fit.
+    They are the tags that do not fit the spelling which most tags fit. The result is empty where the tags mark
+    entities, and where more than half of them do not fit, since the set was not meant to mark entities then.
     """
     if entity_tags(tuple(tags)) is not None:
         return []
-    odd = list(tags)
+    fewest_misfits = list(tags)
     for spelling in _SPELLINGS:
-        others = [tag for tag in tags if _usual_tag(tag, spelling) is None]
-        if len(others) < len(odd):
-            odd = others
-    return odd if 2 * len(odd) <= len(tags) else []
-
-
-def _usual_tag(tag: str, spelling: re.Pattern[str]) -> str | None:
-    """Return a tag as `B-PER`; None where it does not have the given spelling."""
-    if tag.upper() == OUTSIDE:
-        return OUTSIDE
-    match = spelling.fullmatch(tag)
-    if match is None:
-        return None
-    entity_type = match.groupdict().get("type", "entity")
-    return f"{match['part'].upper()}-{entity_type}"
-
-
-@cache
-def _split_tag(tag: str) -> TagParts:
-    """Return the parts of a tag in its usual spelling."""
-    if tag == OUTSIDE:
-        return TagParts(OUTSIDE, "")
-    letter, _, entity_type = tag.partition("-")
-    return TagParts(_PARTS.get(letter, ""), entity_type)
+        misfits = [tag for tag in tags if _usual_tag(tag, spelling) is None]
+        if len(misfits) < len(fewest_misfits):
+            fewest_misfits = misfits
+    are_few = 2 * len(fewest_misfits) <= len(tags)
+    return fewest_misfits if are_few else []
 
 
 def check_tags(tags: Sequence[str]) -> None:
@@ -146,8 +118,11 @@ def check_tags(tags: Sequence[str]) -> None:
     Raises:
         CorpusError: if a tag has no type.
     """
-    usual_tags = entity_tags(tuple(tags)) or ()
-    for tag, usual in zip(tags, usual_tags, strict=False):
+    # Tags that mark no entities are not checked.
+    usual_tags = entity_tags(tuple(tags))
+    if usual_tags is None:
+        return
+    for tag, usual in zip(tags, usual_tags, strict=True):
         if usual != OUTSIDE and not _split_tag(usual).type.strip():
             raise CorpusError(f"The tag '{tag}' names no type of entity: write it behind the hyphen, as in B-PER.")
 
@@ -171,15 +146,6 @@ def find_entities(tags: Sequence[str]) -> list[Entity]:
     return entities
 
 
-@cache
-def _goes_on(tag_before: str, tag: str) -> bool:
-    """Whether a tag continues the entity of the tag before it."""
-    before = _split_tag(tag_before)
-    after = _split_tag(tag)
-    is_open = before.part in ("B", "I")
-    return is_open and after.part in ("I", "E") and after.type == before.type
-
-
 def inconsistencies(tags: Sequence[str], known: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Find tags of a sentence that contradict their scheme: an entity without a begin, or one without an end.
 
@@ -192,6 +158,7 @@ def inconsistencies(tags: Sequence[str], known: Sequence[str]) -> Iterator[tuple
         The problem, and the two neighbouring tags that show it.
     """
     has_ends = any(_split_tag(tag).part in ("E", "S") for tag in known)
+    # The words around the sentence are in no entity.
     for tag_before, tag in pairwise([OUTSIDE, *tags, OUTSIDE]):
         if _goes_on(tag_before, tag):
             continue
@@ -199,3 +166,41 @@ def inconsistencies(tags: Sequence[str], known: Sequence[str]) -> Iterator[tuple
             yield "tag that continues an entity that no tag begins", f"{tag} after {tag_before}"
         if has_ends and _split_tag(tag_before).part in ("B", "I"):
             yield "tag of an entity that no tag ends", f"{tag} after {tag_before}"
+
+
+def _go_on(tags: Sequence[str]) -> bool:
+    """Whether every type of entity has a tag that begins it and one that continues it."""
+    parts_of_types: dict[str, set[str]] = {}
+    for tag in tags:
+        part, entity_type = _split_tag(tag)
+        parts_of_types.setdefault(entity_type, set()).add(part)
+    return all("B" in parts and parts & {"I", "E"} for parts in parts_of_types.values())
+
+
+def _usual_tag(tag: str, spelling: re.Pattern[str]) -> str | None:
+    """Return a tag as `B-PER`; None where it does not have the given spelling."""
+    if tag.upper() == OUTSIDE:
+        return OUTSIDE
+    match = spelling.fullmatch(tag)
+    if match is None:
+        return None
+    entity_type = match.groupdict().get("type", "entity")
+    return f"{match['part'].upper()}-{entity_type}"
+
+
+@cache
+def _split_tag(tag: str) -> TagParts:
+    """Return the parts of a tag in its usual spelling."""
+    if tag == OUTSIDE:
+        return TagParts(OUTSIDE, "")
+    letter, _, entity_type = tag.partition("-")
+    return TagParts(_PARTS.get(letter, ""), entity_type)
+
+
+@cache
+def _goes_on(tag_before: str, tag: str) -> bool:
+    """Whether a tag continues the entity of the tag before it."""
+    before = _split_tag(tag_before)
+    after = _split_tag(tag)
+    is_open = before.part in ("B", "I")
+    return is_open and after.part in ("I", "E") and after.type == before.type

@@ -24,6 +24,8 @@ DEFAULT_LENGTH = 128
 """Longest block or row in tokens."""
 DEFAULT_HELD_OUT = 0.01
 """Share of the documents of a text that is held out."""
+_ROUNDING_OF_SHARES = 1e-6
+"""Shares that were rounded may add up to so much more than 1."""
 
 
 def _name_of_task(value: Any) -> Any:
@@ -120,29 +122,33 @@ class CorpusSpec(TextSpec):
         Of several lengths that follow each other, the corpus has the last, which is the longest.
 
         Raises:
-            CorpusError: for keys that exclude each other; one with the `mistakes`, where they are several.
+            CorpusError: for keys that exclude each other. Where there are several mistakes, its attribute `mistakes`
+                has a line for each.
         """
-        changes: dict[str, Any] = {}
+        keys = {key: getattr(self, key) for key in self.model_fields_set}
         for key in TextSpec.model_fields:
             value = getattr(text, key)
             if value is not None:
-                changes[key] = value
-        if "unit" in changes:
-            changes["units"] = None
-        elif "units" in changes:
-            changes["unit"] = None
+                keys[key] = value
+        # The unit of the stage takes the place of the corpus's units, and the reverse.
+        if text.unit is not None:
+            keys["units"] = None
+        elif text.units is not None:
+            keys["unit"] = None
         if text.schedule is not None:
-            changes["length"] = text.schedule.lengths[-1]
+            keys["length"] = text.schedule.lengths[-1]
 
-        keys = {key: getattr(self, key) for key in self.model_fields_set}
         try:
-            return CorpusSpec(**{**keys, **changes})
+            return CorpusSpec(**keys)
         except ValidationError as error:
-            raise together([CorpusError(line.removeprefix("recipe: ")) for line in mistakes_of(error)]) from None
+            # A mistake that is not of one key has "recipe" in the place of the key, and here it is one of the corpus.
+            errors = [CorpusError(line.removeprefix("recipe: ")) for line in mistakes_of(error)]
+            raise together(errors) from None
 
     @model_validator(mode="after")
     def _sources_are_named_once(self) -> CorpusSpec:
         """Refuse a corpus without sources, and one that names them in two ways."""
+        # The definition of a task that has a name has the sources, which no other key may name then.
         if self.task is not None and self.task.name is not None:
             for key in ("sources", "text_column"):
                 if not self._has_default(key):
@@ -176,14 +182,16 @@ class CorpusSpec(TextSpec):
             )
         if self.development == []:
             raise ValueError("development is empty: give a file with labelled rows, or leave it out")
-        if self.held_out is None and self.task is None:
-            object.__setattr__(self, "held_out", DEFAULT_HELD_OUT)  # Documents of text have it.
+        holds_out_documents = self.task is None
+        if self.held_out is None and holds_out_documents:
+            # The default is only known here, and the model is frozen against assignments.
+            object.__setattr__(self, "held_out", DEFAULT_HELD_OUT)
         return self
 
     @model_validator(mode="after")
     def _stream_has_no_end(self) -> CorpusSpec:
         """Refuse keys of a stream for a built corpus, and the reverse."""
-        # Settings with every key known have a default of shuffle_buffer too.
+        # `CorpusSettings` has a number as the default of shuffle_buffer, which nobody gave.
         gives_buffer = "shuffle_buffer" in self.model_fields_set and self.shuffle_buffer is not None
         if gives_buffer and not self.streaming:
             raise ValueError("shuffle_buffer is for streaming; a built corpus is shuffled as a whole: leave it out")
@@ -202,10 +210,10 @@ class CorpusSpec(TextSpec):
         if shares and self.mix is not None:
             raise ValueError("sources have shares, but there is a mix too: leave one of them out")
         total = math.fsum(shares)
-        # Shares that were rounded may add up to a little more than 1.
-        if total > 1 + 1e-6:
+        if total > 1 + _ROUNDING_OF_SHARES:
             raise ValueError(f"the shares of sources add up to {total:g}: change them to add up to 1 or less")
-        if len(shares) < sources and total >= 1:
+        some_have_none = len(shares) < sources
+        if some_have_none and total >= 1:
             raise ValueError(
                 f"the shares of sources add up to {total:g} and leave nothing for those without one: give smaller "
                 "ones, or give every source a share"
@@ -217,10 +225,10 @@ class CorpusSpec(TextSpec):
         """Refuse keys of text for labelled rows, which are not cut or mixed."""
         if self.task is None:
             return self
-        for key in ("streaming", "mix"):
-            is_set = bool(getattr(self, key))
-            if is_set:
-                raise ValueError(f"{key} is for text without labels: leave out {key}, or the task")
+        if self.streaming:
+            raise ValueError("streaming is for text without labels: leave out streaming, or the task")
+        if self.mix is not None:
+            raise ValueError("mix is for text without labels: leave out mix, or the task")
         for key in (*TEXT_ALONE, "separator"):
             if getattr(self, key) is not None:
                 raise ValueError(f"{key} is for text without labels; with task every row stays whole: leave it out")
@@ -280,5 +288,6 @@ class CorpusSpec(TextSpec):
         return self
 
     def _has_default(self, key: str) -> bool:
+        """Whether a key has its default, which a user may have written too."""
         default = type(self).model_fields[key].get_default(call_default_factory=True)
         return bool(getattr(self, key) == default)

@@ -20,6 +20,21 @@ from limbeck.corpus.source_report import SourceReport
 
 _COLUMNS_OF_LABELS = ("label", "label_columns", "tags", "answers")
 """Columns that rows without labels lack."""
+_KEYS_WITHOUT_CONTENT = ("name", "kind", "class_weights", "metric", "positive")
+"""Keys that change nothing that is built, apart from `kind`, which a manifest has as `task`."""
+_KEYS_ADDED_IF_SET = (
+    "augment",
+    "columns",
+    "development",
+    "label_lists",
+    "labelled",
+    "quotes",
+    "rows",
+    "student_length",
+    "text_keys",
+    "whole_texts",
+)
+"""Keys of newer options, which `LabelledSettings.content` has only where they are set."""
 
 
 class LabelledRows(Protocol):
@@ -127,22 +142,26 @@ class LabelledSettings(Checked, TaskSpec):
     def named_columns(self) -> dict[str, str]:
         """The columns that every row must have: name of the column → name of the setting that names it."""
         setting_of_column: dict[str, str] = {}
+        # A part of a row, such as `pair`, is named by the setting `pair_column`. Some parts have several columns.
         for part in KINDS[self.kind].columns:
             if part in _COLUMNS_OF_LABELS and not self.labelled:
                 continue
             if part == "documents":
-                for column in self.document_columns:
-                    setting_of_column[column] = "document_columns"
+                setting = "document_columns"
+                columns: list[str | None] = [*self.document_columns]
             elif part == "label_columns":
-                for column in self.label_columns:
-                    setting_of_column[column] = "label_columns"
+                setting = "label_columns"
+                columns = [*self.label_columns]
             elif part == "label" and self.label_columns:
-                continue  # The columns of the classes take the place of a single column of the label.
+                # The columns of the classes take the place of a single column of the label.
+                continue
             else:
                 setting = f"{part}_column"
-                named_column = getattr(self, setting)
-                if named_column is not None:
-                    setting_of_column[named_column] = setting
+                columns = [getattr(self, setting)]
+            # A setting of None, such as that of the second text of a pair, says that rows do not have the column.
+            for column in columns:
+                if column is not None:
+                    setting_of_column[column] = setting
         return setting_of_column
 
     def with_length(self, length: int) -> LabelledSettings:
@@ -154,21 +173,24 @@ class LabelledSettings(Checked, TaskSpec):
 
         Keys of newer options are only there if the option is set, so that they do not change older corpora.
         """
-        # Keys that are left out change nothing that is built, or are added below in another form.
-        later = {"quotes", "label_lists"}
-        left_out = {"name", "kind", "columns", "class_weights", "rows", "development", "augment", "labelled"}
-        left_out |= {"metric", "positive", "student_length", "text_keys", "whole_texts"} | later
-        content = {"task": self.kind, **self.model_dump(mode="json", exclude=left_out)}
-        content |= self.model_dump(mode="json", include=later, exclude_none=True)
+        content: dict[str, Any] = {"task": self.kind}
+        content.update(self.model_dump(mode="json", exclude={*_KEYS_WITHOUT_CONTENT, *_KEYS_ADDED_IF_SET}))
+
+        # The options that came later.
+        if self.quotes is not None:
+            content["quotes"] = self.quotes
+        if self.label_lists is not None:
+            content["label_lists"] = self.label_lists
         if not self.labelled:
             content["labelled"] = False
         if self.augment is not None:
             content["augment"] = asdict(self.augment)
         if self.student_length is not None:
             content["student_length"] = self.student_length
-        for key in ("text_keys", "whole_texts"):
-            if getattr(self, key):
-                content[key] = True
+        if self.text_keys:
+            content["text_keys"] = True
+        if self.whole_texts:
+            content["whole_texts"] = True
         if self.columns:
             content["header"] = self.columns
         if self.rows is not None:

@@ -88,9 +88,9 @@ class LengthSchedule:
             # In floating point 2.1 epochs of 10 steps are 21.000000000000004 steps, so they are rounded before `ceil`.
             sizes = [math.ceil(round(epochs * steps, 6)) for epochs, steps in pairs]
 
-        sums = list(accumulate(sizes))
-        total = max_steps if max_steps > 0 else int(sums[-1])
-        ends = [round(total * until / sums[-1]) for until in sums]
+        sizes_up_to_end = list(accumulate(sizes))
+        total = max_steps if max_steps > 0 else int(sizes_up_to_end[-1])
+        ends = [round(total * size / sizes_up_to_end[-1]) for size in sizes_up_to_end]
         for length, (begin, end) in zip(self.lengths, pairwise([0, *ends]), strict=True):
             if begin == end:
                 raise CorpusError(

@@ -125,14 +125,14 @@ class SourceShares:
         rest = 1 - math.fsum(share for share in self.stated if share is not None)
         without_share = [place for place, share in enumerate(self.stated) if share is None]
 
-        # A single source without a share takes the rest, whatever its size.
-        parts_of_rest = [1.0]
-        if len(without_share) > 1:
-            parts_of_rest = shares_by_size([sizes[place] for place in without_share])
-
         shares = [share or 0.0 for share in self.stated]
-        for place, part in zip(without_share, parts_of_rest, strict=False):
-            shares[place] = rest * part
+        if len(without_share) == 1:
+            # A single source without a share takes the rest, whatever its size.
+            shares[without_share[0]] = rest
+        elif without_share:
+            parts_of_rest = shares_by_size([sizes[place] for place in without_share])
+            for place, part in zip(without_share, parts_of_rest, strict=True):
+                shares[place] = rest * part
         return _normalise(shares)
 
     def describe(self, *, streamed: bool) -> str:
@@ -176,20 +176,19 @@ class LanguageShares:
         for place, language in enumerate(self.languages):
             places_of_language.setdefault(language, []).append(place)
 
-        size_of_language: dict[str, int | None] = {}
-        for language, places in places_of_language.items():
-            known_sizes = [size for size in (sizes[place] for place in places) if size is not None]
-            is_known = len(known_sizes) == len(places)
-            size_of_language[language] = sum(known_sizes) if is_known else None
+        # For each language, in the order of `places_of_language`: the sizes of its sources, their sum, and its share.
+        sizes_by_language = [[sizes[place] for place in places] for places in places_of_language.values()]
+        sizes_of_languages = [_sum_of_known(language_sizes) for language_sizes in sizes_by_language]
+        shares_of_languages = shares_by_size(sizes_of_languages, self.exponent)
 
         shares = [0.0] * len(sizes)
-        share_of_language = shares_by_size(list(size_of_language.values()), self.exponent)
-        for (language, places), share in zip(places_of_language.items(), share_of_language, strict=True):
-            # A language without any text has the share 0.
-            if size_of_language[language]:
-                parts = shares_by_size([sizes[place] for place in places])
+        for number, places in enumerate(places_of_language.values()):
+            share_of_language = shares_of_languages[number]
+            # A language without any text has no parts, and its sources keep the share 0.
+            if share_of_language > 0:
+                parts = shares_by_size(sizes_by_language[number])
                 for place, part in zip(places, parts, strict=True):
-                    shares[place] = share * part
+                    shares[place] = share_of_language * part
         return shares
 
     def describe(self, *, streamed: bool) -> str:
@@ -218,6 +217,16 @@ def shares_by_size(sizes: Sequence[int | None], exponent: float = 1.0) -> list[f
     parts = np.asarray(known, dtype=np.float64) ** exponent
     parts[np.asarray(known) == 0] = 0  # 0^0 is 1, but there is nothing to read.
     return _normalise(parts)
+
+
+def _sum_of_known(sizes: Sequence[int | None]) -> int | None:
+    """Return the sum of sizes; None where one of them is not known."""
+    total = 0
+    for size in sizes:
+        if size is None:
+            return None
+        total += size
+    return total
 
 
 def _normalise(parts: Iterable[float]) -> list[float]:

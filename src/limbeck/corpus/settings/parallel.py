@@ -57,13 +57,16 @@ class ParallelSpec(Grown):
     @model_validator(mode="after")
     def _is_whole(self) -> ParallelSpec:
         """Check that the keys describe either several files or a single one, with two languages or more."""
-        if (self.files is None) == (self.file is None):
+        has_several_files = self.files is not None
+        has_one_file = self.file is not None
+        if has_several_files == has_one_file:
             raise ValueError("give a file of each language, as in {en: FILE, de: FILE}, or one file with its languages")
         if self.files is not None and (self.languages or self.columns):
             raise ValueError("languages and columns are for one file of all languages: leave them out")
         if self.file is not None and self.languages is None:
             raise ValueError("languages is missing: name the languages of the file, as in [en, de]")
-        if len(set(self.all_languages)) < len(self.all_languages) or len(self.all_languages) < 2:
+        languages_differ = len(set(self.all_languages)) == len(self.all_languages)
+        if not languages_differ or len(self.all_languages) < 2:
             raise ValueError("parallel text has two languages or more, which differ")
         if self.columns is not None and len(self.columns) != len(self.all_languages):
             raise ValueError(

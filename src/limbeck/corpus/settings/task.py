@@ -23,6 +23,9 @@ _KEYS_OF_LABEL: Mapping[LabelKind, tuple[str, ...]] = {
 _KEYS_OF_TEXT_LABEL = ("pair_column", "label_column")
 """The same for kinds of label that `_KEYS_OF_LABEL` does not list."""
 
+_KEYS_OF_ANY_TASK = ("kind", "name", "labelled")
+"""Keys of `TaskSpec` that suit every kind of task, and a task by name too."""
+
 _KEYS_OF_LABELS = ("label_column", "label_columns", "label_lists", "tags_column", "answers_column", "class_weights")
 """Keys of `TaskSpec` that mean nothing to rows without labels."""
 
@@ -109,21 +112,23 @@ class TaskSpec(Grown):
     def _keys_suit_the_kind(self) -> TaskSpec:
         """Refuse keys that do not apply to the kind of the task, or that its definition has already."""
         kind = KINDS[self.kind]
-        keys_of_kind = _KEYS_OF_LABEL.get(kind.label, _KEYS_OF_TEXT_LABEL)
-        for name in TaskSpec.model_fields:
-            if name in ("kind", "name", "labelled") or self._has_default(name):
+        # Every kind has metrics.
+        applicable_keys = {"metric", *_KEYS_OF_LABEL.get(kind.label, _KEYS_OF_TEXT_LABEL)}
+        # Tables with a word per line have no header and no quotation marks: their fields are known by their numbers.
+        if not kind.of_words:
+            applicable_keys |= {"columns", "quotes"}
+        for key in TaskSpec.model_fields:
+            if key in _KEYS_OF_ANY_TASK or self._has_default(key):
                 continue
-            # A word per line is read by the numbers of fields, so that no header is missed.
-            is_layout_of_rows = name in ("columns", "quotes") and not kind.of_words
-            # Every kind has metrics.
-            is_known = name in keys_of_kind or name == "metric"
-            if not is_known and not is_layout_of_rows:
-                raise ValueError(f"{name} does not apply to {self.kind}: leave it out")
-            if self.name is not None and name in ("metric", "positive"):
-                raise ValueError(f"the task '{self.name}' already defines its metrics: leave out {name}")
-            if self.name is not None and name.endswith(("columns", "_column")):
+            if key not in applicable_keys:
+                raise ValueError(f"{key} does not apply to {self.kind}: leave it out")
+            if self.name is None:
+                continue
+            if key in ("metric", "positive"):
+                raise ValueError(f"the task '{self.name}' already defines its metrics: leave out {key}")
+            if key.endswith(("columns", "_column")):
                 raise ValueError(
-                    f"the task '{self.name}' already defines its columns: leave out {name}, or the task's name"
+                    f"the task '{self.name}' already defines its columns: leave out {key}, or the task's name"
                 )
         return self
 
@@ -147,6 +152,7 @@ class TaskSpec(Grown):
         """Refuse keys of labels for rows without labels, and kinds or tasks whose rows always have them."""
         if self.labelled:
             return self
+        # Rows of queries may lack labels in any case.
         if KINDS[self.kind].has_queries:
             raise ValueError(f"labelled does not apply to {self.kind}, whose rows need no labels: leave it out")
         if self.name is not None:
@@ -161,13 +167,16 @@ class TaskSpec(Grown):
         """Refuse one name for several columns."""
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             raise ValueError(f"columns are {', '.join(self.columns)}: give each field a different name")
-        ranking_columns = [self.query_column or "query", *(self.document_columns or ["documents"])]
+        query_column = self.query_column or "query"
+        document_columns = self.document_columns or ["documents"]
+        ranking_columns = [query_column, *document_columns]
         if len(set(ranking_columns)) < len(ranking_columns):
             raise ValueError(
                 f"query and documents are separate columns, but these are {ranking_columns}: name each once"
             )
         return self
 
-    def _has_default(self, name: str) -> bool:
-        default = type(self).model_fields[name].get_default(call_default_factory=True)
-        return bool(getattr(self, name) == default)
+    def _has_default(self, key: str) -> bool:
+        """Whether a key has its default, which a user may have written too."""
+        default = type(self).model_fields[key].get_default(call_default_factory=True)
+        return bool(getattr(self, key) == default)

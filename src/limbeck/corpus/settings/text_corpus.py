@@ -47,8 +47,9 @@ class CorpusSettings(Checked, CorpusSpec):
     whole_texts: bool = False
     """Whether each piece of text is one row: the student reads its beginning, and its key is that of the whole text."""
 
-    _parts: dict[str, str] = PrivateAttr(default_factory=dict)
-    """The sources that `mix.by` finds, by the value of its placeholder. Found once: files may come meanwhile."""
+    _source_of_value: dict[str, str] = PrivateAttr(default_factory=dict)
+    """The sources that `mix.by` finds, by the value of its placeholder. Found once: files may come meanwhile. Empty
+    without `mix.by`."""
 
     @classmethod
     def of(cls, corpus: CorpusSpec, prompts: dict[str, str] | None = None) -> CorpusSettings:
@@ -65,19 +66,20 @@ class CorpusSettings(Checked, CorpusSpec):
         return cls(**keys, prompts=prompts or {})
 
     @model_validator(mode="after")
-    def _find_parts(self) -> CorpusSettings:
+    def _find_sources_of_mix(self) -> CorpusSettings:
         if self.mix is not None and self.mix.by is not None:
-            from limbeck.corpus.sources.file_patterns import find_parts
+            from limbeck.corpus.sources.file_patterns import find_sources
 
-            self._parts = find_parts(self.mix.by)
+            self._source_of_value = find_sources(self.mix.by)
         return self
 
     @model_validator(mode="after")
     def _sources_are_different(self) -> CorpusSettings:
-        times = Counter(zip(self.places, self.uses, strict=False))
-        repeated = [source for (source, _), count in times.items() if count > 1]
-        if repeated:
-            raise ValueError(f"the source '{repeated[0]}' is listed twice with the same settings: list it once")
+        # Where no source has a use, there are no uses, and a source may be listed several times.
+        times_listed = Counter(zip(self.places, self.uses, strict=False))
+        for (place, _), times in times_listed.items():
+            if times > 1:
+                raise ValueError(f"the source '{place}' is listed twice with the same settings: list it once")
         return self
 
     @model_validator(mode="after")
@@ -92,7 +94,9 @@ class CorpusSettings(Checked, CorpusSpec):
     @property
     def places(self) -> list[str]:
         """The sources by their names, those that `mix.by` finds among them."""
-        return [*self._parts.values()] or super().places
+        if self._source_of_value:
+            return list(self._source_of_value.values())
+        return super().places
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -100,36 +104,47 @@ class CorpusSettings(Checked, CorpusSpec):
 
         A source that is listed again is named with its use.
         """
-        if self._parts:
-            return tuple(self._parts)
+        if self._source_of_value:
+            return tuple(self._source_of_value)
         if self.teaches_translations:
             return self._titles_by_language()
+        # Without uses nothing tells the places of a source apart.
         if not self.uses:
             return tuple(self.places)
-        times = Counter(self.places)
+        times_listed = Counter(self.places)
         titles = []
-        for source, use in zip(self.places, self.uses, strict=True):
-            titles.append(source if times[source] == 1 else f"{source} ({use.title})")
+        for place, use in zip(self.places, self.uses, strict=True):
+            if times_listed[place] == 1:
+                titles.append(place)
+            else:
+                titles.append(f"{place} ({use.title})")
         return tuple(titles)
 
     def _titles_by_language(self) -> tuple[str, ...]:
         """Names of the sources where some are parallel text: the languages of these, numbered where one comes again."""
         titles: list[str] = []
-        times: Counter[str] = Counter()
+        times_so_far: Counter[str] = Counter()
         for source, place in zip(self.described_sources, self.places, strict=True):
-            title = source.language if names_parallel_text(place) and source.language else place
-            times[title] += 1
-            titles.append(title if times[title] == 1 else f"{title} ({times[title]})")
+            title = place
+            if names_parallel_text(place) and source.language:
+                title = source.language
+            times_so_far[title] += 1
+            if times_so_far[title] == 1:
+                titles.append(title)
+            else:
+                titles.append(f"{title} ({times_so_far[title]})")
         return tuple(titles)
 
     @cached_property
     def uses(self) -> tuple[SourceUse, ...]:
         """The role, prompt and units of each source, in their order; empty where no source has any."""
+        # The sources that `mix.by` finds have no keys.
         described = self.described_sources or [SourceSpec(source=place) for place in self.places]
         uses = []
         for source in described:
+            prompt = self.prompts.get(source.role or "", "")
             units = source.units or self.units or ()
-            uses.append(SourceUse(source.role, self.prompts.get(source.role or "", ""), tuple(units)))
+            uses.append(SourceUse(source.role, prompt, tuple(units)))
         is_plain = all(use == SourceUse() for use in uses)
         return () if is_plain else tuple(uses)
 
@@ -144,22 +159,30 @@ class CorpusSettings(Checked, CorpusSpec):
 
         It is the value of `{language}` in `mix.by`, or what the recipe says of the source.
         """
-        if self._parts:
-            return tuple(self._parts) if self.mix is not None and _LANGUAGE in str(self.mix.by) else ()
+        if self._source_of_value:
+            values_are_languages = self.mix is not None and _LANGUAGE in str(self.mix.by)
+            return tuple(self._source_of_value) if values_are_languages else ()
         languages = tuple(source.language or "" for source in self.described_sources)
         return languages if any(languages) else ()
 
     @property
     def stated_mixing(self) -> Mixing | None:
-        """The rule of the sources' shares that is given: the mix, or the shares of sources."""
-        if self.mix is not None:
-            # A language may have several sources. A source of an unknown one stands for itself.
-            names = [language or place for language, place in zip(self.languages, self.places, strict=False)]
-            if self.mix.exponent is not None and len(set(names)) < len(names):
-                return LanguageShares(self.mix.exponent, tuple(names))
-            return self.mix
-        shares = tuple(source.share for source in self.described_sources)
-        return SourceShares(shares) if any(shares) else None
+        """The rule of the sources' shares that is given: the mix, or the shares of sources; None if nothing is given.
+
+        An exponent is one of the sizes of languages where a language has several sources, and of sources otherwise.
+        """
+        if self.mix is None:
+            shares = tuple(source.share for source in self.described_sources)
+            return SourceShares(shares) if any(shares) else None
+
+        # A source of an unknown language stands for itself. There are no languages where none is known.
+        names = []
+        for language, place in zip(self.languages, self.places, strict=False):
+            names.append(language or place)
+        language_has_several_sources = len(set(names)) < len(names)
+        if self.mix.exponent is not None and language_has_several_sources:
+            return LanguageShares(self.mix.exponent, tuple(names))
+        return self.mix
 
     @property
     def mixing(self) -> Mixing | None:
@@ -192,7 +215,8 @@ class CorpusSettings(Checked, CorpusSpec):
         if not self.has_pieces:
             return []
         uses = [[use.prompt, list(use.units)] for use in self.uses]
-        return [uses, bool(self.source_prompts) and not self.student_reads_prompts]
+        only_teacher_reads_prompts = bool(self.source_prompts) and not self.student_reads_prompts
+        return [uses, only_teacher_reads_prompts]
 
     def with_length(self, length: int) -> CorpusSettings:
         """The same text in blocks of another length."""

@@ -86,4 +86,5 @@ def _docstrings(tree: ast.Module) -> Iterator[str]:
         for name in _BODIES:
             statements = getattr(node, name, [])
             inner += [statement for statement in statements if hasattr(statement, "body")]
+        # The last of the pending nodes is taken next, so the first inner one has to come last.
         pending += reversed(inner)

@@ -36,8 +36,10 @@ from limbeck.corpus.text.cursor import Cursor
 from limbeck.corpus.text.documents import Document
 from limbeck.errors import CorpusError
 
-# Files by which the size of the text in all files is estimated.
+ANY_TEXT_COLUMN = ""
+"""Column of the text for callers of `find_files` that need the files of texts and do not read them."""
 _SAMPLED_FILES = 16
+"""Files by which the size of the text in all files is estimated."""
 
 
 @dataclass
@@ -176,19 +178,11 @@ def find_files(text: str, text_column: str | None = None) -> Files:
     Raises:
         CorpusError: if the string names nothing, or nothing that can be read.
     """
-    has_rows = text_column is None
-    suffixes = file_readers.readable_suffixes("rows" if has_rows else "texts")
     path = expand_home(text)
-    if not has_rows:
-        # Tables are read as text where the source itself names their kind, as `reviews.csv` and `reviews-*.csv` do.
-        named = suffix_of(text)
-        suffixes = [suffix for suffix in suffixes if FILE_KINDS[suffix].texts_in_folders or suffix == named]
+    suffixes = _suffixes_to_find(text, path, has_rows=text_column is None)
     if is_remote(text):
         listed = _list_remote(text, suffixes)
     elif _exists(path):
-        # In a folder, some kinds of files are more likely something else than labelled rows.
-        if has_rows and path.is_dir():
-            suffixes = [suffix for suffix in suffixes if FILE_KINDS[suffix].rows_in_folders]
         listed = list_files([path], text, suffixes)
     elif GLOB_CHARACTERS.intersection(text):
         listed = list_files(match_pattern(path), text, suffixes)
@@ -226,11 +220,6 @@ def expand_home(text: str) -> Path:
         return Path(text)
 
 
-def _has_byte_positions(path: FilePath) -> bool:
-    """Whether positions in a file count the bytes of the file as it is stored."""
-    return not is_compressed(path) and not FILE_KINDS[suffix_of(path)].counts_rows
-
-
 def file_state(file: FilePath, place: str) -> list[Any]:
     """Return path, size and time of change of a file; for a remote file its address and a key of its version.
 
@@ -247,6 +236,32 @@ def file_state(file: FilePath, place: str) -> list[Any]:
         return [place, stat.st_size, stat.st_mtime_ns]
     except OSError as error:
         raise CorpusError(f"Cannot read '{safe_name(file)}': {error.strerror}.") from error
+
+
+def _has_byte_positions(path: FilePath) -> bool:
+    """Whether positions in a file count the bytes of the file as it is stored."""
+    return not is_compressed(path) and not FILE_KINDS[suffix_of(path)].counts_rows
+
+
+def _suffixes_to_find(text: str, path: Path, *, has_rows: bool) -> list[str]:
+    """Return the suffixes of the files that a source is read from.
+
+    Args:
+        text: The source string.
+        path: Its path.
+        has_rows: Whether labelled rows are read, and not texts.
+    """
+    if not has_rows:
+        # Tables are read as text where the source itself names their kind, as `reviews.csv` and `reviews-*.csv` do.
+        suffix_in_source = suffix_of(text)
+        suffixes = file_readers.readable_suffixes("texts")
+        return [suffix for suffix in suffixes if FILE_KINDS[suffix].texts_in_folders or suffix == suffix_in_source]
+
+    suffixes = file_readers.readable_suffixes("rows")
+    if is_remote(text) or not _exists(path) or not path.is_dir():
+        return suffixes
+    # In a folder, some kinds of files are more likely something else than labelled rows.
+    return [suffix for suffix in suffixes if FILE_KINDS[suffix].rows_in_folders]
 
 
 def _exists(path: Path) -> bool:

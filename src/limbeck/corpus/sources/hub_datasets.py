@@ -79,23 +79,26 @@ class HubDataset:
             CorpusError: if the data set cannot be reached, or has no such column.
         """
         rows = self._open()
-        part = rows.shard(num_shards=rows.num_shards, index=shard)
+        rows_of_shard = rows.shard(num_shards=rows.num_shards, index=shard)
+        # A position in a data set of the Hub is a state of its rows.
         if cursor.position:
-            part.load_state_dict(cursor.position)
+            rows_of_shard.load_state_dict(cursor.position)
         column = self._text_column
-        # Where reading resumes within a text, the problems of this text have been reported before.
+        # Where reading resumes within a text, the problems of this text have been reported before; `split_documents`
+        # ends the silence behind it.
         report.muted = cursor.within > 0
-        place = self.name if rows.num_shards == 1 else f"{self.name}:{shard}"
-        for number, row in enumerate(self._read_rows(part), start=cursor.line + 1):
+        shown_shard = self.name if rows.num_shards == 1 else f"{self.name}:{shard}"
+        for number, row in enumerate(self._read_rows(rows_of_shard), start=cursor.line + 1):
             if column not in row:
                 raise CorpusError(
                     f"The data set '{self.name}' has no column '{column}': set text_column to one of "
                     f"{messages.list_columns(row)}."
                 )
-            where = f"{place}:{number}"
+            where = f"{shown_shard}:{number}"
             value = documents.text_value(row[column], where, column, report)
             if value is not None:
-                text = FoundText(value, part.state_dict(), number)
+                position_behind_row = rows_of_shard.state_dict()
+                text = FoundText(value, position_behind_row, number)
                 yield from documents.split_documents(text, where, cursor, report)
 
     def documents(

@@ -86,15 +86,17 @@ class InstalledDocs:
         """
         if cursor is None:
             cursor = Cursor()
+        # The source is a single shard, which was read to its end.
         if cursor.shard:
             return
-        before: int = cursor.position
-        report.muted = before > 0
+        documents_before: int = cursor.position
+        # What is wrong with documents in front of the position was reported when they were read first.
+        report.muted = documents_before > 0
         for number, document in enumerate(self._read(report, progress), start=1):
-            if number > before:
+            if number > documents_before:
                 cursor.position = number
                 yield document
-            report.muted = number < before
+            report.muted = number < documents_before
         cursor.move(cursor.shard + 1)
 
     def _read(self, report: SourceReport, progress: StepProgress | None) -> Iterator[Document]:
@@ -103,16 +105,16 @@ class InstalledDocs:
         chunks = [paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK)]
         if progress is not None:
             progress(0, len(paths), "files")
-        seen: set[str] = set()
-        read = 0
+        seen_paragraphs: set[str] = set()
+        files_read = 0
         for chunk, results in zip(chunks, map_parallel(_read_chunk, chunks, self._workers), strict=True):
             for path, result in zip(chunk, results, strict=True):
                 if result.problem is not None:
                     report.note(result.problem, path)
-                yield from _new_documents(result, path, seen, report)
-            read += len(chunk)
+                yield from _new_documents(result, path, seen_paragraphs, report)
+            files_read += len(chunk)
             if progress is not None:
-                progress(read, len(paths), "files")
+                progress(files_read, len(paths), "files")
 
 
 class InstalledText(InstalledDocs):
@@ -178,20 +180,21 @@ def _read_chunk(paths: list[str]) -> list[FileProse]:
         return [read_docstrings(path) if path.endswith(".py") else read_page(path) for path in paths]
 
 
-def _new_documents(result: FileProse, path: str, seen: set[str], report: SourceReport) -> Iterator[Document]:
-    """Iterate over the documents of a file, without paragraphs that were seen before."""
+def _new_documents(result: FileProse, path: str, seen_paragraphs: set[str], report: SourceReport) -> Iterator[Document]:
+    """Iterate over the documents of a file, without paragraphs that were seen before; new ones are added to these."""
     for prose in result.texts:
         paragraphs: list[str] = []
         for paragraph in prose.paragraphs:
-            if paragraph in seen:
+            if paragraph in seen_paragraphs:
                 report.note("paragraph that repeats another", path)
             else:
-                seen.add(paragraph)
+                seen_paragraphs.add(paragraph)
                 paragraphs.append(paragraph)
         if not paragraphs:
             continue
         # The first paragraph is a title if it is the summary of the docstring and was not left out.
         title = None
-        if prose.has_summary and len(paragraphs) > 1 and paragraphs[0] == prose.paragraphs[0]:
+        begins_with_summary = prose.has_summary and paragraphs[0] == prose.paragraphs[0]
+        if begins_with_summary and len(paragraphs) > 1:
             title = paragraphs[0]
         yield Document("\n".join(paragraphs), title)

@@ -61,6 +61,7 @@ def read_page(path: str) -> FileProse:
     else:
         text = _BLANK_LINE.sub("", text)
 
+    # U+FFFD stands for bytes that are not UTF-8.
     readable = [paragraph for paragraph in extract_prose(text).paragraphs if "\ufffd" not in paragraph]
     if not readable:
         return FileProse([])

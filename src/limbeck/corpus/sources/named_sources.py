@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from limbeck.corpus.files import file_kinds
-from limbeck.corpus.files.addresses import file_size, is_remote
+from limbeck.corpus.files.addresses import FilePath, file_size, is_remote
 from limbeck.corpus.files.file_kinds import UNKNOWN_LAYOUT, TableLayout
 from limbeck.corpus.files.file_readers import FILE_KINDS
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.settings.parallel import names_parallel_text
-from limbeck.corpus.sources.file_sources import Files, check_files, expand_home, find_files
+from limbeck.corpus.sources.file_sources import ANY_TEXT_COLUMN, Files, check_files, expand_home, find_files
 from limbeck.corpus.sources.hub_datasets import HUB_PREFIX, HubDataset, names_hub_dataset
 from limbeck.corpus.sources.installed_docs import InstalledDocs, InstalledText
 from limbeck.corpus.sources.parallel_text import ParallelText, open_parallel_text
@@ -29,8 +29,9 @@ from limbeck.errors import CorpusError
 
 
 def source_kind(text: str) -> SourceKind:
-    """Return the kind of source that a string names."""
+    """Return the kind of source that a string names; any string may name files."""
     kinds = [kind for _, kind in SOURCES.items()]
+    # Files match every string. They were registered first, so they are asked last.
     for kind in reversed(kinds):
         if kind.matches(text):
             return kind
@@ -100,19 +101,15 @@ def holds_texts_alone(text: str) -> bool:
     kind = source_kind(text)
     if not kind.is_labelled:
         return True
+    # The other kind with labelled rows is a data set of the Hub, which is a table.
     if kind is not SOURCES["files"]:
         return False
     try:
-        files = find_files(text, "")
+        files = find_files(text, ANY_TEXT_COLUMN)
     except CorpusError:
-        return False  # No file holds texts. What is wrong with the source as a table, its reader says.
-    for file in (*files.files, *files.ignored):
-        suffix = file_kinds.suffix_of(file)
-        if suffix in FILE_KINDS:
-            file_kind = FILE_KINDS[suffix]
-            if file_kind.rows is not None and file_kind.rows_in_folders:
-                return False
-    return True
+        # No file holds texts, so the source is read as a table; the reader of tables refuses it if it is none.
+        return False
+    return not any(_is_table_in_folder(file) for file in (*files.files, *files.ignored))
 
 
 def check_source(text: str, content: file_kinds.Content | None = None) -> None:
@@ -132,8 +129,8 @@ def check_source(text: str, content: file_kinds.Content | None = None) -> None:
         kind.check(text)
     if content is None or not _is_local(text):
         return
-    # Any column, also an empty one, makes `find_files` look for files of text, and None for files of labelled rows.
-    text_column = "" if content == "texts" else None
+    # Without a column `find_files` looks for files of labelled rows.
+    text_column = ANY_TEXT_COLUMN if content == "texts" else None
     if find_files(text, text_column).stored_size() == 0:
         raise CorpusError(f"The source '{safe_name(text)}' holds no {content}: its files are empty.")
 
@@ -164,7 +161,7 @@ def stored_size(text: str) -> int | None:
     """
     if not _is_local(text):
         return None
-    return find_files(text, "").stored_size()
+    return find_files(text, ANY_TEXT_COLUMN).stored_size()
 
 
 def local_files(sources: Iterable[str]) -> list[Path]:
@@ -185,6 +182,15 @@ def local_files(sources: Iterable[str]) -> list[Path]:
 def _is_local(text: str) -> bool:
     """Whether a string names files of this machine."""
     return source_kind(text) is SOURCES["files"] and not is_remote(text)
+
+
+def _is_table_in_folder(file: FilePath) -> bool:
+    """Whether a file is read as labelled rows where it lies in a folder."""
+    suffix = file_kinds.suffix_of(file)
+    if suffix not in FILE_KINDS:
+        return False
+    kind = FILE_KINDS[suffix]
+    return kind.rows is not None and kind.rows_in_folders
 
 
 def _any_text(_text: str) -> bool:

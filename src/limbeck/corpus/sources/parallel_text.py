@@ -37,7 +37,9 @@ def open_parallel_text(text: str) -> ParallelText:
     try:
         parallel = TypeAdapter(Parallel).validate_python(json.loads(document))
     except ValidationError as error:
-        raise CorpusError(f"The source '{safe_name(text)}': {explain(error).removeprefix('recipe: ')}") from None
+        # `explain` names the recipe, of which the string need not be a part.
+        problem = explain(error).removeprefix("recipe: ")
+        raise CorpusError(f"The source '{safe_name(text)}': {problem}") from None
     except ValueError:
         raise CorpusError(
             f"The source '{safe_name(text)}' is not written as a source: give {{parallel: {{en: FILE, de: FILE}}}}."
@@ -90,7 +92,7 @@ class ParallelText:
         if self.language != teacher_language:
             report = SourceReport()
         sentences_before: int = cursor.position
-        # What was read before has been reported before.
+        # What is wrong in front of the position was reported when it was read first.
         report.muted = sentences_before > 0
         for number, row in enumerate(self.files.rows(report), start=1):
             if number <= sentences_before:
@@ -103,4 +105,5 @@ class ParallelText:
             teacher_text = clean_text(row.values[teacher_language])
             if text and teacher_text:
                 yield Document(text, teacher_text=teacher_text)
+        # No sentence may have followed the position.
         report.muted = False

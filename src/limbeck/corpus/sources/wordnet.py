@@ -40,6 +40,7 @@ class WordNet:
         """
         if cursor is None:
             cursor = Cursor()
+        # The source is a single shard, which was read to its end.
         if cursor.shard:
             return
         texts = gzip.decompress(_FILE.read_bytes()).decode().rstrip("\n").split("\n\n")

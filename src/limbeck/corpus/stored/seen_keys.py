@@ -40,12 +40,12 @@ def seen_keys(path: Path) -> Iterator[AddKeys]:
 
 def _add_keys(base: sqlite3.Connection, keys: Sequence[int]) -> list[bool]:
     """Add keys to the table of a database; see `AddKeys`."""
-    # One statement adds the whole batch, and returns the keys that were not there.
-    signed = json.dumps([key - _KEY_OFFSET for key in keys])
-    rows = base.execute("insert or ignore into seen select value from json_each(?) returning key", (signed,))
-    added = {key + _KEY_OFFSET for (key,) in rows}
-    new = []
+    # One statement adds the whole batch, and returns the keys that were not there. SQLite's integers are signed.
+    signed_keys = json.dumps([key - _KEY_OFFSET for key in keys])
+    rows = base.execute("insert or ignore into seen select value from json_each(?) returning key", (signed_keys,))
+    added_keys = {key + _KEY_OFFSET for (key,) in rows}
+    are_new = []
     for key in keys:
-        new.append(key in added)
-        added.discard(key)  # A key that comes twice in the batch is new once.
-    return new
+        are_new.append(key in added_keys)
+        added_keys.discard(key)  # A key that comes twice in the batch is new once.
+    return are_new

@@ -63,29 +63,46 @@ def name_of_build(
     if not files:
         return name
 
+    note = _Note.read(cache_dir / _NOTES / f"{name}.json")
+    content = _content_of(files, note, is_cheap=is_cheap, progress=progress)
+    if content == note.first_content:
+        return name
+    return fingerprint([identity, content])
+
+
+def _content_of(files: Sequence[Path], note: _Note, *, is_cheap: bool, progress: Progress | None) -> str:
+    """Return the content of files: from the note, where it knows their state, or by reading them.
+
+    A content that was not in the note is written into it. The first content that a note gets becomes `first_content`.
+
+    Args:
+        files: The files.
+        note: The note of their identity.
+        is_cheap: Whether the files are hashed; otherwise their state serves as their content.
+        progress: Called while many bytes are hashed.
+    """
     start_of_reading = time.time_ns()
     states = [_state_of(file) for file in files]
     # Notes of earlier versions have hashes of plain tuples, so states are written as these.
     state = digest_of(str(tuple(file_state)) for file_state in states)
-    note = _Note.read(cache_dir / _NOTES / f"{name}.json")
-    content = note.content_by_state.get(state)
-    if content is None:
-        content = state
-        if is_cheap:
-            content = _hash_files(files, progress)
-        is_first = note.first is None
-        if is_first:
-            note.first = content
-        # A file that was changed just now may change again without another state. Its state is not noted, so that the
-        # files are hashed again the next time.
-        are_settled = all(file_state.is_settled(start_of_reading) for file_state in states)
-        if are_settled:
-            note.content_by_state[state] = content
-        if is_first or are_settled:
-            note.write()
-    if content == note.first:
-        return name
-    return fingerprint([identity, content])
+    noted_content = note.content_by_state.get(state)
+    if noted_content is not None:
+        return noted_content
+
+    content = state
+    if is_cheap:
+        content = _hash_files(files, progress)
+    is_first = note.first_content is None
+    if is_first:
+        note.first_content = content
+    # A file that was changed just now may change again without another state. Its state is not noted, so that the
+    # files are hashed again the next time.
+    are_settled = all(file_state.is_settled(start_of_reading) for file_state in states)
+    if are_settled:
+        note.content_by_state[state] = content
+    if is_first or are_settled:
+        note.write()
+    return content
 
 
 @dataclass
@@ -94,12 +111,12 @@ class _Note:
 
     Args:
         path: The file of the note.
-        first: The content that the identity was first seen with; None before it is known.
+        first_content: The content that the identity was first seen with; None before it is known.
         content_by_state: The content of the files in each state, by a hash of the state.
     """
 
     path: Path
-    first: str | None
+    first_content: str | None
     content_by_state: dict[str, str]
 
     @classmethod
@@ -114,7 +131,7 @@ class _Note:
 
     def write(self) -> None:
         """Write the note; a cache that can only be read is used without it."""
-        text = json.dumps({"first": self.first, "contents": self.content_by_state}, indent=1)
+        text = json.dumps({"first": self.first_content, "contents": self.content_by_state}, indent=1)
         with suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             atomic_text(self.path, f"{text}\n", durable=False, shared=True)

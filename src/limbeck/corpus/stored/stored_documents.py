@@ -7,6 +7,7 @@ A corpus may list a source more than once, for example with two prompts. The ind
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,8 @@ from limbeck.errors import CorpusError
 DOCUMENT_FORMAT = 2
 """Raise it when the same sources would give other documents: older caches are then built anew."""
 _BATCH_CHARACTERS = 4_000_000
+_SHOWN_CHARACTERS = 40
+"""Most characters of foreign text in a message."""
 # 2**64 divided by the golden ratio, the usual constant that spreads 64-bit keys.
 _SALT = 0x9E3779B97F4A7C15
 
@@ -86,31 +89,165 @@ def store_documents(
         identity.append(times_before)
     name = name_of_build(cache_dir, identity, [listed.source for listed in sources], progress=progress)
     folder = cache_dir / "documents" / name
-
-    def build(aside: Path) -> dict[str, Any]:
-        """Write the documents of all sources into the folder of a build, and return its manifest."""
-        if settings.max_documents is None and not document_files(aside):
-            _check_disk(aside, sources)
-        reader = SourceReader(sources, settings.max_documents, _last_state(aside))
-        with seen_keys(aside / "seen.sqlite") as add_keys:
-            # Documents in the files that an earlier build has finished count as seen.
-            for place, path in zip(reader.shards, document_files(aside), strict=False):
-                add_keys_of_source = _keys_apart(add_keys, sources[place].times_before)
-                for records in read_batches(path):
-                    add_keys_of_source(records.column("key").to_pylist())
-
-            for place in reader.sources():
-                batches = reader.batches(_keys_apart(add_keys, sources[place].times_before), progress)
-                files = write_shards(
-                    batches, aside, "documents", arrow_files.SHARD_CHARACTERS, first=len(reader.shards)
-                )
-                for path in files:
-                    reader.shards.append(place)
-                    finish_piece(aside, path.stem, [path.name], reader.state())
-        return {"format": DOCUMENT_FORMAT, **reader.manifest()}
-
+    build = partial(_write_documents, sources=sources, max_documents=settings.max_documents, progress=progress)
     waiting = waiting_notice(progress, "waiting for another process that reads this text")
     return folder, build_once(folder, build, goes_on=True, waiting=waiting)
+
+
+class SourceReader:
+    """Reads sources one after the other, in batches without repeated documents; it can resume behind any batch.
+
+    Args:
+        sources: The sources.
+        max_documents: Most documents to keep; None keeps all.
+        state: The result of `state` at the position to resume from; `None` begins.
+
+    Attributes:
+        shards: For each file that was written, the place of its source. The caller writes the files and appends to it.
+    """
+
+    def __init__(
+        self, sources: Sequence[ListedSource], max_documents: int | None, state: dict[str, Any] | None = None
+    ) -> None:
+        self._sources = sources
+        self._max_documents = max_documents
+        # The keys are those of `state`. They are stored in folders, so they keep their names.
+        if state is None:
+            state = {}
+        self._current_place: int = state.get("source", 0)
+        self._cursor = Cursor.from_json(state.get("cursor", Cursor().to_json()))
+        # The documents that were read of the source at each place, repeats included.
+        self._documents_read: list[int] = state.get("read", [0] * len(sources))
+        # The documents that were given, of all sources so far, and their characters.
+        self._documents_given: int = state.get("documents", 0)
+        self._characters_given: int = state.get("characters", 0)
+        self._report_of_ended_sources = SourceReport.from_dict(state.get("report", {}))
+        self._report_of_current_source = SourceReport.from_dict(state.get("own", {}))
+        self.shards: list[int] = state.get("shards", [])
+
+    def state(self) -> dict[str, Any]:
+        """Return the position behind the last batch that was given, as plain JSON values."""
+        return {
+            "source": self._current_place,
+            "cursor": self._cursor.to_json(),
+            "read": self._documents_read,
+            "own": self._report_of_current_source.to_dict(),
+            **self._counts(),
+            "report": self._report_of_ended_sources.to_dict(),
+        }
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the counts of everything that was read, by source and in all."""
+        documents_by_source: dict[str, int] = {}
+        # A source may be listed more than once.
+        for listed, documents in zip(self._sources, self._documents_read, strict=True):
+            documents_by_source[listed.name] = documents_by_source.get(listed.name, 0) + documents
+        report = SourceReport.from_dict(self._report_of_ended_sources.to_dict())
+        # A build that goes on when there are documents enough does not come to the end of its last source.
+        report.merge(self._report_of_current_source)
+        return {"sources": documents_by_source, **self._counts(), "report": report.to_dict()}
+
+    def sources(self) -> Iterator[int]:
+        """Iterate over the places of the sources that are left; the source at the place becomes the current one.
+
+        The caller must read `batches` to its end before it asks for the next place.
+
+        Raises:
+            CorpusError: if a source gives no document.
+        """
+        while self._current_place < len(self._sources) and not self._is_full():
+            yield self._current_place
+            # The caller has read the source to its end.
+            self._report_of_ended_sources.merge(self._report_of_current_source)
+            if self._documents_read[self._current_place] == 0:
+                name = self._sources[self._current_place].name
+                raise NothingToBuildError(nothing_in(name, "text", self._report_of_current_source))
+            self._current_place += 1
+            self._cursor = Cursor()
+            self._report_of_current_source = SourceReport()
+
+    def batches(self, add_keys: AddKeys, progress: Progress | None) -> Iterator[StoredBatch]:
+        """Iterate over the new documents of the current source, from where it was left.
+
+        Args:
+            add_keys: Adds the keys of documents to those that were seen.
+            progress: Called as reading advances.
+
+        Raises:
+            CorpusError: if the source cannot be read.
+        """
+        listed = self._sources[self._current_place]
+        schema = PARALLEL_SCHEMA if isinstance(listed.source, ParallelText) else DOCUMENT_SCHEMA
+        step = step_progress(progress, f"reading {listed.name}")
+        # The source moves the cursor as it is read, so that `state` has the position behind a batch.
+        documents = listed.source.documents(self._report_of_current_source, step, self._cursor)
+        while not self._is_full():
+            batch = next_batch(documents, arrow_files.BATCH_ITEMS, _BATCH_CHARACTERS, _characters_of)
+            if not batch:
+                return
+            self._documents_read[self._current_place] += len(batch)
+            document_by_key = self._new_documents(batch, add_keys)
+            # All documents of the batch were repeats.
+            if not document_by_key:
+                continue
+            stored = batch_of_documents(list(document_by_key.values()), list(document_by_key), schema)
+            self._documents_given += len(document_by_key)
+            self._characters_given += stored.characters
+            yield stored
+
+    def _new_documents(self, batch: Sequence[Document], add_keys: AddKeys) -> dict[int, Document]:
+        """Return the documents of a batch that were not seen before, by key, up to `max_documents` in all."""
+        document_by_key: dict[int, Document] = {}
+        keys = [document.key for document in batch]
+        for document, key, is_new in zip(batch, keys, add_keys(keys), strict=True):
+            if self._documents_given + len(document_by_key) == self._max_documents:
+                break
+            if is_new:
+                document_by_key[key] = document
+            else:
+                beginning = repr(document.text[:_SHOWN_CHARACTERS])
+                self._report_of_current_source.note("document that repeats another", beginning)
+        return document_by_key
+
+    def _is_full(self) -> bool:
+        """Whether the most documents were given; never without such a bound."""
+        return self._documents_given == self._max_documents
+
+    def _counts(self) -> dict[str, Any]:
+        return {"documents": self._documents_given, "characters": self._characters_given, "shards": self.shards}
+
+
+def _write_documents(
+    folder: Path, *, sources: Sequence[ListedSource], max_documents: int | None, progress: Progress | None
+) -> dict[str, Any]:
+    """Write the documents of all sources, and return the content of the manifest.
+
+    Args:
+        folder: The folder of the build. It may have files that a build which was killed has finished; these stay.
+        sources: The sources.
+        max_documents: Most documents to keep; None keeps all.
+        progress: Called as reading advances.
+    """
+    is_first_build = not document_files(folder)
+    if max_documents is None and is_first_build:
+        _check_disk(folder, sources)
+    reader = SourceReader(sources, max_documents, _last_state(folder))
+    with seen_keys(folder / "seen.sqlite") as add_keys:
+        # Documents in the files that an earlier build has finished count as seen. Behind these files may be one that it
+        # has not finished, which has no shard.
+        for place, path in zip(reader.shards, document_files(folder), strict=False):
+            add_keys_of_source = _keys_apart(add_keys, sources[place].times_before)
+            for records in read_batches(path):
+                add_keys_of_source(records.column("key").to_pylist())
+
+        for place in reader.sources():
+            batches = reader.batches(_keys_apart(add_keys, sources[place].times_before), progress)
+            files = write_shards(batches, folder, "documents", arrow_files.SHARD_CHARACTERS, first=len(reader.shards))
+            # Each file comes when it is complete, and the reader is then behind its last document.
+            for path in files:
+                reader.shards.append(place)
+                finish_piece(folder, path.stem, [path.name], reader.state())
+    return {"format": DOCUMENT_FORMAT, **reader.manifest()}
 
 
 def _check_disk(folder: Path, sources: Sequence[ListedSource]) -> None:
@@ -131,126 +268,6 @@ def _check_disk(folder: Path, sources: Sequence[ListedSource]) -> None:
             f"The text needs {problem}: its documents and the blocks of tokens, which the cache holds. Make room, or "
             "set $LIMBECK_CACHE to a folder on another disk."
         )
-
-
-class SourceReader:
-    """Reads sources one after the other, in batches without repeated documents; it can resume behind any batch.
-
-    Args:
-        sources: The sources.
-        max_documents: Most documents to keep; None keeps all.
-        state: The result of `state` at the position to resume from; `None` begins.
-
-    Attributes:
-        shards: For each file that was written, the place of its source. The caller writes the files and appends to it.
-    """
-
-    def __init__(
-        self, sources: Sequence[ListedSource], max_documents: int | None, state: dict[str, Any] | None = None
-    ) -> None:
-        self._sources = sources
-        self._max_documents = max_documents
-        if state is None:
-            state = {}
-        self._place: int = state.get("source", 0)  # Place of the source that is being read.
-        self._cursor = Cursor.from_json(state.get("cursor", Cursor().to_json()))
-        self._documents_by_place: list[int] = state.get("read", [0] * len(sources))  # Repeats included.
-        # Documents that are kept, of all sources so far, and their characters.
-        self._documents: int = state.get("documents", 0)
-        self._characters: int = state.get("characters", 0)
-        self._report_of_ended = SourceReport.from_dict(state.get("report", {}))
-        self._report_of_source = SourceReport.from_dict(state.get("own", {}))
-        self.shards: list[int] = state.get("shards", [])
-
-    def state(self) -> dict[str, Any]:
-        """Return the position behind the last batch that was given, as plain JSON values."""
-        return {
-            "source": self._place,
-            "cursor": self._cursor.to_json(),
-            "read": self._documents_by_place,
-            "own": self._report_of_source.to_dict(),
-            **self._counts(),
-        }
-
-    def manifest(self) -> dict[str, Any]:
-        """Return the counts of everything that was read, by source and in all."""
-        documents_by_source: dict[str, int] = {}
-        # A source may be listed more than once.
-        for listed, documents in zip(self._sources, self._documents_by_place, strict=True):
-            documents_by_source[listed.name] = documents_by_source.get(listed.name, 0) + documents
-        report = SourceReport.from_dict(self._report_of_ended.to_dict())
-        # A build that goes on when there are documents enough does not come to the end of its last source.
-        report.merge(self._report_of_source)
-        return {"sources": documents_by_source, **self._counts(), "report": report.to_dict()}
-
-    def sources(self) -> Iterator[int]:
-        """Iterate over the places of the sources that are left.
-
-        The caller must read `batches` to its end before it asks for the next place.
-
-        Raises:
-            CorpusError: if a source gives no document.
-        """
-        while self._place < len(self._sources) and not self._is_full():
-            yield self._place
-            self._report_of_ended.merge(self._report_of_source)
-            if self._documents_by_place[self._place] == 0:
-                name = self._sources[self._place].name
-                raise NothingToBuildError(nothing_in(name, "text", self._report_of_source))
-            self._place += 1
-            self._cursor = Cursor()
-            self._report_of_source = SourceReport()
-
-    def batches(self, add_keys: AddKeys, progress: Progress | None) -> Iterator[StoredBatch]:
-        """Iterate over the new documents of the current source, from where it was left.
-
-        Args:
-            add_keys: Adds the keys of documents to those that were seen.
-            progress: Called as reading advances.
-
-        Raises:
-            CorpusError: if the source cannot be read.
-        """
-        listed = self._sources[self._place]
-        step = step_progress(progress, f"reading {listed.name}")
-        documents = listed.source.documents(self._report_of_source, step, self._cursor)
-        while not self._is_full():
-            batch = next_batch(documents, arrow_files.BATCH_ITEMS, _BATCH_CHARACTERS, _characters_of)
-            if not batch:
-                return
-            self._documents_by_place[self._place] += len(batch)
-            document_by_key = self._new_documents(batch, add_keys)
-            if not document_by_key:
-                continue
-            schema = PARALLEL_SCHEMA if isinstance(listed.source, ParallelText) else DOCUMENT_SCHEMA
-            stored = batch_of_documents(list(document_by_key.values()), list(document_by_key), schema)
-            self._documents += len(document_by_key)
-            self._characters += stored.characters
-            yield stored
-
-    def _new_documents(self, batch: Sequence[Document], add_keys: AddKeys) -> dict[int, Document]:
-        """Return the documents of a batch that were not seen before, by key, up to `max_documents` in all."""
-        document_by_key: dict[int, Document] = {}
-        keys = [document.key for document in batch]
-        for document, key, is_new in zip(batch, keys, add_keys(keys), strict=True):
-            if self._documents + len(document_by_key) == self._max_documents:
-                break
-            if is_new:
-                document_by_key[key] = document
-            else:
-                self._report_of_source.note("document that repeats another", repr(document.text[:40]))
-        return document_by_key
-
-    def _is_full(self) -> bool:
-        return self._documents == self._max_documents
-
-    def _counts(self) -> dict[str, Any]:
-        return {
-            "documents": self._documents,
-            "characters": self._characters,
-            "shards": self.shards,
-            "report": self._report_of_ended.to_dict(),
-        }
 
 
 def _open_sources(settings: CorpusSettings, workers: int | None) -> list[ListedSource]:
@@ -280,7 +297,7 @@ def _keys_apart(add_keys: AddKeys, times_before: int) -> AddKeys:
     """Return a function that adds the keys of a source which may be listed a second time.
 
     A source that is listed again is read in another way, so its documents do not count as repeats of those at its
-    earlier places. Its keys are changed with a salt, so that they differ.
+    earlier places. A salt of the place changes its keys, so that they differ from the earlier ones.
 
     Args:
         add_keys: Adds keys of documents, 64 bits each.

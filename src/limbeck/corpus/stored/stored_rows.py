@@ -117,6 +117,7 @@ class _AllRows:
                     digest.update(f"{(row.text, row.pair, row.label)!r}\n".encode())
                     yield row
             finally:
+                # The caller may also close the iterator in the middle of a source.
                 self.report.merge(report)
             if self.rows_by_source[name] == 0:
                 raise CorpusError(nothing_in(name, self._row_name, report))

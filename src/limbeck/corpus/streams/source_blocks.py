@@ -108,7 +108,8 @@ class SourceBlocks(Iterator[Block]):
         self._shards = source.source.shards()
         self._deals_shards = self._shards % lane.count == 0
 
-        # The position in the source. A pass without any block would never end, so whether it has blocks is kept.
+        # The position in the source. The keys are those of `_position`, and keep their names, since checkpoints have
+        # them. A pass without any block would never end, so it is noted whether a pass has blocks.
         if state is None:
             state = {}
         self._pass: int = state.get("pass", 0)
@@ -121,12 +122,13 @@ class SourceBlocks(Iterator[Block]):
         self._shard_order = self._draw_shard_order()
         self._documents: Iterator[Document] | None = None  # Of the shard that is being read.
 
-        # The current chunk, and how many of its blocks have been given. A run that resumes has to tokenise it again.
+        # The current chunk: the position in front of it, its pass, its blocks, and how many of these have been given. A
+        # run that resumes within a chunk has to tokenise it again.
         self._chunk_state = self._position()
         self._chunk_pass = self._pass
         self._chunk_blocks: list[CutBlock] = []
         self._given_of_chunk: int = state.get("taken", 0)
-        self._is_chunk_missing = self._given_of_chunk > 0
+        self._resumes_within_chunk = self._given_of_chunk > 0
 
     def state(self) -> dict[str, Any]:
         """Return the position behind the last block, as plain JSON values."""
@@ -139,9 +141,10 @@ class SourceBlocks(Iterator[Block]):
 
     def __next__(self) -> Block:
         """Return the next block; at the end of the chunk of text in memory, the next chunk is read."""
-        if self._is_chunk_missing:
+        if self._resumes_within_chunk:
             self._read_chunk()
-            self._is_chunk_missing = False
+            self._resumes_within_chunk = False
+        # A chunk may have no block, so the next one is read until there is a block.
         while self._given_of_chunk >= len(self._chunk_blocks):
             self._read_chunk()
             self._given_of_chunk = 0
@@ -169,7 +172,10 @@ class SourceBlocks(Iterator[Block]):
         self._chunk_pass = self._pass
 
     def _next_documents(self) -> list[Document]:
-        """Return the documents of a chunk, all of one shard; shards without a document of this lane are passed over."""
+        """Return the documents of a chunk, all of one shard; shards without a document of this lane are passed over.
+
+        At the end of a shard a chunk has fewer documents than elsewhere.
+        """
         documents: list[Document] = []
         characters = 0
         while not documents:

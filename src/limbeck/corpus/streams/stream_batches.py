@@ -53,13 +53,13 @@ class StreamBatches:
         if state is None:
             state = {"window": 0, "sources": [None] * len(sources), "taken": 0, "drawn": [0] * len(sources)}
         self._window_number: int = state["window"]
-        # Batches of the window that were given already.
-        self._given_of_window: int = state["taken"]
-        # Blocks of each source that were given, of all windows.
-        self._blocks_by_source: list[int] = list(state["drawn"])
-        self._blocks = []
+        # The number of batches of the current window that a run which resumes has had.
+        self._batches_before: int = state["taken"]
+        # The number of blocks of each source that were given, of all windows.
+        self._given_by_source: list[int] = list(state["drawn"])
+        self._blocks_by_source = []
         for index, (source, source_state) in enumerate(zip(sources, state["sources"], strict=True)):
-            self._blocks.append(SourceBlocks(source, index, encoding, lane, seed, source_state))
+            self._blocks_by_source.append(SourceBlocks(source, index, encoding, lane, seed, source_state))
 
     def __iter__(self) -> Iterator[tuple[list[Block], dict[str, Any]]]:
         """Iterate without end over batches, each with the state to resume after it."""
@@ -67,14 +67,18 @@ class StreamBatches:
             while True:
                 yield from self._read_window()
                 self._window_number += 1
-                self._given_of_window = 0
+                self._batches_before = 0
         finally:
-            for blocks in self._blocks:
+            for blocks in self._blocks_by_source:
                 blocks.close()
 
     def _read_window(self) -> Iterator[tuple[list[Block], dict[str, Any]]]:
         """Iterate over the batches of the current window that were not given, each with the state behind it."""
-        start = {"window": self._window_number, "sources": [blocks.state() for blocks in self._blocks]}
+        # The position in front of the window, from which a run that resumes fills the window again.
+        window_state = {
+            "window": self._window_number,
+            "sources": [blocks.state() for blocks in self._blocks_by_source],
+        }
         generator = np.random.default_rng([self._seed, self._lane.index, self._window_number])
         window = self._fill_window(generator)
         report = self._report().to_dict()
@@ -82,25 +86,25 @@ class StreamBatches:
         lengths = np.array([len(block.ids) for block in window])
         order = generator.permutation(len(window))
         batches = group_by_length(order, lengths, self._batch_size, generator)
-        # A run that resumes passes over the batches that it had.
-        first = self._given_of_window
-        for number, rows in enumerate(batches[first:], start=first + 1):
+        remaining_batches = batches[self._batches_before :]
+        for number, rows in enumerate(remaining_batches, start=self._batches_before + 1):
             batch = [window[row] for row in rows]
             for block in batch:
-                self._blocks_by_source[block.source] += 1
-            yield batch, {**start, "taken": number, "drawn": list(self._blocks_by_source), "report": report}
+                self._given_by_source[block.source] += 1
+            state = {**window_state, "taken": number, "drawn": list(self._given_by_source), "report": report}
+            yield batch, state
 
     def _fill_window(self, generator: np.random.Generator) -> list[Block]:
         """Return the blocks of a window, from each source by its share."""
         counts = draw_counts(self._window_size, self._shares, generator.random())
         window: list[Block] = []
-        for blocks, count in zip(self._blocks, counts, strict=True):
+        for blocks, count in zip(self._blocks_by_source, counts, strict=True):
             window += islice(blocks, count)
         return window
 
     def _report(self) -> SourceReport:
         """Return the report of all sources so far."""
         report = SourceReport()
-        for blocks in self._blocks:
+        for blocks in self._blocks_by_source:
             report.merge(blocks.report)
         return report

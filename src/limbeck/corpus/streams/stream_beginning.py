@@ -54,36 +54,44 @@ def store_beginning(
     Raises:
         CorpusError: if a source cannot be read or gives no document, or no block is left to train on.
     """
-    aside = folder / "beginning"
-    aside.mkdir(parents=True)
+    # All documents of the beginning are written to a folder that is removed at the end.
+    folder_of_beginning = folder / "beginning"
+    folder_of_beginning.mkdir(parents=True)
     beginning = _Beginning(sources)
-    read = write_documents(beginning.documents(progress), aside)
+    documents = write_documents(beginning.documents(progress), folder_of_beginning)
 
     # The documents with the lowest keys are held out, at most `held_out_documents`, so those keys and the next decide.
-    lowest = lowest_keys(aside, settings.held_out_documents + 1)
+    lowest = lowest_keys(folder_of_beginning, settings.held_out_documents + 1)
     held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
 
-    source_of_file = _choose_documents(aside, beginning.documents_by_place, held_below, by_source=bool(encoding.uses))
+    # The blocks of the chosen documents.
+    source_of_file = _choose_documents(
+        folder_of_beginning, beginning.documents_by_place, held_below, by_source=bool(encoding.uses)
+    )
+    nothing_to_train_on = (
+        f"The beginning of the stream, {counted(documents.items, 'document')}, gives no block of text to train on: "
+        f"give more text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
+        f"(now {settings.held_out})."
+    )
     blocks = tokenise(
         list(source_of_file),
         folder,
         replace(encoding, held_below=held_below, sources=source_of_file),
-        f"The beginning of the stream, {counted(read.items, 'document')}, gives no block of text to train on: give "
-        f"more text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
-        f"(now {settings.held_out}).",
+        nothing_to_train_on,
     )
-    # The folders of the chosen documents, each once and in order.
-    parts = dict.fromkeys(path.parent for path in source_of_file)
-    held_out_documents = chain.from_iterable(read_documents(part, below=held_below) for part in parts)
+
+    # The held-out documents are stored as text too. The dictionary has each folder of chosen documents once, in order.
+    folders_of_chosen = dict.fromkeys(path.parent for path in source_of_file)
+    held_out_documents = chain.from_iterable(read_documents(chosen, below=held_below) for chosen in folders_of_chosen)
     held_out = write_documents(held_out_documents, folder)
-    shutil.rmtree(aside)
+    shutil.rmtree(folder_of_beginning)
     return {
         "settings": settings.content(),
         "tokenizer": {"fingerprint": encoding.encoder.fingerprint()},
-        "documents": read.items,
+        "documents": documents.items,
         "held_out_documents": held_out.items,
         "held_below": held_below,
-        "characters": read.characters,
+        "characters": documents.characters,
         "sources": beginning.documents_by_name(),
         "content": beginning.content(),
         "report": beginning.report.to_dict(),
@@ -156,22 +164,24 @@ def _choose_documents(
         folder: The folder of all documents, source after source. The new folders are below it.
         documents_by_place: Number of documents of each source.
         held_below: Documents with a key below this are held out.
-        by_source: Make a folder for each source, because their prompts or units differ; otherwise one for all.
+        by_source: Whether each source has a folder, because their prompts or units differ; otherwise all have one, as
+            if they were a single source.
 
     Returns:
         The new files, each with the index of its source; with one folder for all, the index is 0.
     """
-    sizes: Sequence[int] = [sum(documents_by_place)]
+    documents_by_source: Sequence[int] = [sum(documents_by_place)]
     if by_source:
-        sizes = documents_by_place
-    documents = read_documents(folder)  # Each source takes its documents from this iterator.
+        documents_by_source = documents_by_place
+    all_documents = read_documents(folder)
     source_of_file: dict[Path, int] = {}
-    for source, size in enumerate(sizes):
-        part = folder / f"chosen-{source}"
-        part.mkdir()
-        documents_of_part = islice(documents, size)
-        write_documents(_choose(documents_of_part, held_below), part)
-        for path in document_files(part):
+    for source, count in enumerate(documents_by_source):
+        chosen_folder = folder / f"chosen-{source}"
+        chosen_folder.mkdir()
+        # Every source takes its documents from the same iterator, one source after the other.
+        documents = islice(all_documents, count)
+        write_documents(_choose(documents, held_below), chosen_folder)
+        for path in document_files(chosen_folder):
             source_of_file[path] = source
     return source_of_file
 

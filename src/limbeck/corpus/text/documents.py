@@ -131,11 +131,13 @@ def split_documents(source_text: FoundText, where: str, cursor: Cursor, report: 
         source_text: The text as it was read.
         where: Its place, for messages.
         cursor: It is moved behind every document before that is given.
-        report: Receives repairs. Where reading resumes, it is muted, since the repairs of this text have been reported
-            before; afterwards it never is.
+        report: Receives repairs. A caller that resumes within this text has muted it, since the repairs of the text
+            have been reported before. It is never muted afterwards.
     """
+    # Only a text that was begun has been reported before.
     was_begun = cursor.within > 0
-    report.muted = report.muted and was_begun
+    if not was_begun:
+        report.muted = False
     cleaned, replaced = clean_and_count(source_text.text)
     if not cleaned:
         report.note("empty document", where)

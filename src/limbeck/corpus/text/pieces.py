@@ -53,12 +53,16 @@ def _is_question(sentence: str) -> bool:
 
 def _is_title(line: str, following: str) -> bool:
     """Whether a line is the title of the paragraph that follows it."""
-    if len(line) >= len(following) or not _SENTENCE_END.fullmatch(_closing_mark(following)):
+    if len(line) >= len(following):
+        return False
+    ends_with_sentence = _SENTENCE_END.fullmatch(_closing_mark(following))
+    if not ends_with_sentence:
         return False
     most_words = _MOST_WORDS_OF_TITLE
-    mark = _closing_mark(line)
-    if mark:
-        is_full_stop = _SENTENCE_END.fullmatch(mark) and mark not in QUESTION_MARKS + _SHOUTS
+    closing_mark = _closing_mark(line)
+    if closing_mark:
+        # Of the marks that may end a title, only a full stop of some script does.
+        is_full_stop = _SENTENCE_END.fullmatch(closing_mark) and closing_mark not in QUESTION_MARKS + _SHOUTS
         if not is_full_stop:
             return False
         most_words = _MOST_WORDS_OF_STOPPED_TITLE
@@ -127,7 +131,7 @@ def split_pieces(document: Document, kinds: Collection[str]) -> list[Piece]:
         The pieces of the narrowest unit, then those of wider ones.
     """
     unit_of_text: dict[str, str] = {}
-    # `setdefault` keeps the first unit of a text, so the narrowest unit comes first.
+    # `UNITS` begins with the widest unit. The narrowest comes first here, since `setdefault` keeps a text's first unit.
     for unit in reversed(UNITS):
         if unit not in kinds:
             continue

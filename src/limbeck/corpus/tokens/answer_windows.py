@@ -253,7 +253,8 @@ class AnswerWindows:
 
         # Each window begins `room - stride` tokens behind the one before, so that they share `stride` tokens. No window
         # begins in the last `stride` tokens of the context, since the window before holds these.
-        for start in range(0, max(len(context.ids) - self._stride, 1), room - self._stride):
+        end_of_starts = max(len(context.ids) - self._stride, 1)
+        for start in range(0, end_of_starts, room - self._stride):
             part = context.ids[start : start + room]
             if self._question_first:
                 ids = self._frame.join_ids(question_ids, part)
@@ -265,7 +266,8 @@ class AnswerWindows:
             label = NO_SPAN
             if span is not None:
                 first_of_answer, last_of_answer = span
-                if start <= first_of_answer and last_of_answer < start + len(part):
+                holds_whole_answer = start <= first_of_answer and last_of_answer < start + len(part)
+                if holds_whole_answer:
                     label = (first + first_of_answer - start, first + last_of_answer - start)
             yield AnswerWindow(
                 row=name,
@@ -291,14 +293,15 @@ class _EncodedText(NamedTuple):
 
 def _answer_of(row: LabelledRow) -> tuple[int, int] | None:
     """Return the characters of a row's answer; None where its question has no answer, or no answer is known."""
-    has_answers = bool(row.answers)
-    if row.label is None and not has_answers:
-        return None  # A row without labels.
-    if row.label is None:
-        return NO_ANSWER  # The answer is not in the context. No token covers this place, so the row is left out.
     if row.label == NO_ANSWER:
         return None
-    return cast(tuple[int, int], row.label)
+    if row.label is not None:
+        return cast(tuple[int, int], row.label)
+    if row.answers:
+        # The context does not hold the answer. No token covers the place `NO_ANSWER`, so that the row is left out.
+        return NO_ANSWER
+    # The row has no labels.
+    return None
 
 
 def _covered_tokens(answer: tuple[int, int], offsets: NDArray[np.int64]) -> tuple[int, int] | None:

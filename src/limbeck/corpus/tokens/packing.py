@@ -101,7 +101,8 @@ class BlockPacker:
             option = "pairs" if self.pairs else "join"
             raise CorpusError(f"{option} needs a separator, and this tokenizer has neither a sep nor an eos token.")
         # A minimum that no block could reach would drop all of them.
-        self.minimum = max(min(self.minimum, room_for_text), fewest_tokens)
+        reachable_minimum = min(self.minimum, room_for_text)
+        self.minimum = max(reachable_minimum, fewest_tokens)
         self._prefix_ids = np.array(self.prefix, np.int32)
         self._prompt_ids = np.array(self.prompt, np.int32)
         self._suffix_ids = np.array(self.suffix, np.int32)
@@ -126,18 +127,20 @@ class BlockPacker:
         # put here, so that less room is left for the text.
         room_for_text = self._room - len(self._prompt_ids)
         for unit in arrays_with_tokens:
-            yield from self._block(unit[: self._room])
-            for start in self.begins(len(unit))[1:]:
-                rest = unit[start : start + room_for_text]
-                yield from self._block(np.concatenate([self._prompt_ids, rest]))
+            yield from self._block(self.beginning(unit))
+            _, *further_starts = self.begins(len(unit))
+            for start in further_starts:
+                text = unit[start : start + room_for_text]
+                yield from self._block(np.concatenate([self._prompt_ids, text]))
 
     def begins(self, tokens: int) -> list[int]:
-        """Return where the blocks of a unit begin that is not joined with others.
+        """Return the places in a unit, which is not joined with others, at which its blocks begin.
 
         Args:
             tokens: Number of its tokens, the prompt included.
         """
-        return [0, *range(self._room, tokens, self._room - len(self._prompt_ids))]
+        room_for_text = self._room - len(self._prompt_ids)
+        return [0, *range(self._room, tokens, room_for_text)]
 
     def holds(self, unit: Sequence[int] | NDArray[np.int32]) -> bool:
         """Whether a unit, its prompt included, fits into one block."""
@@ -152,7 +155,9 @@ class BlockPacker:
         parts = [self._stream]
         for unit in units:
             # A separator stands between two units, also between the last of an earlier call and the first of this one.
-            if self._has_joined and not self.pairs:
+            # In pairs it only ever stands between the segments.
+            needs_separator = self._has_joined and not self.pairs
+            if needs_separator:
                 parts.append(np.array([self.separator], np.int32))
             self._has_joined = True
             parts.append(unit)

@@ -122,7 +122,9 @@ def longest_first(lengths: Sequence[int], room: int) -> list[int]:
     if len(lengths) == 1:
         return [room]
     first, second = lengths
-    shorter = min(first, second, room // 2)
+    # The shorter text stays whole unless it has more than half of the room. The other gets the rest.
+    length_of_shorter = min(first, second, room // 2)
+    length_of_longer = room - length_of_shorter
     if first <= second:
-        return [shorter, room - shorter]
-    return [room - shorter, shorter]
+        return [length_of_shorter, length_of_longer]
+    return [length_of_longer, length_of_shorter]

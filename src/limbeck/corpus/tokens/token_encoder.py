@@ -47,6 +47,7 @@ class TokenEncoder:
         else:
             self._tokenizer = _SlowTokenizer(tokenizer)
         self.prefix, self.suffix = _find_special_tokens(self._tokenizer)
+        # Models without pairs of texts have no separator of their own.
         self.separator: int | None = tokenizer.sep_token_id
         if self.separator is None:
             self.separator = tokenizer.eos_token_id
@@ -78,14 +79,16 @@ class TokenEncoder:
             first_sentences.append(len(sentences))
 
         encoded = self.encode(sentences)
+        # The ids of all sentences, one after the other. The empty array stands for no sentence at all.
         ids = np.concatenate([*encoded, np.zeros(0, np.int32)])
         lengths = np.array([len(tokens) for tokens in encoded], np.int64)
+        # The place of each sentence's first id, and at the end the number of all ids.
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         # A sentence without tokens has no first token.
         first_tokens = starts[:-1][lengths > 0]
         ids[first_tokens] = ~ids[first_tokens]
-        borders = starts[first_sentences].tolist()
-        return [ids[start:end] for start, end in pairwise(borders)]
+        borders_of_texts = starts[first_sentences].tolist()
+        return [ids[start:end] for start, end in pairwise(borders_of_texts)]
 
     def begins(self, text: str) -> NDArray[np.int64]:
         """Return where each token of a text begins, as an index of its characters, int64 `[tokens]`.

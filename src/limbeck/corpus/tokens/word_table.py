@@ -86,7 +86,7 @@ class WordTable:
         mark_id = backend.token_to_id(mark)
         assert mark_id is not None, mark
         self._mark_id = np.int32(mark_id)
-        self._begin()
+        self._empty()
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]] | None:
         """Return the ids of each text, without special tokens; `None` if most of the text is in new words.
@@ -126,19 +126,21 @@ class WordTable:
         Returns:
             Whether all words are in the table now.
         """
-        new = [word for word in words if word not in self._numbers]
-        if not new:
+        new_words = [word for word in words if word not in self._numbers]
+        if not new_words:
             return True
-        is_judged = len(self._numbers) > _WORDS_TO_JUDGE_BY
-        if is_judged and sum(map(len, new)) > _MOST_NEW * characters:
+        # In a small table most words are new.
+        can_be_judged = len(self._numbers) > _WORDS_TO_JUDGE_BY
+        if can_be_judged and sum(map(len, new_words)) > _MOST_NEW * characters:
             return False
         if self._bytes > _MOST_BYTES:
-            self._begin()
-            new = [word for word in words if word not in self._numbers]
-        self._add(new)
+            # In the empty table all words of the texts are new.
+            self._empty()
+            new_words = [word for word in words if word not in self._numbers]
+        self._add(new_words)
         return True
 
-    def _begin(self) -> None:
+    def _empty(self) -> None:
         """Empty the table. It always has the empty word, which has no ids, and the mark."""
         self._numbers: dict[str, int] = {"": 0, self._mark: 1}
         # The ids of word n are the `_counts[n]` ids from `_ids[_first_places[n]]` on.
