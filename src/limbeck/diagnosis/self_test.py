@@ -121,14 +121,22 @@ def _are_equal(loaded: Mapping[str, Tensor], trained: Mapping[str, Tensor]) -> b
 
 
 def _judge_losses(output: Path) -> Finding:
-    """Check the log of a run: every step has a loss, and all losses are finite."""
-    # The run has a single stage, whose folder is named after its number and its name.
+    """Check the losses of the small run: every step has one, and all are finite.
+
+    Args:
+        output: The folder of the run.
+    """
+    # Each stage writes its log into the folder `stages/NUMBER-NAME`. The small run has one stage.
     [log] = output.glob("stages/1-*/log.jsonl")
     entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    # Every step is logged with its loss. Other entries, such as that of the end of the training, have none.
     losses = [entry["loss"] for entry in entries if "loss" in entry]
+    every_step_has_a_loss = len(losses) == _STEPS
+    losses_are_finite = all(map(math.isfinite, losses))
+
     shown = ", ".join(f"{loss:.3g}" for loss in losses)
     text = f"{_STEPS} steps of minilmv2, losses {shown}"
-    if len(losses) == _STEPS and all(map(math.isfinite, losses)):
+    if every_step_has_a_loss and losses_are_finite:
         return Finding("training", "ok", text, facts={"losses": losses})
     return Finding("training", "failed", text, _REPORT)
 

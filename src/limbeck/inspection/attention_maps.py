@@ -52,12 +52,12 @@ def draw_maps(
         check_comparable(student, teacher)
         teacher_layers = [teacher_layer for _, teacher_layer in layers]
         sides = [_Side("student", student, student_layers), _Side("teacher", teacher, teacher_layers)]
+    single_heads = [head for head in heads_shown if head != MEAN_HEAD]
     for side in sides:
         check_layers(side.subject, side.role, side.layers)
-        heads = [head for head in heads_shown if head != MEAN_HEAD]
-        highest = shape_of(side.subject.model.config).heads
+        number_of_heads = shape_of(side.subject.model.config).heads
         owner = f"{side.role} '{side.subject.name}'"
-        _check_numbers("head", heads, highest, owner, "; 'mean' stands for all of them")
+        _check_numbers("head", single_heads, number_of_heads, owner, "; 'mean' stands for all of them")
 
     # Both models have the same tokenizer, so the student's token ids are the teacher's too.
     token_ids = tokenizers.encode_texts(student.tokenizer, [sentence])["input_ids"][0]

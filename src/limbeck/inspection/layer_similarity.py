@@ -90,40 +90,6 @@ class CrossProducts:
         return torch.stack(squared_norms) / norms
 
 
-class _SelfProducts:
-    """Sums of one model's shifted vectors, and of their products within each layer.
-
-    Attributes:
-        sums: Sum of the shifted vectors of each layer, `[layers, H]`.
-
-    Args:
-        first: The first batch, `[layers, n, H]`. Its mean is subtracted from the vectors of all batches.
-    """
-
-    def __init__(self, first: Tensor) -> None:
-        layers, _, width = first.shape
-        self._shift = first.mean(1, keepdim=True)
-        self.sums = torch.zeros(layers, width, dtype=torch.float64)
-        self._products = torch.zeros(layers, width, width, dtype=torch.float64)
-
-    def add(self, vectors: Tensor) -> Tensor:
-        """Add a batch `[layers, n, H]` to the sums, and return its shifted vectors."""
-        shifted = vectors - self._shift
-        self.sums += shifted.sum(1).cpu()
-        self._products += (shifted.transpose(1, 2) @ shifted).cpu()
-        return shifted
-
-    def norms(self, tokens: int) -> Tensor:
-        """Return ||X^T X|| of each layer, the Frobenius norm of its centred products, `[layers]`.
-
-        Args:
-            tokens: Number of tokens n that were added.
-        """
-        # [layers, H, H].
-        product_of_means = self.sums[:, :, None] * self.sums[:, None, :] / tokens
-        return (self._products - product_of_means).flatten(1).norm(dim=1)
-
-
 @torch.no_grad()
 def measure_similarity(
     student: Subject, teacher: Subject, texts: Sequence[str], *, length: int = 256, report: Report = no_progress
@@ -161,8 +127,8 @@ def measure_similarity(
     values: list[tuple[float, ...]] = []
     tokens = 0
     for number, group in enumerate(groups):
-        part = part_of(report, number / len(groups), (number + 1) / len(groups))
-        sums = _cross_products(student, teacher, rows.ids, group, report=part)
+        report_group = part_of(report, number / len(groups), (number + 1) / len(groups))
+        sums = _cross_products(student, teacher, rows.ids, group, report=report_group)
         values += [tuple(similarities) for similarities in sums.similarity().tolist()]
         # Every group reads the same texts, so the number is the same.
         tokens = sums.tokens
@@ -174,6 +140,40 @@ def measure_similarity(
         width=max(student_width, teacher_width),
         cut=rows.cut,
     )
+
+
+class _SelfProducts:
+    """Sums of one model's shifted vectors, and of their products within each layer.
+
+    Attributes:
+        sums: Sum of the shifted vectors of each layer, `[layers, H]`.
+
+    Args:
+        first: The first batch, `[layers, n, H]`. Its mean is subtracted from the vectors of all batches.
+    """
+
+    def __init__(self, first: Tensor) -> None:
+        layers, _, width = first.shape
+        self._shift = first.mean(1, keepdim=True)
+        self.sums = torch.zeros(layers, width, dtype=torch.float64)
+        self._products = torch.zeros(layers, width, width, dtype=torch.float64)
+
+    def add(self, vectors: Tensor) -> Tensor:
+        """Add a batch `[layers, n, H]` to the sums, and return its shifted vectors."""
+        shifted = vectors - self._shift
+        self.sums += shifted.sum(1).cpu()
+        self._products += (shifted.transpose(1, 2) @ shifted).cpu()
+        return shifted
+
+    def norms(self, tokens: int) -> Tensor:
+        """Return ||X^T X|| of each layer, the Frobenius norm of its centred products, `[layers]`.
+
+        Args:
+            tokens: Number of tokens n that were added.
+        """
+        # [layers, H, H].
+        product_of_means = self.sums[:, :, None] * self.sums[:, None, :] / tokens
+        return (self._products - product_of_means).flatten(1).norm(dim=1)
 
 
 def _cross_products(

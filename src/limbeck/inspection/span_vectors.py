@@ -125,7 +125,7 @@ def read_ends(
     # For each layer, a tensor [2, spans, H] of every batch: first tokens, then last tokens.
     ends_by_layer: list[list[Tensor]] = [[] for _ in keys]
     # The numbers of the spans, in the order in which the batches give their vectors.
-    order: list[int] = []
+    numbers_in_reading_order: list[int] = []
     title = f"Reading with {subject.name}"
     with evaluation_mode(subject.model), taps.StreamTap(subject.model, keys) as tap:
         for batch in batches(rows, subject.tokenizer, device=subject.device, report=report, what=title):
@@ -139,7 +139,7 @@ def read_ends(
                     rows_in_batch.append(row_in_batch)
                     first_tokens.append(placed[number].first)
                     last_tokens.append(placed[number].last)
-                    order.append(number)
+                    numbers_in_reading_order.append(number)
 
             # Each stream is [B, L, H]; indexing by (row, token) of each span gives [spans, H].
             for key, layer_ends in zip(keys, ends_by_layer, strict=True):
@@ -147,8 +147,9 @@ def read_ends(
                 both_ends = torch.stack([stream[rows_in_batch, first_tokens], stream[rows_in_batch, last_tokens]])
                 layer_ends.append(both_ends.float().cpu())
 
-    # Batches are formed by length, so the vectors are put back into the order of `placed`.
-    places_of_spans = torch.tensor(order).argsort()
+    # Batches are formed by length, so the vectors are put back into the order of `placed`. Sorting the numbers gives
+    # for each span the place of its vectors.
+    places_of_spans = torch.tensor(numbers_in_reading_order).argsort()
     vectors = []
     for layer_ends in ends_by_layer:
         first, last = torch.cat(layer_ends, dim=1)[:, places_of_spans]

@@ -95,23 +95,25 @@ def best_span(
     """
     first_characters = window.offsets[:, 0]
     end_characters = window.offsets[:, 1]
-    # Indices of tokens, so that every start meets every end: [starts, 1] and [1, ends] broadcast to [starts, ends].
-    first = _best_places(window, start_scores, n_best)[:, None]
-    last = _best_places(window, end_scores, n_best)[None, :]
-    has_length = (first <= last) & (last - first < max_answer_tokens)
+    # Every start meets every end: [starts, 1] and [1, ends] broadcast to [starts, ends].
+    first_tokens = _best_places(window, start_scores, n_best)[:, None]
+    last_tokens = _best_places(window, end_scores, n_best)[None, :]
+    has_length = (first_tokens <= last_tokens) & (last_tokens - first_tokens < max_answer_tokens)
     # Some tokenizers have tokens without characters, which would make an empty answer.
-    has_characters = first_characters[first] < end_characters[last]
+    has_characters = first_characters[first_tokens] < end_characters[last_tokens]
     is_pair = has_length & has_characters
     if not is_pair.any():
         return -math.inf, slice(0)
 
-    starts = start_scores[window.first :]
-    ends = end_scores[window.first :]
-    scores = np.where(is_pair, starts[first] + ends[last], -np.inf)
-    row, column = np.unravel_index(scores.argmax(), scores.shape)
-    begin = int(first_characters[first[row, 0]])
-    end = int(end_characters[last[0, column]])
-    return float(scores[row, column]), slice(begin, end)
+    # Places count the tokens of the context, and scores those of the window.
+    context_start_scores = start_scores[window.first :]
+    context_end_scores = end_scores[window.first :]
+    pair_scores = context_start_scores[first_tokens] + context_end_scores[last_tokens]
+    scores = np.where(is_pair, pair_scores, -np.inf)
+    best_start, best_end = np.unravel_index(scores.argmax(), scores.shape)
+    begin = int(first_characters[first_tokens[best_start, 0]])
+    end = int(end_characters[last_tokens[0, best_end]])
+    return float(scores[best_start, best_end]), slice(begin, end)
 
 
 def _best_places(window: AnswerWindow, scores: NDArray[np.float64], count: int) -> NDArray[np.intp]:

@@ -27,6 +27,18 @@ from limbeck.kinds.answer_rules import (
 )
 from limbeck.kinds.task import AnswerPrediction, Task
 
+THRESHOLD = 0.0
+"""Null odds above it mean no answer, where no better threshold has been searched."""
+THRESHOLD_SUFFIX = "_threshold"
+"""End of the names under which thresholds stand among scores, as in `best_f1_threshold` or `{class}_threshold`."""
+
+_NO_PREDICTION = AnswerPrediction("", -math.inf)
+"""Stands for the prediction of a question that has none.
+
+Its null odds are below every threshold, so that it is never emptied, and it scores 0 as in `score_answers`. In the
+search for the best threshold it is empty text: a question without an answer loses nothing by it.
+"""
+
 
 class Threshold(NamedTuple):
     """A threshold of null odds, above which an answer is emptied, and the mean score that it gives, 0 to 1."""
@@ -74,51 +86,6 @@ def score_answers(predictions: Mapping[str, AnswerPrediction], rows: Sequence[La
         exact[number] = max(is_same for is_same, _ in comparisons)
         f1[number] = max(answer_f1 for _, answer_f1 in comparisons)
     return AnswerScores(exact, f1)
-
-
-def _rules(task: Task, language: str) -> Compare:
-    """Return the comparison of a prediction with a gold answer, for rows in a language."""
-    rules = task.answer_rules
-    if rules is None:
-        is_of_mlqa = language != "en" and language in MLQA_LANGUAGES
-        rules = "mlqa" if is_of_mlqa else "squad"
-    if rules == "mlqa":
-        return partial(_compare_mlqa, language=language)
-    if rules == "cmrc2018":
-        return compare_cmrc
-    return compare_squad if task.answerable_only else compare_squad2
-
-
-def _compare_mlqa(prediction: str, gold: str, language: str) -> tuple[bool, float]:
-    """Compare as MLQA does, by the rules of a language."""
-    return compare_tokens(normalise_answer_of(prediction, language), normalise_answer_of(gold, language))
-
-
-def _gold(row: LabelledRow, task: Task) -> Sequence[str]:
-    """Return the gold answers of a question; the empty text where it has none.
-
-    Raises:
-        CorpusError: for a question without an answer in a task whose questions all have answers.
-    """
-    if not task.answerable_only:
-        # As in SQuAD 2.0's script, gold answers of which nothing remains (such as "the") are skipped.
-        return [answer for answer in row.answers if normalise_answer(answer)] or [""]
-    if not row.answers:
-        raise CorpusError(f"The question '{row.id}' of {task.title} has no gold answer, so its split cannot be scored.")
-    return row.answers
-
-
-THRESHOLD = 0.0
-"""Null odds above it mean no answer, where no better threshold has been searched."""
-THRESHOLD_SUFFIX = "_threshold"
-"""End of the names under which thresholds stand among scores, as in `best_f1_threshold` or `{class}_threshold`."""
-
-_NO_PREDICTION = AnswerPrediction("", -math.inf)
-"""Stands for the prediction of a question that has none.
-
-Its null odds are below every threshold, so that it is never emptied, and it scores 0 as in `score_answers`. In the
-search for the best threshold it is empty text: a question without an answer loses nothing by it.
-"""
 
 
 def best_threshold(
@@ -193,3 +160,35 @@ def answer_figures(
             figures[f"{part}_exact"] = float(exact[is_in_part].mean())
             figures[f"{part}_f1"] = float(f1[is_in_part].mean())
     return figures
+
+
+def _rules(task: Task, language: str) -> Compare:
+    """Return the comparison of a prediction with a gold answer, for rows in a language."""
+    rules = task.answer_rules
+    if rules is None:
+        is_of_mlqa = language != "en" and language in MLQA_LANGUAGES
+        rules = "mlqa" if is_of_mlqa else "squad"
+    if rules == "mlqa":
+        return partial(_compare_mlqa, language=language)
+    if rules == "cmrc2018":
+        return compare_cmrc
+    return compare_squad if task.answerable_only else compare_squad2
+
+
+def _compare_mlqa(prediction: str, gold: str, language: str) -> tuple[bool, float]:
+    """Compare as MLQA does, by the rules of a language."""
+    return compare_tokens(normalise_answer_of(prediction, language), normalise_answer_of(gold, language))
+
+
+def _gold(row: LabelledRow, task: Task) -> Sequence[str]:
+    """Return the gold answers of a question; the empty text where it has none.
+
+    Raises:
+        CorpusError: for a question without an answer in a task whose questions all have answers.
+    """
+    if not task.answerable_only:
+        # As in SQuAD 2.0's script, gold answers of which nothing remains (such as "the") are skipped.
+        return [answer for answer in row.answers if normalise_answer(answer)] or [""]
+    if not row.answers:
+        raise CorpusError(f"The question '{row.id}' of {task.title} has no gold answer, so its split cannot be scored.")
+    return row.answers

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from limbeck.kinds.ranking_scores import CUTOFF, score_query
 
+_SMALLEST_SUM = 1e-12
+"""In place of 0 where rows without any class would divide by it."""
+
 
 def chance_of_classes(labels: NDArray[np.int64], classes: int, positive: int | None) -> dict[str, float]:
     """Return the scores at chance of one class a row, by metric; that of Matthews' correlation is 0.
@@ -26,14 +29,18 @@ def chance_of_classes(labels: NDArray[np.int64], classes: int, positive: int | N
     shares = np.bincount(labels, minlength=classes) / len(labels)  # [classes]
     present = shares[shares > 0]
     largest = float(present.max())
-    # A constant answer has the F1 of its class, and 0 for all others. Drawn answers hit a class as often as it occurs,
-    # so that this is its F1.
-    constant_f1 = _f1_of_constant(largest)
+    # The means over the classes that rows have. A constant answer has the F1 of its class, and 0 for all others. Drawn
+    # answers hit a class as often as it occurs, so that its share is its F1.
+    f1_of_constant = _f1_of_constant(largest)
+    macro_of_constant = f1_of_constant / len(present)
+    macro_of_drawn = 1.0 / len(present)  # The shares add up to 1.
+    weighted_of_constant = largest * f1_of_constant
+    weighted_of_drawn = float((present**2).sum())
     chance = {
         "accuracy": largest,
         "micro_f1": largest,
-        "macro_f1": max(constant_f1, 1.0) / len(present),
-        "weighted_f1": max(largest * constant_f1, float((present**2).sum())),
+        "macro_f1": max(macro_of_constant, macro_of_drawn),
+        "weighted_f1": max(weighted_of_constant, weighted_of_drawn),
     }
     if positive is not None:
         chance["f1"] = _f1_of_constant(float(shares[positive]))
@@ -48,7 +55,7 @@ def chance_of_flags(labels: NDArray[np.int64]) -> dict[str, float]:
     """
     shares = labels.mean(axis=0)  # [classes]
     f1_of_classes = [_f1_of_constant(float(share)) for share in shares]
-    weights = shares / max(shares.sum(), 1e-12)
+    weights = shares / max(shares.sum(), _SMALLEST_SUM)
 
     # The micro F1 of rows that all get the m most frequent classes, for the best m.
     most_frequent_first = np.sort(shares)[::-1]

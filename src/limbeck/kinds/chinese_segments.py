@@ -61,11 +61,13 @@ def split_words(text: str) -> list[str]:
     - Short forms are split off: `it's` gives `it`, `'s`.
     - Contractions are two words: `cannot` gives `can`, `not`, and `gonna` gives `gon`, `na`.
     """
+    # Marks that open a quotation come first; all straight ones that remain close one.
     opened = _OPENING_QUOTES.sub(lambda match: _QUOTE.sub(" `` ", match[0]), text)
     opened = _OPENING_APOSTROPHE.sub("' ", opened)
     quoted = opened.replace('"', " '' ")
     words: list[str] = []
     for word in _split_full_stop(_PIECE.findall(quoted)):
+        # The groups are the word, its short form and an apostrophe behind it, each empty where there is none.
         short_form = _SHORT_FORM.fullmatch(word)
         parts = (word,) if short_form is None else short_form.groups("")
         for part in parts:

@@ -35,11 +35,6 @@ class EntityCounts(NamedTuple):
         }
 
 
-def _share(part: int, whole: int) -> float:
-    """Return a share of a whole; 0 of nothing."""
-    return part / whole if whole else 0.0
-
-
 def count_entities(
     predictions: Sequence[Sequence[int]], rows: Sequence[LabelledRow], task: Task
 ) -> dict[str, EntityCounts]:
@@ -68,7 +63,7 @@ def count_tags(
         gold_tags: The numbers of the tags by the labels.
         names: The names of the tags.
     """
-    # Each counts entities by their type.
+    # The numbers of entities of each type.
     right: Counter[str] = Counter()
     predicted: Counter[str] = Counter()
     gold: Counter[str] = Counter()
@@ -103,12 +98,6 @@ def scored_words(numbers: Sequence[int], row: LabelledRow) -> list[int]:
     return [number for number, tag in zip(numbers, tags_of(row), strict=True) if tag != IGNORED_LABEL]
 
 
-def _entities_of(numbers: Sequence[int], names: tuple[str, ...]) -> set[Entity]:
-    """Return the entities of a sentence, by the numbers of its words' tags."""
-    tags = entity_tags(names) or names
-    return set(find_entities([tags[number] for number in numbers]))
-
-
 def entity_figures(predictions: Sequence[Sequence[int]], rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
     """Return precision, recall and F1 of the entities of all types together; the arguments are `count_entities`'."""
     return total_of(count_entities(predictions, rows, task)).figures()
@@ -121,3 +110,14 @@ def total_of(counts_of_types: Mapping[str, EntityCounts]) -> EntityCounts:
         predicted=sum(counts.predicted for counts in counts_of_types.values()),
         gold=sum(counts.gold for counts in counts_of_types.values()),
     )
+
+
+def _share(part: int, whole: int) -> float:
+    """Return a share of a whole; 0 of nothing."""
+    return part / whole if whole else 0.0
+
+
+def _entities_of(numbers: Sequence[int], names: tuple[str, ...]) -> set[Entity]:
+    """Return the entities of a sentence, by the numbers of its words' tags."""
+    tags = entity_tags(names) or names
+    return set(find_entities([tags[number] for number in numbers]))

@@ -187,14 +187,14 @@ class Kind:
         """
         source = CorpusRows(settings, SourceReport())
         self.check_source(source)
-        # All rows are looked at when the first is read: a corpus in the cache, or on the Hub while a recipe is checked,
-        # is not read at all.
-        has_looked = settings.rows is not None or not self.looks_ahead(source)
+        # Some kinds look at all rows before the first is read. They do it only when it is read, since a corpus that is
+        # in the cache, or on the Hub while a recipe is checked, is not read at all.
+        must_look_ahead = settings.rows is None and self.looks_ahead(source)
 
         def read(row: PlacedRow, report: SourceReport) -> Sequence[LabelledRow]:
-            nonlocal has_looked
-            if not has_looked:
-                has_looked = True
+            nonlocal must_look_ahead
+            if must_look_ahead:
+                must_look_ahead = False
                 self.look_ahead(self._rows_of_sources(settings), source)
             source.report = report  # A corpus is read in parts, each with its own report.
             return self.read(row, source)

@@ -81,7 +81,8 @@ class MultiLabel(Kind):
         """Whether lists such as [0, 1] are ambiguous: the numbers of two classes, or a flag for each of two classes."""
         columns = source.columns
         may_be_both = len(source.labels) <= MOST_AMBIGUOUS_CLASSES
-        return source.labelled and may_be_both and columns.label_lists is None and not columns.label_columns
+        user_says_which = columns.label_lists is not None or bool(columns.label_columns)
+        return source.labelled and may_be_both and not user_says_which
 
     def look_ahead(self, rows: Iterable[PlacedRow], source: RowSource) -> None:
         """Decide by all rows how lists of numbers are read: as numbers of classes, or as a flag for each class."""

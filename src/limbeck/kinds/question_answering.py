@@ -194,21 +194,22 @@ class QuestionAnswering(Kind):
     ) -> Disagreements | None:
         """Return 1 less the F1 of the student's answers, with the teacher's in place of the gold answers."""
         student_answers, teacher_answers = (cast(Answers, answers) for answers in predictions)
-        student = [_text(student_answers.get(row.id), task) for row in rows]
-        teacher = [_text(teacher_answers.get(row.id), task) for row in rows]
+        student_texts = [_text(student_answers.get(row.id), task) for row in rows]
+        teacher_texts = [_text(teacher_answers.get(row.id), task) for row in rows]
 
-        # The teacher's answers stand in the place of the gold ones.
-        taught_rows = []
-        for row, text in zip(rows, teacher, strict=True):
+        # The teacher's answers stand in the place of the gold ones. Where the teacher gives no answer, the question has
+        # none.
+        rows_by_teacher = []
+        for row, text in zip(rows, teacher_texts, strict=True):
             has_answer = bool(text) or task.answerable_only
-            taught_rows.append(replace(row, answers=(text,) if has_answer else ()))
-        answers = {row.id: AnswerPrediction(text) for row, text in zip(rows, student, strict=True)}
-        scores = score_answers(answers, taught_rows, task)
+            rows_by_teacher.append(replace(row, answers=(text,) if has_answer else ()))
+        answers = {row.id: AnswerPrediction(text) for row, text in zip(rows, student_texts, strict=True)}
+        scores = score_answers(answers, rows_by_teacher, task)
         return Disagreements(
             distances=1 - scores.f1,
             differ=scores.exact < 1,
-            student=[text or "no answer" for text in student],
-            teacher=[text or "no answer" for text in teacher],
+            student=[text or "no answer" for text in student_texts],
+            teacher=[text or "no answer" for text in teacher_texts],
         )
 
     def held_out_predictions(self, logits: Any) -> Any:

@@ -101,7 +101,7 @@ class Ranking(ValueKind):
                 break
             chosen.append(query)
 
-        # The rows keep the order that they have in the split.
+        # The rows keep the order that they have in the split. A query is a slice of the rows.
         drawn: list[LabelledRow] = []
         for query in sorted(chosen, key=lambda query: query.start):
             drawn += rows[query]
@@ -190,10 +190,25 @@ def read_documents(row: PlacedRow, columns: Sequence[str], label_column: str) ->
                 )
             documents.append(Document(text, relevance))
 
-    # Labels take precedence over the columns. A row with a single document may have its label without a list.
+    # Labels take precedence over the columns.
     label_value: Any = row.named_value(label_column)
     if is_missing(label_value):
         return documents
+    return _with_labels(documents, label_value, row, label_column)
+
+
+def _with_labels(documents: Sequence[Document], label_value: Any, row: PlacedRow, label_column: str) -> list[Document]:
+    """Return documents with the relevance that a column of labels gives them.
+
+    Args:
+        documents: The documents of the row.
+        label_value: The value of the column: a label for each document in a list, or the label of a single document.
+        row: The row.
+        label_column: Name of the column.
+
+    Raises:
+        CorpusError: if the number of labels is not that of the documents, or a label is no number.
+    """
     labels = list(label_value) if isinstance(label_value, list | tuple) else [label_value]
     if len(labels) != len(documents):
         raise CorpusError(

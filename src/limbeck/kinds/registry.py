@@ -75,15 +75,15 @@ def register_as_kind(*, facts: KindFacts | None = None, replace: bool = False) -
     """
 
     def register(kind_class: type[K]) -> type[K]:
-        """Add the kind of a class to the registry."""
+        """Add the kind of a class to the registry, and its facts to the table of facts."""
         kind = kind_class()
-        # The facts come first: `_problem` compares them with the kind as it is added.
+        # The facts come first: adding a kind compares it with its facts.
         if facts is not None:
             try:
                 facts_table.KINDS.add(kind.name, facts)
             except ValueError as error:
                 raise PluginError(f"The kind '{kind.name}' cannot be added: {error}.") from None
-        # `built_in` marks a kind that limbeck's code defines: its name stays taken.
+        # The name of a kind that limbeck's own code defines stays taken.
         KINDS.add(kind.name, kind, replace=replace, built_in=is_built_in(kind_class))
         return kind_class
 

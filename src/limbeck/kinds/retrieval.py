@@ -11,7 +11,7 @@ from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.kinds.drawing import draw
 from limbeck.kinds.kind import Metric
-from limbeck.kinds.ranking import mean_over_queries, read_documents
+from limbeck.kinds.ranking import Document, mean_over_queries, read_documents
 from limbeck.kinds.ranking_scores import RETRIEVAL_METRICS
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
@@ -49,18 +49,9 @@ class Retrieval(ValueKind):
 
         rows = []
         for place, document in enumerate(documents):
-            label: float | None
-            if not source.labelled:
-                label = None
-            elif is_unanswered:
-                label = 0.0
-            elif document.relevance is not None:
-                label = document.relevance
-            elif columns.label in row.values:
-                # The column is there, and its value is missing.
-                raise source.unlabelled_error(row, columns.label)
-            else:
-                label = 1.0
+            label = None
+            if source.labelled:
+                label = 0.0 if is_unanswered else _relevance(document, row, source)
             document_id = row_id if len(documents) == 1 else f"{row_id}.{place}"
             rows.append(LabelledRow(document_id, query, document.text, label, language=source.language))
         return rows
@@ -76,6 +67,19 @@ class Retrieval(ValueKind):
     def count(self, rows: Sequence[LabelledRow]) -> tuple[int, str]:
         """Return the number of queries."""
         return len({row.keys[0] for row in rows if row.text}), "query"
+
+
+def _relevance(document: Document, row: PlacedRow, source: RowSource) -> float:
+    """Return the relevance of a document to the query of its row; 1 where the rows do not state it.
+
+    Raises:
+        CorpusError: if the row has a column of labels, and no value in it.
+    """
+    if document.relevance is not None:
+        return document.relevance
+    if source.columns.label in row.values:
+        raise source.unlabelled_error(row, source.columns.label)
+    return 1.0
 
 
 def _without_query(row: LabelledRow) -> LabelledRow:

@@ -123,13 +123,17 @@ class TokenClassification(Kind):
         words: Any = row.values[columns.tokens]
         if isinstance(words, str) and not source.labelled:
             words = _WORD.findall(words)
-        if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+        is_list_of_words = isinstance(words, list | tuple) and all(isinstance(word, str) for word in words)
+        if not is_list_of_words:
             shown = repr(words)[:_SHOWN_CHARACTERS]
             raise CorpusError(f"{row.where} has no list of words in its column '{columns.tokens}', but {shown}.")
-        label = _read_tags(row, len(words), source) if source.labelled else None
-        if label is not None and set(label) == {IGNORED_LABEL}:
-            source.report.note(f"sentence whose tags are all {IGNORED_LABEL}, left out", row.where)
-            return []
+        label = None
+        if source.labelled:
+            label = _read_tags(row, len(words), source)
+            no_word_is_scored = set(label) == {IGNORED_LABEL}
+            if no_word_is_scored:
+                source.report.note(f"sentence whose tags are all {IGNORED_LABEL}, left out", row.where)
+                return []
         # White space within a word would split it.
         cleaned_words = [" ".join(clean_text(word).split()) for word in words]
         if not any(cleaned_words):
@@ -208,13 +212,16 @@ class TokenClassification(Kind):
             tags_of_models = [_predicted(tags, rows) for tags in predictions]
             return figures_of_classes(_gold(rows), tags_of_models, task.labels)
 
+        # The counts of each model, by the type of entity.
         counts_of_models = [count_entities(cast(Any, tags), rows, task) for tags in predictions]
+        entity_types = set().union(*counts_of_models)
         by_label = []
-        for entity_type in sorted(set().union(*counts_of_models)):
+        for entity_type in sorted(entity_types):
             # A type that only one of the models predicts, and no row has, is missing from the other model's counts.
-            counts = [of_types.get(entity_type, EntityCounts(0, 0, 0)) for of_types in counts_of_models]
-            f1_of_models = [of_model.figures()["f1_entity"] for of_model in counts]
-            gold = max(of_model.gold for of_model in counts)
+            counts = [counts_by_type.get(entity_type, EntityCounts(0, 0, 0)) for counts_by_type in counts_of_models]
+            f1_of_models = [model_counts.figures()["f1_entity"] for model_counts in counts]
+            # The models are scored on the same rows, so those that have the type count as many gold entities.
+            gold = max(model_counts.gold for model_counts in counts)
             by_label.append(label_figures(entity_type, gold, f1_of_models))
         return ClassFigures(by_label, labels=[], confusion=[])
 
@@ -299,22 +306,28 @@ def _read_tags(row: PlacedRow, count: int, source: RowSource) -> tuple[int, ...]
     if not is_list or len(tags) != count:
         shown = counted(len(tags), "tag") if is_list else f"the tags {tags!r}"[:_SHOWN_CHARACTERS]
         raise CorpusError(f"{row.where} has {counted(count, 'word')}, but {shown}: give each word its own.")
+
+    # A value such as -1 or -100 stands for no tag, unless a class has it as its name.
+    class_numbers = source.numbers
     for place, tag in enumerate(tags, start=1):
-        if is_missing(tag) or (tag in _UNLABELLED and tag not in source.numbers):
+        stands_for_no_label = tag in _UNLABELLED and tag not in class_numbers
+        if is_missing(tag) or stands_for_no_label:
             raise CorpusError(f"{row.where} is unlabelled: the tag of its word {place} is {tag!r}.")
     names_of_numbers = row.class_names.get(column, ())
     numbers = []
     for tag in tags:
-        if tag in _NOT_SCORED and tag not in source.numbers:
+        is_not_scored = tag in _NOT_SCORED and tag not in class_numbers
+        if is_not_scored:
             numbers.append(IGNORED_LABEL)
         else:
-            numbers.append(source.numbers.number(tag, row.where, names_of_numbers))
+            numbers.append(class_numbers.number(tag, row.where, names_of_numbers))
+
     # Tags that contradict their scheme, such as an entity that goes on without a beginning, are noted and kept.
     known_tags = entity_tags(source.labels)
     if known_tags is not None:
         sentence_tags = [known_tags[number] for number in numbers if number != IGNORED_LABEL]
-        for problem, place_of_tags in inconsistencies(sentence_tags, known_tags):
-            source.report.note(problem, f"{row.where}, {place_of_tags}")
+        for problem, neighbouring_tags in inconsistencies(sentence_tags, known_tags):
+            source.report.note(problem, f"{row.where}, {neighbouring_tags}")
     return tuple(numbers)
 
 
