@@ -41,8 +41,8 @@ def nearest_words(vectors: WordVectors, words: Sequence[str], count: int) -> dic
         for first in range(0, len(queries), _QUERIES_AT_ONCE):
             part = slice(first, first + _QUERIES_AT_ONCE)
             nearest_in_block = candidates.nearest(queries[part], query_rows[part], count)
-            for query, new in enumerate(nearest_in_block, start=first):
-                nearest_first = sorted(nearest_so_far[query] + new, key=_cosine_of, reverse=True)
+            for query, neighbours_in_block in enumerate(nearest_in_block, start=first):
+                nearest_first = sorted(nearest_so_far[query] + neighbours_in_block, key=_cosine_of, reverse=True)
                 nearest_so_far[query] = nearest_first[:count]
 
     for query_word, nearest in zip(queries, nearest_so_far, strict=True):
@@ -74,10 +74,10 @@ class _Candidates:
         self._words = words
         self._rows = _unit_rows(rows)
         self._is_word = torch.tensor([word.isprintable() and WORD.search(word) is not None for word in words])
-        # The indices of a word in upper, lower or mixed case.
-        self._places: dict[str, list[int]] = {}
+        # The indices of a word, whether it is spelt in upper, lower or mixed case.
+        self._places_of_word: dict[str, list[int]] = {}
         for place, word in enumerate(words):
-            self._places.setdefault(word.casefold(), []).append(place)
+            self._places_of_word.setdefault(word.casefold(), []).append(place)
 
     def nearest(self, queries: list[str], query_rows: torch.Tensor, count: int) -> list[list[_Neighbour]]:
         """Return the nearest candidates of each query, the nearest first.
@@ -91,16 +91,17 @@ class _Candidates:
         # Punctuation and parts of words are no neighbours, and neither is the query itself, in upper or lower case.
         cosines[:, ~self._is_word] = -torch.inf
         for number, query in enumerate(queries):
-            places_of_query = self._places.get(query.casefold(), [])
+            places_of_query = self._places_of_word.get(query.casefold(), [])
             cosines[number, places_of_query] = -torch.inf
 
-        values, places = cosines.topk(min(count, len(self._words)))
+        highest_cosines, places = cosines.topk(min(count, len(self._words)))
         nearest: list[list[_Neighbour]] = []
-        for values_of_query, places_of_query in zip(values.tolist(), places.tolist(), strict=True):
+        for cosines_of_query, places_of_nearest in zip(highest_cosines.tolist(), places.tolist(), strict=True):
             neighbours: list[_Neighbour] = []
-            for value, place in zip(values_of_query, places_of_query, strict=True):
-                if value > -torch.inf:
-                    neighbours.append(_Neighbour(value, self._words[place]))
+            for cosine, place in zip(cosines_of_query, places_of_nearest, strict=True):
+                # Where there are too few candidates, those that are no neighbours come last.
+                if cosine > -torch.inf:
+                    neighbours.append(_Neighbour(cosine, self._words[place]))
             nearest.append(neighbours)
         return nearest
 

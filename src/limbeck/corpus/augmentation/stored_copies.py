@@ -264,6 +264,7 @@ def _copy_pieces(work: _Work, pieces: Sequence[_Piece], workers: int | None, pro
             if report_copies is not None:
                 report_copies(copies, None, "copies")
     finally:
+        # The model of this process is not needed any more.
         _load_language_model.cache_clear()
 
 
@@ -296,14 +297,14 @@ def _augment(work: _Work, rows: Sequence[LabelledRow]) -> list[list[LabelledRow]
     """Return the copies of each row."""
     neighbours = read_neighbours(work.folder)
     model = work.model
-    at_once = 1
+    rows_at_once = 1
     if model is not None and model.device.type != "cpu":
-        at_once = _ROWS_ON_ACCELERATOR
+        rows_at_once = _ROWS_ON_ACCELERATOR
     propose = propose_nothing if model is None else model
     copies_of_rows: list[list[LabelledRow]] = []
     with _one_thread():
-        for first in range(0, len(rows), at_once):
-            part = rows[first : first + at_once]
+        for first in range(0, len(rows), rows_at_once):
+            part = rows[first : first + rows_at_once]
             copies_of_rows += augment_rows(part, work.settings, neighbours, propose, answers=work.has_answers)
     return copies_of_rows
 

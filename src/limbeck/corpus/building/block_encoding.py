@@ -1,8 +1,12 @@
 """`BlockEncoding`: how the documents of each source become blocks of tokens.
 
 A document is cut into *pieces* of a *unit* (paragraphs, sentences, titles and so on), and pieces are packed into
-*blocks*, the token rows of a corpus of text. A source may have a *prompt*, a text in front of every piece. Where the
-teacher reads the prompt and the student does not, or their tokenizers differ, each piece has two *readings*.
+*blocks*, the token rows of a corpus of text. A source may have a *prompt*, a text in front of every piece. Student and
+teacher read a piece in one of three ways:
+
+- *alike*: they have the same tokenizer, and both read the prompt. There is one *reading*.
+- *apart*: they have the same tokenizer, and the teacher alone reads the prompt. There are two readings.
+- *by two tokenizers*: each has its own. There are two readings too, and blocks are cut by the teacher's tokens.
 """
 
 from __future__ import annotations
@@ -106,7 +110,7 @@ class BlockEncoding:
             columns.append(pa.field(UNIT, pa.int8()))
         if self._has_prompts:
             columns.append(pa.field(PROMPT, pa.int32()))
-        if self._reads_apart:
+        if self._has_two_readings:
             columns.append(pa.field(TEACHER_IDS, pa.list_(pa.int32())))
         if self._has_two_tokenizers and self._has_prompts:
             columns.append(pa.field(TEACHER_PROMPT, pa.int32()))
@@ -139,7 +143,7 @@ class BlockEncoding:
         """
         if self._makes_pairs:
             return self._blocks_of_pairs(pieces, packer)
-        pieces_have_columns = self._has_units or self._has_prompts or self.has_keys or self._reads_apart
+        pieces_have_columns = self._has_units or self._has_prompts or self.has_keys or self._has_two_readings
         if pieces_have_columns:
             return self._described_blocks(pieces, packer, source)
         return self._plain_blocks(pieces, packer)
@@ -246,7 +250,7 @@ class BlockEncoding:
         teacher_ids_of_pieces = self._teacher_reading.encode(teacher_texts, prompt)
         # With one tokenizer, student and teacher read a piece without a prompt alike, so it is tokenised once.
         student_ids_of_pieces = teacher_ids_of_pieces
-        only_teacher_reads_prompt = self._reads_apart and bool(prompt)
+        only_teacher_reads_prompt = self._has_two_readings and bool(prompt)
         if self._has_two_tokenizers or only_teacher_reads_prompt:
             student_ids_of_pieces = self._student_reading.encode(texts, prompt)
 
@@ -256,7 +260,7 @@ class BlockEncoding:
         for piece, teacher_ids, student_ids in zip(pieces, teacher_ids_of_pieces, student_ids_of_pieces, strict=True):
             if self._has_two_tokenizers:
                 blocks = self._blocks_by_two_tokenizers(piece, prompt, teacher_ids, student_ids, packer)
-            elif self._reads_apart:
+            elif self._has_two_readings:
                 blocks = _blocks_read_apart(teacher_ids, student_ids, packer)
             else:
                 blocks = self._blocks_read_alike(piece.text, teacher_ids, packer)
@@ -360,13 +364,13 @@ class BlockEncoding:
         return self.readings[-1]
 
     @property
-    def _reads_apart(self) -> bool:
-        """Whether student and teacher read different tokens, at least where a source has a prompt."""
+    def _has_two_readings(self) -> bool:
+        """Whether student and teacher read apart or by two tokenizers, so that rows have the ids of both."""
         return len(self.readings) > 1
 
     @property
     def _has_two_tokenizers(self) -> bool:
-        """Whether student and teacher read different tokens of the same text everywhere."""
+        """Whether student and teacher read by two tokenizers."""
         return self.student_length > 0
 
     @cached_property

@@ -255,7 +255,7 @@ class _CsvLines:
         self._file = file
         self._marks_of_skipped = marks_of_skipped
         self._last_number = 0
-        self._row: list[FoundText] = []
+        self._lines_of_row: list[FoundText] = []
         self.were_cut = False
 
     def __iter__(self) -> Iterator[str]:
@@ -266,7 +266,7 @@ class _CsvLines:
                 if number in self._marks_of_skipped:
                     self._refuse_part_of_field(number)
             self._last_number = line.line
-            self._row.append(line)
+            self._lines_of_row.append(line)
             yield f"{line.text}\n"
         self.were_cut = opening.damage_of(self._file.stream) is not None
 
@@ -279,7 +279,7 @@ class _CsvLines:
         # Of a skipped line only the quotation marks were counted. Other marks may have opened a field there.
         marks_are_known = self._mark == QUOTATION_MARK
         # An odd number of marks leaves a field open.
-        field_was_open = sum(line.text.count(self._mark) for line in self._row) % 2 == 1
+        field_was_open = sum(line.text.count(self._mark) for line in self._lines_of_row) % 2 == 1
         line_opens_or_closes_field = self._marks_of_skipped[skipped] % 2 == 1
         if not marks_are_known or field_was_open or line_opens_or_closes_field:
             raise CorpusError(
@@ -289,15 +289,15 @@ class _CsvLines:
 
     def take_row(self) -> int:
         """Return the number of the row's last line, and forget its lines; the next row begins."""
-        number = self._row[-1].line
-        self._row = []
+        number = self._lines_of_row[-1].line
+        self._lines_of_row = []
         return number
 
     def line_of_open_mark(self) -> int | None:
         """Return the number of the line that opens the row's unfinished field; None where the row has no marks."""
         line_of_mark = None
         is_within_field = False
-        for line in self._row:
+        for line in self._lines_of_row:
             marks = line.text.count(self._mark)
             if marks and not is_within_field:
                 line_of_mark = line.line

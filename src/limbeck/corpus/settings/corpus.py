@@ -167,7 +167,7 @@ class CorpusSpec(TextSpec):
 
     @model_validator(mode="after")
     def _development_rows_are_labelled(self) -> CorpusSpec:
-        """Refuse development rows that do not fit, and give text its share of held-out documents."""
+        """Refuse development rows for text, beside a share of held-out rows, or without any file."""
         if self.development is not None and self.task is None:
             raise ValueError("development is for labelled rows, but this corpus has no task: name one, or leave it out")
         if self.development and self.held_out:
@@ -182,8 +182,12 @@ class CorpusSpec(TextSpec):
             )
         if self.development == []:
             raise ValueError("development is empty: give a file with labelled rows, or leave it out")
-        holds_out_documents = self.task is None
-        if self.held_out is None and holds_out_documents:
+        return self
+
+    @model_validator(mode="after")
+    def _documents_are_held_out(self) -> CorpusSpec:
+        """Give text without labels its default share of held-out documents; rows have none."""
+        if self.held_out is None and self.task is None:
             # The default is only known here, and the model is frozen against assignments.
             object.__setattr__(self, "held_out", DEFAULT_HELD_OUT)
         return self

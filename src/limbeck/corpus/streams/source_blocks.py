@@ -106,6 +106,7 @@ class SourceBlocks(Iterator[Block]):
         self._lane = lane
         self._seed = seed
         self._shards = source.source.shards()
+        # Whether each lane reads its part of the shards; otherwise each reads its part of the documents of all shards.
         self._deals_shards = self._shards % lane.count == 0
 
         # The position in the source. The keys are those of `_position`, and keep their names, since checkpoints have
@@ -218,9 +219,10 @@ class SourceBlocks(Iterator[Block]):
         """Draw the order in which this lane reads the shards in a pass."""
         generator = np.random.default_rng([self._seed, self._index, self._pass])
         order: list[int] = generator.permutation(self._shards).tolist()
-        if self._deals_shards:
-            return order[self._lane.index :: self._lane.count]
-        return order
+        if not self._deals_shards:
+            return order
+        # The shards are dealt to the lanes in turn.
+        return order[self._lane.index :: self._lane.count]
 
     def _is_of_lane(self, document: Document) -> bool:
         """Whether this lane trains on a document: it is not held out, and no other lane has it."""

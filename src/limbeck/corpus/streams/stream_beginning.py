@@ -126,14 +126,16 @@ class _Beginning:
         most_characters = _BEGINNING_CHARACTERS // len(self._sources)
         for place, (name, source, _) in enumerate(self._sources):
             report = SourceReport()
+            step = step_progress(progress, f"looking into {name}")
             documents = 0
             characters = 0
-            for document in source.documents(report, step_progress(progress, f"looking into {name}")):
+            for document in source.documents(report, step):
                 yield document
                 self._digests[place].update(document.key.to_bytes(8, "little"))
                 documents += 1
                 characters += len(document.text)
-                if documents >= most_documents or characters >= most_characters:
+                is_enough = documents >= most_documents or characters >= most_characters
+                if is_enough:
                     break
             self.report.merge(report)
             self.documents_by_place[place] = documents

@@ -44,6 +44,7 @@ def extract_prose(text: str) -> Prose:
         paragraph = _as_prose(block)
         if paragraph is not None:
             paragraphs.append(paragraph)
+            # The summary of a docstring is its first block.
             if number == 0:
                 has_summary = True
     return Prose(paragraphs, has_summary)

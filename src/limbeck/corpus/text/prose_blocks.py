@@ -79,11 +79,11 @@ class _LineReader:
     Running text is collected line by line as the *pending block*. What ends it either closes it, so that it becomes
     one of the blocks, or drops it. Four things make the reader skip lines of text:
 
-    - fenced code, up to the line that closes the fence (`_fence`);
+    - fenced code, up to the line that closes the fence (`_closing_fence`);
     - a directive, the description of a parameter, an indented listing or a literal block: the lines that are indented
-      deeper than its first line (`_skipped_below`);
-    - a listing below a heading, up to the next heading (`_in_listing`);
-    - a table or code that is not fenced, up to the next blank line (`_in_code`).
+      deeper than its first line (`_skipped_deeper_than`);
+    - a listing below a heading, up to the next heading (`_is_in_listing`);
+    - a table or code that is not fenced, up to the next blank line (`_is_in_code`).
 
     Args:
         lines: The lines, without common indentation.
@@ -94,31 +94,31 @@ class _LineReader:
         self._blocks: list[Block] = []
 
         # The pending block: its lines, the indentation of its first line, and whether it is a list item.
-        self._pending: list[str] = []
+        self._pending_lines: list[str] = []
         self._pending_indent = 0
         self._pending_is_item = False
 
         # What is skipped at present. The fence is the mark that closes it, and empty outside of fenced code.
-        self._fence = ""
-        self._skipped_below: int | None = None
-        self._in_listing = False
-        self._in_code = False
+        self._closing_fence = ""
+        self._skipped_deeper_than: int | None = None
+        self._is_in_listing = False
+        self._is_in_code = False
 
     def read(self) -> list[Block]:
         """Return the blocks of running text."""
         for position, line in enumerate(self._lines):
             content = line.strip()
-            if self._fence:
-                if content.startswith(self._fence):
-                    self._fence = ""
+            if self._closing_fence:
+                if content.startswith(self._closing_fence):
+                    self._closing_fence = ""
                 continue
             if not content:
-                self._close()
-                self._in_code = False
+                self._close_pending()
+                self._is_in_code = False
                 continue
             indent = len(line) - len(line.lstrip())
             self._read_line(position, content, indent)
-        self._close()
+        self._close_pending()
         return self._blocks
 
     def _read_line(self, position: int, content: str, indent: int) -> None:
@@ -129,96 +129,96 @@ class _LineReader:
             content: The line without white space at both ends.
             indent: Number of spaces in front of it.
         """
-        if self._skipped_below is not None:
-            if indent > self._skipped_below:
+        if self._skipped_deeper_than is not None:
+            if indent > self._skipped_deeper_than:
                 return
-            self._skipped_below = None
+            self._skipped_deeper_than = None
 
         fence = _FENCE.match(content)
         if fence is not None:
-            self._close()
+            self._close_pending()
             mark = fence.group()
             is_closed_in_line = mark in content[len(mark) :]
             if not is_closed_in_line:
-                self._fence = mark
+                self._closing_fence = mark
             return
 
         is_heading = self._is_underlined(position) or _HASH_HEADING.match(content)
         if is_heading:
-            self._close()
-            self._in_listing = _names_listing(content)
+            self._close_pending()
+            self._is_in_listing = _names_listing(content)
             return
 
         is_rule = _UNDERLINE.match(content)
         if is_rule:
-            self._close()
+            self._close_pending()
             return
 
-        if not self._in_listing and not self._in_code:
+        if not self._is_in_listing and not self._is_in_code:
             self._read_text(content, indent)
 
     def _read_text(self, content: str, indent: int) -> None:
         """Read a line of text: code, a directive or field, the name of a section, or running text."""
-        begins_code = not self._pending and _CODE.match(content)
+        begins_code = not self._pending_lines and _CODE.match(content)
         if _TABLE.match(content) or _PROMPT.match(content) or begins_code:
             # The lines right above a table or a session are its caption or code as well.
-            self._drop()
-            self._in_code = True
+            self._drop_pending()
+            self._is_in_code = True
             return
 
         if _DIRECTIVE.match(content) or _FIELD.match(content):
-            self._close()
-            self._skipped_below = indent
+            self._close_pending()
+            self._skipped_deeper_than = indent
             return
 
         if content.endswith(":") and _is_section_name(content):
-            self._close()
+            self._close_pending()
             if _names_listing(content):
-                self._skipped_below = indent
+                self._skipped_deeper_than = indent
             return
 
         self._append(content, indent)
         announces_literal_block = content.endswith("::")
         if announces_literal_block:
-            self._close()
-            self._skipped_below = indent
+            self._close_pending()
+            self._skipped_deeper_than = indent
 
     def _append(self, content: str, indent: int) -> None:
         """Add a line of running text to the pending block, or begin a block with it."""
         bullet = _BULLET.match(content)
         if bullet is not None:
             # An item is indented as its text is, behind the bullet.
-            self._close()
+            self._close_pending()
             self._pending_is_item = True
             content = content[bullet.end() :]
             indent += bullet.end()
-        elif self._pending and indent > self._pending_indent:
+        elif self._pending_lines and indent > self._pending_indent:
             # A deeper line explains the term above it, or continues the paragraph with a hanging indent.
             if self._is_term():
-                self._drop()
-        elif self._pending and indent < self._pending_indent:
-            self._close()
+                self._drop_pending()
+        elif self._pending_lines and indent < self._pending_indent:
+            self._close_pending()
 
-        if not self._pending:
+        if not self._pending_lines:
             self._pending_indent = indent
-        self._pending.append(content)
+        self._pending_lines.append(content)
 
     def _is_term(self) -> bool:
         """Whether the pending block is a term, such as a name in a definition list, and not a sentence."""
-        if len(self._pending) > 1 or self._pending_is_item:
+        if len(self._pending_lines) > 1 or self._pending_is_item:
             return False
-        term = self._pending[0]
+        term = self._pending_lines[0]
         return len(term.split()) <= _MOST_WORDS_OF_TERM and not term.endswith((".", "!", "?", ","))
 
-    def _close(self) -> None:
+    def _close_pending(self) -> None:
         """End the pending block, if there is one, and keep it as one of the blocks."""
-        if self._pending:
-            self._blocks.append(Block(" ".join(self._pending), self._pending_is_item))
-        self._drop()
+        if self._pending_lines:
+            self._blocks.append(Block(" ".join(self._pending_lines), self._pending_is_item))
+        self._drop_pending()
 
-    def _drop(self) -> None:
+    def _drop_pending(self) -> None:
         """Forget the pending block."""
-        self._pending = []
+        self._pending_lines = []
         self._pending_is_item = False
 
     def _is_underlined(self, position: int) -> bool:
