@@ -13,7 +13,7 @@ from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.labelled_rows import NO_ANSWER, Label, LabelledRow
 from limbeck.corpus.rows.row_kind import RowEncoder
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.tokens.answer_windows import AnswerWindow, AnswerWindows, Question
+from limbeck.corpus.tokens.answer_windows import NO_SPAN, AnswerWindow, AnswerWindows, Question
 from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.kinds.answer_decoding import decode_answers
 from limbeck.kinds.answer_scores import THRESHOLD, answer_figures, score_answers
@@ -142,7 +142,7 @@ class QuestionAnswering(Kind):
                 token_type_ids=None,
                 first=item["first"],
                 offsets=np.array(item["offsets"], np.int64).reshape(-1, 2),
-                label=(0, 0),
+                label=NO_SPAN,
             )
             windows.append(window)
         contexts = {row.id: row.text for row in rows}

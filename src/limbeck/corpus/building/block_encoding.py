@@ -156,6 +156,7 @@ class BlockEncoding:
             counts: Receives the counts of each split, once all batches were given.
             report: Receives texts that are left out, and those of which the student reads only the beginning.
         """
+        # Where all sources are read in one way, no file has a source, and the first stands for all.
         source = self.sources.get(path, 0)
         packers = {split: self.packer(source) for split in SPLITS}
         # Blocks of a split wait here until they have enough tokens for a record batch.

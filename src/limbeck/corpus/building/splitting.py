@@ -146,11 +146,13 @@ def keep_apart(files: Sequence[Path], development: Sequence[Path], report: Sourc
     groups = near_duplicates([_texts_of(row) for row in (*train_rows, *development_rows)])
     groups_of_train = groups.of_text[: len(train_rows)]
     groups_of_development = groups.of_text[len(train_rows) :]
-    for number in np.flatnonzero(np.isin(groups_of_development, groups_of_train)):
+    resembles_train_row = np.isin(groups_of_development, groups_of_train)
+    for number in np.flatnonzero(resembles_train_row):
         report.note(LEAKED, _beginning(development_rows[number]))
 
-    roles = _divide_by_file(np.where(is_repeated, LEFT_OUT, TRAINED), files)
-    return roles | _divide_by_file(np.full(len(development_rows), HELD_OUT), development)
+    train_roles = _divide_by_file(np.where(is_repeated, LEFT_OUT, TRAINED), files)
+    development_roles = _divide_by_file(np.full(len(development_rows), HELD_OUT), development)
+    return {**train_roles, **development_roles}
 
 
 def all_trained(files: Sequence[Path]) -> dict[Path, Roles]:

@@ -137,10 +137,10 @@ class _TextJudge:
         self.is_at_start = from_start
         # The decoder is made at the first byte that is not ASCII, since most files have none.
         self._decoder: codecs.IncrementalDecoder | None = None
-        # Counts since the last judgement: zero bytes, bytes that no text has, and all bytes.
-        self._nuls = 0
-        self._bad = 0
-        self._judged = 0
+        # Counts since the last judgement: zero bytes, bytes that text in UTF-8 does not have, and all bytes.
+        self._nul_bytes = 0
+        self._foreign_bytes = 0
+        self._unjudged_bytes = 0
 
     def check(self, block: bytes) -> None:
         """Take in the next bytes, and judge them once there are enough of them.
@@ -152,23 +152,23 @@ class _TextJudge:
         if self.is_at_start and block.startswith(_WIDE_MARKS):
             raise NotTextError("in a wide encoding")
         controls = len(block) - len(block.translate(None, _CONTROLS))
-        self._nuls += block.count(0)
-        self._bad += controls + self._count_undecodable(block)
-        self._judged += len(block)
-        is_stretch_complete = self._judged >= limits.JUDGED_BYTES
+        self._nul_bytes += block.count(0)
+        self._foreign_bytes += controls + self._count_undecodable(block)
+        self._unjudged_bytes += len(block)
+        is_stretch_complete = self._unjudged_bytes >= limits.JUDGED_BYTES
         if not is_stretch_complete and not self.is_at_start:
             return
 
         # Text may have some bytes that are none: it is judged by their share, and by NUL bytes, which text never has.
-        most_bad = max(limits.FEWEST_BINARY, limits.BINARY_SHARE * self._judged)
-        if self._nuls >= limits.FEWEST_BINARY or self._bad >= most_bad:
+        most_foreign_bytes = max(limits.FEWEST_BINARY, limits.BINARY_SHARE * self._unjudged_bytes)
+        if self._nul_bytes >= limits.FEWEST_BINARY or self._foreign_bytes >= most_foreign_bytes:
             if self.is_at_start:
                 raise NotTextError("binary")
             raise DamagedError("binary from here on")
         self.is_at_start = False
-        self._nuls = 0
-        self._bad = 0
-        self._judged = 0
+        self._nul_bytes = 0
+        self._foreign_bytes = 0
+        self._unjudged_bytes = 0
 
     def _count_undecodable(self, block: bytes) -> int:
         """Return the number of places in a block that are not UTF-8; a character may go across two blocks."""

@@ -80,14 +80,14 @@ def page_files(roots: Iterable[Path]) -> Iterator[str]:
 
     Each page once; links to folders are not followed.
     """
-    pages_of: Counter[str] = Counter()
+    pages_by_program: Counter[str] = Counter()
     for root, path in walk_files(roots, (), _is_page):
         # Below a root every folder is a program's; pages at the root itself count together.
         folder = os.path.relpath(os.path.dirname(path), root)  # noqa: PTH120
         program, _, _ = folder.partition(os.sep)
-        key = f"{root}/{program}"
-        pages_of[key] += 1
-        if pages_of[key] <= MOST_PAGES:
+        program_folder = f"{root}/{program}"
+        pages_by_program[program_folder] += 1
+        if pages_by_program[program_folder] <= MOST_PAGES:
             yield path
 
 
