@@ -72,8 +72,7 @@ def saved_files(folder: Path) -> list[Path]:
     for entry in entries:
         name = entry.get("filename") if isinstance(entry, dict) else None
         # A path in the place of a name could lead anywhere.
-        is_file_name = isinstance(name, str) and Path(name).name == name
-        if not is_file_name:
+        if not isinstance(name, str) or Path(name).name != name:
             raise _damaged(folder, f"{_STATE} does not list its files")
         if not (folder / name).is_file():
             raise _damaged(folder, f"its file '{safe_name(name)}' is missing")
