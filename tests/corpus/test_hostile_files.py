@@ -21,7 +21,7 @@ from limbeck.corpus.files.file_readers import read_file
 from limbeck.corpus.text import documents
 from limbeck.corpus.text.cursor import Cursor
 from limbeck.errors import CorpusError
-from tests.support.streams import packed, read, write_packed
+from tests.support.streams import packed, read, write_packed, write_texts
 
 NOT_TEXT = "file not in UTF-8, skipped"
 DAMAGED = "damaged file, read up to the damage"
@@ -119,6 +119,30 @@ def test_long_lines_are_cut_in_text_and_passed_over_in_tables(tmp_path):
     assert texts == ["first", "last"]
     assert report.counts == {lines.LONG_LINE: 1}
     assert report.examples[lines.LONG_LINE] == [f"{tmp_path}/a.jsonl:2"]
+
+
+@pytest.mark.parametrize("kind", [".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("documents_before", range(1, 5))
+def test_reading_on_within_a_long_text_reports_it_once(tmp_path, monkeypatch, kind, documents_before):
+    monkeypatch.setattr(limits, "LONGEST_DOCUMENT", 500)
+    long_text = " ".join(f"word{number}" for number in range(150))
+    texts = [long_text, "short", long_text]
+    if kind == ".csv":
+        path = write_packed(tmp_path / "a.csv", "\n".join(["text", *texts]))
+    else:
+        path = write_texts(tmp_path / f"a{kind}", texts)
+    whole_report = SourceReport()
+    whole = list(read_file(path, "text", whole_report, Cursor()))
+    assert documents_before < len(whole) and whole_report.counts[documents.CUT_DOCUMENT] == 2
+
+    cursor = Cursor()
+    report = SourceReport()
+    first = list(islice(read_file(path, "text", report, cursor), documents_before))
+    report_of_rest = SourceReport()
+    rest = list(read_file(path, "text", report_of_rest, cursor))
+    report.merge(report_of_rest)
+    assert first + rest == whole
+    assert report.counts == whole_report.counts
 
 
 @pytest.mark.usefixtures("small_limits")

@@ -3,6 +3,7 @@
 import gzip
 import io
 import tracemalloc
+from itertools import islice
 
 import pytest
 
@@ -12,6 +13,8 @@ from limbeck.corpus.files.aligned_lines import read_aligned_lines
 from limbeck.corpus.files.file_kinds import OpenFile
 from limbeck.corpus.files.parallel_files import INCOMPLETE, ParallelFiles
 from limbeck.corpus.files.tmx_files import SEVERAL_VARIANTS, read_tmx_rows
+from limbeck.corpus.sources.parallel_text import ParallelText
+from limbeck.corpus.text.cursor import Cursor
 from limbeck.errors import CorpusError
 
 TMX = """<?xml version="1.0" encoding="{encoding}"?>
@@ -54,6 +57,20 @@ def test_aligned_lines_end_with_lf_or_with_cr_and_lf_and_with_nothing_else(tmp_p
 def test_a_line_without_a_translation_moves_no_other_line(tmp_path):
     paths = written(tmp_path, en="one\n\n three \nfour\n\n", de="eins\nzwei\ndrei\n \t\n\n")
     assert read(paths) == ([("one", "eins"), ("three", "drei")], {INCOMPLETE: 3})
+
+
+@pytest.mark.parametrize("documents_before", range(4))
+def test_reading_on_reports_each_line_without_a_translation_once(tmp_path, documents_before):
+    paths = written(tmp_path, en="\none\n\n three \nfour\n\n", de="null\neins\nzwei\ndrei\nvier\n \n")
+    source = ParallelText(ParallelFiles(("en", "de"), tuple(paths), ()), "en")
+    cursor = Cursor()
+    first_report = SourceReport()
+    first = list(islice(source.documents(first_report, cursor=cursor), documents_before))
+    second_report = SourceReport()
+    rest = list(source.documents(second_report, cursor=cursor))
+    assert [document.text for document in first + rest] == ["one", "three", "four"]
+    first_report.merge(second_report)
+    assert first_report.counts == {INCOMPLETE: 3}
 
 
 def test_a_line_that_is_too_long_moves_no_other_line(tmp_path, monkeypatch):

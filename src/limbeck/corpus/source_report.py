@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 from limbeck.corpus.messages import safe_name
 
+Item = TypeVar("Item")
 EXAMPLES_PER_PROBLEM = 5
 _EXAMPLES_SHOWN = 2
 
@@ -70,6 +73,32 @@ class SourceReport:
     def from_dict(cls, values: Mapping[str, Any]) -> SourceReport:
         """Return the report that `to_dict` wrote; empty for an empty mapping."""
         return cls(dict(values.get("counts", {})), _copy(values.get("examples", {})))
+
+
+@contextmanager
+def muted(report: SourceReport) -> Iterator[None]:
+    """Note no case within the block: its text is read again, and its cases were noted at the first time."""
+    was_muted = report.muted
+    report.muted = True
+    try:
+        yield
+    finally:
+        report.muted = was_muted
+
+
+def items_behind(count: int, items: Iterable[Item], report: SourceReport) -> Iterator[Item]:
+    """Iterate over all items but the first ones, which are read again without a second note of their cases.
+
+    Args:
+        count: Number of the first items.
+        items: The items; to read one may note cases in the report.
+        report: The report.
+    """
+    iterator = iter(items)
+    with muted(report):
+        for _ in islice(iterator, count):
+            pass
+    yield from iterator
 
 
 def nothing_in(source: str, content: str, report: SourceReport) -> str:

@@ -75,8 +75,6 @@ def read_file(
     assert kind.texts is not None, path
     # The cursor moves while the file is read, and the reader needs the position at which it began.
     start = replace(cursor)
-    # Where reading resumes within a text, the problems of this text have been reported before.
-    report.muted = cursor.within > 0
     position = 0 if kind.counts_rows else start.position
     with open_file(path, report, position, is_binary=kind.is_binary) as stream:
         # A remote parquet file has no buffer that can be peeked at.
@@ -91,7 +89,8 @@ def read_file(
         # again. So the characters are counted, and compared with the size of the file.
         characters = 0
         most_characters: int | None = None
-        for text in kind.texts(OpenFile(stream, path, text_column, report, start, separator=separator)):
+        texts = kind.texts(OpenFile(stream, path, text_column, report, start, separator=separator))
+        for text in documents.texts_behind(cursor, texts, report):
             where = f"{path}:{text.line}" if text.line else str(path)
             yield from documents.split_documents(text, where, cursor, report)
             characters += len(text.text)

@@ -17,7 +17,7 @@ from limbeck.corpus.files.table_fields import (
 )
 from limbeck.corpus.files.uneven_rows import UnevenRows
 from limbeck.corpus.messages import list_columns, safe_name
-from limbeck.corpus.source_report import OTHER_COLUMN, SourceReport
+from limbeck.corpus.source_report import OTHER_COLUMN, SourceReport, items_behind
 from limbeck.corpus.text.cursor import FoundText
 from limbeck.errors import CorpusError
 
@@ -74,14 +74,8 @@ def _read_texts(file: OpenFile, read_rows: _RowReader) -> Iterator[FoundText]:
     """
     rows_before = file.start.position
     column = _column_of_texts(file, read_rows)
-    # Rows that are read again have been reported before.
-    file.report.muted = rows_before > 0
-    for number, row in enumerate(read_rows(file), start=1):
-        if number <= rows_before:
-            # The first new row was reported before only if reading resumes within its text.
-            if number == rows_before:
-                file.report.muted = file.start.within > 0
-            continue
+    new_rows = items_behind(rows_before, read_rows(file), file.report)
+    for number, row in enumerate(new_rows, start=rows_before + 1):
         text = row.values.get(column)
         if text is None:
             where = f"{file.path}, which has {list_columns(row.values)}"

@@ -83,23 +83,36 @@ class HubDataset:
         # A position in a data set of the Hub is a state of its rows.
         if cursor.position:
             rows_of_shard.load_state_dict(cursor.position)
-        column = self._text_column
-        # Where reading resumes within a text, the problems of this text have been reported before; `split_documents`
-        # ends the silence behind it.
-        report.muted = cursor.within > 0
         shown_shard = self.name if rows.num_shards == 1 else f"{self.name}:{shard}"
-        for number, row in enumerate(self._read_rows(rows_of_shard), start=cursor.line + 1):
+        texts = self._texts(rows_of_shard, shown_shard, cursor.line, report)
+        for text in documents.texts_behind(cursor, texts, report):
+            yield from documents.split_documents(text, f"{shown_shard}:{text.line}", cursor, report)
+
+    def _texts(
+        self, rows: datasets.IterableDataset, shown_shard: str, rows_before: int, report: SourceReport
+    ) -> Iterator[FoundText]:
+        """Iterate over the texts of a shard; a row without text is left out and reported.
+
+        Args:
+            rows: The rows that are left of the shard.
+            shown_shard: Its name in messages.
+            rows_before: Number of the shard's rows in front of these.
+            report: Receives the rows without text.
+
+        Raises:
+            CorpusError: if a row has no column of that name.
+        """
+        column = self._text_column
+        for number, row in enumerate(self._read_rows(rows), start=rows_before + 1):
             if column not in row:
                 raise CorpusError(
                     f"The data set '{self.name}' has no column '{column}': set text_column to one of "
                     f"{messages.list_columns(row)}."
                 )
-            where = f"{shown_shard}:{number}"
-            value = documents.text_value(row[column], where, column, report)
+            value = documents.text_value(row[column], f"{shown_shard}:{number}", column, report)
             if value is not None:
-                position_behind_row = rows_of_shard.state_dict()
-                text = FoundText(value, position_behind_row, number)
-                yield from documents.split_documents(text, where, cursor, report)
+                position_behind_row = rows.state_dict()
+                yield FoundText(value, position_behind_row, number)
 
     def documents(
         self, report: SourceReport, progress: StepProgress | None = None, cursor: Cursor | None = None

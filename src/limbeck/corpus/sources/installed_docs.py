@@ -19,7 +19,7 @@ from typing import Any
 from limbeck.core.collecting import without_collecting
 from limbeck.core.process_pools import map_parallel
 from limbeck.corpus.progress import StepProgress
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.source_report import SourceReport, items_behind
 from limbeck.corpus.sources.docstrings import FileProse, python_files, read_docstrings
 from limbeck.corpus.sources.installed_pages import page_files, page_roots, read_page
 from limbeck.corpus.text.cursor import Cursor
@@ -90,13 +90,10 @@ class InstalledDocs:
         if cursor.shard:
             return
         documents_before: int = cursor.position
-        # What is wrong with documents in front of the position was reported when they were read first.
-        report.muted = documents_before > 0
-        for number, document in enumerate(self._read(report, progress), start=1):
-            if number > documents_before:
-                cursor.position = number
-                yield document
-            report.muted = number < documents_before
+        new_documents = items_behind(documents_before, self._read(report, progress), report)
+        for number, document in enumerate(new_documents, start=documents_before + 1):
+            cursor.position = number
+            yield document
         cursor.move(cursor.shard + 1)
 
     def _read(self, report: SourceReport, progress: StepProgress | None) -> Iterator[Document]:

@@ -20,7 +20,7 @@ from limbeck.corpus.files.parallel_files import ParallelFiles
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.progress import ITEMS_BETWEEN_REPORTS, StepProgress
 from limbeck.corpus.settings.parallel import PARALLEL_PREFIX, Parallel
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.source_report import SourceReport, items_behind
 from limbeck.corpus.sources.file_sources import check_files, expand_home, file_state
 from limbeck.corpus.text.cursor import Cursor
 from limbeck.corpus.text.documents import Document, clean_text
@@ -88,16 +88,13 @@ class ParallelText:
         if cursor is None:
             cursor = Cursor()
         teacher_language = self.files.languages[0]
-        # Each language reads the same files, so the first alone reports what they lack.
+        # Each language reads the same files, so the first alone reports what they lack. The report of another language
+        # is forgotten.
         if self.language != teacher_language:
             report = SourceReport()
         sentences_before: int = cursor.position
-        # What is wrong in front of the position was reported when it was read first.
-        report.muted = sentences_before > 0
-        for number, row in enumerate(self.files.rows(report), start=1):
-            if number <= sentences_before:
-                continue
-            report.muted = False
+        new_rows = items_behind(sentences_before, self.files.rows(report), report)
+        for number, row in enumerate(new_rows, start=sentences_before + 1):
             cursor.move(cursor.shard, number)
             if progress is not None and number % ITEMS_BETWEEN_REPORTS == 0:
                 progress(number, None, "sentences")
@@ -105,5 +102,3 @@ class ParallelText:
             teacher_text = clean_text(row.values[teacher_language])
             if text and teacher_text:
                 yield Document(text, teacher_text=teacher_text)
-        # No sentence may have followed the position.
-        report.muted = False

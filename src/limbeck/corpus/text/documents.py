@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from limbeck.corpus.files import limits
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.source_report import SourceReport, muted
 from limbeck.corpus.text.cursor import Cursor, FoundText
 
 Item = TypeVar("Item")
@@ -122,6 +122,27 @@ def next_batch(
     return batch
 
 
+def texts_behind(cursor: Cursor, texts: Iterable[FoundText], report: SourceReport) -> Iterator[FoundText]:
+    """Iterate over the texts behind a cursor, of which the first may have been read before, up to one of its parts.
+
+    The caller gives each text to `split_documents` before it asks for the next.
+
+    Args:
+        cursor: The position. Within a text, it stays there until that text has been split.
+        texts: The texts; to read one may note cases in the report.
+        report: The report. What was read before is not noted a second time.
+    """
+    iterator = iter(texts)
+    # Empty texts may come in front of the one that was begun. They do not move the cursor.
+    while cursor.within > 0:
+        with muted(report):
+            text = next(iterator, None)
+        if text is None:
+            return
+        yield text
+    yield from iterator
+
+
 def split_documents(source_text: FoundText, where: str, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
     """Iterate over the documents of one text: the cleaned text, or its parts where it is too long for a document.
 
@@ -131,28 +152,15 @@ def split_documents(source_text: FoundText, where: str, cursor: Cursor, report: 
         source_text: The text as it was read.
         where: Its place, for messages.
         cursor: It is moved behind every document before that is given.
-        report: Receives repairs. A caller that resumes within this text has muted it, since the repairs of the text
-            have been reported before. It is never muted afterwards.
+        report: Receives repairs, unless reading resumes within the text.
     """
-    # Only a text that was begun has been reported before.
-    was_begun = cursor.within > 0
-    if not was_begun:
-        report.muted = False
-    cleaned, replaced = clean_and_count(source_text.text)
-    if not cleaned:
-        report.note("empty document", where)
-        return
-    if replaced:
-        report.note("document whose control characters were replaced", where)
-
-    parts = [cleaned]
-    if len(cleaned) > limits.LONGEST_DOCUMENT:
-        stripped = [part.strip() for part in cut_text(cleaned, limits.LONGEST_DOCUMENT)]
-        parts = [part for part in stripped if part]
-        report.note(CUT_DOCUMENT, where)
-    report.muted = False
-
     given_parts = cursor.within
+    if given_parts > 0:
+        # The text is read again, and its repairs were noted at the first time.
+        with muted(report):
+            parts = _clean_parts(source_text.text, where, report)
+    else:
+        parts = _clean_parts(source_text.text, where, report)
     for number, part in enumerate(parts[given_parts:], start=given_parts + 1):
         is_last = number == len(parts)
         if is_last:
@@ -160,6 +168,27 @@ def split_documents(source_text: FoundText, where: str, cursor: Cursor, report: 
         else:
             cursor.within = number
         yield Document(part)
+
+
+def _clean_parts(text: str, where: str, report: SourceReport) -> list[str]:
+    """Return a cleaned text, in parts where it is too long for a document; no part for an empty text.
+
+    Args:
+        text: The text as it was read.
+        where: Its place, for messages.
+        report: Receives repairs.
+    """
+    cleaned, replaced = clean_and_count(text)
+    if not cleaned:
+        report.note("empty document", where)
+        return []
+    if replaced:
+        report.note("document whose control characters were replaced", where)
+    if len(cleaned) <= limits.LONGEST_DOCUMENT:
+        return [cleaned]
+    stripped = [part.strip() for part in cut_text(cleaned, limits.LONGEST_DOCUMENT)]
+    report.note(CUT_DOCUMENT, where)
+    return [part for part in stripped if part]
 
 
 def text_value(value: Any, where: str, column: str, report: SourceReport) -> str | None:
