@@ -103,7 +103,7 @@ def test_every_part_is_computed_once(count, threads, openmp, two_threads, monkey
     if openmp and torch.backends.openmp.is_available():
         monkeypatch.setattr(workers, "run_tasks", None)  # It must not be asked.
     elif not openmp:
-        monkeypatch.setattr(team, "_openmp", lambda: None)
+        monkeypatch.setattr(team, "_openmp_runner", lambda: None)
     ends = [0, 1, 5, 6, 30, 200]
     parts = torch.tensor(list(pairwise(ends)))
     for number in (0, 1, len(parts)):

@@ -95,11 +95,13 @@ def _take_message(
     try:
         message = connection.recv()
     except (EOFError, OSError):
-        # The process has died with its task. A new one with the same number, and so the same GPU, takes its place.
-        team.dismiss(connection)
+        # The process has died with its task: only the end of the process closes its end of the connection.
+        team.close_connection(connection)
+        # Its exit code is known once it has been waited for.
         worker.process.join()
         problem = f"A worker ended with code {worker.process.exitcode}; out of memory, or killed?"
         ended(worker.task, problem)
+        # A new process with the same number, and so the same GPU, takes its place, and gets the next task.
         team.start_process(worker.index)
         return
     if isinstance(message, _End):
@@ -152,11 +154,11 @@ class _Team(Generic[Task]):
         if self._waiting:
             self._hand_out(connection, worker.process, worker.index)
         else:
-            self.dismiss(connection)
+            self.close_connection(connection)
             self._ending.append(worker.process)
 
-    def dismiss(self, connection: Connection) -> None:
-        """Close the connection to a process. One that still runs ends when it notices."""
+    def close_connection(self, connection: Connection) -> None:
+        """Close the connection to a process, which no longer counts as running. One that still runs then ends."""
         del self.running[connection]
         connection.close()
 

@@ -18,14 +18,14 @@ DEEPEST = 50
 MOST_DIGITS = 300
 """Most characters of a number; the largest finite float of 64 bits has 309 digits."""
 
-_INT = "tag:yaml.org,2002:int"
-_FLOAT = "tag:yaml.org,2002:float"
-_MERGE = "tag:yaml.org,2002:merge"
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
-# Numbers as YAML 1.2 has them: 1e-4 is a number, 1:30 and 2026-01-02 are text. `_WHOLE_NUMBER` matches 0, -12, 1_000
-# and 0x1f, `_BROKEN_NUMBER` matches 1., 2.5e3, 1e-4, .5, -.inf and .nan.
-_WHOLE_NUMBER = re.compile(r"^[-+]?(?:0|[1-9](?:_?[0-9])*|0x[0-9a-fA-F]+)$")
-_BROKEN_NUMBER = re.compile(
+_INT_TAG = "tag:yaml.org,2002:int"
+_FLOAT_TAG = "tag:yaml.org,2002:float"
+_MERGE_TAG = "tag:yaml.org,2002:merge"
+_TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
+# Numbers as YAML 1.2 has them: 1e-4 is a number, 1:30 and 2026-01-02 are text. `_INT_PATTERN` matches 0, -12, 1_000
+# and 0x1f, `_FLOAT_PATTERN` matches 1., 2.5e3, 1e-4, .5, -.inf and .nan.
+_INT_PATTERN = re.compile(r"^[-+]?(?:0|[1-9](?:_?[0-9])*|0x[0-9a-fA-F]+)$")
+_FLOAT_PATTERN = re.compile(
     r"^[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?"
     r"|\.(?:inf|Inf|INF))$|^\.(?:nan|NaN|NAN)$"
 )
@@ -122,7 +122,7 @@ class _Loader(yaml.SafeLoader):
         keys: set[Hashable] = set()
         for key_node, _ in node.value:
             # A merge (<<) may stand more than once.
-            if key_node.tag == _MERGE:
+            if key_node.tag == _MERGE_TAG:
                 continue
             key = self.construct_object(key_node, deep=True)
             # PyYAML refuses a key that cannot be one, such as a list, when it makes the mapping.
@@ -141,9 +141,10 @@ class _Loader(yaml.SafeLoader):
         return value
 
     def read_number(self, node: yaml.ScalarNode) -> int | float:
+        """Make the value of a number, and refuse one that is too long."""
         if len(node.value) > MOST_DIGITS:
             raise _problem(f"a number of more than {MOST_DIGITS} digits", node.start_mark)
-        if node.tag == _INT:
+        if node.tag == _INT_TAG:
             return self.construct_yaml_int(node)
         return self.construct_yaml_float(node)
 
@@ -157,31 +158,31 @@ class _Dumper(yaml.SafeDumper):
 
 # PyYAML gives an unquoted value the type (a *tag*) of the first pattern that matches it. It keeps pairs of tag and
 # pattern, which it calls resolvers, in lists by the first character of the values that the pattern is for.
-_STARTS_OF_WHOLE_NUMBERS = list("-+0123456789")
-_STARTS_OF_BROKEN_NUMBERS = list("-+.0123456789")
+_STARTS_OF_INTS = list("-+0123456789")
+_STARTS_OF_FLOATS = list("-+.0123456789")
 
 
 def _read_numbers_of_yaml_1_2() -> None:
     """Let the loader read numbers by the patterns of YAML 1.2, and dates as text."""
-    # PyYAML's own patterns of numbers and dates, which are those of YAML 1.1, are left out.
-    replaced_tags = (_INT, _FLOAT, _TIMESTAMP)
+    # The loader inherits PyYAML's resolvers. Those of numbers and dates are of YAML 1.1, and are left out.
+    left_out_tags = (_INT_TAG, _FLOAT_TAG, _TIMESTAMP_TAG)
     resolvers_by_start = {}
     for start, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items():
-        resolvers_by_start[start] = [(tag, pattern) for tag, pattern in resolvers if tag not in replaced_tags]
+        resolvers_by_start[start] = [(tag, pattern) for tag, pattern in resolvers if tag not in left_out_tags]
     _Loader.yaml_implicit_resolvers = resolvers_by_start
-    _Loader.add_implicit_resolver(_INT, _WHOLE_NUMBER, _STARTS_OF_WHOLE_NUMBERS)
-    _Loader.add_implicit_resolver(_FLOAT, _BROKEN_NUMBER, _STARTS_OF_BROKEN_NUMBERS)
+    _Loader.add_implicit_resolver(_INT_TAG, _INT_PATTERN, _STARTS_OF_INTS)
+    _Loader.add_implicit_resolver(_FLOAT_TAG, _FLOAT_PATTERN, _STARTS_OF_FLOATS)
 
-    # The method that makes the value of a tag.
-    _Loader.add_constructor(_INT, _Loader.read_number)
-    _Loader.add_constructor(_FLOAT, _Loader.read_number)
+    # A value with one of these tags is made by `read_number`, which bounds its length first.
+    _Loader.add_constructor(_INT_TAG, _Loader.read_number)
+    _Loader.add_constructor(_FLOAT_TAG, _Loader.read_number)
 
 
 def _quote_numbers_of_yaml_1_2() -> None:
     """Let the dumper quote texts such as `1e-4`, which YAML 1.2 would read as numbers."""
     # The dumper quotes each text that a pattern matches. It keeps its patterns of YAML 1.1, so that a text remains a
     # text for readers of either version.
-    _Dumper.add_implicit_resolver(_FLOAT, _BROKEN_NUMBER, _STARTS_OF_BROKEN_NUMBERS)
+    _Dumper.add_implicit_resolver(_FLOAT_TAG, _FLOAT_PATTERN, _STARTS_OF_FLOATS)
 
 
 _read_numbers_of_yaml_1_2()

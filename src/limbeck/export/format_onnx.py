@@ -59,8 +59,8 @@ class Onnx(Format):
         """Write the folder, and return the facts of the graph for the record.
 
         Raises:
-            ModelError: for a model that does not pool the tokens of its prompts, since a graph gets token ids alone,
-                and cannot tell a prompt's from the text's.
+            ModelError: for a model whose vectors leave out the tokens of its prompts. A graph gets only token ids, and
+                cannot tell those of a prompt from those of a text.
         """
         from limbeck.export.batches import make_batches
         from limbeck.export.onnx import onnx_bytes
@@ -76,8 +76,8 @@ class Onnx(Format):
             )
         write_small_files(source, folder)
 
-        # A trace takes an axis of one entry for constant. The user's texts may be a single one, so the largest batch
-        # of the built-in texts is traced.
+        # The graph is traced on an example. An axis of length 1 would become a constant of the graph, so the example
+        # has several texts: the largest batch of the built-in ones, since the user may have given a single text.
         module = OutputModule(source)
         batches = make_batches(source.tokenizer, built_in_texts(pairs=False), module.inputs, source.longest)
         example = max(batches, key=lambda batch: len(batch.texts))

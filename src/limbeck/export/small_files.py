@@ -11,7 +11,7 @@ from limbeck.models.tokenizers import save_tokenizer
 
 
 def write_small_files(source: LoadedModel, folder: Path, *, config: bool = True) -> None:
-    """Write the tokenizer and the files of sentence-transformers.
+    """Write the tokenizer and, for a model of sentence vectors, the files of sentence-transformers.
 
     Args:
         source: The exported model.
@@ -22,17 +22,19 @@ def write_small_files(source: LoadedModel, folder: Path, *, config: bool = True)
         with quiet():
             source.model.config.save_pretrained(str(folder))
     save_tokenizer(folder, source.tokenizer, source.model, source.longest)
-    # The length is that of the whole model, which may be less than its sentence vectors allow.
     sentence = source.sentence
-    if sentence is not None:
-        write_sentence_transformers_files(
-            folder,
-            width=shape_of(source.model.config).hidden,
-            pooling=sentence.pooling,
-            normalize=sentence.normalize,
-            max_length=source.longest,
-            like=sentence,
-        )
+    if sentence is None:
+        return
+    # Prompts, similarity and the modules behind the pooling are those of the source (`like`). Its longest input may be
+    # shorter than its description of sentence vectors says, since the model itself may not read as much.
+    write_sentence_transformers_files(
+        folder,
+        width=shape_of(source.model.config).hidden,
+        pooling=sentence.pooling,
+        normalize=sentence.normalize,
+        max_length=source.longest,
+        like=sentence,
+    )
 
 
 def public_name(located: str) -> str:

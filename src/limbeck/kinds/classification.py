@@ -71,16 +71,21 @@ class Classification(Kind):
     )
 
     def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
-        """Return the number of the class."""
+        """Return the number of the class, or None if the row is left out.
+
+        Raises:
+            CorpusError: if the row has no label, or one that is no class.
+        """
         column = source.columns.label
         value = row.values.get(column)
-        # The source turns a label into None if its row is to be left out.
+        # The source gives None in place of a label whose row it leaves out. A label that was None already is missing,
+        # which is an error.
         label = source.usual_spelling(value, row)
-        is_left_out = label is None and value is not None
-        if is_left_out:
+        if label is None and value is not None:
             return None
         if source.is_unlabelled(label, has_classes=True):
             raise source.unlabelled_error(row, column)
+        # Files that store classes as numbers, such as parquet of the Hub, may give the names of the numbers too.
         names_of_numbers = row.class_names.get(column, ())
         return source.numbers.number(label, row.where, names_of_numbers)
 

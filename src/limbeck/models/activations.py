@@ -59,6 +59,11 @@ class BlockActivations:
     norms: Mapping[str, Tensor]
     neurons: Neurons
 
+    @property
+    def output(self) -> Tensor:
+        """C of the block's output, `[T + 1, T + 1]`: that of its last norm."""
+        return list(self.norms.values())[-1]
+
 
 @torch.no_grad()
 def measure(source: PreTrainedModel, layers: Sequence[int], seed: int) -> dict[int, BlockActivations]:

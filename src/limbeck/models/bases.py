@@ -99,9 +99,10 @@ def word_bases(source: PreTrainedModel, student_shape: Shape, source_shape: Shap
 def active_bases(
     source: PreTrainedModel, student_shape: Shape, source_shape: Shape, *, layers: Sequence[int], seed: int
 ) -> Bases:
-    """Return the bases by activations: the directions along which hidden states of some layers lie most.
+    """Return the bases by activations: the directions along which the hidden states of some layers vary most.
 
-    Factorised embeddings keep the principal directions of the words, since hidden states lie in another space.
+    Plain embeddings get the basis of the hidden states. If the embeddings of either model are factorised, they lie in
+    another space than the hidden states, so their basis is that of `word_bases`.
 
     Args:
         source: The source's base model, of a family whose row of the table names the roles of its maps.
@@ -114,23 +115,24 @@ def active_bases(
     is_student_plain = student_shape.embedding == student_shape.hidden
     is_source_plain = source_shape.embedding == source_shape.hidden
     are_plain = is_student_plain and is_source_plain
-    bases = Bases()
-    if not are_plain:
-        bases = word_bases(source, student_shape, source_shape)
     if student_shape.hidden == source_shape.hidden:
-        # Activations then decide which heads and neurons are kept, and no directions.
-        return bases._replace(measured=measured)
+        # The hidden states keep all directions. Activations decide only which heads and neurons are kept.
+        if are_plain:
+            return Bases(measured=measured)
+        bases_of_words = word_bases(source, student_shape, source_shape)
+        return bases_of_words._replace(measured=measured)
 
+    # The same layer of the source may be copied more than once, but counts once.
+    distinct_layers = list(dict.fromkeys(layers))
     # The moments of the embeddings' output, which is the input of the first block, and of the output of each layer.
-    moments = [measured[1].inputs]
-    for layer in dict.fromkeys(layers):
-        # Norms come in their order in the block, whose output the last of them gives.
-        moments_of_norms = list(measured[layer].norms.values())
-        moments.append(moments_of_norms[-1])
+    moments = [measured[1].inputs, *(measured[layer].output for layer in distinct_layers)]
     # Moments are of hidden states with a 1 behind them. The last row and column belong to that 1.
     squares = [moment[:-1, :-1] for moment in moments]
     hidden, share = leading_directions(squares, student_shape.hidden)
-    embedding = hidden if are_plain else bases.embedding
+    if are_plain:
+        embedding: Tensor | None = hidden
+    else:
+        embedding = word_bases(source, student_shape, source_shape).embedding
     return Bases(hidden, embedding, explained=share, measured=measured)
 
 

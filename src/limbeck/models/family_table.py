@@ -17,7 +17,8 @@ class BlockRoles:
     """The linear maps inside a block by their role, and its norms in order, as module paths relative to the block.
 
     With them a block can be copied into a narrower student without cutting through a head. Only families with separate
-    query, key and value maps and a plain feed-forward part of two matrices have roles.
+    query, key and value maps and a plain feed-forward part of two matrices have roles. The last norm gives the block's
+    output.
     """
 
     query: str

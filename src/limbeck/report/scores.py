@@ -198,7 +198,7 @@ def score_cells(keys: Iterable[str], model: studies.Scores) -> Iterator[Cell]:
 
 
 def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterator[AnyCell]:
-    """Yield the label and the scores of a row that a paper published.
+    """Yield the label and the scores of a row that a paper published; an average that we computed has a mark.
 
     Args:
         keys: Keys of columns and averages, in the order of the table.
@@ -212,11 +212,17 @@ def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterat
         model += f", distilled on the {row.distilled}"
     split = _SPLITS.get(row.split, "")
     yield f"{model}, {row.shape} ({PAPERS[row.paper]}, table {row.table}{split})"
-    scores = {**row.columns, "average": row.average, "without_cola": row.without_cola}
+    score_by_key: dict[str, float | None] = {
+        **row.columns,
+        "average": row.average,
+        "without_cola": row.without_cola,
+    }
     for key in keys:
-        # The format of a cell is `{:.1f}`, with the mark behind it for an average that we computed.
-        mark = _COMPUTED if key in row.computed else ""
-        yield Cell(scores.get(key), f"{{:.1f}}{mark}")
+        form = "{:.1f}"
+        if key in row.computed:
+            form += _COMPUTED
+        # A paper may not score on a task of the table, and may have no average. Such a cell is empty.
+        yield Cell(score_by_key.get(key), form)
 
 
 def main_figure(summary: studies.Evaluation) -> tuple[str, str]:

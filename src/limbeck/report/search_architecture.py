@@ -67,10 +67,8 @@ class ArchitectureView(SearchView[ArchitectureSearch]):
             return
         yield Highlight(f"{best.reward:.4f}", "best reward", _describe_shape(best))
         if best.loss is not None:
-            # Losses that are divided by that of an untrained student are 1 for such a student.
-            untrained = "1"
-            if not _is_relative(record):
-                untrained = f"{record.loss.untrained:.4f}"
+            # Where losses are divided by that of an untrained student, its own is 1.
+            untrained = "1" if _is_relative(record) else f"{record.loss.untrained:.4f}"
             yield Highlight(f"{best.loss:.4f}", "its loss", f"an untrained student has {untrained}")
         if best.latency_share is not None:
             yield Highlight(f"{best.latency_share:.3f}", "its latency", "as a share of the teacher's")

@@ -189,17 +189,20 @@ class ProgressReporter(TrainerCallback):
                 yield self._heartbeat.with_beats(show)
             return
 
-        bars = self._bars
+        # While steps are trained, their bar shows the work in place of the stage's title.
+        step_bars = self._bars
 
-        def show_in_bar(done: int, total: int, unit: str, /) -> None:
-            text = f"{title}: {done:,} of {total:,} {unit}"
-            bars.bars.update(self._task, description=text)
-            bars.line(text)
+        def show_text(text: str) -> None:
+            step_bars.bars.update(self._task, description=text)
+            step_bars.line(text)
 
-        bars.bars.update(self._task, description=title)
-        bars.line(title)
-        yield self._heartbeat.with_beats(show_in_bar)
-        bars.bars.update(self._task, description=self._title)
+        def show_amount(done: int, total: int, unit: str, /) -> None:
+            show_text(f"{title}: {done:,} of {total:,} {unit}")
+
+        show_text(title)
+        yield self._heartbeat.with_beats(show_amount)
+        # An error in the work does not get here, so that the bar still names the work that failed.
+        step_bars.bars.update(self._task, description=self._title)
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Close the bar."""

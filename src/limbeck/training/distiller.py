@@ -175,7 +175,7 @@ class Distiller(nn.Module):
         if divisor is not None:
             _check_divisor(divisor)
             rank_count = _rank_count()
-        loss, shares = self._divide(batch, divisor, rank_count)
+        loss, shares = self._divided_loss(batch, divisor, rank_count=rank_count)
         self.term_losses = shares
         return loss
 
@@ -203,27 +203,39 @@ class Distiller(nn.Module):
         losses = []
         self.term_losses = {}
         for batch in batches:
-            loss, shares = self._divide(batch, units_of_step, rank_count=1)
+            loss, shares = self._divided_loss(batch, units_of_step, rank_count=1)
             losses.append(loss)
             for name, share in shares.items():
                 self.term_losses[name] = share + self.term_losses.get(name, 0.0)
         return torch.stack(losses).sum()
 
-    def _divide(self, batch: Mapping[str, Any], divisor: Tensor | None, rank_count: int) -> DividedLoss:
-        """Run the models on a batch that was checked, and divide its terms."""
+    def _divided_loss(self, batch: Mapping[str, Any], units_of_step: Tensor | None, *, rank_count: int) -> DividedLoss:
+        """Run the models on a batch that was checked, and divide its terms.
+
+        Args:
+            batch: The columns of the batch.
+            units_of_step: Units of the whole step, see `divide_loss`; None where the batch is the whole.
+            rank_count: Processes whose gradients are averaged.
+
+        Raises:
+            TrainingError: in training, if the progress is not known that the method needs.
+        """
         if self.training and not self._knows_course:
             raise TrainingError(
                 "The method changes with the progress of the training; call distiller.set_course(epoch=…, share=…) "
                 "before each step."
             )
         device = batch["attention_mask"].device
-        self._move_teaching(device, pack=self._may_pack and not torch.compiler.is_compiling())
+        # `torch.compile` cannot trace weights that are laid out for a CPU.
+        pack = self._may_pack and not torch.compiler.is_compiling()
+        self._move_teaching(device, pack=pack)
         # A trainer that knows the student alone switches between training and evaluation on the student.
         self.distillation.training = self.distillation.student.training
         outputs = self.distillation(**without_marks(batch))
-        if divisor is not None:
-            divisor = divisor.to(device)
-        return divide_loss(self.terms, outputs, count_units(batch), units_of_step=divisor, rank_count=rank_count)
+        if units_of_step is not None:
+            units_of_step = units_of_step.to(device)
+        units = count_units(batch)
+        return divide_loss(self.terms, outputs, units, units_of_step=units_of_step, rank_count=rank_count)
 
     # The teacher is moved once, which is nothing to compile.
     @torch.compiler.disable  # type: ignore[untyped-decorator]

@@ -52,16 +52,21 @@ def divide_loss(
     shares: dict[str, Tensor] = {}
     for term in terms:
         total, count = outputs[term.name]
-        share = total / count.clamp(min=1)
+        # The mean over the micro-batch.
+        mean = total / count.clamp(min=1)
         if OBJECTIVES[term.objective].gathers_rows:
-            # Each rank has computed the whole term, over the rows of all ranks. The backward pass of the gathering
-            # sums the gradients over the ranks.
+            # Each rank has computed the mean over the rows of all ranks, which are the whole step: such a term has one
+            # micro-batch a step. The backward pass of the gathering sums the gradients over the ranks.
+            share = mean
             loss = loss + term.weight * share
         else:
-            # The count is c · units with a constant c of the term, so the share (total / count of the step) is
-            # (total / count) · (units / units of the step).
+            # The share is total / count of the step, but that count is known only after the forward passes of the
+            # whole step. Counts are proportional to units, so
+            #     count / count of the step = units / units of the step,
+            #     share = mean · units / units of the step.
             unit = UNITS.index(term.unit)
-            share = share * (units[unit] / units_of_step[unit].clamp(min=1)).to(share.dtype)
+            share_of_units = units[unit] / units_of_step[unit].clamp(min=1)
+            share = mean * share_of_units.to(mean.dtype)
             # The distributed wrapper takes the mean of the ranks' gradients; times the ranks it is their sum.
             loss = loss + term.weight * share * rank_count
         shares[term.name] = share.detach()

@@ -190,11 +190,11 @@ def _teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, 
 def _store_outputs(
     teaching: Teaching, rows: _Rows, collate: PadCollator, folder: Path, batch_size: int, console: Console
 ) -> tuple[int, int]:
-    """Run the teacher on this process' part of some rows, and store its outputs batch by batch.
+    """Run the teacher on this process' share of the rows, and store its outputs batch by batch.
 
     Args:
         teaching: Runs the teacher.
-        rows: The rows of all processes.
+        rows: The rows that all processes divide among them.
         collate: Makes batches of rows.
         folder: The folder of the store.
         batch_size: Rows that the teacher reads at once.
@@ -207,12 +207,13 @@ def _store_outputs(
     teaching.move(device)
     rows_done = 0
     tokens_done = 0
-    batches = list(_batches_of(rows, batch_size))
+    batches = list(_batches_of_process(rows, batch_size))
     start = time.perf_counter()
     with ProgressBar(console) as bar, StoreWriter(folder, ranks.process_index()) as writer:
         report = bar if ranks.is_main() else no_progress
         for number, batch_rows in enumerate(batches, start=1):
-            batch = read_batch(send_batch(_inputs(collate, batch_rows), device))
+            columns = send_batch(_padded_columns(batch_rows, collate), device)
+            batch = read_batch(columns)
             with torch.inference_mode():
                 values = as_rows(teaching.read(batch))
             writer.add(batch_rows.keys, values)
@@ -316,7 +317,7 @@ def _rows_of(corpora: Sequence[AnyCorpus]) -> _Rows:
     return distinct_rows.take(longest_first)
 
 
-def _batches_of(rows: _Rows, batch_size: int) -> Iterator[_Rows]:
+def _batches_of_process(rows: _Rows, batch_size: int) -> Iterator[_Rows]:
     """Iterate over the batches of this process: rows of similar length, dealt to the processes in turn."""
     # Of two processes one has the batches 0, 2, 4, ... and the other the batches 1, 3, 5, ...
     begin_of_first = ranks.process_index() * batch_size
@@ -324,8 +325,8 @@ def _batches_of(rows: _Rows, batch_size: int) -> Iterator[_Rows]:
         yield rows.take(np.arange(begin, min(begin + batch_size, len(rows))))
 
 
-def _inputs(collate: PadCollator, rows: _Rows) -> dict[str, Tensor]:
-    """Return the columns of a batch of rows, padded; the collator leaves labels out."""
+def _padded_columns(rows: _Rows, collate: PadCollator) -> dict[str, Tensor]:
+    """Read rows, and return their columns as a padded batch; the collator leaves labels out."""
     return collate(rows.read())
 
 
@@ -389,7 +390,7 @@ def _sample_of(rows: _Rows, collate: PadCollator) -> dict[str, Tensor]:
     count = min(_SAMPLE_ROWS, len(rows))
     # The rows are in the order of their lengths, so rows at equal distances have all lengths.
     spread_rows = rows.take(np.linspace(0, len(rows) - 1, count).astype(np.int64))
-    return _inputs(collate, spread_rows)
+    return _padded_columns(spread_rows, collate)
 
 
 def _words(streams: Any) -> str:

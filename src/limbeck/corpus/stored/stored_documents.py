@@ -50,12 +50,12 @@ class ListedSource(NamedTuple):
     Args:
         name: Its name.
         source: The source.
-        times_before: Number of earlier places of the same source, which read it with another prompt or other units.
+        earlier_places: Number of earlier places of the same source, which read it with another prompt or other units.
     """
 
     name: str
     source: Source
-    times_before: int
+    earlier_places: int
 
 
 def store_documents(
@@ -77,21 +77,23 @@ def store_documents(
     Raises:
         CorpusError: if a source cannot be read, or gives no document.
     """
+    # The name of the folder follows from the sources and the settings by which they are read.
     sources = _open_sources(settings, workers)
-    identity: list[Any] = [
-        DOCUMENT_FORMAT,
-        settings.max_documents,
-        [listed.source.fingerprint() for listed in sources],
-    ]
-    # Added only where a source is listed again, so that older cache folders keep their names.
-    times_before = [listed.times_before for listed in sources]
-    if any(times_before):
-        identity.append(times_before)
+    fingerprints = [listed.source.fingerprint() for listed in sources]
+    identity: list[Any] = [DOCUMENT_FORMAT, settings.max_documents, fingerprints]
+    # Where each source is listed once, these numbers are all 0 and are no part of the identity, so that folders from
+    # before they were counted keep their names.
+    earlier_places = [listed.earlier_places for listed in sources]
+    if any(earlier_places):
+        identity.append(earlier_places)
     name = name_of_build(cache_dir, identity, [listed.source for listed in sources], progress=progress)
     folder = cache_dir / "documents" / name
+
     build = partial(_write_documents, sources=sources, max_documents=settings.max_documents, progress=progress)
     waiting = waiting_notice(progress, "waiting for another process that reads this text")
-    return folder, build_once(folder, build, goes_on=True, waiting=waiting)
+    # A build that was killed is continued by the next.
+    manifest = build_once(folder, build, goes_on=True, waiting=waiting)
+    return folder, manifest
 
 
 class SourceReader:
@@ -236,12 +238,12 @@ def _write_documents(
         # Documents in the files that an earlier build has finished count as seen. Behind these files may be one that it
         # has not finished, which has no shard.
         for place, path in zip(reader.shards, document_files(folder), strict=False):
-            add_keys_of_source = _keys_apart(add_keys, sources[place].times_before)
+            add_keys_of_source = _adder_for_place(sources[place], add_keys)
             for records in read_batches(path):
                 add_keys_of_source(records.column("key").to_pylist())
 
         for place in reader.sources():
-            batches = reader.batches(_keys_apart(add_keys, sources[place].times_before), progress)
+            batches = reader.batches(_adder_for_place(sources[place], add_keys), progress)
             files = write_shards(batches, folder, "documents", arrow_files.SHARD_CHARACTERS, first=len(reader.shards))
             # Each file comes when it is complete, and the reader is then behind its last document.
             for path in files:
@@ -271,15 +273,15 @@ def _check_disk(folder: Path, sources: Sequence[ListedSource]) -> None:
 
 
 def _open_sources(settings: CorpusSettings, workers: int | None) -> list[ListedSource]:
-    """Open the sources in their order, each with the number of times that it came before."""
+    """Open the sources in their order, each with the number of its earlier places."""
     sources: list[ListedSource] = []
     for place, name in enumerate(settings.places):
-        times_before = 0
+        earlier_places = 0
         # Without uses all places of a source are read alike, and its documents are repeats.
         if settings.uses:
-            times_before = settings.places[:place].count(name)
+            earlier_places = settings.places[:place].count(name)
         source = open_source(name, settings.text_column, workers, settings.separator)
-        sources.append(ListedSource(name, source, times_before))
+        sources.append(ListedSource(name, source, earlier_places))
     return sources
 
 
@@ -293,19 +295,19 @@ def _last_state(folder: Path) -> dict[str, Any] | None:
     return state
 
 
-def _keys_apart(add_keys: AddKeys, times_before: int) -> AddKeys:
-    """Return a function that adds the keys of a source which may be listed a second time.
+def _adder_for_place(listed: ListedSource, add_keys: AddKeys) -> AddKeys:
+    """Return the function that adds the keys of the documents at a source's place.
 
     A source that is listed again is read in another way, so its documents do not count as repeats of those at its
     earlier places. A salt of the place changes its keys, so that they differ from the earlier ones.
 
     Args:
+        listed: The source at its place.
         add_keys: Adds keys of documents, 64 bits each.
-        times_before: Number of earlier places of the source.
     """
-    if times_before == 0:
+    if listed.earlier_places == 0:
         return add_keys
-    salt = times_before * _SALT % 2**64
+    salt = listed.earlier_places * _SALT % 2**64
 
     def add_salted_keys(keys: Sequence[int]) -> list[bool]:
         return add_keys([key ^ salt for key in keys])

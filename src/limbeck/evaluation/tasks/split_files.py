@@ -178,20 +178,22 @@ def read_split_of_hub(place: HubPlace) -> Iterator[PlacedRow]:
     """
     import datasets
 
-    data_set, split = place
-    title = data_set.name if split.config is None else f"{data_set.name} {split.config}"
+    data_set = place.data_set
+    config = place.split.config
+    split_name = place.split.split
+    title = data_set.name if config is None else f"{data_set.name} {config}"
     try:
-        rows = datasets.load_dataset(data_set.name, split.config, split=split.split, revision=data_set.revision)
+        rows = datasets.load_dataset(data_set.name, config, split=split_name, revision=data_set.revision)
     except Exception as error:
         # The Hub's client raises errors of many types: network, names, formats. Their first line is the reason.
         reason_lines = str(error).splitlines() or [type(error).__name__]
         raise CorpusError(
-            f"Cannot load the split '{split.split}' of the Hub data set '{title}': {reason_lines[0].rstrip('.')}. "
+            f"Cannot load the split '{split_name}' of the Hub data set '{title}': {reason_lines[0].rstrip('.')}. "
             "Give a folder with its files instead."
         ) from error
     class_names = parquet_files.class_names(rows.features)
     for number, row in enumerate(rows, start=1):
-        yield PlacedRow(f"{title} {split.split}:{number}", row, class_names)
+        yield PlacedRow(f"{title} {split_name}:{number}", row, class_names)
 
 
 def read_labelled_rows(

@@ -20,6 +20,8 @@ from torch import Tensor
 
 from limbeck.kernels.workers import Scratch, run_tasks
 
+_NO_FLAGS = 0
+"""Flags of `GOMP_parallel`; they say how threads are bound to cores, and 0 leaves that to OpenMP."""
 # Set in a child process that was forked. It inherits no threads, and would wait forever for those of OpenMP.
 _forked = threading.Event()
 os.register_at_fork(after_in_child=_forked.set)
@@ -109,7 +111,8 @@ class TeamKernel(NamedTuple):
         """
         threads = torch.get_num_threads()
         count = parts.shape[0]
-        # More threads than parts may start, but only this many find a part to compute, and only these take scratch.
+        # In `join` of `team.h` a thread takes scratch only once it has found a part. However many threads start, no
+        # more than there are parts find one, so no more than this take scratch.
         busy_threads = min(threads, count)
         memory = scratch.take("team", (busy_threads * size,), parts, torch.float32)
         team = _Team(
@@ -124,14 +127,15 @@ class TeamKernel(NamedTuple):
             # This thread computes all parts.
             self.join(ctypes.byref(team))
             return
-        start_threads = _openmp()
-        if start_threads is None or _forked.is_set():
+        run_in_openmp_threads = _openmp_runner()
+        if run_in_openmp_threads is None or _forked.is_set():
             # OpenMP's threads cannot be used. The tasks are all alike, since each takes parts until none is left.
             run_tasks([partial(self.join, ctypes.byref(team))] * busy_threads)
             return
         # Start as many threads as PyTorch does, even if there are fewer parts. When fewer are asked for, GNU's OpenMP
-        # ends the surplus ones, and PyTorch's next operation has to create them again.
-        start_threads(_address(self.join), ctypes.byref(team), threads, 0)
+        # ends the surplus ones, and PyTorch's next operation has to create them again. The call returns once all
+        # threads have ended `join`, so `team` and its memory live long enough.
+        run_in_openmp_threads(_address(self.join), ctypes.byref(team), threads, _NO_FLAGS)
 
 
 def _address(function: Any) -> int:
@@ -140,8 +144,8 @@ def _address(function: Any) -> int:
 
 
 @lru_cache(maxsize=1)
-def _openmp() -> Callable[..., None] | None:
-    """Find the function by which compiled code starts OpenMP's threads.
+def _openmp_runner() -> Callable[..., None] | None:
+    """Find the function by which compiled code runs another function in OpenMP's threads.
 
     It is GNU's `GOMP_parallel`, which the libraries of Intel and LLVM have too. Its arguments are the function that
     each thread runs, the pointer that this gets, the number of threads, and flags.
@@ -151,8 +155,8 @@ def _openmp() -> Callable[..., None] | None:
     """
     if not torch.backends.openmp.is_available():
         return None
-    start_threads = getattr(ctypes.CDLL(None), "GOMP_parallel", None)
-    if start_threads is not None:
-        start_threads.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
-        start_threads.restype = None
-    return start_threads
+    gomp_parallel = getattr(ctypes.CDLL(None), "GOMP_parallel", None)
+    if gomp_parallel is not None:
+        gomp_parallel.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+        gomp_parallel.restype = None
+    return gomp_parallel
