@@ -14,6 +14,10 @@ _LONGEST_SHOWN = 40
 """Characters of a refused text in a message."""
 _MOST_DIGITS = 9
 """Most digits of a whole number."""
+_LARGEST = 10**_MOST_DIGITS - 1
+"""The largest number of so many digits."""
+_MULTIPLES_END = 1000
+"""Multiples are below this number: no layer has so many times its width as neurons."""
 
 
 def parse_list(text: str, read: Callable[[str], Iterable[Item]], refusal: str) -> list[Item]:
@@ -36,8 +40,8 @@ def parse_list(text: str, read: Callable[[str], Iterable[Item]], refusal: str) -
     return items
 
 
-def whole_number(text: str, least: int = 0, most: int = 10**9) -> int:
-    """Read a whole number that is written in digits alone.
+def whole_number(text: str, least: int = 0, most: int = _LARGEST) -> int:
+    """Read a whole number that is written in digits alone, at most `_MOST_DIGITS` of them.
 
     Raises:
         ValueError: for anything else, and a number that is not within the bounds.
@@ -98,17 +102,22 @@ def parse_numbers(option: str, text: str) -> list[int]:
 def parse_layers(option: str, text: str) -> list[int]:
     """Read layers such as `1-8,10`.
 
+    Returns:
+        The layers in the order of the text, each once.
+
     Raises:
         RecipeError: for anything else.
     """
 
     def read(part: str) -> range:
         first, dash, last = part.partition("-")
-        start = whole_number(first.strip(), most=_DEEPEST_LAYER)
-        end = whole_number(last.strip(), most=_DEEPEST_LAYER) if dash else start
-        if start > end:
+        first_layer = whole_number(first.strip(), most=_DEEPEST_LAYER)
+        last_layer = first_layer
+        if dash:
+            last_layer = whole_number(last.strip(), most=_DEEPEST_LAYER)
+        if first_layer > last_layer:
             raise ValueError(part)
-        return range(start, end + 1)
+        return range(first_layer, last_layer + 1)
 
     refusal = f"{option} '{text}' cannot be read; give layers and ranges separated by commas, such as 1-8,10."
     layers = parse_list(text, read, refusal)
@@ -116,7 +125,10 @@ def parse_layers(option: str, text: str) -> list[int]:
 
 
 def parse_multiples(option: str, text: str) -> list[float]:
-    """Read numbers above 0, whole or not, separated by commas.
+    """Read numbers above 0 and below `_MULTIPLES_END`, whole or not, separated by commas.
+
+    Returns:
+        The numbers. A whole one is an int, so that it is shown as `4` and not as `4.0`.
 
     Raises:
         RecipeError: for anything else.
@@ -124,9 +136,12 @@ def parse_multiples(option: str, text: str) -> list[float]:
 
     def read(part: str) -> list[float]:
         number = float(part)
-        if not 0 < number < 1000:
+        # A comparison with nan is false, so nan is refused too.
+        if not 0 < number < _MULTIPLES_END:
             raise ValueError(part)
-        return [int(number) if number.is_integer() else number]
+        if number.is_integer():
+            return [int(number)]
+        return [number]
 
     return parse_list(text, read, f"{option} '{text}' must be numbers above 0, separated by commas: 2,4.")
 

@@ -13,14 +13,16 @@ _RANKS = (
 
 
 def has_one_seed(summary: ComparisonSummary) -> bool:
-    """Return whether the row with the most finished seeds has one; False where no run has finished."""
+    """Return whether no row has more than one finished seed; False where no run has finished."""
+    # `finished` counts the runs of a row that are done; each run has another seed.
     seed_counts = [row.finished for block in summary.blocks for row in block.rows]
     return max(seed_counts, default=0) == 1
 
 
 def main_digits(main: MainFigure) -> int:
     """Return the number of decimals of the main figure: one for scores in percent, else as its measure has it."""
-    if main.kind == "held_out" and main.digits is not None:
+    is_held_out_measure = main.kind == "held_out"
+    if is_held_out_measure and main.digits is not None:
         return main.digits
     return 1
 
@@ -45,18 +47,6 @@ def methods_notes(comparison: Comparison) -> list[str]:
     return notes + summary.notes
 
 
-def _ranking_notes(summary: ComparisonSummary, main: MainFigure) -> Iterator[str]:
-    """Yield the rule of the ranks, or the reason for their absence."""
-    # Ranks compare differences between seeds, so each of two rows needs several.
-    if has_one_seed(summary):
-        yield from one_seed_lines(summary, main)
-        yield f"Give the plan three or more `seeds` to rank the rows by {main.title}."
-    elif all(row.place is None for block in summary.blocks for row in block.rows):
-        yield "Fewer than two rows have several seeds, so nothing is ranked."
-    else:
-        yield _RANKS.format(title=main.title)
-
-
 def one_seed_lines(summary: ComparisonSummary, main: MainFigure) -> Iterator[str]:
     """Yield the warning of a single seed, then compare the trained rows with the rows that train nothing.
 
@@ -77,11 +67,6 @@ def one_seed_lines(summary: ComparisonSummary, main: MainFigure) -> Iterator[str
                 )
 
 
-def _trains_nothing(row: ComparedRow) -> bool:
-    """Return whether the students of a row are as initialised: its finished runs read no tokens."""
-    return row.tokens is not None and bool(row.tokens.runs) and not any(row.tokens.runs)
-
-
 def setting_lines(comparison: Comparison) -> Iterator[str]:
     """Yield the settings that all runs share, and the meaning of the deviations."""
     summary = comparison.summary
@@ -92,18 +77,55 @@ def setting_lines(comparison: Comparison) -> Iterator[str]:
     if summary.preset is not None:
         yield f"Task scores with the preset '{summary.preset}', in percent."
 
-    # Methods may stop at different steps of the same budget. Runs without training read no tokens.
+    # Methods may stop at different steps of the same budget.
+    token_counts = _token_counts_of_trained_runs(summary)
+    if token_counts:
+        yield f"Runs read {range_words(token_counts, digits=0)} tokens."
+    if _has_figure_of_several_runs(summary):
+        # The score of one distilled student can still be of several runs: it may be fine-tuned with several seeds.
+        repetitions = "fine-tuning runs" if has_one_seed(summary) else "distillation seeds"
+        yield f"± is the sample standard deviation over {repetitions}."
+
+
+def _ranking_notes(summary: ComparisonSummary, main: MainFigure) -> Iterator[str]:
+    """Yield the rule of the ranks, or the reason for their absence."""
+    # Ranks compare differences between seeds, so each of two rows needs several.
+    if has_one_seed(summary):
+        yield from one_seed_lines(summary, main)
+        yield f"Give the plan three or more `seeds` to rank the rows by {main.title}."
+        return
+    # Only rows of several seeds have a place in the ranking.
+    has_ranked_row = any(row.place is not None for block in summary.blocks for row in block.rows)
+    if has_ranked_row:
+        yield _RANKS.format(title=main.title)
+    else:
+        yield "Fewer than two rows have several seeds, so nothing is ranked."
+
+
+def _trains_nothing(row: ComparedRow) -> bool:
+    """Return whether the students of a row are as initialised: its finished runs read no tokens."""
+    # Without a finished run, nothing is known.
+    if row.tokens is None or not row.tokens.runs:
+        return False
+    # One count of tokens for each finished run.
+    return not any(row.tokens.runs)
+
+
+def _token_counts_of_trained_runs(summary: ComparisonSummary) -> list[float]:
+    """Return the tokens that each run read; runs without training, which read none, are left out."""
     token_counts: list[float] = []
-    has_several_runs = False
     for block in summary.blocks:
         for row in block.rows:
             if row.tokens is not None:
                 token_counts += [count for count in row.tokens.runs if count]
+    return token_counts
+
+
+def _has_figure_of_several_runs(summary: ComparisonSummary) -> bool:
+    """Return whether any figure of a row is a mean over several runs."""
+    for block in summary.blocks:
+        for row in block.rows:
             for figure in row.figures.values():
                 if figure is not None and len(figure.runs) > 1:
-                    has_several_runs = True
-    if token_counts:
-        yield f"Runs read {range_words(token_counts, digits=0)} tokens."
-    if has_several_runs:
-        repetitions = "fine-tuning runs" if has_one_seed(summary) else "distillation seeds"
-        yield f"± is the sample standard deviation over {repetitions}."
+                    return True
+    return False

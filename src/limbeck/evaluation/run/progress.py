@@ -30,9 +30,11 @@ class GridProgress:
         self._trainings = trainings
         self._report = report
         self._total_work = sum(training.work for training in trainings)
-        # By the identity of a training: its share that is done, what it has counted, and how many cells are not done.
-        self._share_of_training: dict[str, float] = {}
-        self._count_of_training: dict[str, Count] = {}
+        # The share of each training that is done, by the training's id. One that has not begun is missing.
+        self._share_by_training: dict[str, float] = {}
+        # What each training has counted last, such as tokens, by its id. One that counts nothing is missing.
+        self._count_by_training: dict[str, Count] = {}
+        # How many cells of each training are not done, by its id.
         self._cells_left = {training.id: len(training.cells) for training in trainings}
         # The scores of the cell that was done last, in words; empty before the first, and after one that failed.
         self._last_scores = ""
@@ -40,7 +42,7 @@ class GridProgress:
     def advance(self, training: SharedTraining, done: ShareDone) -> None:
         """Report how much of a training is done."""
         if done.count is not None:
-            self._count_of_training[training.id] = done.count
+            self._count_by_training[training.id] = done.count
         line = f"cell {self.ended + 1} of {self.count}: {training.describe()}"
         if done.detail:
             line += f": {done.detail}"
@@ -72,25 +74,26 @@ class GridProgress:
             share: The share that is done, 0 to 1.
             line: The line of progress, in words.
         """
-        self._share_of_training[training.id] = share
+        self._share_by_training[training.id] = share
         work_done = 0.0
-        for started in self._trainings:
-            work_done += started.work * self._share_of_training.get(started.id, 0.0)
-        total = min(work_done / self._total_work, 1.0)
-        self._report(total, line, self._count(total))
+        for any_training in self._trainings:
+            work_done += any_training.work * self._share_by_training.get(any_training.id, 0.0)
+        # Rounding may carry the sum above the whole work.
+        share_of_all = min(work_done / self._total_work, 1.0)
+        self._report(share_of_all, line, self._count_of_all(share_of_all))
 
-    def _count(self, total: float) -> Count | None:
+    def _count_of_all(self, share_of_all: float) -> Count | None:
         """Return what all trainings have counted together; None if they count in different units.
 
-        As long as no evaluator has counted anything, cells are counted.
+        As long as no training has counted anything, cells are counted.
 
         Args:
-            total: The share of all trainings that is done.
+            share_of_all: The share of all trainings that is done.
         """
-        counts = self._count_of_training.values()
+        counts = self._count_by_training.values()
         units = {count.unit for count in counts}
         if not units:
-            return Count(self.count * total, "cells")
+            return Count(self.count * share_of_all, "cells")
         if len(units) > 1:
             return None
         [unit] = units
@@ -99,6 +102,8 @@ class GridProgress:
 
 def describe_scores(row: EvaluationCell) -> str:
     """Return the scores of a finished cell on its first split in words, such as "accuracy 0.853"; empty without any."""
-    for scores in row.scores.values():
-        return ", ".join(f"{metric} {value:.3f}" for metric, value in scores.items() if value is not None)
-    return ""
+    if not row.scores:
+        return ""
+    scores_by_split = list(row.scores.values())
+    scores = scores_by_split[0]
+    return ", ".join(f"{metric} {value:.3f}" for metric, value in scores.items() if value is not None)

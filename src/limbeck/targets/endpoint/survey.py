@@ -34,10 +34,10 @@ class Survey:
 
     Args:
         keys: The keys of all texts, sorted, each once.
-        is_stored: Which of these the store has, bool `[keys]`.
-        characters: Characters of the others, as they will be sent.
-        cut: How many of the others will be cut to the limit.
-        sample: Some of all texts, as they are sent.
+        is_stored: Which of these the store has, bool `[keys]`. Only the texts that it lacks will be sent.
+        characters: Characters of the texts that will be sent, in the form in which they are sent.
+        cut: How many of the texts that will be sent are cut to the limit.
+        sample: A fixed random sample of all texts, stored ones too, in the form in which they are sent.
     """
 
     keys: NDArray[np.int64]
@@ -53,7 +53,7 @@ class Survey:
 
 
 def survey_texts(texts: Iterable[PlainText], store: Store | None, options: EndpointOptions) -> Survey:
-    """Count the texts that will be sent.
+    """Survey the texts that an endpoint is to read, of which those that the store lacks will be sent.
 
     Args:
         texts: The texts; one that comes again is counted once.
@@ -66,28 +66,23 @@ def survey_texts(texts: Iterable[PlainText], store: Store | None, options: Endpo
     seen_keys: set[int] = set()
     stored_keys: list[int] = []
     characters = 0
-    # The lengths of the texts above the limit.
+    # The lengths of the texts that are longer than the limit, before they are cut.
     lengths_above: list[int] = []
-    sample = _LowestKeys()
-    for batch in in_batches(texts, _TEXTS_AT_ONCE):
-        keys = np.array([text.key for text in batch], dtype=np.int64)
-        is_stored = np.zeros(len(keys), dtype=np.bool_)
-        if store is not None:
-            is_stored = store.has(keys)
-        for text, has_row in zip(batch, is_stored.tolist(), strict=True):
-            if text.key in seen_keys:
-                continue
-            seen_keys.add(text.key)
-            sent_text = options.sent_form(text.content)
-            sample.add(text.key, sent_text)
-            if has_row:
-                stored_keys.append(text.key)
-                continue
-            characters += len(sent_text)
-            if options.limit is not None:
-                length = options.limit.length(text.content)
-                if length > options.limit.most:
-                    lengths_above.append(length)
+    sample = _Sample()
+    for text, is_stored in _look_up(texts, store):
+        if text.key in seen_keys:
+            continue
+        seen_keys.add(text.key)
+        sent_text = options.sent_form(text.content)
+        sample.add(text.key, sent_text)
+        if is_stored:
+            stored_keys.append(text.key)
+            continue
+        characters += len(sent_text)
+        if options.limit is not None:
+            length = options.limit.length(text.content)
+            if length > options.limit.most:
+                lengths_above.append(length)
 
     if lengths_above and options.cuts is None:
         assert options.limit is not None
@@ -106,24 +101,36 @@ def survey_texts(texts: Iterable[PlainText], store: Store | None, options: Endpo
     )
 
 
-class _LowestKeys:
-    """The texts with the lowest keys.
+def _look_up(texts: Iterable[PlainText], store: Store | None) -> Iterator[tuple[PlainText, bool]]:
+    """Iterate over texts, each with whether the store has it; without a store none is stored."""
+    for batch in in_batches(texts, _TEXTS_AT_ONCE):
+        if store is None:
+            is_stored = [False] * len(batch)
+        else:
+            keys = np.array([text.key for text in batch], dtype=np.int64)
+            is_stored = store.has(keys).tolist()
+        yield from zip(batch, is_stored, strict=True)
 
-    Keys are hashes, so the texts are drawn at random, and each call draws the same ones.
+
+class _Sample:
+    """A random sample of distinct texts, the same one at each call: those with the lowest keys.
+
+    Keys are hashes of the texts, so which keys are low has nothing to do with what the texts say.
     """
 
     def __init__(self) -> None:
-        # A heap has its smallest member first, which is here the text with the highest key: its key has the other sign.
+        # Pairs of a negated key and its text. `heapq` takes the smallest member off a heap first. The smallest negated
+        # key is that of the highest key, whose text is the one to drop.
         self._heap: list[tuple[int, str]] = []
 
     def add(self, key: int, sent_text: str) -> None:
-        """Add a text, and drop the one with the highest key if they are too many."""
+        """Add a text in the form in which it is sent; if they are too many, drop the one with the highest key."""
         heapq.heappush(self._heap, (-key, sent_text))
         if len(self._heap) > _SAMPLE_SIZE:
             heapq.heappop(self._heap)
 
     def texts(self) -> list[PlainText]:
-        """Return the texts, as they are sent."""
+        """Return the texts of the sample."""
         return [PlainText(-negative_key, sent_text) for negative_key, sent_text in self._heap]
 
 
@@ -171,13 +178,15 @@ def print_cost(console: Console, survey: Survey, texts: list[str], answer: Embed
     Args:
         console: The console.
         survey: All texts.
-        texts: The first of them.
-        answer: The answer to these.
+        texts: The texts that were sent first, in the form in which they were sent.
+        answer: The endpoint's answer to these, which may have their number of tokens.
         price: Price of a million tokens; None prints nothing.
     """
     if answer.tokens is None or price is None:
         return
-    tokens = survey.characters * answer.tokens / sum(map(len, texts))
+    # All texts are expected to have as many tokens a character as the first ones.
+    characters_of_first = sum(len(text) for text in texts)
+    tokens = survey.characters * answer.tokens / characters_of_first
     _print(console, f"  cost: {_cost_of(tokens, price)}, by the tokens of the first {counted(len(texts), 'text')}")
 
 
