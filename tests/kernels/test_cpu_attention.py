@@ -74,7 +74,7 @@ def test_processors_without_these_instructions_compute_the_same(compiler, poorer
     for named in (compiler, poorer_compiler):
         monkeypatch.setenv("CC", named)
         module.kernel.cache_clear()
-        monkeypatch.setattr(module, "_forward_to", lambda library: 1 << 30)
+        monkeypatch.setattr(module, "_length_of_fast_forward", lambda library: 1 << 30)
         torch.manual_seed(5)
         inputs = operands(lengths, depth=33)
         assert not isinstance(module.kernel(), str)

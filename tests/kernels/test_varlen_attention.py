@@ -19,7 +19,7 @@ def drawn(size=8, **options):
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_the_kernels_take_what_they_are_given(dtype, size, recent, monkeypatch):
     """On no device at all: PyTorch checks arguments and shapes, and computes nothing."""
-    monkeypatch.setattr(module, "_is_recent", lambda device: recent)
+    monkeypatch.setattr(module, "_is_ampere_or_later", lambda device: recent)
     given = drawn(size, dtype=dtype, device="meta")
     context = varlen_attention(*given, bounds_of(LENGTHS).to("meta"), max(LENGTHS), scale=0.3, dropout=0.1)
     assert context.shape == (sum(LENGTHS), 2, size)

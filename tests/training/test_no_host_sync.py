@@ -19,7 +19,7 @@ META = torch.device("meta")
 @pytest.fixture(autouse=True)
 def no_device_attends_as_a_gpu_does(monkeypatch):
     monkeypatch.setattr(packing, "GPUS", ("meta",))
-    monkeypatch.setattr(varlen_attention, "_is_recent", lambda device: True)
+    monkeypatch.setattr(varlen_attention, "_is_ampere_or_later", lambda device: True)
     # It has no autocast.
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)

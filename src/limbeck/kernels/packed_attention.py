@@ -101,7 +101,7 @@ def packed_attention(
     if plan is None:
         heads = len(value)
         grouped_to = GROUPED_TO if is_half else 0
-        blocks = _divide(tuple(lengths), heads, grouped_to=grouped_to, block_scores=BLOCK)
+        blocks = _divide_into_blocks(tuple(lengths), heads, grouped_to=grouped_to, block_scores=BLOCK)
         seed = draw_seed() if share > 0 else 0
         plan = _Plan(blocks, scale, dropout, seed)
     context: Tensor = _PackedAttention.apply(query, key, value, plan)
@@ -263,7 +263,9 @@ class _GroupBlock(_Block):
 
 
 @lru_cache(maxsize=8)
-def _divide(lengths: tuple[int, ...], heads: int, *, grouped_to: int, block_scores: int) -> tuple[_Block, ...]:
+def _divide_into_blocks(
+    lengths: tuple[int, ...], heads: int, *, grouped_to: int, block_scores: int
+) -> tuple[_Block, ...]:
     """Divide the samples into blocks: some heads of a long sample, or all heads of short samples of like length.
 
     Args:
@@ -414,7 +416,7 @@ class _Work:
             torch.bmm(probabilities, units.v, out=result[:, rows])
         if keep is not None:
             result.mul_(self.keep_scale)
-        block.put(_by_sample(result, block), context)
+        block.put(_view_by_sample(result, block), context)
 
     def _attend_fast(self, block: _Block, context: Tensor) -> None:
         """Attend by PyTorch's fast attention, which has no dropout."""
@@ -434,7 +436,7 @@ class _Work:
         # dO / (1 − p), [units, length, D]. The factor 1 / (1 − p) of M is applied here, to the smallest operand.
         scaled_upstream = self._take_units("upstream", block, upstream).mul_(self.keep_scale)
         if block.empty is not None:
-            _by_sample(scaled_upstream, block).masked_fill_(block.empty[:, None, :, None], 0.0)
+            _view_by_sample(scaled_upstream, block).masked_fill_(block.empty[:, None, :, None], 0.0)
 
         # dQ, dK and dV, [units, length, D].
         query_grad = self._buffer("of q", units.q.shape)
@@ -468,7 +470,7 @@ class _Work:
         query_grad.mul_(self.plan.scale)
         key_grad.mul_(self.plan.scale)
         for target, unit_grad in zip(grads, (query_grad, key_grad, value_grad), strict=True):
-            block.put(_by_sample(unit_grad, block), target)
+            block.put(_view_by_sample(unit_grad, block), target)
 
     def _probabilities(self, query: Tensor, key: Tensor, block: _Block) -> Tensor:
         """Compute P of some queries, `[units, rows, length]`.
@@ -482,7 +484,7 @@ class _Work:
         scores = self._buffer("scores", shape)
         torch.baddbmm(scores, query, key.mT, beta=0, alpha=self.plan.scale, out=scores)
         if block.empty is not None:
-            _by_sample(scores, block).masked_fill_(block.empty[:, None, None], -torch.inf)
+            _view_by_sample(scores, block).masked_fill_(block.empty[:, None, None], -torch.inf)
         return torch.softmax(scores, -1, out=self._buffer("probabilities", shape))
 
     def _take_operands(self, block: _Block) -> _Units:
@@ -503,6 +505,6 @@ class _Work:
         return self.scratch.take(name, shape, self.query, self.dtype)
 
 
-def _by_sample(units: Tensor, block: _Block) -> Tensor:
+def _view_by_sample(units: Tensor, block: _Block) -> Tensor:
     """View `[units, …]` of a block as `[samples, heads, …]`."""
     return units.view(block.samples, -1, *units.shape[1:])

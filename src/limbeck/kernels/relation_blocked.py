@@ -262,8 +262,8 @@ class RelationGroup:
         """
         units, length, _ = self.student.a.shape
         # A block has all columns, as many rows as fit, and several units if a whole unit fits.
-        row_step = _even_size(length, self.relation.block // length)
-        unit_step = _even_size(units, self.relation.block // (row_step * length))
+        row_step = _size_of_equal_parts(length, self.relation.block // length)
+        unit_step = _size_of_equal_parts(units, self.relation.block // (row_step * length))
         # [3, logits of a block]: the teacher's logits, the student's, and a spare buffer.
         shape = (3, unit_step * row_step * length)
         buffers = self.relation.scratch.take("logits", shape, self.student.a, self.relation.dtype)
@@ -272,7 +272,7 @@ class RelationGroup:
             unit_part = slice(first_unit, min(first_unit + unit_step, units))
             for first_row in range(0, length, row_step):
                 row_part = slice(first_row, min(first_row + row_step, length))
-                divergence = self._block(unit_part, row_part, buffers)
+                divergence = self._divergence_of_block(unit_part, row_part, buffers)
                 total += divergence.sum(dtype=total.dtype)
 
         grads = self.relation.grads
@@ -287,7 +287,7 @@ class RelationGroup:
         if grad is not None and unit_grad is not None:
             unpack_into(self.relation.cut(grad, self.head_part), unit_grad, self.group)
 
-    def _block(self, units: slice, rows: slice, buffers: Tensor) -> Tensor:
+    def _divergence_of_block(self, units: slice, rows: slice, buffers: Tensor) -> Tensor:
         """Return the divergence of a block in bits, `[units, rows, 1]`, and add its gradient.
 
         Args:
@@ -355,7 +355,7 @@ class RelationGroup:
             self.unit_grad_b[units, :, columns].add_(grad_of_columns)
 
 
-def _even_size(whole: int, most: int) -> int:
+def _size_of_equal_parts(whole: int, most: int) -> int:
     """Return the size of the parts when `whole` is cut into the fewest near-equal parts of at most `most`."""
     part_count = math.ceil(whole / max(1, most))
     return math.ceil(whole / part_count)

@@ -257,14 +257,14 @@ def relation_kl_triton(
     if obstacle is not None:
         raise KernelError(obstacle)
     symmetric = student_b is student_a and teacher_b is teacher_a
-    student_a, student_b = _prepare(student_a, student_b)
-    teacher_a, teacher_b = _prepare(teacher_a.detach(), teacher_b.detach())
+    student_a, student_b = _in_one_dtype(student_a, student_b)
+    teacher_a, teacher_b = _in_one_dtype(teacher_a.detach(), teacher_b.detach())
     vectors: list[Tensor | None] = [student_a, student_b, teacher_a, teacher_b]
     if symmetric:
         # None says that the right vectors are the left ones.
         vectors = [student_a, None, teacher_a, None]
     # A graph or a transform needs the registered operation. Otherwise a plain autograd function starts much faster.
-    if _is_watched(vectors):
+    if _is_followed_beyond_autograd(vectors):
         total, _, _ = torch.ops.limbeck.relation_kl_forward(*vectors, valid, heads, causal)
         return total
     value: Tensor = _RelationKL.apply(*vectors, valid, heads, causal)
@@ -288,7 +288,7 @@ def triton_obstacle(device: str, dtype: torch.dtype) -> str | None:
     return None
 
 
-def _is_watched(vectors: Sequence[Tensor | None]) -> bool:
+def _is_followed_beyond_autograd(vectors: Sequence[Tensor | None]) -> bool:
     """Return whether more than autograd follows the computation.
 
     That is `torch.compile`, a dispatch mode, a transform such as `torch.func.vmap`, or a subclass of tensor.
@@ -301,7 +301,7 @@ def _is_watched(vectors: Sequence[Tensor | None]) -> bool:
     return any(x is not None and (type(x) not in (Tensor, torch.nn.Parameter) or is_batch(x)) for x in vectors)
 
 
-def _prepare(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+def _in_one_dtype(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Return left and right vectors in one dtype that the kernels read."""
     if a.dtype == b.dtype and a.dtype in DTYPES:
         return a, b
@@ -462,7 +462,7 @@ def _(upstream: Tensor, student_own: Tensor, *_rest: Any) -> Tensor:
     return student_own.new_empty(student_own.shape)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     """Save the vectors, the mask and the terms of the log-sum-exps, from which the backward pass makes the tiles."""
     *vectors, valid, _heads, causal = inputs
     _loss, student_terms, teacher_terms = output
@@ -474,7 +474,7 @@ def _backward(ctx: Any, upstream: Tensor, make: Callable[..., Tensor]) -> tuple[
     """Compute the gradients of all inputs of `_forward`.
 
     Args:
-        ctx: Holds what `_keep` saved.
+        ctx: Holds what `_save_for_backward` saved.
         upstream: Gradient of the loss.
         make: Computes the gradient of one side: `_gradient`, or the operation that is registered for it.
     """
@@ -510,7 +510,7 @@ def _backward_in_graph(ctx: Any, upstream: Tensor, *_unused: Tensor) -> tuple[Te
     return _backward(ctx, upstream, torch.ops.limbeck.relation_kl_gradient)
 
 
-_forward_op.register_autograd(_backward_in_graph, setup_context=_keep)
+_forward_op.register_autograd(_backward_in_graph, setup_context=_save_for_backward)
 
 
 class _RelationKL(torch.autograd.Function):
@@ -519,10 +519,10 @@ class _RelationKL(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
         output = _forward(*inputs)
-        _keep(ctx, inputs, output)
+        _save_for_backward(ctx, inputs, output)
         return output[0]
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        make = torch.ops.limbeck.relation_kl_gradient if _is_watched([upstream]) else _gradient
+        make = torch.ops.limbeck.relation_kl_gradient if _is_followed_beyond_autograd([upstream]) else _gradient
         return _backward(ctx, upstream, make)

@@ -95,7 +95,7 @@ def score_distance(
             heads=heads,
             valid=valid,
             dtype=work_dtype,
-            compute_units=_by_scores if by_scores else _by_identity,
+            compute_units=_distance_by_scores if by_scores else _distance_by_gram_identity,
             scratch=Scratch(),
         )
 
@@ -103,7 +103,7 @@ def score_distance(
         numbers_of_a_sample = length * max(student_width, teacher_width)
         if by_scores:
             numbers_of_a_sample = heads * length * length
-        samples_at_once = max(1, _chunk_of(device) // max(1, numbers_of_a_sample))
+        samples_at_once = max(1, _most_scores_at_once(device) // max(1, numbers_of_a_sample))
         tasks = []
         for first in range(0, batch, samples_at_once):
             samples = slice(first, min(first + samples_at_once, batch))
@@ -141,7 +141,7 @@ class _StudentGrads(NamedTuple):
 
 
 _ComputeUnits: TypeAlias = Callable[[_Streams, float, float, _StudentGrads | None], Tensor]
-"""Computes the distance of some units; see `_by_identity`."""
+"""Computes the distance of some units; see `_distance_by_gram_identity`."""
 
 
 @dataclass(frozen=True)
@@ -204,12 +204,12 @@ class _Distance:
         return self.scratch.take(name, by_head.shape, stream, self.dtype).copy_(by_head).flatten(0, 1)
 
 
-def _chunk_of(device: torch.device) -> int:
+def _most_scores_at_once(device: torch.device) -> int:
     """Most scores that are held at a time on a device."""
     return CHUNK if device.type == "cpu" else DEVICE_CHUNK
 
 
-def _by_identity(
+def _distance_by_gram_identity(
     units: _Streams, student_scale: float, teacher_scale: float, unit_grads: _StudentGrads | None
 ) -> Tensor:
     """Compute the squared distance of some units by the Gram identity.
@@ -242,12 +242,17 @@ def _by_identity(
     return total.clamp(min=0)
 
 
-def _by_scores(units: _Streams, student_scale: float, teacher_scale: float, unit_grads: _StudentGrads | None) -> Tensor:
-    """Compute the squared distance by the scores, a block of rows at a time; arguments as of `_by_identity`."""
+def _distance_by_scores(
+    units: _Streams, student_scale: float, teacher_scale: float, unit_grads: _StudentGrads | None
+) -> Tensor:
+    """Compute the squared distance by the scores, a block of rows at a time.
+
+    The arguments are those of `_distance_by_gram_identity`.
+    """
     q, k, teacher_q, teacher_k = units
     unit_count, length, _ = q.shape
     total = sum_accumulator(q.device)
-    rows_at_once = max(1, _chunk_of(q.device) // max(1, unit_count * length))
+    rows_at_once = max(1, _most_scores_at_once(q.device) // max(1, unit_count * length))
     for first in range(0, length, rows_at_once):
         rows = slice(first, first + rows_at_once)
         # E, [units, rows, L]. Both scores are made by the same operations: where the models agree, E is exactly 0.

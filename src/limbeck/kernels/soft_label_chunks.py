@@ -137,8 +137,8 @@ def soft_label_kl_chunked(
         on_host = device.type == "cpu"
     dtype = _dtype_of(student, teacher)
     size = _rows_of_a_chunk(student, chunk)
-    teacher_scores = _empty(size, len(student.weight), dtype, device)
-    differentiate = _differentiates(student)
+    teacher_scores = _empty_logits(size, len(student.weight), dtype, device)
+    differentiate = _wants_gradient(student)
     scratch = Scratch()
 
     def compare_in_place(rows: _Chunk, scores: Tensor) -> Tensor:
@@ -173,7 +173,7 @@ def label_ce_chunked(student: Head, labels: Tensor, labelled: Tensor) -> Tensor:
     """
     dtype = _dtype_of(student)
     size = _rows_of_a_chunk(student)
-    differentiate = _differentiates(student)
+    differentiate = _wants_gradient(student)
     scratch = Scratch()
 
     def compare_in_place(rows: _Chunk, scores: Tensor) -> Tensor:
@@ -233,7 +233,7 @@ def _sum_chunks(
 
         total = sum_accumulator(device)
         # [size, V]: the logits of every chunk in turn.
-        buffer = _empty(size, len(student.weight), dtype, device)
+        buffer = _empty_logits(size, len(student.weight), dtype, device)
         for chunk in chunks:
             vectors = chunk.take(student.hidden)
             scores = buffer[: len(vectors)]
@@ -266,12 +266,12 @@ def _rows_of_a_chunk(head: Head, logits: int | None = None) -> int:
     return min(rows, max(1, len(head.hidden)))
 
 
-def _differentiates(head: Head) -> bool:
+def _wants_gradient(head: Head) -> bool:
     """Whether a gradient is wanted for any tensor of a head."""
     return any(wanted_gradients(*head.tensors))
 
 
-def _empty(rows: int, classes: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _empty_logits(rows: int, classes: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return uninitialised memory for logits, `[rows, classes]`, which every thread may write."""
     # A tensor made in inference mode may only be written in inference mode, and other threads are not in it.
     with torch.inference_mode(False):

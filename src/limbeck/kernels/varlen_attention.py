@@ -42,14 +42,14 @@ def varlen_attention(
     """
     head_size = query.shape[-1]
     attend = _efficient
-    if query.dtype in HALVES and head_size <= _LARGEST_HEAD and _is_recent(query.device):
+    if query.dtype in HALVES and head_size <= _LARGEST_HEAD and _is_ampere_or_later(query.device):
         attend = _flash
-    context = attend(_by_token(query), _by_token(key), _by_token(value), offsets, longest, dropout, scale)
-    # Cut off the zeros that `_by_token` added.
+    context = attend(_pad_by_token(query), _pad_by_token(key), _pad_by_token(value), offsets, longest, dropout, scale)
+    # Cut off the zeros that `_pad_by_token` added.
     return context[..., :head_size]
 
 
-def _by_token(operand: Tensor) -> Tensor:
+def _pad_by_token(operand: Tensor) -> Tensor:
     """Return `[A, T, D]` as `[T, A, D]`, with zeros behind D up to a multiple that the kernels take.
 
     Zeros of queries and keys change no score; those of values give further zeros.
@@ -89,6 +89,6 @@ def _efficient(
 
 
 @cache
-def _is_recent(device: torch.device) -> bool:
+def _is_ampere_or_later(device: torch.device) -> bool:
     """Whether a GPU is of the generation Ampere or later."""
     return torch.cuda.get_device_capability(device) >= _AMPERE

@@ -165,7 +165,7 @@ def _check_groups(stage: StagePlan, corpus: AnyCorpus) -> None:
 def _print_summary(stage: StagePlan, corpus: AnyCorpus, console: Console) -> None:
     """Print the size of a corpus, its held-out part, and notes on text that was left out or repaired."""
     unit = "row" if isinstance(corpus, LabelledCorpus) else "document"
-    summary = _summary(corpus, unit, has_development=stage.development is not None)
+    summary = _summary_line(corpus, unit, has_development=stage.development is not None)
     console.print(summary, highlight=False, markup=False, soft_wrap=True)
     if not corpus.manifest["held_out_documents"]:
         warn(console, f"  none of the {unit}s is held out, so there are no held-out figures")
@@ -191,7 +191,7 @@ def _task_without_development(stage: StagePlan) -> str | None:
     return corpus.rows.task.title
 
 
-def _summary(corpus: AnyCorpus, unit: str, *, has_development: bool) -> str:
+def _summary_line(corpus: AnyCorpus, unit: str, *, has_development: bool) -> str:
     """Return one line with how much text there is, and how much is held out.
 
     Args:
@@ -224,7 +224,7 @@ def _describe_view(
         stage=stage.spec.title,
         unit=getattr(stage.corpus, "unit", "row"),
         length=settings.length,
-        **_extent(view),
+        **_size_fields(view),
         fingerprint=view.path.name,
         content=view.content,
         roles=view.shares_of_roles() or None,
@@ -247,7 +247,7 @@ def _describe_languages(view: AnyCorpus) -> list[records.LanguageRows]:
     return described
 
 
-def _extent(corpus: AnyCorpus) -> dict[str, Any]:
+def _size_fields(corpus: AnyCorpus) -> dict[str, Any]:
     """Return the fields of a `CorpusView` for its size, which a stream lacks, and for the shares of its sources."""
     if isinstance(corpus, StreamedCorpus):
         return {"streamed": True, "shares": dict(zip(corpus.titles, corpus.shares(), strict=True))}

@@ -54,7 +54,7 @@ def check_disk(plan: RunPlan, folder: Path) -> None:
             checkpoint_bytes = size
 
     needed = student_bytes + stage_bytes + checkpoints * checkpoint_bytes
-    problem = missing_room(folder, needed - _written(folder))
+    problem = missing_room(folder, needed - _bytes_of_stages(folder))
     if problem is not None:
         raise OutputError(
             f"The run needs {problem}: {checkpoints} checkpoints of {megabytes(checkpoint_bytes)} at once, and "
@@ -94,6 +94,6 @@ def _count_parameters(config: PreTrainedConfig, head: Head | None) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _written(folder: Path) -> int:
-    """Return the bytes that the stages of a run have written already."""
+def _bytes_of_stages(folder: Path) -> int:
+    """Return the bytes that the stages of a run have written already, checkpoints included."""
     return sum(path.stat().st_size for path in (folder / paths.STAGES).rglob("*") if path.is_file())

@@ -79,7 +79,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     else:
         # Neither tasks nor development rows: the held-out part of the training rows stands in for them.
         scores = _score_held_out_rows(run)
-    return {**comparison.to_dict(), **scores, **_chosen_by_text(plan)}
+    return {**comparison.to_dict(), **scores, **_chose_step_field(plan)}
 
 
 def teacher_side(run: Run, vectors: str | SentenceHead) -> Side:
@@ -193,7 +193,7 @@ def _add_languages(
     comparison.seconds["languages"] = round(time.perf_counter() - begin, 3)
 
 
-def _chosen_by_text(plan: RunPlan) -> dict[str, Any]:
+def _chose_step_field(plan: RunPlan) -> dict[str, Any]:
     """Return the record's field `chose_step`, where held-out text chose the step of a stage; else no field."""
     for stage in plan.own_stages:
         if stage.chooses_step and stage.development is None:

@@ -258,9 +258,9 @@ class Loader(TrainerCallback):
         """
         report: SourceReport | None = None
         if self._streams:
-            counts, report = self._read_of_streams()
+            counts, report = self._count_rows_of_streams()
         else:
-            drawn_counts = self._drawn_of_mixes(steps)
+            drawn_counts = self._count_rows_of_mixes(steps)
             if drawn_counts is None:
                 return None
             counts = drawn_counts
@@ -277,7 +277,7 @@ class Loader(TrainerCallback):
             drawn["report"] = report.to_dict()
         return records.Drawn.read(drawn)
 
-    def _read_of_streams(self) -> tuple[list[int], SourceReport]:
+    def _count_rows_of_streams(self) -> tuple[list[int], SourceReport]:
         """Return the rows of each source that were read, and the report on repaired text, over all processes."""
         states: list[dict[str, Any]] = []
         for stream in self._streams:
@@ -289,8 +289,8 @@ class Loader(TrainerCallback):
         counts: list[int] = np.sum([state["drawn"] for state in states], axis=0).tolist()
         return counts, report
 
-    def _drawn_of_mixes(self, steps: int) -> list[int] | None:
-        """Return the number of rows of each source that were read from memory, over all lengths; None without a mix.
+    def _count_rows_of_mixes(self, steps: int) -> list[int] | None:
+        """Return how many rows of each source were read from memory, over all lengths; None without a mix of sources.
 
         Args:
             steps: Optimizer steps that were taken.
@@ -303,11 +303,11 @@ class Loader(TrainerCallback):
             if loader._mix is None:
                 return None
             assert loader.sampler is not None
-            counts_by_length.append(loader.sampler.drawn(loader._rows_of_epochs(steps_of_length)))
+            counts_by_length.append(loader.sampler.drawn(loader._count_rows_by_epoch(steps_of_length)))
         counts: list[int] = np.sum(counts_by_length, axis=0).tolist()
         return counts
 
-    def _rows_of_epochs(self, steps: int) -> list[int]:
+    def _count_rows_by_epoch(self, steps: int) -> list[int]:
         """Return the number of rows that were read in each epoch, of which the last one may not have ended.
 
         Args:

@@ -57,34 +57,34 @@ def compose_for_loop(stage: StageSpec, pairing: Pairing, student: LoopModel, tea
     except LimbeckError as error:
         if student.readable is None and teacher.readable is None:
             raise
-        raise RecipeError(f"{error} {_ways_out(pairing, student, teacher)}") from None
+        raise RecipeError(f"{error} {_describe_usable_methods(pairing, student, teacher)}") from None
     for term in terms:
         for model, keys in ((student, term.student), (teacher, term.teacher)):
-            unreadable = _unreadable(model, keys)
+            unreadable = _unreadable_streams(model, keys)
             if unreadable:
                 # Only modules whose parts are named have streams that cannot be read.
                 assert model.readable is not None
                 raise RecipeError(
                     f"{_PLACE}: the term '{term.name}' reads {unreadable[0]} of {model.title}, of which only "
-                    f"{', '.join(model.readable)} can be read. {_ways_out(pairing, student, teacher)}"
+                    f"{', '.join(model.readable)} can be read. {_describe_usable_methods(pairing, student, teacher)}"
                 )
     return terms
 
 
-def _unreadable(model: LoopModel, keys: Sequence[StreamKey]) -> list[str]:
+def _unreadable_streams(model: LoopModel, keys: Sequence[StreamKey]) -> list[str]:
     """Return the names of streams that a model does not give."""
     if model.readable is None:
         return []
     return [key.name for key in keys if key.name not in model.readable]
 
 
-def _ways_out(pairing: Pairing, student: LoopModel, teacher: LoopModel) -> str:
+def _describe_usable_methods(pairing: Pairing, student: LoopModel, teacher: LoopModel) -> str:
     """Return a sentence with the methods that, by their usual options, read only what both models give."""
     names = []
     for name, terms in usual_terms(pairing):
         unreadable = []
         for term in terms:
-            unreadable += [*_unreadable(student, term.student), *_unreadable(teacher, term.teacher)]
+            unreadable += [*_unreadable_streams(student, term.student), *_unreadable_streams(teacher, term.teacher)]
         if not unreadable:
             names.append(name)
     return f"Methods that can be used: {', '.join(names)}."

@@ -166,7 +166,7 @@ class DistillationModule(nn.Module):
         continued_terms = []
         for term in self.terms:
             earlier_term = terms_by_name.get(term.name)
-            if earlier_term is not None and _goes_on(earlier_term, term):
+            if earlier_term is not None and _continues(earlier_term, term):
                 continued_terms.append(term)
 
         map_names = {term.map_name for term in continued_terms if term.learned_map is not None}
@@ -285,6 +285,6 @@ def _scores_by_embeddings(student: PreTrainedModel, terms: Sequence[Term]) -> bo
     return output is not None and output.weight is student.get_input_embeddings().weight
 
 
-def _goes_on(before: Term, term: Term) -> bool:
+def _continues(earlier_term: Term, term: Term) -> bool:
     """Whether a term of a later stage is an earlier one in all but weight, options and cost attention."""
-    return replace(before, weight=term.weight, options=term.options, cost_attention=term.cost_attention) == term
+    return replace(earlier_term, weight=term.weight, options=term.options, cost_attention=term.cost_attention) == term

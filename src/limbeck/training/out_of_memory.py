@@ -71,7 +71,7 @@ class BatchSplitter:
                 # When the step is run again these are all its micro-batches. The losses of the earlier ones have been
                 # returned by their own calls, so only their gradients are needed, and the loss of the last counts.
                 for batch in batches:
-                    loss = torch.stack([run(piece) for piece in _pieces(batch, self.rows)]).sum()
+                    loss = torch.stack([run(piece) for piece in _cut_into_pieces(batch, self.rows)]).sum()
                 return loss
             except RuntimeError as error:
                 if not is_out_of_memory(error):
@@ -101,7 +101,7 @@ class BatchSplitter:
         self._warn(f"Out of memory with {rows} rows; from here on batches run in pieces of at most {self.rows}.")
 
 
-def _pieces(batch: Batch, rows: int | None) -> Iterator[Batch]:
+def _cut_into_pieces(batch: Batch, rows: int | None) -> Iterator[Batch]:
     """Cut a batch into pieces.
 
     Args:

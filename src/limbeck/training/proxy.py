@@ -188,7 +188,7 @@ class Proxy:
         with quiet():
             candidates = _make_candidates(makers)
             for index in range(len(self.plan.stages)):
-                stages = [self._settled(plan.stages[index], index) for plan in plans]
+                stages = [self._with_measurements(plan.stages[index], index) for plan in plans]
                 # The member of the cohort and the outcome of a candidate have its index among the candidates.
                 cohort = self._make_cohort(stages, candidates)
                 outcomes = self._train_stage(index, stages[0], cohort, cuts)
@@ -197,7 +197,7 @@ class Proxy:
                     candidate.learned.append(cohort.member(number).learned())
             return [_finish(candidate) for candidate in candidates]
 
-    def _settled(self, stage: StagePlan, index: int) -> StagePlan:
+    def _with_measurements(self, stage: StagePlan, index: int) -> StagePlan:
         """Complete a stage by the measurements that it needs, for a layer mapping by contribution or class weights."""
         if stage.measures_layers:
             teacher = self.load_teacher(dtype=teacher_dtype(stage))
@@ -405,9 +405,9 @@ def _check_stages(plan: RunPlan) -> None:
     for stage in plan.stages:
         place = f"Stage '{stage.spec.title}'"
         if stage.student is not None:
-            raise _of_its_own(place, "student")
+            raise _own_model_error(place, "student")
         if stage.spec.teacher is not None:
-            raise _of_its_own(place, "teacher")
+            raise _own_model_error(place, "teacher")
         if stage.teacher_tokenizer is not None:
             raise RecipeError(
                 f"{place}: the student reads other tokens than its teacher, but a search compares candidates with the "
@@ -425,7 +425,7 @@ def _check_stages(plan: RunPlan) -> None:
             )
 
 
-def _of_its_own(place: str, model: str) -> RecipeError:
+def _own_model_error(place: str, model: str) -> RecipeError:
     return RecipeError(
         f"{place} has a {model} of its own; a search trains one student by the recipe's teacher, so leave that stage "
         "out."

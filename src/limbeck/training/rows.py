@@ -110,10 +110,10 @@ def training_rows(
     replacing: ReplacedTokens | None = None
     masking: MaskedTokens | None = None
     if replace_tokens > 0:
-        replacing = ReplacedTokens(rows, replace_tokens, **_drawn_from(tokenizer, seed))
+        replacing = ReplacedTokens(rows, replace_tokens, **_replacement_options(tokenizer, seed))
         rows = replacing
     if mask_tokens > 0:
-        masking = _masked(rows, tokenizer, mask_tokens, seed)
+        masking = _mask_tokens_of(rows, tokenizer, mask_tokens, seed)
         rows = masking
     if isinstance(corpus, StreamedCorpus):
         return StreamedRows(corpus, replacing, masking)
@@ -135,7 +135,7 @@ def held_out_rows(
     rows = corpus.held_out.select(held_out_places(corpus))
     if documents is not None:
         return texts.GroupedRows(rows, table=rows, most=documents)
-    return rows if mask_tokens == 0 else _masked(rows, tokenizer, mask_tokens, seed)
+    return rows if mask_tokens == 0 else _mask_tokens_of(rows, tokenizer, mask_tokens, seed)
 
 
 def held_out_places(corpus: AnyCorpus) -> list[int]:
@@ -172,10 +172,11 @@ def held_out_languages(corpus: AnyCorpus, rows: Any) -> dict[str, Any]:
     return rows_of_language
 
 
-def _masked(rows: Any, tokenizer: PreTrainedTokenizerBase, share: float, seed: int) -> MaskedTokens:
-    return MaskedTokens(rows, share, mask_id=texts.mask_id_of(tokenizer), **_drawn_from(tokenizer, seed))
+def _mask_tokens_of(rows: Any, tokenizer: PreTrainedTokenizerBase, share: float, seed: int) -> MaskedTokens:
+    """Return a view of rows in which a share of the tokens is masked."""
+    return MaskedTokens(rows, share, mask_id=texts.mask_id_of(tokenizer), **_replacement_options(tokenizer, seed))
 
 
-def _drawn_from(tokenizer: PreTrainedTokenizerBase, seed: int) -> dict[str, Any]:
+def _replacement_options(tokenizer: PreTrainedTokenizerBase, seed: int) -> dict[str, Any]:
     """Return the keywords of random replacement: the words to draw, the tokens to leave alone, and the seed."""
     return {"words": texts.word_ids(tokenizer), "special": tokenizer.all_special_ids, "seed": seed}

@@ -184,7 +184,7 @@ def _identity(recipe: Mapping[str, Any], processes: int) -> dict[str, Any]:
         deciding = dict(stage)
         # A run that was stopped at a bad loss may need another guard to go on.
         deciding.pop("guard", None)
-        deciding["training"] = _deciding(stage.get("training") or {}, processes)
+        deciding["training"] = _deciding_arguments(stage.get("training") or {}, processes)
         identity["stages"].append(deciding)
     return identity
 
@@ -204,7 +204,7 @@ def _without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {**identity, "stages": [without_places(stage) for stage in recipe["stages"]]}
 
 
-def _deciding(training: dict[str, Any], processes: int) -> dict[str, Any]:
+def _deciding_arguments(training: dict[str, Any], processes: int) -> dict[str, Any]:
     """Return the training arguments of a stage that decide its result, however many processes share its steps."""
     # The rows of a step stand in place of the arguments that make them; one that is left out has its default.
     rows_a_step = processes

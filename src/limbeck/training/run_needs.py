@@ -44,17 +44,17 @@ def needs_of(folder: Path) -> list[Need]:
     """
     recipe = read_kept_recipe(folder)
     needs: list[Need] = []
-    for prefix, part in _parts_of(recipe):
+    for prefix, part in _recipe_and_stages(recipe):
         for what, keys in _KEYS_OF_PLACES:
-            places = _places_in(_value(part, *keys))
+            places = _places_in(_nested_value(part, *keys))
             if not places:
                 continue
             option = prefix + ".".join(keys)
-            needs.append(Need(what, places, option, bytes=_size_of(places)))
+            needs.append(Need(what, places, option, bytes=_total_bytes(places)))
     return needs
 
 
-def _parts_of(recipe: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _recipe_and_stages(recipe: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Iterate over the recipe itself and its stages, each with the prefix of its keys, such as `stages.0.`."""
     yield "", recipe
     stages = recipe.get("stages")
@@ -73,24 +73,24 @@ def _places_in(value: Any) -> list[str]:
     places: list[str] = []
     for item in items:
         if isinstance(item, dict) and item.get("parallel"):
-            places += _files_in(item["parallel"])
+            places += _files_of_parallel_text(item["parallel"])
             continue
-        place = _value(item, "source") if isinstance(item, dict) else item
+        place = _nested_value(item, "source") if isinstance(item, dict) else item
         if place:
             places.append(str(place))
     return places
 
 
-def _files_in(parallel: Any) -> list[str]:
+def _files_of_parallel_text(parallel: Any) -> list[str]:
     """Return the files of parallel text in a kept recipe."""
-    files = _value(parallel, "files")
+    files = _nested_value(parallel, "files")
     if isinstance(files, dict):
         return [str(file) for file in files.values()]
-    file = _value(parallel, "file")
+    file = _nested_value(parallel, "file")
     return [str(file)] if file else []
 
 
-def _value(part: Any, *keys: str) -> Any:
+def _nested_value(part: Any, *keys: str) -> Any:
     """Return the value under nested keys; None where one of them is missing."""
     for key in keys:
         if not isinstance(part, dict):
@@ -99,7 +99,7 @@ def _value(part: Any, *keys: str) -> Any:
     return part
 
 
-def _size_of(places: list[str]) -> int | None:
+def _total_bytes(places: list[str]) -> int | None:
     """Add up the bytes of files and folders; None where one is missing or there are too many files."""
     files: list[Path] = []
     try:

@@ -41,30 +41,30 @@ class SharedBatches(Sampler[list[int]]):
         self._multiple = multiple
 
     @property
-    def _rows_of_all(self) -> int:
+    def _rows_of_all_processes(self) -> int:
         """Rows of a batch of all processes together."""
         return self.batch_size * self._lane.count
 
     def __len__(self) -> int:
         row_count: int = len(self.rows)  # type: ignore[arg-type]
-        batches, rest = divmod(row_count, self._rows_of_all)
+        batches, rest = divmod(row_count, self._rows_of_all_processes)
         if rest and not self.drop_last:
             batches += 1
-        return batches + _missing(batches, self._multiple)
+        return batches + _missing_to_multiple(batches, self._multiple)
 
     def __iter__(self) -> Iterator[list[int]]:
-        return islice(self._whole_epoch(), self.skip, None)
+        return islice(self._batches_of_epoch(), self.skip, None)
 
-    def _whole_epoch(self) -> Iterator[list[int]]:
+    def _batches_of_epoch(self) -> Iterator[list[int]]:
         """Yield this process' batches of an epoch, none skipped."""
         batches = 0
-        for batch in _cut(self.rows, self._rows_of_all):
-            is_full = len(batch) == self._rows_of_all
+        for batch in _cut_into_batches(self.rows, self._rows_of_all_processes):
+            is_full = len(batch) == self._rows_of_all_processes
             if is_full or not self.drop_last:
                 batches += 1
                 # Of n processes each takes every n-th row, beginning with its own index.
                 yield batch[self._lane.index :: self._lane.count]
-        for _ in range(_missing(batches, self._multiple)):
+        for _ in range(_missing_to_multiple(batches, self._multiple)):
             yield []
 
 
@@ -82,18 +82,18 @@ def dealt_batches(rows: int, batch_size: int, lane: Lane) -> list[list[int]]:
     Returns:
         The batches of this process.
     """
-    batches = list(_cut(range(rows), batch_size))
+    batches = list(_cut_into_batches(range(rows), batch_size))
     # Every process gets as many batches, the last of which may be empty.
-    batches += [[]] * _missing(len(batches), lane.count)
+    batches += [[]] * _missing_to_multiple(len(batches), lane.count)
     return batches[lane.index :: lane.count]
 
 
-def _missing(count: int, multiple: int) -> int:
+def _missing_to_multiple(count: int, multiple: int) -> int:
     """Return how much has to be added to a count to make it a multiple of a number."""
     return -count % multiple
 
 
-def _cut(rows: Iterable[int], size: int) -> Iterator[list[int]]:
+def _cut_into_batches(rows: Iterable[int], size: int) -> Iterator[list[int]]:
     """Cut rows into lists of a size; the last one may be shorter."""
     iterator = iter(rows)
     while True:

@@ -22,17 +22,17 @@ def skip_update(optimizer: Any, module: nn.Module, bad: Tensor, *, on_device: bo
     """
     if on_device:
         # PyTorch's name of the flag, from loss scaling: a gradient that is infinite.
-        _unwrapped(optimizer).found_inf = bad.float()
+        _torch_optimizer_of(optimizer).found_inf = bad.float()
     elif bool(bad):
         module.zero_grad(set_to_none=True)
 
 
 def takes_flag(optimizer: Any) -> bool:
     """Return whether an optimizer is fused in all of its parameter groups."""
-    return all(group.get("fused") for group in _unwrapped(optimizer).param_groups)
+    return all(group.get("fused") for group in _torch_optimizer_of(optimizer).param_groups)
 
 
-def _unwrapped(optimizer: Any) -> Any:
+def _torch_optimizer_of(optimizer: Any) -> Any:
     """Return PyTorch's optimizer inside of accelerate's, or the optimizer itself."""
     return getattr(optimizer, "optimizer", optimizer)
 

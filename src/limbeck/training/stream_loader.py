@@ -71,7 +71,7 @@ class StreamLoader:
         loader: DataLoader[_Loaded] = DataLoader(
             _LaneBatches(self, lanes[turn:] + lanes[:turn]),
             batch_size=None,
-            collate_fn=_as_it_is,
+            collate_fn=_unchanged,
             # A generator of its own, so that the workers' seeds are not drawn from the random stream of dropout.
             generator=torch.Generator(),
             worker_init_fn=begin_worker,
@@ -100,7 +100,7 @@ class StreamLoader:
             earlier: A stream of the same sources, whose windows are cut to another length.
         """
         for lane, state in earlier.states.items():
-            sources = [_position_of(source) for source in state["sources"]]
+            sources = [_position_fields(source) for source in state["sources"]]
             self.states[lane] = {
                 "window": state["window"],
                 "sources": sources,
@@ -134,7 +134,7 @@ class StreamLoader:
         self.states = {int(lane): state_of_lane for lane, state_of_lane in state["lanes"].items()}
 
 
-def _position_of(source: Mapping[str, Any]) -> dict[str, Any]:
+def _position_fields(source: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a source's state that say how far its text has been read.
 
     They are the number of the pass over the text, the place in it, and whether this pass has given a block yet.
@@ -180,5 +180,6 @@ def begin_worker(_worker: int) -> None:
     workers.end_with_parent()  # PyTorch handles the signals of its loading processes.
 
 
-def _as_it_is(loaded: Any) -> Any:
+def _unchanged(loaded: Any) -> Any:
+    """Return a batch as it is: `_LaneBatches` gives whole batches, which a data loader need not collate."""
     return loaded

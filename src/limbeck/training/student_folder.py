@@ -73,13 +73,13 @@ def save_student(
             kept_map = _kept_map(learned)
             if kept_map is not None:
                 map_folder = partial / _MAP_FOLDER
-                _write_weights(kept_map, map_folder)
-                sentence = _with_map(sentence, kept_map.spec, map_folder)
+                _write_map_weights(kept_map, map_folder)
+                sentence = _vectors_with_map(sentence, kept_map.spec, map_folder)
             if widths:
                 # The whole width is listed too, since users may ask for it.
                 whole_width = sentence.width(student.config.hidden_size)
                 setattr(student.config, TRAINED_WIDTHS, [whole_width, *widths])
-        with _dropouts_of(plan.config, student), quiet():
+        with _dropout_rates_of(plan.config, student), quiet():
             student.save_pretrained(str(partial))
         give_ordinary_mode(partial.glob("*.safetensors"))
 
@@ -109,8 +109,8 @@ def finished_head(sentence: SentencePooling, learned: Learned | None) -> Sentenc
     # A head reads the weights of its modules from files as it is made; afterwards the files are not needed.
     with TemporaryDirectory() as folder:
         map_folder = Path(folder) / _MAP_FOLDER
-        _write_weights(kept_map, map_folder)
-        return SentenceHead(_with_map(sentence, kept_map.spec, map_folder))
+        _write_map_weights(kept_map, map_folder)
+        return SentenceHead(_vectors_with_map(sentence, kept_map.spec, map_folder))
 
 
 def _kept_map(learned: Learned | None) -> _KeptMap | None:
@@ -130,7 +130,7 @@ def _kept_map(learned: Learned | None) -> _KeptMap | None:
     return _KeptMap(spec, weights)
 
 
-def _write_weights(kept_map: _KeptMap, folder: Path) -> None:
+def _write_map_weights(kept_map: _KeptMap, folder: Path) -> None:
     """Write the weights of a map to a new folder, as a module `Dense` of sentence-transformers has them."""
     folder.mkdir()
     weights = {f"linear.{name}": tensor.float().contiguous() for name, tensor in kept_map.weights.items()}
@@ -138,7 +138,7 @@ def _write_weights(kept_map: _KeptMap, folder: Path) -> None:
     give_ordinary_mode(folder.glob("*.safetensors"))
 
 
-def _with_map(sentence: SentencePooling, spec: LearnedMap, folder: Path) -> SentencePooling:
+def _vectors_with_map(sentence: SentencePooling, spec: LearnedMap, folder: Path) -> SentencePooling:
     """Describe sentence vectors that have a map as the only module behind the pooling.
 
     Args:
@@ -158,7 +158,7 @@ def _with_map(sentence: SentencePooling, spec: LearnedMap, folder: Path) -> Sent
 
 
 @contextmanager
-def _dropouts_of(config: PreTrainedConfig, student: PreTrainedModel) -> Iterator[None]:
+def _dropout_rates_of(config: PreTrainedConfig, student: PreTrainedModel) -> Iterator[None]:
     """Give a student's configuration the dropout rates of another one inside the block, and its own after it."""
     names = families.family_of(config).fields.dropouts
     rates_of_training = {name: getattr(student.config, name) for name in names}

@@ -163,7 +163,7 @@ def _teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, 
 
     ranks.on_main_rank(prepare)
     store = ranks.on_all_ranks(partial(Store, folder))
-    rows = _rows_of(corpora)
+    rows = _distinct_rows_of(corpora)
     is_new = ~store.has(rows.keys)
     new_rows = rows.take(np.flatnonzero(is_new))
     collate = PadCollator(tokenizer.pad_token_id)
@@ -171,7 +171,7 @@ def _teach(plan: RunPlan, folder: Path, *, number_format: str, batch_size: int, 
         _print_work(console, facts, folder, rows=len(rows), new_rows=len(new_rows))
         # A sample that is damaged, or of an earlier version without a note, is written anew.
         if examine(folder / SAMPLE_NOTE).listing is None:
-            write_sample(folder, _sample_of(rows, collate))
+            write_sample(folder, _sample_columns(rows, collate))
 
     start = time.perf_counter()
     rows_and_tokens = _store_outputs(teaching, new_rows, collate, folder, batch_size, console)
@@ -239,8 +239,9 @@ def _print_work(console: Console, facts: StoreFacts, folder: Path, *, rows: int,
     if new_rows < rows:
         of_texts += f", {rows - new_rows:,} of them stored before"
     size = _megabytes(rows * facts.row_bytes)
+    outputs = _describe_streams(facts.streams)
     console.print(
-        f"Teacher: {facts.teacher}, {_words(facts.streams)} {of_texts}: {size} as {facts.number_format} in {folder}",
+        f"Teacher: {facts.teacher}, {outputs} {of_texts}: {size} as {facts.number_format} in {folder}",
         highlight=False,
         markup=False,
         soft_wrap=True,
@@ -285,8 +286,8 @@ def _stages_to_teach(plan: RunPlan) -> list[StagePlan]:
     return stages
 
 
-def _rows_of(corpora: Sequence[AnyCorpus]) -> _Rows:
-    """Return all rows of some corpora, each text once, the longest first."""
+def _distinct_rows_of(corpora: Sequence[AnyCorpus]) -> _Rows:
+    """Return the rows of some corpora, one for each distinct text, the longest first."""
     datasets: list[Any] = []
     for corpus in corpora:
         datasets += splits_of(corpus)
@@ -385,7 +386,7 @@ def _store_compared(
         )
 
 
-def _sample_of(rows: _Rows, collate: PadCollator) -> dict[str, Tensor]:
+def _sample_columns(rows: _Rows, collate: PadCollator) -> dict[str, Tensor]:
     """Return the columns of a batch of rows of all lengths, for later checks of the store."""
     count = min(_SAMPLE_ROWS, len(rows))
     # The rows are in the order of their lengths, so rows at equal distances have all lengths.
@@ -393,7 +394,7 @@ def _sample_of(rows: _Rows, collate: PadCollator) -> dict[str, Tensor]:
     return _padded_columns(spread_rows, collate)
 
 
-def _words(streams: Any) -> str:
+def _describe_streams(streams: Any) -> str:
     return " and ".join(f"{name} ({width} numbers)" for name, width in streams.items())
 
 

@@ -80,17 +80,17 @@ class Kernel(NamedTuple):
 @lru_cache(maxsize=1)
 def kernel() -> Kernel | str:
     """Return the kernel, compiled or from the cache, or the reason why there is none, which is no error."""
-    return compile_kernel(SOURCE, _read, _is_right)
+    return compile_kernel(SOURCE, _read_kernel, _is_right)
 
 
-def _read(library: ctypes.CDLL) -> Kernel:
+def _read_kernel(library: ctypes.CDLL) -> Kernel:
     """Find the functions in the compiled library."""
     attend = TeamKernel.read(library, "attend")
     differentiate = TeamKernel.read(library, "differentiate")
-    return Kernel(attend, differentiate, _forward_to(library))
+    return Kernel(attend, differentiate, _length_of_fast_forward(library))
 
 
-def _forward_to(library: ctypes.CDLL) -> int:
+def _length_of_fast_forward(library: ctypes.CDLL) -> int:
     """Return the length up to which the library's forward pass is faster than PyTorch's fast attention."""
     # The library was compiled with AMX, the processor's instructions for matrices, as PyTorch's products are.
     if library.multiplies_tiles():
@@ -120,7 +120,7 @@ def _is_right(kernel: Kernel) -> bool:
     # [T, A, D] each. They begin as NaN, which stays where the kernel writes nothing.
     context = row.new_full((tokens, heads, 5), torch.nan)
     grads = [torch.full_like(context, torch.nan) for _ in expected_grads]
-    division = _divide((tokens,), heads, kernel.forward_to, 1)
+    division = _divide_heads((tokens,), heads, kernel.forward_to, 1)
     work = CompiledPlan(kernel, division, scale=scale, dropout=0.0, seed=0).work(row, row, row)
     work.attend(context)
     work.differentiate(row.transpose(0, 1), grads)
@@ -143,7 +143,7 @@ def compiled_plan(
     compiled = kernel()
     if isinstance(compiled, str):
         return None
-    division = _divide(tuple(lengths), query.shape[0], compiled.forward_to, TASKS * torch.get_num_threads())
+    division = _divide_heads(tuple(lengths), query.shape[0], compiled.forward_to, TASKS * torch.get_num_threads())
     seed = draw_seed() if dropped_share(dropout) > 0 else 0
     return CompiledPlan(compiled, division, scale, dropout, seed)
 
@@ -171,7 +171,7 @@ class _Division:
 
 
 @lru_cache(maxsize=8)
-def _divide(lengths: tuple[int, ...], heads: int, forward_to: int, parts: int) -> _Division:
+def _divide_heads(lengths: tuple[int, ...], heads: int, forward_to: int, parts: int) -> _Division:
     """Divide heads of samples into ranges that take about the same time.
 
     Args:
@@ -230,9 +230,9 @@ class CompiledWork:
 
     def __init__(self, query: Tensor, key: Tensor, value: Tensor, plan: CompiledPlan) -> None:
         # [T, A, D]. The kernel gets addresses alone, so these attributes keep the tensors alive.
-        self.query = _dense(query.transpose(0, 1))
-        self.key = _dense(key.transpose(0, 1))
-        self.value = _dense(value.transpose(0, 1))
+        self.query = _with_contiguous_last_axis(query.transpose(0, 1))
+        self.key = _with_contiguous_last_axis(key.transpose(0, 1))
+        self.value = _with_contiguous_last_axis(value.transpose(0, 1))
         self.plan = plan
         heads, _, depth = query.shape
         # Float32 numbers of a row of scores, of an operand of the longest sample, and of a block of scores.
@@ -240,9 +240,9 @@ class CompiledWork:
         self.operand_size = self.row_size * whole_vectors(depth)
         self.block_size = max(BLOCK, TILE * self.row_size)
         self.arguments = _Attention(
-            query=_operand(self.query),
-            key=_operand(self.key),
-            value=_operand(self.value),
+            query=_describe_operand(self.query),
+            key=_describe_operand(self.key),
+            value=_describe_operand(self.value),
             samples=plan.division.samples.data_ptr(),
             heads=heads,
             depth=depth,
@@ -275,9 +275,9 @@ class CompiledWork:
             upstream: The gradient of the context, `[T, A, D]`.
             grads: Receive those of query, key and value.
         """
-        upstream = _dense(upstream)
+        upstream = _with_contiguous_last_axis(upstream)
         query_grad, key_grad, value_grad = grads
-        self.arguments.upstream = _operand(upstream)
+        self.arguments.upstream = _describe_operand(upstream)
         self.arguments.query_grad = query_grad.data_ptr()
         self.arguments.key_grad = key_grad.data_ptr()
         self.arguments.value_grad = value_grad.data_ptr()
@@ -295,11 +295,11 @@ class CompiledWork:
         context[tokens] = result[0].transpose(0, 1)
 
 
-def _dense(operand: Tensor) -> Tensor:
+def _with_contiguous_last_axis(operand: Tensor) -> Tensor:
     """Return an operand `[T, A, D]` whose last axis is contiguous, a copy if it has to be."""
     return operand if operand.stride(-1) == 1 else operand.contiguous()
 
 
-def _operand(tensor: Tensor) -> _Operand:
+def _describe_operand(tensor: Tensor) -> _Operand:
     """Describe a tensor `[T, A, D]` whose last axis is contiguous."""
     return _Operand(tensor.data_ptr(), tensor.stride(0), tensor.stride(1))

@@ -91,10 +91,10 @@ def compiled_relation(
 @lru_cache(maxsize=1)
 def kernel() -> TeamKernel | str:
     """Return the kernel, compiled or from the cache, or the reason why there is none, which is no error."""
-    return compile_kernel(SOURCE, _read, _is_right)
+    return compile_kernel(SOURCE, _read_kernel, _is_right)
 
 
-def _read(library: ctypes.CDLL) -> TeamKernel:
+def _read_kernel(library: ctypes.CDLL) -> TeamKernel:
     """Find the function in the compiled library."""
     return TeamKernel.read(library, "relate")
 
@@ -142,11 +142,11 @@ def _compute(
         lengths = tuple(valid.sum(1).tolist())
         # A stable sort puts each sample's valid tokens first, in their order.
         places = torch.sort(~valid, dim=1, stable=True).indices
-    division = _divide(lengths, heads, TASKS * torch.get_num_threads())
+    division = _divide_heads(lengths, heads, TASKS * torch.get_num_threads())
 
     # The kernel gets addresses alone, so these names keep the tensors alive.
-    student = _dense_vectors(student)
-    teacher = _dense_vectors(teacher)
+    student = _vectors_with_contiguous_last_axis(student)
+    teacher = _vectors_with_contiguous_last_axis(teacher)
     # Three numbers for each head of each sample, see below.
     sums = torch.zeros(len(division.samples) * heads, 3, dtype=torch.float64)
     student_depth = student.a.shape[-1] // heads
@@ -155,10 +155,10 @@ def _compute(
     row_size = whole_vectors(division.longest)
     block_size = max(BLOCK, TILE * row_size)
     arguments = _Relation(
-        student_a=_stream(student.a),
-        student_b=_stream(student.b),
-        teacher_a=_stream(teacher.a),
-        teacher_b=_stream(teacher.b),
+        student_a=_describe_stream(student.a),
+        student_b=_describe_stream(student.b),
+        teacher_a=_describe_stream(teacher.a),
+        teacher_b=_describe_stream(teacher.b),
         grad_a=_address(grads.a),
         grad_b=_address(grads.b),
         samples=_address(division.samples),
@@ -184,14 +184,14 @@ def _compute(
     return (weighted + factors.log() + powers * math.log(2)).sum()
 
 
-def _dense_vectors(vectors: RelationVectors) -> RelationVectors:
+def _vectors_with_contiguous_last_axis(vectors: RelationVectors) -> RelationVectors:
     """Return vectors whose last axis is contiguous; where b is a, it stays the same tensor."""
-    a = _dense(vectors.a)
-    b = a if vectors.is_symmetric else _dense(vectors.b)
+    a = _with_contiguous_last_axis(vectors.a)
+    b = a if vectors.is_symmetric else _with_contiguous_last_axis(vectors.b)
     return RelationVectors(a, b)
 
 
-def _dense(stream: Tensor) -> Tensor:
+def _with_contiguous_last_axis(stream: Tensor) -> Tensor:
     """Return a stream whose last axis is contiguous, a copy if it has to be."""
     return stream if stream.stride(-1) == 1 else stream.contiguous()
 
@@ -201,7 +201,7 @@ def _address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-def _stream(tensor: Tensor) -> _Stream:
+def _describe_stream(tensor: Tensor) -> _Stream:
     """Describe a tensor `[B, L, width]` whose last axis is contiguous."""
     return _Stream(tensor.data_ptr(), tensor.stride(0), tensor.stride(1))
 
@@ -223,7 +223,7 @@ class _Division(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _divide(lengths: tuple[int, ...], heads: int, parts: int) -> _Division:
+def _divide_heads(lengths: tuple[int, ...], heads: int, parts: int) -> _Division:
     """Divide all heads into ranges that take about the same time.
 
     Args:
