@@ -92,38 +92,51 @@ class Loader(TrainerCallback):
         Raises:
             TrainingError: if they make no batch.
         """
-        arguments = self._arguments
         if isinstance(rows, RowsByLength):
-            loaders = [
-                Loader(arguments, self._collate, drop_last=self.drop_last, mix=mix, whole_steps=True)
-                for mix in rows.mixes
-            ]
-            # A training without `max_steps` has the steps of its epochs, which the loader of the lengths counts.
-            self.by_length = LoaderByLength(
-                loaders,
-                rows,
-                micro_batches=arguments.gradient_accumulation_steps,
-                max_steps=arguments.max_steps,
-            )
-            # By default a resumed training loop reads and drops all batches up to its step. This loader begins there by
-            # itself.
-            arguments.ignore_data_skip = True
-            arguments.max_steps = self.by_length.ends[-1]
+            self.by_length = self._loader_by_length(rows)
             return self.by_length
-
         if isinstance(rows, StreamedRows):
-            # As above: the stream begins by itself at the position that was saved.
-            arguments.ignore_data_skip = True
-            self.stream = StreamLoader(
-                rows,
-                self._collate,
-                self._lane,
-                batch_size=arguments.train_batch_size,
-                seed=arguments.seed,
-                options=self._options,
-            )
+            self.stream = self._stream_loader(rows)
             return self.stream
+        return self._loader_of_stored_rows(rows)
 
+    def _loader_by_length(self, rows: RowsByLength) -> LoaderByLength:
+        """Load rows by a schedule of lengths, and set the steps of the training, which it decides."""
+        arguments = self._arguments
+        loaders = [
+            Loader(arguments, self._collate, drop_last=self.drop_last, mix=mix, whole_steps=True) for mix in rows.mixes
+        ]
+        # A training without `max_steps` has the steps of its epochs, which the loader of the lengths counts.
+        by_length = LoaderByLength(
+            loaders, rows, micro_batches=arguments.gradient_accumulation_steps, max_steps=arguments.max_steps
+        )
+        # By default a resumed training loop reads and drops all batches up to its step. This loader begins there by
+        # itself.
+        arguments.ignore_data_skip = True
+        arguments.max_steps = by_length.ends[-1]
+        return by_length
+
+    def _stream_loader(self, rows: StreamedRows) -> StreamLoader:
+        """Load rows that are read from their sources while they are trained on."""
+        arguments = self._arguments
+        # A stream begins by itself at the position that was saved, so no batches are to be read and dropped.
+        arguments.ignore_data_skip = True
+        return StreamLoader(
+            rows,
+            self._collate,
+            self._lane,
+            batch_size=arguments.train_batch_size,
+            seed=arguments.seed,
+            options=self._options,
+        )
+
+    def _loader_of_stored_rows(self, rows: Any) -> DataLoader[Any]:
+        """Load the rows of a data set, those of similar length together.
+
+        Raises:
+            TrainingError: if they make no batch.
+        """
+        arguments = self._arguments
         multiple = 1
         if self._whole_steps:
             multiple = arguments.gradient_accumulation_steps
