@@ -125,18 +125,23 @@ class HubSource(Strict):
 
 
 class HubPlace(NamedTuple):
-    """A Hub data set, and the split of it that a split of a task is read from."""
+    """A place on the Hub from which a split of a task is read.
+
+    Attributes:
+        data_set: The data set.
+        hub_split: The data set's split, with its configuration.
+    """
 
     data_set: HubSource
-    split: HubSplit
+    hub_split: HubSplit
 
     @property
     def address(self) -> str:
         """The split as the sources of a corpus name it: `hub:owner/name:config@split#revision`."""
         address = f"hub:{self.data_set.name}"
-        if self.split.config:
-            address += f":{self.split.config}"
-        address += f"@{self.split.split}"
+        if self.hub_split.config:
+            address += f":{self.hub_split.config}"
+        address += f"@{self.hub_split.split}"
         if self.data_set.revision:
             address += f"#{self.data_set.revision}"
         return address
@@ -148,11 +153,11 @@ class HubPlace(NamedTuple):
             folders: The folders that files of the task may lie in; "" is the data folder itself.
         """
         _, _, name_of_data_set = self.data_set.name.rpartition("/")
-        split = self.split.split
+        split = self.hub_split.split
         # A split with a configuration of its own, such as a language of XNLI, lies in a folder of that name.
-        has_own_config = self.split.config is not None and self.split.config != self.data_set.config
+        has_own_config = self.hub_split.config is not None and self.hub_split.config != self.data_set.config
         if has_own_config:
-            split = f"{self.split.config}/{split}"
+            split = f"{self.hub_split.config}/{split}"
         folder_of_data_set = self.data_set.config or name_of_data_set
         possible_folders = dict.fromkeys([*folders, folder_of_data_set, ""])
         return [f"{folder}/{split}".removeprefix("/") for folder in possible_folders]

@@ -72,25 +72,25 @@ def find_file(files: Sequence[PossibleFile], folders: Sequence[Path]) -> SplitFi
     return None
 
 
-def find_saved_split(hub: HubPlace, task_folders: Sequence[str], folders: Sequence[Path]) -> SplitFile | None:
+def find_saved_split(hub_place: HubPlace, task_folders: Sequence[str], folders: Sequence[Path]) -> SplitFile | None:
     """Return the folder that `save_to_disk` of `datasets` wrote for a split of the Hub, with the columns of the Hub.
 
     Args:
-        hub: The split on the Hub.
+        hub_place: The split on the Hub.
         task_folders: The folders that files of the task may lie in, see `TaskDefinition.folders`.
         folders: In their order, each before its subfolders. A split without a folder before its name is looked for in
             the folders alone: in a subfolder it could be the split of another task.
     """
-    _, _, data_set = hub.data_set.name.rpartition("/")
-    for name in hub.saved_names(task_folders):
+    _, _, data_set = hub_place.data_set.name.rpartition("/")
+    for name in hub_place.saved_names(task_folders):
         places = folders
         has_folder = "/" in name
         if has_folder:
             places = _with_subfolders(folders)
         for place in places:
             path = place / name
-            if is_saved_split(path, data_set, hub.split.config):
-                return SplitFile(path, FileSource(path=(name,), columns=hub.data_set.columns))
+            if is_saved_split(path, data_set, hub_place.hub_split.config):
+                return SplitFile(path, FileSource(path=(name,), columns=hub_place.data_set.columns))
     return None
 
 
@@ -179,8 +179,8 @@ def read_split_of_hub(place: HubPlace) -> Iterator[PlacedRow]:
     import datasets
 
     data_set = place.data_set
-    config = place.split.config
-    split_name = place.split.split
+    config = place.hub_split.config
+    split_name = place.hub_split.split
     title = data_set.name if config is None else f"{data_set.name} {config}"
     try:
         rows = datasets.load_dataset(data_set.name, config, split=split_name, revision=data_set.revision)
