@@ -34,7 +34,18 @@ os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 from torch import Tensor
 
-from embedding_ablation import TEACHER, add_row, find, read_rows, read_squad, read_table, reciprocal_ranks, spearman
+from embedding_ablation import (
+    TEACHER,
+    add_row,
+    encode,
+    find,
+    load_encoder,
+    read_rows,
+    read_squad,
+    read_table,
+    reciprocal_ranks,
+    spearman,
+)
 from harness import made_with, table
 from limbeck.core import intervals
 from own_figures import Student
@@ -265,20 +276,6 @@ class Scores:
             "share_of_teacher": round(100 * value / float(teacher.mean()), 2),
             "below_teacher": in_percent(float(below.mean()), intervals.of_many(below.tolist())),
         }
-
-
-def load_encoder(model: str) -> Any:
-    """Load a model by sentence-transformers."""
-    from sentence_transformers import SentenceTransformer
-
-    from limbeck.models.locating import resolve_model
-
-    return SentenceTransformer(str(resolve_model(model)), device="cpu")
-
-
-def encode(encoder: Any, texts: Sequence[str]) -> Tensor:
-    """Encode texts to vectors of length one."""
-    return encoder.encode(list(texts), batch_size=64, convert_to_tensor=True, normalize_embeddings=True)
 
 
 def in_percent(value: float, interval: Sequence[float] | None) -> dict[str, Any]:

@@ -340,6 +340,20 @@ def read_squad(path: Path, every: int = 1) -> tuple[list[str], list[str], list[i
     return [text for text, _ in asked], [paragraph["context"] for paragraph in kept], [place for _, place in asked]
 
 
+def load_encoder(model: str) -> Any:
+    """Load a model by sentence-transformers."""
+    from sentence_transformers import SentenceTransformer
+
+    from limbeck.models.locating import resolve_model
+
+    return SentenceTransformer(str(resolve_model(model)), device="cpu")
+
+
+def encode(encoder: Any, texts: Sequence[str]) -> Tensor:
+    """Encode texts to vectors of length one."""
+    return encoder.encode(list(texts), batch_size=64, convert_to_tensor=True, normalize_embeddings=True)
+
+
 def spearman(cosines: Tensor, values: Sequence[float]) -> float:
     """Spearman's correlation of cosines with other values."""
     return round(float(spearmanr(cosines.numpy(), values).statistic), 4)
