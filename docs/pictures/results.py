@@ -1,6 +1,4 @@
-"""Draws the pictures of pages from the rows of result files.
-
-They are `results.svg` of the first page, `embedding.svg`, and `trimmed.svg`.
+"""Draws the pictures of pages from the rows of result files: `results.svg` of the first page, and `embedding.svg`.
 
 python docs/pictures/results.py
 """
@@ -10,61 +8,62 @@ from __future__ import annotations
 import json
 import re
 import statistics
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from limbeck.core.blocks import Figure
-from limbeck.report.figures import lines_figure
+from limbeck.core.intervals import of_correlation
+from limbeck.report.figures import MeasuredModel, lines_figure, quality_against_latency
 from limbeck.report.pictures import svg_of
-from limbeck.report.plots import Lines, Point, Series
+from limbeck.report.plots import Lines, Series
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "benchmarks" / "results"
-STUDENT = "3x384"
-TEACHER = "6x384"
+COPIED = "3 layers, copied"
+TRAINED = {"limbeck: vectors and layers": "3 layers", "sentence-transformers": "sentence-transformers"}
+"""Tools with students of `embedding_students.py` in the picture, and the beginning of their names there."""
+SICK_ROWS = 4927
+"""Pairs of SICK's test split."""
 
 
-def points() -> dict[str, Point]:
-    """Latency in milliseconds (batch 1, 128 tokens) and Spearman on SICK's test split, times 100, of each model.
+def models() -> list[MeasuredModel]:
+    """The models of the first page: milliseconds of a text, and Spearman on SICK's test split, times 100."""
+    measured = []
+    for row in json.loads(_read("first_page.json"))["rows"]:
+        low, high = row["sick"]["interval"]
+        measured.append(MeasuredModel(row["model"], row["sick"]["value"], (low, high), row["milliseconds"]))
 
-    Three-layer models are as fast as each other, whatever their weights.
-    """
-    latency = {}
-    for row in json.loads(_read("model.json"))["rows"]:
-        if row["batch"] == 1:
-            latency[row["model"]] = row["median_ms"]
-    [quickstart] = [row for row in json.loads(_read("quickstart.json")) if row["corpus"] == ["wordnet"]]
-    minutes = quickstart["timings_seconds"]["total"] / 60
-    [trained] = [
-        row
-        for row in _rows("embedding_students.jsonl")
-        if row["tool"] == "limbeck: vectors and layers" and row["shape"] == STUDENT
-    ]
-    starts = {}
-    for row in _rows("fitted_start.jsonl"):
-        # Rows of other kinds than starts are of other students, or of starts that were trained.
-        is_start = row.get("kind", "start") == "start"
-        if is_start and row["layers"] == [1, 2, 6]:
-            starts[row["text"], row["ridge"], row["tokens"], row["pooled"]] = row["sick_test"]
-    qualities = {
-        f"3 layers, {trained['seconds'] / 60:.0f} minutes on Wikipedia": trained["sick"],
-        "3 layers, fitted in closed form": starts["everyday", 0.01, 100_000, 1.0],
-        f"3 layers, the quickstart, {minutes:.0f} minutes": quickstart["pairs"]["student_spearman"],
-        "3 layers, copied": starts[None, None, None, None],
-    }
-    places = {
-        "all-MiniLM-L6-v2, the teacher (6 layers)": (latency[TEACHER], 100 * quickstart["pairs"]["teacher_spearman"])
-    }
-    for name, quality in qualities.items():
-        places[name] = (latency[STUDENT], 100 * quality)
-    return places
+    # Students of other scripts have the shape of the copied layers, and so their speed.
+    [copied] = [model for model in measured if model.name == COPIED]
+    for name, sick in other_students():
+        ends = of_correlation(sick, SICK_ROWS, ranked=True)
+        assert ends is not None
+        low, high = ends
+        measured.append(MeasuredModel(name, 100 * sick, (100 * low, 100 * high), copied.latency))
+    return measured
+
+
+def other_students() -> Iterator[tuple[str, float]]:
+    """Go through students of 3x384 with their scores: the fitted one that is best by other splits, and trained ones."""
+    # Rows of other kinds than starts are of other students, or of starts that were trained.
+    starts = [row for row in _rows("fitted_start.jsonl") if row.get("kind", "start") == "start"]
+    fitted = [row for row in starts if row["text"] is not None]
+    best = max(fitted, key=lambda row: row["sick_train_trial"])
+    yield "3 layers, fitted", best["sick_test"]
+    for row in _rows("embedding_students.jsonl"):
+        if row["shape"] == "3x384" and row["tool"] in TRAINED:
+            yield f"{TRAINED[row['tool']]}, {row['seconds'] / 60:.0f} minutes", row["sick"]
 
 
 def figure() -> Figure:
-    """Quality against latency of a teacher, the quickstart's student, and the best students without training."""
-    series = [Series(name, [point], "points") for name, point in points().items()]
-    x = "latency, ms (one text of 128 tokens, two CPU cores)"
-    return lines_figure("Quality against latency", Lines(series, x, "SICK, Spearman × 100"))
+    """Quality against latency of a teacher, of students of it, and of what one would use in their place."""
+    content = json.loads(_read("first_page.json"))
+    threads = content["hardware"]["threads"]
+    cores = "a CPU core" if threads == 1 else f"{threads} CPU cores"
+    x = f"latency, ms (one text of {content['tokens']} tokens, {cores})"
+    [figure] = quality_against_latency(models(), "SICK, Spearman × 100", x, front=False)
+    return figure
 
 
 def embedding_figure() -> Figure:
@@ -97,29 +96,6 @@ def embedding_figure() -> Figure:
     return lines_figure("Retrieval against latency", Lines(series, x, "SQuAD, MRR@10"))
 
 
-MAKINGS = {
-    "teacher": "6 layers, not trained",
-    "copied 1, 3, 6": "layers 1, 3, 6, not trained",
-    "copied 1, 2, 6": "layers 1, 2, 6, not trained",
-    "vectors": "3 layers, vectors",
-    "vectors and layers": "3 layers, vectors and layers",
-}
-"""How models with a cut vocabulary were made, by the names in their rows."""
-
-
-def trimmed_figure() -> Figure:
-    """Retrieval by models with a cut vocabulary against their size: a colour for each making, a point for each size."""
-    rows = sorted(_rows("trimmed_students.jsonl"), key=lambda row: row["pieces"])
-    series = []
-    for name, label in MAKINGS.items():
-        rows_of_making = [row for row in rows if row["model"] == name]
-        points = [(row["megabytes"], row["squad"]) for row in rows_of_making]
-        pieces = [f"{row['pieces']:,}" for row in rows_of_making]
-        series.append(Series(label, points, "points", names=pieces))
-    x = "megabytes of the weights in float32 (8,000 to 30,522 pieces, from left to right)"
-    return lines_figure("Retrieval against size", Lines(series, x, "SQuAD, MRR@10 × 100"))
-
-
 def _read(name: str) -> str:
     return (RESULTS / name).read_text(encoding="utf-8")
 
@@ -135,9 +111,5 @@ def svg(figure: Figure) -> str:
 
 
 if __name__ == "__main__":
-    for name, drawn in (
-        ("results", figure()),
-        ("embedding", embedding_figure()),
-        ("trimmed", trimmed_figure()),
-    ):
+    for name, drawn in (("results", figure()), ("embedding", embedding_figure())):
         (HERE / f"{name}.svg").write_text(svg(drawn), encoding="utf-8")
