@@ -26,8 +26,8 @@ from typing import Any
 
 import torch
 
-from budgets import Scores, load_encoder
-from embedding_ablation import TEACHER
+from budgets import Scores
+from embedding_ablation import TEACHER, load_encoder
 from embedding_students import Inputs, by_model2vec, installed_version
 from harness import milliseconds, take_turns, write_rows
 
