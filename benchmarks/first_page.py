@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from budgets import Scores
-from embedding_ablation import TEACHER, load_encoder
+from embedding_ablation import TEACHER
 from embedding_students import Inputs, by_model2vec, installed_version
 from harness import milliseconds, take_turns, write_rows
 
@@ -63,7 +63,9 @@ STUDENTS = (
 
 def gather(data: Path, runs: Path, onnx_file: Path) -> dict[str, str]:
     """The folders of all models by their names; a student that is not there is named and left out."""
-    models = {TEACHER_NAME: TEACHER}
+    from limbeck.models.locating import resolve_model
+
+    models = {TEACHER_NAME: str(resolve_model(TEACHER))}
     for student in STUDENTS:
         folder = runs / student.folder
         if folder.is_dir():
@@ -145,9 +147,11 @@ def text_of(tokens: int, tokenizer: Any) -> str:
 
 def measure(data: Path, runs: Path, onnx_file: Path) -> None:
     """Score all models and time them in turns."""
+    from sentence_transformers import SentenceTransformer
+
     models = gather(data, runs, onnx_file)
     scores = Scores(data)
-    encoders = {name: load_encoder(folder) for name, folder in models.items()}
+    encoders = {name: SentenceTransformer(folder, device="cpu") for name, folder in models.items()}
     text = text_of(TOKENS, encoders[TEACHER_NAME].tokenizer)
     sides: Mapping[str, Callable[[], float]] = {
         name: partial(time_once, encoder, text) for name, encoder in encoders.items()
