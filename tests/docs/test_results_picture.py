@@ -60,7 +60,12 @@ def test_models_of_the_first_page_are_rows(picture):
 def test_what_nobody_trained_stands_beside_what_was_trained(picture):
     qualities = {model.name: model.quality for model in picture.models()}
     starts = (RESULTS / "fitted_start.jsonl").read_text(encoding="utf-8").splitlines()
-    assert qualities["3 layers, fitted"] in [100 * json.loads(line)["sick_test"] for line in starts]
+    untrained = []
+    for line in starts:
+        row = json.loads(line)
+        if row.get("kind", "start") == "start":
+            untrained.append(100 * row["sick_test"])
+    assert qualities["3 layers, fitted"] in untrained
     students = (RESULTS / "embedding_students.jsonl").read_text(encoding="utf-8").splitlines()
     trained = [100 * json.loads(line)["sick"] for line in students]
     assert {"3 layers, copied", "3 layers, the quickstart"} <= {*qualities}
