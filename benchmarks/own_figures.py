@@ -215,12 +215,17 @@ def _folder(work: Path, student: str) -> Path:
 
 
 def measured_rows() -> list[dict[str, Any]]:
-    """The rows of students, each with its score among more passages if that was measured."""
+    """The rows of students, each with its score among more passages.
+
+    Raises:
+        SystemExit: if a student was not scored among them yet.
+    """
     more = {row["student"]: row["mrr_at_10"] for row in read_rows(MORE_PASSAGES)}
     rows = read_rows(RESULTS)
     for row in rows:
-        if row["student"] in more:
-            row["more passages"] = more[row["student"]]
+        if row["student"] not in more:
+            raise SystemExit(f"'{row['student']}' was not scored among more passages; run --more-passages first.")
+        row["more passages"] = more[row["student"]]
     return rows
 
 
@@ -254,7 +259,7 @@ def tables() -> Iterator[str]:
     yield table(["student", *OWN, "SICK", "SQuAD MRR@10"], lines)
     lines = []
     pairs = [(own, public) for own in OWN for public in PUBLIC]
-    for first, second in [*pairs, PUBLIC, OWN[:2]]:
+    for first, second in [*pairs, PUBLIC, ("agreement", "passages")]:
         middle, low, high = correlation(near, first, second)
         lines.append([f"{first} with {second}", len(near), f"{middle:.2f}", f"{low:.2f} to {high:.2f}"])
     yield table(["figures", "students", "Spearman", "95 % interval"], lines)
