@@ -5,9 +5,22 @@ from dataclasses import replace
 
 import yaml
 
-from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Notes, Table, counted, duration, interval, number
+from limbeck.core.blocks import (
+    NOTHING,
+    AnyCell,
+    Block,
+    Cell,
+    Code,
+    Facts,
+    Notes,
+    Table,
+    counted,
+    duration,
+    interval,
+    number,
+)
 from limbeck.core.paths import short_model_name
-from limbeck.core.studies import ComparisonSummary, Costs, MainFigure, StudentBlock
+from limbeck.core.studies import ComparedRow, ComparisonSummary, Costs, Figure, MainFigure, StudentBlock
 from limbeck.report.comparison import methods_tables
 from limbeck.report.costs import conditions_of, cost_blocks
 from limbeck.report.curves import course_figures
@@ -17,6 +30,8 @@ from limbeck.report.methods_notes import has_one_seed, main_digits, methods_note
 from limbeck.report.names import without_path
 from limbeck.report.provenance import comparison_provenance
 from limbeck.report.quality import format_count
+from limbeck.report.scored_rows import MEANINGLESS
+from limbeck.report.scores import is_meaningless
 from limbeck.report.sections import MOST_HIGHLIGHTS, Highlight, Summary, facts, highlights, section, summary
 from limbeck.report.statuses import run_statuses
 from limbeck.report.subjects import ComparisonFolder, RunFolder
@@ -37,10 +52,12 @@ def comparison_highlights(comparison: ComparisonFolder) -> Iterator[Highlight]:
     main = record.main
     if main is None:
         return
-    digits = main_digits(main)
-    if record.teacher.main is not None:
-        value = f"{record.teacher.main.mean:.{digits}f}"
-        yield Highlight(value, f"{main.title} of the teacher", short_model_name(record.teacher.title))
+    label = f"{main.title} of the teacher"
+    if is_meaningless(main.key, record.teacher):
+        yield Highlight(NOTHING, label, MEANINGLESS)
+    elif record.teacher.main is not None:
+        value = f"{record.teacher.main.mean:.{main_digits(main)}f}"
+        yield Highlight(value, label, short_model_name(record.teacher.title))
     for block in record.blocks:
         highlight = _highlight_of_student(block, main)
         if highlight is not None:
@@ -50,23 +67,29 @@ def comparison_highlights(comparison: ComparisonFolder) -> Iterator[Highlight]:
 def _highlight_of_student(block: StudentBlock, main: MainFigure) -> Highlight | None:
     """Return the figure of the best row of a student, or the range of all rows if one seed leaves them unranked."""
     digits = main_digits(main)
-    values = [row.main.mean for row in block.rows if row.main is not None]
-    if not values:
-        return None
+    label = f"{main.title} of {block.student}"
+    figures = _main_figures(block, main)
+    if not figures:
+        is_measured = any(row.main is not None for row in block.rows)
+        return Highlight(NOTHING, label, MEANINGLESS) if is_measured else None
     # `place` is the rank of a row. With one seed no row has a rank.
-    best_rows = [row for row in block.rows if row.place == 1 and row.main is not None]
-    if not best_rows:
-        combinations = counted(len(values), "combination")
-        return Highlight(range_words(values, digits), f"{main.title} of {block.student}", f"{combinations}, not ranked")
+    best = [(row, figure) for row, figure in figures if row.place == 1]
+    if not best:
+        values = [figure.mean for _, figure in figures]
+        return Highlight(range_words(values, digits), label, f"{counted(len(values), 'combination')}, not ranked")
 
     # Rows of rank 1 cannot be told apart: the first stands for all of them, which are named.
-    first = best_rows[0]
-    assert first.main is not None
-    names = "; ".join(row.label for row in best_rows)
-    detail = f"rank 1 of {len(values)}: {names}"
-    if first.over_seeds is not None:
-        detail = f"95 %: {interval(first.over_seeds, digits)}, over {counted(first.finished, 'seed')}; {detail}"
-    return Highlight(f"{first.main.mean:.{digits}f}", f"{main.title} of {block.student}", detail)
+    first_row, first_figure = best[0]
+    names = "; ".join(row.label for row, _ in best)
+    detail = f"rank 1 of {len(figures)}: {names}"
+    if first_row.over_seeds is not None:
+        detail = f"95 %: {interval(first_row.over_seeds, digits)}, over {counted(first_row.finished, 'seed')}; {detail}"
+    return Highlight(f"{first_figure.mean:.{digits}f}", label, detail)
+
+
+def _main_figures(block: StudentBlock, main: MainFigure) -> list[tuple[ComparedRow, Figure]]:
+    """Return the rows of a student, each with its main figure; rows without one, or a meaningless one, are left out."""
+    return [(row, row.main) for row in block.rows if row.main is not None and not is_meaningless(main.key, row)]
 
 
 @facts(ComparisonFolder)
@@ -78,10 +101,7 @@ def comparison_facts(comparison: ComparisonFolder) -> Iterator[str]:
     if has_one_seed(record):
         yield from one_seed_lines(record, record.main)
     # A page shows the first highlights only. That of the teacher is the first, so those left out are of students.
-    highlight_count = len(record.blocks)
-    if record.teacher.main is not None:
-        highlight_count += 1
-    left_out = highlight_count - MOST_HIGHLIGHTS
+    left_out = len(list(comparison_highlights(comparison))) - MOST_HIGHLIGHTS
     if left_out > 0:
         yield f"{counted(left_out, 'more student')} in the tables."
 
@@ -149,11 +169,14 @@ def results(comparison: ComparisonFolder) -> Iterator[Block]:
 
 
 def _quality_figures(record: ComparisonSummary, main: MainFigure, costs: Costs) -> Iterator[Block]:
-    """Draw the main figure of the teacher and of all rows, then the best row of each student against its latency."""
+    """Draw the main figure of the teacher and of all rows, then the best row of each student against its latency.
+
+    A meaningless figure is not drawn.
+    """
     teacher_quality = None
     models = []
     best_models = []
-    if record.teacher.main is not None:
+    if record.teacher.main is not None and not is_meaningless(main.key, record.teacher):
         teacher_quality = record.teacher.main.mean
         name = short_model_name(record.teacher.title)
         teacher = MeasuredModel(name, teacher_quality, latency=costs.latency(record.teacher.name))
@@ -163,7 +186,7 @@ def _quality_figures(record: ComparisonSummary, main: MainFigure, costs: Costs) 
     is_lowest_best = main.best == "lowest"
     selection = ""
     for block in record.blocks:
-        models_of_student = _models_of_student(block, costs, names_student=len(record.blocks) > 1)
+        models_of_student = _models_of_student(block, main, costs, names_student=len(record.blocks) > 1)
         if not models_of_student:
             continue
         models += models_of_student
@@ -186,24 +209,25 @@ def _quality_figures(record: ComparisonSummary, main: MainFigure, costs: Costs) 
     )
 
 
-def _models_of_student(block: StudentBlock, costs: Costs, *, names_student: bool) -> list[MeasuredModel]:
+def _models_of_student(
+    block: StudentBlock, main: MainFigure, costs: Costs, *, names_student: bool
+) -> list[MeasuredModel]:
     """Return the quality and latency of each method and mapping of a student, for those that have the main figure.
 
     Args:
         block: The student.
+        main: The main figure.
         costs: The costs of the comparison.
         names_student: Whether the names of the models have the student's in them.
     """
     # All rows of a student have its latency, which depends on the shape alone.
     latency = costs.latency(block.student)
     models = []
-    for row in block.rows:
-        if row.main is None:
-            continue
+    for row, figure in _main_figures(block, main):
         name = row.label
         if names_student:
             name += f" on {block.student}"
-        models.append(MeasuredModel(name, row.main.mean, row.over_seeds, latency))
+        models.append(MeasuredModel(name, figure.mean, row.over_seeds, latency))
     return models
 
 

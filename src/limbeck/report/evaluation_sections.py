@@ -23,6 +23,7 @@ from limbeck.report.evaluation_tables import (
 from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.names import metric_of_cell
 from limbeck.report.provenance import facts_block, made_by
+from limbeck.report.scored_rows import MEANINGLESS
 from limbeck.report.scores import ONE_RUN, interval_of, is_meaningless, main_figure, name_of, share_kept
 from limbeck.report.sections import MOST_HIGHLIGHTS, Highlight, Summary, facts, highlights, section, summary
 from limbeck.report.subjects import EvaluationFolder
@@ -52,7 +53,7 @@ def evaluation_highlights(evaluation: EvaluationFolder) -> Iterator[Highlight]:
             continue
         label = f"{title} of {name_of(model)}"
         if is_meaningless(key, model):
-            yield Highlight(NOTHING, label, f"{figure.mean:.1f} is meaningless, since all rows get one answer")
+            yield Highlight(NOTHING, label, f"{figure.mean:.1f} is {MEANINGLESS}")
         else:
             yield Highlight(f"{figure.mean:.1f}", label, "; ".join(_details_of_score(record, model, key)))
 
@@ -153,12 +154,12 @@ def scores(evaluation: EvaluationFolder) -> Iterator[Block]:
 
 
 def _quality(record: studies.Evaluation, costs: studies.Costs) -> Iterator[Block]:
-    """Draw the main figure of each model that has it, also against latency."""
+    """Draw the main figure of each model that has it, also against latency; a meaningless one is not drawn."""
     key, title = main_figure(record)
     models = []
     for model in record.models:
         figure = model.figures.get(key)
-        if figure is not None:
+        if figure is not None and not is_meaningless(key, model):
             latency = costs.latency(model.name)
             models.append(MeasuredModel(name_of(model), figure.mean, interval_of(key, model), latency))
     # With one run of each model, chance may decide which models are on the Pareto front, so it is not drawn.

@@ -416,8 +416,9 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     task = evaluation.task
     if task is None or task.metric is None:
         return
+    unit: Unit = "meaningless" if task.only_answer else "alone"
     if task.labelled is False:
-        yield Row(agreement_label(task), teacher=None, student=task.agreement, unit="alone")
+        yield Row(agreement_label(task), teacher=None, student=task.agreement, unit=unit)
         return
     main_scores = MetricScores(metric=task.metric, teacher=task.teacher, student=task.student)
     scores_by_metric = [main_scores, *task.further]
@@ -425,13 +426,18 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     if task.agreement is None:
         for scores in scores_by_metric:
             label = f"{at_start(metric_name(scores.metric))} on rows held out from the training files"
-            yield Row(label, teacher=None, student=scores.student, unit="alone")
+            yield Row(label, teacher=None, student=scores.student, unit=unit)
         return
     # With one, the scores by the rows' labels are parts of the row of the agreement.
-    yield Row(agreement_label(task), teacher=None, student=task.agreement, unit="alone")
+    yield Row(agreement_label(task), teacher=None, student=task.agreement, unit=unit)
     for scores in scores_by_metric:
         label = f"{metric_name(scores.metric)} with their labels"
-        yield Row(label, teacher=scores.teacher, student=scores.student, unit="alone", is_part=True)
+        yield Row(label, teacher=scores.teacher, student=scores.student, unit=unit, is_part=True)
+
+
+def agreement_metric(task: TaskFigures) -> str | None:
+    """The metric of an agreement on held-out rows of a task, which may differ from that of the scores."""
+    return task.agreement_metric or task.metric
 
 
 def agreement_label(task: TaskFigures) -> str:
@@ -441,7 +447,7 @@ def agreement_label(task: TaskFigures) -> str:
         task: The figures on these rows.
     """
     name = AGREEMENT_WITHOUT_LABELS if task.labelled is False else AGREEMENT
-    metric = task.agreement_metric or task.metric
+    metric = agreement_metric(task)
     if metric is None or metric == _SHARE_OF_EQUAL_ANSWERS:
         return name
     return f"{name} ({metric_name(metric)})"

@@ -24,7 +24,7 @@ from limbeck.report.reliable import (
     reliable_speedup,
     reliable_transformer_speedup,
 )
-from limbeck.report.scored_rows import DEVELOPMENT, one_answer_line, rows_title
+from limbeck.report.scored_rows import DEVELOPMENT, one_answer_line, one_answer_line_of_task, rows_title
 
 Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
 """A teacher beside its student: as a record has them, or as `limbeck.evaluation.Comparison.to_dict` gives them."""
@@ -263,8 +263,9 @@ def _scored_rows_note(scores: DevelopmentFigures, row_count: float) -> str:
 def _missing_notes(evaluation: RunEvaluation) -> Iterator[str]:
     """Yield the notes on figures that are meaningless or missing."""
     task = evaluation.task or TaskFigures()
-    if task.only_answer:
-        yield f"The student gives every row of stage '{task.stage}' the same answer, so its agreement is meaningless."
+    warning = one_answer_line_of_task(task)
+    if warning is not None:
+        yield warning
     if task.unavailable is not None:
         yield f"No task scores: {task.unavailable}"
     for figure, reason in evaluation.unavailable.items():

@@ -38,6 +38,8 @@ def run_summary(run: RunFolder) -> Summary:
         result = str(quality)
         if quality.share is not None:
             result += f" ({quality.share:.1%} of the teacher's)"
+        if quality.caution:
+            result += f" ({quality.caution})"
     teacher = short_model_name(run.record.teacher.name_or_path)
     student = run.record.student.shape
     subject = f"{teacher} to {student}" if teacher and student else ""

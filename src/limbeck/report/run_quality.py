@@ -12,9 +12,9 @@ from limbeck.core.blocks import NOTHING, counted, duration, interval
 from limbeck.core.intervals import Interval, ends_of, of_share
 from limbeck.core.paths import short_model_name
 from limbeck.report.names import metric_of_rows
-from limbeck.report.quality import agreement_label, format_count
+from limbeck.report.quality import agreement_label, agreement_metric, format_count
 from limbeck.report.reliable import has_share, is_reliable_agreement, is_reliable_retrieval, reliable_speedup
-from limbeck.report.scored_rows import only_answer, rows_title
+from limbeck.report.scored_rows import MEANINGLESS, only_answer, rows_title
 from limbeck.report.sections import Highlight, facts, highlights
 from limbeck.report.subjects import RunFolder
 
@@ -143,7 +143,7 @@ def _development_quality(scores: records.DevelopmentFigures, value: float) -> Qu
     label = f"{metric_of_rows(scores.metric, scores)} on {rows_title(scores)}"
     # The score of a student with one answer to all rows is meaningless, so it is not compared with the teacher's.
     if only_answer(scores) is not None:
-        return Quality(label, value, caution="meaningless, since all rows get one answer")
+        return Quality(label, value, caution=MEANINGLESS)
     return Quality(
         label,
         value,
@@ -161,14 +161,16 @@ def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
         task: The figures on these rows.
         agreement: The student's score with the teacher's answers as labels.
     """
-    # An accuracy is a share of independent rows, whose interval follows from their number. Other metrics, such as F1,
-    # are no such shares.
-    ends = None
-    if task.metric == "accuracy" and task.task == "classification" and task.rows:
-        ends = of_share(agreement, int(task.rows))
     # The label of a table begins with a capital letter, and that of a figure with a small one.
     table_label = agreement_label(task)
     label = f"{table_label[:1].lower()}{table_label[1:]}"
+    if task.only_answer:
+        return Quality(label, agreement, is_agreement=True, caution=MEANINGLESS)
+    # An accuracy is a share of independent rows, whose interval follows from their number. Other metrics, such as F1,
+    # are no such shares.
+    ends = None
+    if agreement_metric(task) == "accuracy" and task.task == "classification" and task.rows:
+        ends = of_share(agreement, int(task.rows))
     over = counted(task.rows or 0, "row")
     return Quality(label, agreement, teacher=1.0, is_agreement=True, interval=ends, over=over)
 

@@ -12,7 +12,7 @@ from limbeck.core.paths import STUDENT
 from limbeck.core.run_status import RunStatus
 from limbeck.corpus.building import splitting
 from limbeck.models.sentence_reader import without_unread_pooler
-from limbeck.report.scored_rows import one_answer_line
+from limbeck.report.scored_rows import one_answer_line, one_answer_line_of_task
 from limbeck.report.subjects import RunFolder
 from limbeck.report.text_notes import list_notes, skipped_text
 
@@ -38,6 +38,9 @@ def warnings_of(run: RunFolder) -> Iterator[str]:
         one_answer_warning = one_answer_line(scores)
         if one_answer_warning is not None:
             yield one_answer_warning
+    task_warning = one_answer_line_of_task(evaluation.task or records.TaskFigures())
+    if task_warning is not None:
+        yield task_warning
     yield from _untrained_warnings(run)
     yield from _stage_warnings(run)
     if run.record.corpus is not None:

@@ -133,28 +133,37 @@ def _quality_facts(run: RunFolder) -> dict[str, AnyCell]:
 def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
     """Draw the quality of runs, also against latency, where all are judged by one figure and have one teacher.
 
+    A run whose figure is meaningless is not drawn.
+
     The latency of a student is given as a share of the teacher's, since each run has timed the teacher beside its
     student: milliseconds of different runs cannot be compared.
     """
     models = []
     labels = set()
-    teacher_quality_by_name: dict[str, float | None] = {}
+    teacher_paths = set()
+    teacher_qualities = set()
     for title, run in runs:
         quality = quality_of(run)
-        if quality is None or run.record.evaluation is None:
+        if quality is None or quality.caution or run.record.evaluation is None:
             continue
         labels.add(quality.label)
-        teacher_quality_by_name[run.record.teacher.name_or_path] = quality.teacher
+        teacher_paths.add(run.record.teacher.name_or_path)
+        # Two measurements of one teacher on the same rows may differ in the last digits.
+        if quality.teacher is not None:
+            teacher_qualities.add(round(quality.teacher, 3))
         speedup = reliable_speedup(run.record.evaluation.first_batch)
         share_of_latency = 1 / speedup if speedup else None
         models.append(MeasuredModel(title, quality.student, quality.interval, share_of_latency))
-    # Runs that are judged by different figures, or learned from different teachers, have no common axes.
-    if len(labels) != 1 or len(teacher_quality_by_name) != 1:
+    # Runs that are judged by different figures, or learned from different teachers, have no common axes. Nor have runs
+    # whose teacher has different values of one figure: these were measured on different text.
+    if len(labels) != 1 or len(teacher_paths) != 1 or len(teacher_qualities) > 1:
         return
     [label] = labels
-    [(teacher_path, teacher_quality)] = teacher_quality_by_name.items()
     # The common teacher is drawn too, before its students. Its latency is 1, as a share of its own.
-    if teacher_quality is not None:
+    teacher_quality = None
+    if teacher_qualities:
+        [teacher_quality] = teacher_qualities
+        [teacher_path] = teacher_paths
         teacher_name = short_model_name(teacher_path) or "teacher"
         models.insert(0, MeasuredModel(teacher_name, teacher_quality, latency=1.0))
     yield from quality_rows(models, label, teacher_quality)

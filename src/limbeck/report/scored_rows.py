@@ -1,12 +1,14 @@
-"""The development rows that a run's models are scored on: their name, and a student with one answer to all of them.
+"""The labelled rows that a run's models are scored on: their name, and a student with one answer to all of them.
 
 A student that gives all rows the same answer has learned nothing: its scores are called meaningless.
 """
 
-from limbeck.core.records import DevelopmentFigures
+from limbeck.core.records import DevelopmentFigures, TaskFigures
 
 DEVELOPMENT = "development"
 """The task's name in records, where a recipe gives development rows by a file and not by the name of a task."""
+MEANINGLESS = "meaningless, since all rows get one answer"
+"""What is said of the score of such a student."""
 
 
 def rows_title(scores: DevelopmentFigures) -> str:
@@ -44,3 +46,10 @@ def one_answer_line(scores: DevelopmentFigures) -> str | None:
     if scores.task == DEVELOPMENT:
         row_phrase = "development row"
     return f"The student predicts '{answer}' for every {row_phrase}, so its scores are meaningless."
+
+
+def one_answer_line_of_task(task: TaskFigures) -> str | None:
+    """Return the same warning for rows that were held out from a task's training files."""
+    if not task.only_answer:
+        return None
+    return f"The student gives every row of stage '{task.stage}' the same answer, so its scores are meaningless."

@@ -13,6 +13,7 @@ from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.report.card import hub_metric
 from limbeck.report.names import metric_of_rows
 from limbeck.report.reliable import is_reliable_agreement, is_reliable_retrieval
+from limbeck.report.scored_rows import only_answer
 
 _PASSAGE_RETRIEVAL = "retrieving a passage by a sentence taken from it"
 _SUMMARY_RETRIEVAL = "retrieving a text's body by its summary"
@@ -66,7 +67,7 @@ def _held_out_result(task_type: str, metric: str, name: str, value: float) -> Ev
 
 
 def development_results(evaluation: records.RunEvaluation, task_type: str) -> Iterator[EvalResult]:
-    """Yield the scores on development rows.
+    """Yield the scores on development rows, but for those of a student that gives all rows one answer.
 
     Rows that were held out from the training files give no results, since the teacher may have seen them.
 
@@ -75,6 +76,8 @@ def development_results(evaluation: records.RunEvaluation, task_type: str) -> It
         task_type: The Hub's name of the student's task, such as `text-classification`.
     """
     for scores in evaluation.development:
+        if only_answer(scores) is not None:
+            continue
         for metric, value in scores.student.items():
             if metric in METRIC_NAMES and value is not None:
                 yield EvalResult(

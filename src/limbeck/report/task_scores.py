@@ -270,8 +270,13 @@ def _splits_of(column: Column) -> list[str]:
 
 
 def hub_results(scores: TaskScores) -> Iterator[EvalResult]:
-    """Yield the scores as results for a model card's front matter: values from 0 to 1, under the Hub's names."""
+    """Yield the scores as results for a model card's front matter: values from 0 to 1, under the Hub's names.
+
+    A meaningless score, of a student that gives all rows one answer, is left out.
+    """
     for row in scores.rows:
+        if row.student.is_meaningless:
+            continue
         kind = str(row.column.kind)
         if KINDS[kind].of_vectors:
             task_type = _VECTOR_TASKS[kind]

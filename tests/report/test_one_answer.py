@@ -1,0 +1,110 @@
+"""The score of a student that gives all rows one answer is called meaningless, or left out, in every output."""
+
+import copy
+import json
+
+from limbeck.core.blocks import Figure
+from limbeck.core.records import RunEvaluation
+from limbeck.core.studies import Evaluation
+from limbeck.report.collect import collect
+from limbeck.report.quality import comparison_rows
+from limbeck.report.run_quality import quality_of
+from limbeck.report.runs_beside import run_blocks
+from limbeck.report.sections import Highlight
+from limbeck.report.student_results import development_results
+from limbeck.report.task_scores import hub_results, scores_of_model
+
+DEVELOPMENT = {
+    "task": "mrpc", "kind": "classification", "split": "validation", "rows": 10, "teacher": {"accuracy": 0.9},
+    "student": {"accuracy": 0.6}, "labels": ["no", "yes"], "confusion": [[3, 1], [1, 5]],
+}  # fmt: skip
+HELD_OUT = {
+    "task": "classification", "metric": "accuracy", "rows": 20, "teacher": 0.9, "student": 0.6, "agreement": 0.7,
+    "stage": "one",
+}  # fmt: skip
+WARNING = "The student gives every row of stage 'one' the same answer, so its scores are meaningless."
+
+
+def test_agreement_on_held_out_rows(copied, page_of):
+    page = page_of(copied(edit={"evaluation": {"task": HELD_OUT | {"only_answer": True}}}))
+    label = "agreement with the teacher on rows it may have seen in training"
+    detail = "0.700 is meaningless, since all rows get one answer"
+    assert page.parts[0].highlights[0] == Highlight("–", label, detail)
+    assert WARNING in page.warnings()
+
+
+def test_rows_of_the_table_of_teacher_and_student():
+    for figures in (HELD_OUT, HELD_OUT | {"agreement": None}, HELD_OUT | {"labelled": False}):
+        rows = comparison_rows({"task": figures | {"only_answer": True}})
+        assert {row.change for row in rows} == {"meaningless"}
+        assert "meaningless" not in {row.change for row in comparison_rows({"task": figures})}
+
+
+def test_the_result_of_a_run_in_a_table_of_folders(copied, page_of):
+    collapsed = copied(edit={"evaluation.development": [DEVELOPMENT | {"only_answer": "no"}]})
+    page = page_of(collapsed, copied(name="other"))
+    assert "(meaningless, since all rows get one answer)" in str(page.parts[0])
+
+
+def test_results_of_a_card():
+    evaluation = RunEvaluation.read({"development": [DEVELOPMENT, DEVELOPMENT | {"only_answer": "no"}]})
+    assert len(list(development_results(evaluation, "text-classification"))) == 1
+
+    column = {"key": "rte", "title": "RTE", "task": "rte", "kind": "classification", "metric": "accuracy"}
+    figure = {"mean": 50.0, "runs": [50.0]}
+    for only_answer, count in ((None, 1), ("no", 0)):
+        summary = Evaluation.read({
+            "preset": "quick",
+            "columns": [column | {"splits": ["validation"]}],
+            "models": [{"name": "here", "columns": {"rte": figure | {"only_answer": only_answer}}}],
+        })  # fmt: skip
+        scores = scores_of_model(summary.models[0], summary)
+        assert len(list(hub_results(scores))) == count
+
+
+def figures_of(blocks):
+    return {block.title: block for block in blocks if isinstance(block, Figure)}
+
+
+def test_runs_beside_each_other(copied):
+    development = [DEVELOPMENT | {"student": {"accuracy": 0.6 + 0.01 * number}} for number in range(5)]
+    development[-1]["only_answer"] = "no"
+    folders = []
+    for number, scores in enumerate(development):
+        folders.append(copied(name=f"run{number}", edit={"evaluation.development": [scores]}))
+    runs = [(run.title, run) for run in collect(folders)]
+    assert quality_of(runs[-1][1]).caution
+    drawing = figures_of(run_blocks(runs))["Quality of models"].drawing
+    assert [row.value for row in drawing.rows] == [0.9, 0.6, 0.61, 0.62, 0.63]
+    assert drawing.reference == 0.9, "the teacher is drawn, though the last run has no figure of it"
+
+
+def test_methods_of_a_comparison(copied, page_of):
+    def collapse(*methods):
+        def edit(record):
+            for block in record["summary"]["blocks"]:
+                for row in block["rows"]:
+                    if row["method"] in methods:
+                        row["columns"]["rte"]["only_answer"] = "no"
+
+        return edit
+
+    names = ("hidden_states", "minilmv2")
+    [part] = page_of(copied("comparison-with-costs", "one", collapse(names[0]))).parts
+    assert part.highlights[1].detail.endswith("rank 1 of 1: minilmv2, layer auto")
+    [part] = page_of(copied("comparison-with-costs", "both", collapse(*names))).parts
+    assert part.highlights[1] == Highlight("–", "RTE of 2x32", "meaningless, since all rows get one answer")
+
+
+def test_models_of_an_evaluation_are_not_drawn(copied, page_of):
+    folder = copied("large-evaluation")
+    path = folder / "evaluation_table.json"
+    table = json.loads(path.read_text(encoding="utf-8"))
+    student = table["models"][-1]
+    collapsed = copy.deepcopy(student)
+    for figure in collapsed["columns"].values():
+        figure["only_answer"] = "no"
+    table["models"] = [*[student] * 4, collapsed]
+    path.write_text(json.dumps(table), encoding="utf-8")
+    blocks = [block for section in page_of(folder).parts[0].sections for block in section.blocks]
+    assert len(figures_of(blocks)["Quality of models"].drawing.rows) == 4

@@ -1,0 +1,46 @@
+"""Runs beside each other, and the figure that one is judged by."""
+
+import copy
+
+import pytest
+
+from limbeck.core.blocks import Figure
+from limbeck.report.collect import collect
+from limbeck.report.run_quality import quality_of
+from limbeck.report.runs_beside import run_blocks
+from tests.report.test_reliable import evaluation
+
+
+def titles_of_figures(folders):
+    runs = [(run.title, run) for run in collect(folders)]
+    return [block.title for block in run_blocks(runs) if isinstance(block, Figure)]
+
+
+def test_runs_of_one_teacher_that_were_measured_on_different_text_have_no_common_figure(copied):
+    folders = [copied(name=f"run{number}", edit={"evaluation": evaluation()}) for number in range(4)]
+    assert "Quality of models" in titles_of_figures(folders)
+    on_other_text = copied(name="other", edit={"evaluation": evaluation(teacher=0.7)})
+    assert titles_of_figures([*folders, on_other_text]) == []
+
+
+@pytest.mark.parametrize(
+    ("metric", "agreement_metric", "has_interval"),
+    [("accuracy", None, True), ("accuracy", "f1", False), ("f1", "accuracy", True)],
+)
+def test_the_interval_of_an_agreement_is_that_of_its_own_metric(copied, metric, agreement_metric, has_interval):
+    task = {"task": "classification", "metric": metric, "rows": 100, "agreement": 0.8}
+    task["agreement_metric"] = agreement_metric
+    [run] = collect([copied(edit={"evaluation": {"task": task}})])
+    assert (quality_of(run).interval is not None) == has_interval
+
+
+def test_students_without_a_figure_are_not_counted_as_further_ones(copied, page_of):
+    def add_students(record):
+        block = record["summary"]["blocks"][0]
+        without_figure = copy.deepcopy(block)
+        for row in without_figure["rows"]:
+            row["main"] = None
+        record["summary"]["blocks"] = [block] * 5 + [without_figure] * 2
+
+    [part] = page_of(copied("comparison-with-costs", edit=add_students)).parts
+    assert "1 more student in the tables." in part.facts
