@@ -2,8 +2,9 @@
 
 A classifier, a tagger, a question answerer and a reranker are fine-tuned and distilled, an embedding model is
 distilled, and students are evaluated, exported and shown. The rows of all jobs come from DATA, which has SST-2 of GLUE,
-CoNLL-2000, SQuAD and Wikipedia wherever they lie below it. Every command runs with its output in pipes, and
-`benchmarks/silence.py` notes when it writes. `--embedding-teacher` is a second, larger model for the embedding student.
+CoNLL-2000, SQuAD and Wikipedia wherever they lie below it. Every command runs with its output in pipes, or with
+`--terminal` in a terminal, and `benchmarks/silence.py` notes when it writes. `--embedding-teacher` is a second, larger
+model for the embedding student.
 
 A row is added to `benchmarks/results/first_day.jsonl` as soon as its job is done; a stopped run goes on with the next
 job. `--table` prints what has been measured.
@@ -33,6 +34,7 @@ REVIEWS, SENTENCES, QUESTIONS = 1_000, 1_000, 400
 DOCUMENTS = 4
 """Documents of a query of the reranker: its own paragraph and the paragraphs of the next questions."""
 WIKIPEDIA_FILES = 8
+PIPES, TERMINAL = "pipes", "terminal"
 
 
 @dataclass(frozen=True)
@@ -162,8 +164,8 @@ def jobs(data: Path, embedding_teacher: str, minutes: str) -> list[Job]:
     ]
 
 
-def measure(data: Path, folder: Path, embedding_teacher: str, minutes: str) -> None:
-    """Run the jobs that have no row, in order."""
+def measure(data: Path, folder: Path, embedding_teacher: str, minutes: str, output: str) -> None:
+    """Run the jobs that have no row of this output, in order."""
     folder.mkdir(parents=True, exist_ok=True)
     wikipedia = folder / "wikipedia"
     wikipedia.mkdir(exist_ok=True)
@@ -174,20 +176,22 @@ def measure(data: Path, folder: Path, embedding_teacher: str, minutes: str) -> N
     write_questions(data, folder)
     write_tasks(folder)
 
-    measured = {row["job"] for row in read_rows(RESULTS)}
+    measured = {row["job"] for row in read_rows(RESULTS) if row["output"] == output}
     # The tasks' files are named as a user in this folder would name them.
     os.chdir(folder)
     for job in jobs(data, embedding_teacher, minutes):
         if job.name in measured:
             continue
         log_file = Path(f"{job.name.replace(': ', '-').replace(' ', '-')}.log")
+        command = [sys.executable, "-m", "limbeck", *shlex.split(job.arguments)]
         with log_file.open("wb") as log:
-            arrivals, seconds, code = listen([sys.executable, "-m", "limbeck", *shlex.split(job.arguments)], log)
+            arrivals, seconds, code = listen(command, log, terminal=output == TERMINAL)
         if code != 0:
             sys.exit(f"{job.name} ended with {code}; see {log_file}")
         longest = silences_between(arrivals, seconds)[0]
         row = {
             "job": job.name,
+            "output": output,
             "seconds": round(seconds, 1),
             "first_output": round(arrivals[0].seconds, 2),
             "longest_silence": round(longest.seconds, 1),
@@ -203,12 +207,13 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/first-day"))
     parser.add_argument("--embedding-teacher", default=TEACHER)
     parser.add_argument("--minutes", default="2", help="minutes of training of each student")
+    parser.add_argument("--terminal", dest="output", action="store_const", const=TERMINAL, default=PIPES)
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
     if not arguments.table:
-        measure(arguments.data, arguments.work, arguments.embedding_teacher, arguments.minutes)
+        measure(arguments.data, arguments.work, arguments.embedding_teacher, arguments.minutes, arguments.output)
     rows = read_rows(RESULTS)
-    headings = ("job", "seconds", "first_output", "longest_silence")
+    headings = ("job", "output", "seconds", "first_output", "longest_silence")
     print(table(headings, [[row[heading] for heading in headings] for row in rows]))
 
 

@@ -1,15 +1,20 @@
 """Measure how long a command is silent: `python benchmarks/silence.py -- limbeck distill recipe.yaml`.
 
-The command runs with its output in pipes, as in a file of a cluster or in the log of a CI. Every arrival of bytes on
-standard output or standard error is noted with its time. The longest silences are printed, each with the line before
-it; the time before the first byte and after the last one are silences too.
+The command runs with its output in pipes, as in a file of a cluster or in the log of a CI; with `--terminal`, in a
+terminal of 100 columns. Every arrival of bytes on standard output or standard error is noted with its time. The longest
+silences are printed, each with the line before it; the time before the first byte and after the last one are silences
+too.
 """
 
 import argparse
+import fcntl
 import os
+import pty
 import selectors
+import struct
 import subprocess
 import sys
+import termios
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +24,8 @@ ROOT = Path(__file__).parents[1]
 BLOCK = 65_536
 """Bytes that are read at once."""
 WIDTH = 100
-"""Characters of a line that are shown."""
+"""Characters of a line that are shown, and columns of the terminal."""
+TERMINAL_LINES = 40
 
 
 @dataclass(frozen=True)
@@ -50,31 +56,35 @@ class Silence:
     before: str
 
 
-def listen(command: list[str], log: IO[bytes] | None = None) -> tuple[list[Arrival], float, int]:
+def listen(
+    command: list[str], log: IO[bytes] | None = None, *, terminal: bool = False
+) -> tuple[list[Arrival], float, int]:
     """Run a command, and note when it writes.
 
     Args:
         command: The command and its arguments.
         log: Receives all that the command writes.
+        terminal: Whether the command writes to a terminal, in place of two pipes.
 
     Returns:
         The arrivals of output, the seconds until the command ended, and its exit code.
     """
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     began = time.monotonic()
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
-    )
+    if terminal:
+        process, outputs = start_in_terminal(command, environment)
+    else:
+        process, outputs = start_in_pipes(command, environment)
     arrivals: list[Arrival] = []
     selector = selectors.DefaultSelector()
-    for pipe in (process.stdout, process.stderr):
-        assert pipe is not None
-        selector.register(pipe, selectors.EVENT_READ)
+    for output in outputs:
+        selector.register(output, selectors.EVENT_READ)
     while selector.get_map():
         for key, _ in selector.select():
-            written = os.read(key.fd, BLOCK)
+            written = read_output(key.fd)
             if not written:
                 selector.unregister(key.fileobj)
+                os.close(key.fd)
                 continue
             if log is not None:
                 log.write(written)
@@ -85,6 +95,45 @@ def listen(command: list[str], log: IO[bytes] | None = None) -> tuple[list[Arriv
             arrivals.append(Arrival(time.monotonic() - began, line.strip()))
     code = process.wait()
     return arrivals, time.monotonic() - began, code
+
+
+def start_in_pipes(command: list[str], environment: dict[str, str]) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """Start a command that writes to two pipes.
+
+    Returns:
+        The process, and the descriptors to read its standard output and standard error from.
+    """
+    output, output_of_process = os.pipe()
+    error, error_of_process = os.pipe()
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output_of_process, stderr=error_of_process, env=environment
+    )
+    # A pipe ends when nobody can write to it any more.
+    os.close(output_of_process)
+    os.close(error_of_process)
+    return process, [output, error]
+
+
+def start_in_terminal(command: list[str], environment: dict[str, str]) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """Start a command that writes to a terminal.
+
+    Returns:
+        The process, and the descriptor to read from what the terminal would show.
+    """
+    output, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", TERMINAL_LINES, WIDTH, 0, 0))
+    variables = environment | {"TERM": "xterm-256color"}
+    process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=variables)
+    os.close(terminal)
+    return process, [output]
+
+
+def read_output(descriptor: int) -> bytes:
+    """Return bytes that have arrived; none if the process closed its side."""
+    try:
+        return os.read(descriptor, BLOCK)
+    except OSError:  # A terminal that nobody writes to any more ends by an error.
+        return b""
 
 
 def silences_between(arrivals: list[Arrival], end: float) -> list[Silence]:
@@ -110,6 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--show", type=int, default=8, metavar="NUMBER", help="how many silences are printed")
     parser.add_argument("--log", type=Path, metavar="FILE", help="keep what the command writes")
+    parser.add_argument("--terminal", action="store_true", help="run the command in a terminal, not in pipes")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the command, behind --")
     options = parser.parse_args()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
@@ -119,10 +169,10 @@ def main() -> None:
         command = [sys.executable, "-m", "limbeck", *command[1:]]
 
     if options.log is None:
-        arrivals, end, code = listen(command)
+        arrivals, end, code = listen(command, terminal=options.terminal)
     else:
         with options.log.open("wb") as log:
-            arrivals, end, code = listen(command, log)
+            arrivals, end, code = listen(command, log, terminal=options.terminal)
     first = f"{arrivals[0].seconds:.1f} s" if arrivals else "never"
     print(f"{end:.1f} s, exit code {code}, first output: {first}")
     for silence in silences_between(arrivals, end)[: options.show]:
