@@ -12,6 +12,7 @@ from transformers import ByT5Tokenizer
 from limbeck.core import files
 from limbeck.core.paths import MANIFEST, default_cache_dir
 from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, build_corpus, open_stream
+from limbeck.corpus.building import block_encoding
 from limbeck.corpus.building.splitting import held_out_threshold
 from limbeck.corpus.settings import CorpusSpec, TaskSpec
 from limbeck.corpus.sources.file_sources import Files
@@ -452,3 +453,12 @@ def test_corpora_of_the_two_kinds_are_kept_apart(pairs, tmp_path, cache):
 def test_settings_take_one_source_or_a_list():
     assert CorpusSettings(sources="a").sources == ["a"]
     assert CorpusSettings(sources=["a", "b"]) == CorpusSettings(sources=("a", "b"))
+
+
+@pytest.mark.parametrize(("settings", "is_new"), [({}, False), ({"pairs": True}, True), ({"unit": "sentence"}, True)])
+def test_other_rules_of_sentences_make_blocks_anew_where_sentences_count(
+    articles, cache, monkeypatch, settings, is_new
+):
+    first = build_text(cache, TOKENIZER, articles, **settings)
+    monkeypatch.setattr(block_encoding, "SENTENCE_RULES", block_encoding.SENTENCE_RULES + 1)
+    assert (build_text(cache, TOKENIZER, articles, **settings).path != first.path) == is_new

@@ -9,7 +9,7 @@ from limbeck.corpus.batches.batch import read_batch
 from limbeck.corpus.text.text_keys import text_key
 from limbeck.errors import CorpusError
 from limbeck.kinds.registry import KINDS
-from tests.support.corpora import TOKENIZER
+from tests.support.corpora import TOKENIZER, decode
 from tests.support.streams import write_texts
 
 SHORT = [f"Short text number {number}." for number in range(12)]
@@ -73,6 +73,36 @@ def test_prompts_change_keys_and_reach_the_batch(short, cache):
     assert batch.text_keys.tolist() == list(corpus.train["text_key"])[:3]
     assert "text_key" not in batch.student
     assert "text_key" not in batch.teacher
+
+
+LONG = [f"Long text number {number}: " + "and so on and on " * 6 for number in range(12)]
+
+
+@pytest.mark.parametrize("reads", ["alike", "apart", "two tokenizers"])
+def test_a_whole_text_longer_than_a_block_has_one_row_of_its_beginning(tmp_path, cache, plain_tokenizer, reads):
+    folder = write_texts(tmp_path / "long" / "all.txt", LONG).parent
+    settings = {"length": 48, "text_keys": True, "whole_texts": True, "held_out": 0.2, "prompts": {"": "query: "}}
+    options = {"teacher_tokenizer": plain_tokenizer} if reads == "two tokenizers" else {}
+    if reads == "apart":
+        settings["student_prompts"] = "none"
+    corpus = build_corpus(CorpusSettings(sources=[str(folder)], **settings), TOKENIZER, cache_dir=cache, **options)
+    assert keys_of(corpus) == sorted(text_key(text.strip(), prompt="query: ") for text in LONG)
+    assert corpus.report.counts == {"text of which the student reads only the beginning": 12}
+    for row in corpus.train:
+        text = decode(TOKENIZER, row["input_ids"])
+        assert any(("query: " + long).removeprefix("query: " * (reads == "apart")).startswith(text) for long in LONG)
+        if reads == "apart":
+            # The two sides read the same text.
+            assert decode(TOKENIZER, row["teacher_input_ids"]) == f"query: {text}"
+
+
+@pytest.mark.parametrize("option", ["join", "pairs"])
+def test_blocks_of_several_texts_have_no_key_and_no_second_tokenizer(short, cache, plain_tokenizer, option):
+    settings = CorpusSettings(sources=[str(short)], **{option: True})
+    with pytest.raises(CorpusError, match=f"{option} joins texts into blocks"):
+        build_corpus(settings.model_copy(update={"text_keys": True}), TOKENIZER, cache_dir=cache)
+    with pytest.raises(CorpusError, match=f"{option} cuts text by the tokens of one model"):
+        build_corpus(settings, TOKENIZER, teacher_tokenizer=plain_tokenizer, cache_dir=cache)
 
 
 def test_corpora_without_keys_stay_as_they_were(short, cache):

@@ -35,6 +35,7 @@ from limbeck.corpus.tokens.packing import BlockPacker, PackingCounts, segments_o
 from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS, TEACHER_PROMPT, Reading
 from limbeck.corpus.tokens.shared_pieces import SharedPieces
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
+from limbeck.errors import CorpusError
 
 UNIT = "unit"
 """Column with the unit of a block's piece, by its place in `UNITS`. It exists where sources name their units."""
@@ -259,30 +260,39 @@ class BlockEncoding:
         if self._has_prompts:
             prompt_columns = self._prompt_columns(prompt, packer)
         for piece, teacher_ids, student_ids in zip(pieces, teacher_ids_of_pieces, student_ids_of_pieces, strict=True):
+            is_whole = self.whole_texts or packer.holds(teacher_ids)
+            # Some pieces are one block, of which each side reads the beginning.
+            cut_text = ""
+            if self._is_one_block(piece) and not packer.holds(teacher_ids):
+                cut_text = piece.text
+                beginning = packer.beginning(teacher_ids)
+                if not self._has_two_tokenizers:
+                    # Both sides end with the same ids, so as many are cut off from each.
+                    cut_ids = len(teacher_ids) - len(beginning)
+                    student_ids = student_ids[: max(len(student_ids) - cut_ids, 0)]
+                teacher_ids = beginning
+
             if self._has_two_tokenizers:
                 blocks = self._blocks_by_two_tokenizers(piece, prompt, teacher_ids, student_ids, packer)
             elif self._has_two_readings:
                 blocks = _blocks_read_apart(teacher_ids, student_ids, packer)
             else:
-                blocks = self._blocks_read_alike(piece.text, teacher_ids, packer)
+                blocks = _blocks_read_alike(teacher_ids, packer)
             for block in blocks:
                 columns: dict[str, Any] = dict(prompt_columns)
                 if self._has_units:
                     columns[UNIT] = _NUMBER_OF_UNIT[piece.kind]
                 if self.has_keys:
-                    is_whole = self.whole_texts or packer.holds(teacher_ids)
                     columns[TEXT_KEY] = _key_of_block(block, piece, prompt, is_whole=is_whole)
                 columns.update(block.columns)
-                yield CutBlock(block.ids, columns, block.cut_text)
+                yield CutBlock(block.ids, columns, cut_text or block.cut_text)
 
-    def _blocks_read_alike(self, text: str, ids: NDArray[np.int32], packer: BlockPacker) -> Iterator[CutBlock]:
-        """Iterate over the blocks of a piece that both sides read alike; of a whole text there is one."""
-        cut_text = ""
-        if self.whole_texts and not packer.holds(ids):
-            cut_text = text
-            ids = packer.beginning(ids)
-        for block in packer.pack([ids]):
-            yield CutBlock(block, {}, cut_text)
+    def _is_one_block(self, piece: Piece) -> bool:
+        """Whether a piece makes one block, however long it is."""
+        if self.whole_texts:
+            return True
+        # The parts of a text and those of its translation do not correspond.
+        return self._has_two_tokenizers and piece.teacher_text is not None
 
     def _blocks_by_two_tokenizers(
         self,
@@ -294,24 +304,20 @@ class BlockEncoding:
     ) -> Iterator[CutBlock]:
         """Iterate over the blocks of a piece that is cut by the teacher's tokens.
 
-        The student reads the text of each block by its own tokenizer, as far as it fits into its length. Of a piece
-        that the teacher reads in another language there is one block: each side reads its beginning.
+        The student reads the text of each block by its own tokenizer, as far as it fits into its length.
 
         Args:
             piece: The piece.
             prompt: The text in front of it.
-            teacher_ids: Ids of prompt and piece, as the teacher reads them.
+            teacher_ids: Ids of prompt and piece, as the teacher reads them; of a piece that is one block, those that
+                fit into it.
             student_ids: Ids of the piece, as the student reads it, with the prompt if it reads that.
             packer: Cuts the teacher's blocks.
         """
         # The text of each block and its ids, as the student reads them.
         texts = [piece.text]
         student_ids_of_blocks = [student_ids]
-        is_cut_by_teacher = not packer.holds(teacher_ids)
-        is_translated = piece.teacher_text is not None
-        if is_translated:
-            teacher_ids = packer.beginning(teacher_ids)
-        elif is_cut_by_teacher:
+        if not packer.holds(teacher_ids):
             texts = texts_of_blocks(piece.text, prompt, self.encoder, packer)
             student_ids_of_blocks = self._student_reading.encode(texts, prompt)
 
@@ -321,11 +327,7 @@ class BlockEncoding:
         teacher_blocks = packer.pack([teacher_ids])
         for teacher_block, text, ids in zip(teacher_blocks, texts, student_ids_of_blocks, strict=False):
             block = np.asarray([*student.prefix, *ids[:room], *student.suffix], dtype=np.int32)
-            is_cut_by_student = len(ids) > room
-            is_cut_translation = is_translated and is_cut_by_teacher
-            cut_text = ""
-            if is_cut_by_student or is_cut_translation:
-                cut_text = text
+            cut_text = text if len(ids) > room else ""
             yield CutBlock(block, {TEACHER_IDS: teacher_block}, cut_text)
 
     def _prompt_columns(self, prompt: str, packer: BlockPacker) -> dict[str, int]:
@@ -398,6 +400,7 @@ def block_encoding(
     Raises:
         CorpusError: if text cannot be packed so with these tokenizers.
     """
+    _check_blocks_are_texts(settings, has_two_tokenizers=teacher_tokenizer is not None)
     student_encoder = TokenEncoder(tokenizer)
     encoder = student_encoder if teacher_tokenizer is None else TokenEncoder(teacher_tokenizer)
     packing: dict[str, Any] = {
@@ -443,6 +446,26 @@ def block_encoding(
     return encoding
 
 
+def _check_blocks_are_texts(settings: CorpusSettings, *, has_two_tokenizers: bool) -> None:
+    """Refuse blocks of several texts where each must be of one text, since it has a key or is read by two tokenizers.
+
+    This is not a rule of the settings alone: a recipe turns keys on in settings that have been checked before.
+    """
+    for option in ("join", "pairs"):
+        if not getattr(settings, option):
+            continue
+        if settings.text_keys:
+            raise CorpusError(
+                f"{option} joins texts into blocks, but stored outputs are found by the key of each text: leave "
+                f"{option} or text_keys out."
+            )
+        if has_two_tokenizers:
+            raise CorpusError(
+                f"{option} cuts text by the tokens of one model, but student and teacher have two tokenizers: leave "
+                f"{option} out."
+            )
+
+
 def block_identity(settings: CorpusSettings, encoding: BlockEncoding) -> list[Any]:
     """Return plain JSON values that change whenever the same documents would become other blocks."""
     split = {"unit": settings.unit, "held_out": settings.held_out, "most_held": settings.held_out_documents}
@@ -454,16 +477,19 @@ def block_identity(settings: CorpusSettings, encoding: BlockEncoding) -> list[An
         identity.append(TEXT_KEY)
     if encoding.whole_texts:
         identity.append("whole texts")
+        if len(encoding.readings) > 1:
+            # Earlier versions cut such a text into several blocks, all with the key of the whole one.
+            identity.append("one block")
     if encoding.student_length:
         student_reading, _ = encoding.readings
         identity.append([student_reading.encoder.fingerprint(), encoding.student_length, student_reading.reads_prompts])
     if encoding.shared is not None:
         identity.append({"shared_with": encoding.shared.encoder.fingerprint()})
-    # Another rule of where sentences end changes only what is cut by sentences.
+    # Another rule of where sentences end changes only what is cut by sentences: units, and the segments of pairs.
     units: set[str] = {settings.unit}
     for use in settings.uses:
         units.update(use.units)
-    if units & UNITS_OF_SENTENCES:
+    if settings.pairs or units & UNITS_OF_SENTENCES:
         identity.append({"sentence_rules": SENTENCE_RULES})
     return identity
 
@@ -495,6 +521,12 @@ class _WaitingBlocks:
         self.tokens = 0
         columns = [_column([row[field.name] for row in rows], field.type) for field in self._schema]
         return pa.record_batch(columns, schema=self._schema)
+
+
+def _blocks_read_alike(ids: NDArray[np.int32], packer: BlockPacker) -> Iterator[CutBlock]:
+    """Iterate over the blocks of a piece that both sides read alike."""
+    for block in packer.pack([ids]):
+        yield CutBlock(block, {})
 
 
 def _blocks_read_apart(

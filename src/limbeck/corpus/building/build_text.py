@@ -57,7 +57,8 @@ def build_corpus(
         settings: The sources, and how their text is cut into blocks.
         tokenizer: A `transformers` tokenizer; it is not changed.
         teacher_tokenizer: That of the teacher, where it gives other tokens than the student's: the text is cut by its
-            tokens, and the rows have the ids of both.
+            tokens, and the rows have the ids of both. Rows of parallel text have the teacher's side of it only with
+            this tokenizer, or as `text_keys`.
         whole_tokenizer: The whole tokenizer from which the student's was cut, where texts are left out that the two
             cut differently.
         cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
