@@ -21,9 +21,11 @@ def prepare_best_step(
 ) -> None:
     """Check the metric that chooses the best step, and set whether more of it is better, in place.
 
+    The best step is the one whose weights the stage keeps (`load_best_model_at_end`).
+
     Args:
         plan: The stage.
-        arguments: Its training arguments.
+        arguments: Its training arguments. Their `greater_is_better` is set, unless the recipe sets it.
         metrics: Metrics of the task that the student is scored by in training; none without development rows.
         evaluates: Whether there are rows that are measured in training.
 
@@ -86,7 +88,8 @@ def restore_counts(callbacks: Sequence[TrainerCallback], state: TrainerState) ->
     """
     stored = _stored_counts(state)
     stoppers = [callback for callback in callbacks if isinstance(callback, EarlyStoppingCallback)]
-    # Since the checkpoint was written, early stopping may have been added or taken out.
+    # Callbacks have no names, so they are paired in their order. Since the checkpoint was written, early stopping may
+    # have been added or taken out.
     for callback, counts in zip(stoppers, stored, strict=False):
         for name, value in counts["attributes"].items():
             setattr(callback, name, value)
@@ -106,9 +109,12 @@ def has_stopped(state: TrainerState) -> bool:
 
 
 def _stored_counts(state: TrainerState) -> list[dict[str, Any]]:
-    """Return what callbacks of early stopping left in a state, in their order."""
+    """Return what callbacks of early stopping left in a state, in their order.
+
+    Each is a dictionary with the callback's `args` and `attributes`, as `EarlyStoppingCallback.state` returns it.
+    """
     states: list[dict[str, Any]] = []
+    # The keys are names of classes. Several callbacks of one class have a list.
     for state_or_list in state.stateful_callbacks.values():
-        # Several callbacks of one class have a list.
         states += state_or_list if isinstance(state_or_list, list) else [state_or_list]
     return [each for each in states if "early_stopping_patience" in each.get("args", {})]

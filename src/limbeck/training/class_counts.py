@@ -42,6 +42,7 @@ def describe_classes(stage: StagePlan, corpus: AnyCorpus) -> str | None:
         return None
     if not counts.has_one:
         return counts.describe_rare()
+    # All rows have the same class or classes, so hard labels teach nothing.
     if stage.learns_classes:
         raise stage.one_class_error(counts)
     return f"{counts.describe_one()}; only the teacher's scores are learned."

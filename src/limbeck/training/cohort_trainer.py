@@ -152,8 +152,9 @@ class DivergedStudents:
             self.check()
 
     def check(self) -> None:
-        """Read the values that were noted since the last check."""
+        """Add to `indices` the students with a term, of those noted since the last check, that is not finite."""
         if self._values:
+            # A term that is not finite in one process is not finite in the sum either.
             finite = sum_over_ranks(torch.stack(self._values)).isfinite().tolist()
             for name, is_finite in zip(self._names, finite, strict=True):
                 index, _ = split_term(name)

@@ -49,6 +49,7 @@ def prepare_rows(
         CorpusError: if they cannot be encoded.
     """
     stride = corpus.stride if KINDS[data.task.kind].has_windows else 0
+    # The hashes that name the encoded rows in limbeck's cache. The rows are only scored, so there is no training set.
     tokenizer_facts = [TokenEncoder(tokenizer).fingerprint(), tokenizer.padding_side, tokenizer.truncation_side]
     keys = prepared_task.TokenKeys(
         tokenizer=hashing.fingerprint(tokenizer_facts), rows=data_fingerprint(data), training_set=""
@@ -95,6 +96,7 @@ class DevelopmentScores(TrainerCallback):
         self.log: Callable[[dict[str, float]], None] | None = None
         self.activity: ShowActivity = no_activity
         self._student = student
+        # The copy is scored. It is made before the student is tapped, so it has no taps.
         self._copy = copy.deepcopy(student).requires_grad_(False)
         self._tokenizer = tokenizer
         self._prepared = prepared

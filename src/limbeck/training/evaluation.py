@@ -246,16 +246,22 @@ def _combined_side(run: Run, members: Sequence[TeacherInfo], vectors: str | Sent
     """
     sides = []
     for member in members:
-        vectors_of_member = SentenceHead(finished_pooling(member.sentence))
-        sides.append(_side_of_teacher(run, member, vectors_of_member))
+        # Each teacher makes its vectors as its files say, else as the mean of its tokens.
+        pooling = finished_pooling(member.sentence)
+        sides.append(_side_of_teacher(run, member, SentenceHead(pooling)))
     # Only a run that learned from vectors has a combination of them.
     combination: VectorCombination | None = None
     file = run.folder / COMBINATION
     if file.is_file():
         combination = VectorCombination.load(file)
-    length = run.plan.recipe.evaluation.length
+    # All teachers together have no model of their own; each of `members` has one.
     return CombinedSide(
-        None, run.tokenizers.student, vectors, max_length=length, members=sides, combination=combination
+        model=None,
+        tokenizer=run.tokenizers.student,
+        vectors=vectors,
+        max_length=run.plan.recipe.evaluation.length,
+        members=sides,
+        combination=combination,
     )
 
 
@@ -268,7 +274,14 @@ def _side_of_teacher(run: Run, teacher: TeacherInfo, vectors: str | SentenceHead
         # The outputs are read from the store, so the side has no model.
         store = Path(str(teacher.spec.stored)).expanduser()
         length = run.plan.recipe.evaluation.length
-        return StoredSide(None, tokenizer, vectors, max_length=length, store=store, facts=read_facts(store))
+        return StoredSide(
+            model=None,
+            tokenizer=tokenizer,
+            vectors=vectors,
+            max_length=length,
+            store=store,
+            facts=read_facts(store),
+        )
     model = run.teachers.load(teacher)
     place = resolve_model(teacher.spec.model)
     # A model that transformers loads by its name on the Hub has no folder here.

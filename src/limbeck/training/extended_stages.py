@@ -11,14 +11,15 @@ from limbeck.recipe.training_fields import DEFAULTS
 
 
 def judge_changes(changes: Sequence[StepsChange], stages: Sequence[StagePlan]) -> list[StepsChange]:
-    """Keep the changes of stages that had begun, and note whether they train on as with these steps from the start.
+    """Return the changes of stages that had begun, with the fields `schedule` and `as_from_start` set in place.
 
     Args:
-        changes: The changes.
-        stages: The stages of the plan to go on with.
+        changes: The changes of the numbers of steps.
+        stages: The stages of the plan to go on with; their titles are unique.
     """
     judged: list[StepsChange] = []
     for change in changes:
+        # A stage that has taken no step begins with the new number.
         if change.step == 0:
             continue
         (stage,) = [stage for stage in stages if stage.spec.title == change.stage]
@@ -29,15 +30,16 @@ def judge_changes(changes: Sequence[StepsChange], stages: Sequence[StagePlan]) -
 
 
 def _trains_on_alike(stage: StagePlan, change: StepsChange) -> bool:
-    """Whether the steps that were done are those of a run that had the new number of steps from the start.
+    """Whether the steps taken so far would have been the same with the new number of steps from the start.
 
-    They are if nothing that they used depends on the number of all steps: neither the terms nor the learning rate.
+    They would if neither the terms nor the learning rate depend on the number of all steps.
     """
     follows_progress = any(isinstance(term.transform, AnnealedScores) for term in stage.terms)
     if follows_progress:
         return False
     if change.schedule == "constant":
         return True
+    # All other schedules change the rate over all steps, and `warmup_ratio` is a share of all steps.
     if change.schedule != "constant_with_warmup" or "warmup_ratio" in stage.spec.training:
         return False
     warmup = float(_argument(stage, "warmup_steps"))

@@ -38,11 +38,12 @@ class LayerWeights(nn.Module):
 
     @torch.no_grad()
     def update(self, distances: Sequence[EmdTerm]) -> None:
-        """Move the weights after a batch.
+        """Set the weights, after a batch, to the mean of those that each of its distances gives.
 
         Args:
             distances: The distances of the batch, with their costs and flows.
         """
+        # Without a temperature the weights stay equal.
         if self.temperature is None or not distances:
             return
         student_weights: list[Tensor] = []

@@ -112,6 +112,7 @@ def sentence_heads(
         # No term reads vectors, so the pooling does not matter.
         return SentenceHead("mean"), SentenceHead("mean")
     title = pairing.teacher.title
+    # How the teacher's files say that it makes its vectors; None where they do not.
     described = pairing.sentence
     if described is not None:
         described.check_whole(title, pairing.teacher.width)
@@ -119,7 +120,7 @@ def sentence_heads(
     student_vectors = finished_pooling(described, pooling)
     teacher_vectors = finished_pooling(described)
     if "vector" not in streams:
-        # The pooled tokens themselves are compared, so both models pool alike.
+        # The terms read pooled tokens before any module, so both models pool alike.
         if described is not None and described.pooling != student_vectors.pooling:
             raise RecipeError(
                 f"{_PLACE}: pooling is '{pooling}', but {title} pools by '{described.pooling}'; leave it out."
@@ -133,18 +134,20 @@ def sentence_heads(
 
 
 def _check_student_vectors(vectors: SentencePooling, student: LoopModel, pairing: Pairing) -> None:
-    """Refuse a student that cannot make its vectors in a way, or will be used in another.
+    """Refuse a student whose width the trained vectors do not fit, or whose own files name another pooling.
 
     Args:
-        vectors: How its vectors are made in the training.
+        vectors: How the student's vectors are made in the training: a pooling, and modules of fixed widths behind it.
         student: The student.
-        pairing: The two models.
+        pairing: The shapes of the two models.
     """
-    if not vectors.fits(pairing.student.hidden):
+    width = pairing.student.hidden
+    if not vectors.fits(width):
         raise RecipeError(
             f"{_PLACE}: {pairing.teacher.title} makes its vectors by {vectors}, which cannot follow a student of width "
-            f"{pairing.student.hidden}; give a student as wide, or use aligned_embedding."
+            f"{width}; give a student as wide, or use aligned_embedding."
         )
+    # After the training the student is used with the pooling of its own files.
     if student.sentence is not None and student.sentence.pooling != vectors.pooling:
         raise RecipeError(
             f"{_PLACE}: {student.title} pools by '{student.sentence.pooling}', but would learn vectors that are pooled "

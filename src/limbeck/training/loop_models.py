@@ -131,6 +131,7 @@ def reading_difference(student: LoopModel, teacher: LoopModel) -> str:
     teacher_tokenizer = teacher.tokenizer()
     if student_tokenizer is not None and teacher_tokenizer is not None:
         return vocabulary_difference(student_tokenizer, teacher_tokenizer)
+    # A teaching that is no model, such as stored outputs, has no vocabulary to compare.
     if teacher.teaching is not None:
         return ""
     # Without both tokenizers only the sizes are left to compare. Models may pad the rows of one vocabulary.

@@ -75,6 +75,7 @@ class DistillationModule(nn.Module):
         self.terms = tuple(terms)
         self.course = Course()
         self.maps = nn.ModuleDict({name: make_learned_map(spec) for name, spec in _maps_of(terms).items()})
+        # Names of the maps that stay in the finished student. `start_maps` fits them before the first step.
         self.maps_to_start = list(kept_maps(terms))
         self.layer_weights = make_layer_weights(terms)
 
@@ -111,12 +112,13 @@ class DistillationModule(nn.Module):
         self.course = course
 
     def scored_tokens(self, batch: Batch) -> Tensor | None:
-        """Return the tokens that are scored over the vocabulary, bool `[B, L]`; None for all."""
-        # Where only labelled tokens are taught, only these.
+        """Return the tokens whose scores over the vocabulary are computed, bool `[B, L]`; None for all."""
+        # All terms on scores may be about labelled tokens alone.
         if self._scores_labelled and batch.labels is not None:
             return batch.labels != IGNORED_LABEL
 
-        # On a CPU, a batch whose logits are left unmade runs packed: without padding. Only real tokens are scored then.
+        # On a CPU, the logits of many tokens are never held at once. Such a batch runs packed, without padding, so that
+        # only real tokens are scored.
         attention_mask = batch.student["attention_mask"]
         may_pack = attention_mask.device.type == "cpu" and self.teaching.from_hidden
         if may_pack and self.student_tap.leaves_unmade(int(attention_mask.count_nonzero())):

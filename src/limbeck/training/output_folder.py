@@ -75,7 +75,9 @@ def _claim(recipe: Recipe, locks: ExitStack, *, resume: bool, overwrite: bool) -
     with writing(folder):
         if overwrite:
             _remove_run(folder, recipe)
-        is_continued = bool(claim(folder, _RUN, document_of(recipe)))
+        # The recipe of the run that is there; empty in a new folder.
+        saved_recipe = claim(folder, _RUN, document_of(recipe))
+        is_continued = bool(saved_recipe)
         if not is_continued:
             # The files of a run that never trained. Its folder of stages is empty.
             for name in (RUN_RECORD, HEARTBEAT, STAGES):

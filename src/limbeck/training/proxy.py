@@ -269,7 +269,7 @@ class Proxy:
 
 
 def follow_proxy(plan: RunPlan, *, share: float) -> None:
-    """Take part in the trainings of a proxy of the main process; arguments as of `Proxy`."""
+    """Carry out the tasks that the main process' `Proxy` broadcasts, in another process; arguments as of `Proxy`."""
     proxies: list[Proxy] = []
 
     def carry_out(task: tuple[Sequence[RunPlan], Sequence[int]] | None) -> None:
@@ -278,8 +278,9 @@ def follow_proxy(plan: RunPlan, *, share: float) -> None:
             proxies.append(Proxy(plan, share=share, console=Console(quiet=True)))
             return
         plans, steps_of_cuts = task
-        # The main process chooses which candidates go on and sends its choice, so this function is never called.
-        proxies[-1].take_part(plans, {step: lambda _: [] for step in steps_of_cuts})
+        # The main process chooses which candidates go on and sends its choice, so these functions are never called.
+        cuts: dict[int, Cut] = {step: lambda _: [] for step in steps_of_cuts}
+        proxies[-1].take_part(plans, cuts)
 
     run_broadcast_tasks(carry_out)
 

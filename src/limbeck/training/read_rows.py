@@ -58,6 +58,7 @@ class ReadRows:
             "segments": batch.get("token_type_ids", torch.zeros_like(ids)),
         }
         for kind, read in self._read.items():
+            # Positions of padding are noted in a last entry, which is no row of the table.
             row_of_padding = len(read) - 1
             read_now = torch.where(is_token, rows[kind], row_of_padding).flatten()
             read.index_fill_(0, read_now, True)

@@ -55,17 +55,17 @@ class TeacherHashes:
 
 
 def hash_of_teacher(teacher: TeacherInfo, before: str | None) -> str:
-    """Hash a teacher.
+    """Return a hash by which a resumed run sees that a teacher is the same.
 
     Args:
-        teacher: The teacher. Where another teaching, such as vectors in a file, takes the place of its model, the
-            identity of the teaching is part of the hash; it is the whole of it where no model is known.
-        before: The hash with which the run was begun, whose form is kept so that both can be compared; None chooses
-            the present form.
+        teacher: The teacher, or several teachers that are combined.
+        before: The hash with which the run was begun, by whose form the new one is made so that both can be compared;
+            None chooses the present form.
     """
     if teacher.combination is not None:
         # The hashes of single teachers have had several forms; those of several teachers always had this one.
         return " ".join(hash_of_teacher(member, None) for member in teacher.members)
+    # Outputs that take the place of a model, such as vectors in a file, have a hash of their own; a model has "" here.
     identity = teacher.facts.identity
     if not teacher.is_known_model:
         return identity
@@ -163,7 +163,13 @@ def _changed_text(
 
 
 def _key_of_text(plan: RunPlan, stage: StagePlan, settings: CorpusSettings | LabelledSettings) -> str:
-    """Return the key of the recipe for the place of a text, such as `corpus.sources=[PLACE]`, for a message."""
+    """Return the recipe's key for the place of a text, as `--set` takes it: for example `corpus.sources=[PLACE]`.
+
+    Args:
+        plan: The plan of the run.
+        stage: The stage that reads the text.
+        settings: The settings of that text. Their `rows` are set if it is a task's folder in place of sources.
+    """
     # A stage reads the recipe's text unless it names a text itself.
     corpus = plan.recipe.corpus
     owner = ""
@@ -174,4 +180,5 @@ def _key_of_text(plan: RunPlan, stage: StagePlan, settings: CorpusSettings | Lab
         return f"{owner}corpus.data=DIR"
     if corpus is None or corpus.sources:
         return f"{owner}corpus.sources=[PLACE]"
+    # A corpus without sources mixes the files that a pattern finds.
     return f"{owner}corpus.mix.by=PATTERN"

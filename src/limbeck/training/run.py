@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 from torch import Tensor
-from transformers import PreTrainedModel, TrainerCallback
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from limbeck.core import devices, memory, paths, progress_bars, ranks, records
 from limbeck.core.files import atomic_text
@@ -435,26 +435,32 @@ class Run:
         The measurement, one cosine for each layer, is kept in the stage's folder: a resumed run must have the same
         mapping.
         """
-
-        def read_or_measure() -> tuple[float, ...]:
-            """Return the cosines that the stage's folder has, or measure them and keep them there."""
-            file = folder / paths.LAYER_COSINES
-            if not file.is_file():
-                teacher = self.teachers.load_for(stage, dtype=teacher_dtype(stage))
-                tokenizer = self.tokenizers.of_stage(stage).student
-                cosines = measure_layer_cosines(teacher, self.corpora[index], tokenizer)
-                folder.mkdir(parents=True, exist_ok=True)
-                atomic_text(file, json.dumps(cosines))
-            # A run that has just measured reads the file too, so that it goes by the same digits as a resumed one.
-            return tuple(json.loads(file.read_text(encoding="utf-8")))
-
-        composed = stage.with_layer_cosines(ranks.on_main_rank(read_or_measure))
+        cosines = ranks.on_main_rank(partial(self._read_or_measure_cosines, stage, index, folder))
+        composed = stage.with_layer_cosines(cosines)
         layers: set[int] = set()
         for term in composed.terms:
             layers.update(key.layer for key in term.teacher if key.layer > 0)
         line = f"  teacher layers that contribute most: {sorted(layers)}"
         self.console.print(line, style="dim", highlight=False)
         return composed
+
+    def _read_or_measure_cosines(self, stage: StagePlan, index: int, folder: Path) -> tuple[float, ...]:
+        """Read the cosines of the teacher's layers from a stage's folder, or measure them and keep them there.
+
+        Args:
+            stage: The stage.
+            index: The number of the stage, from 0.
+            folder: The stage's folder.
+        """
+        file = folder / paths.LAYER_COSINES
+        if not file.is_file():
+            teacher = self.teachers.load_for(stage, dtype=teacher_dtype(stage))
+            tokenizer = self.tokenizers.of_stage(stage).student
+            cosines = measure_layer_cosines(teacher, self.corpora[index], tokenizer)
+            folder.mkdir(parents=True, exist_ok=True)
+            atomic_text(file, json.dumps(cosines))
+        # A run that has just measured reads the file too, so that it goes by the same digits as a resumed one.
+        return tuple(json.loads(file.read_text(encoding="utf-8")))
 
     def _measure_steps(self, stage: StagePlan, index: int, folder: Path, student: PreTrainedModel) -> StagePlan:
         """Return a stage whose number of steps follows from the measured rate, where it has minutes.
@@ -497,28 +503,35 @@ class Run:
         """
         whole, untrained = maker.finish(student, trained)
         tokenizer = self.tokenizers.load(maker.plan.tokenizer)
-        is_student_of_recipe = maker.plan is self.plan.student_plan
-
-        def write() -> None:
-            sentence: SentencePooling | None = None
-            learned: Learned | None = None
-            widths: list[int] = []
-            # A student of a stage only serves as a teacher of later stages, which needs no files for sentence vectors.
-            if is_student_of_recipe and self.plan.student_sentence is not None:
-                sentence = self.plan.student_sentence
-                learned = self._learned_with_vectors()
-                widths = self.plan.trained_widths
-            if pads_against_positions(tokenizer, whole.config):
-                self._warn(
-                    "  the teacher's tokenizer pads on the left, which moves positions; the student's on the right"
-                )
-            save_student(folder, whole, tokenizer, maker.plan, sentence=sentence, learned=learned, widths=widths)
-            sync_tree(folder)
-
-        ranks.on_main_rank(write)
-        if is_student_of_recipe:
+        ranks.on_main_rank(partial(self._write_student, folder, whole, tokenizer, maker.plan))
+        if maker.plan is self.plan.student_plan:
             self.record.set("running", untrained=untrained)
         return whole
+
+    def _write_student(
+        self, folder: Path, student: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, plan: StudentPlan
+    ) -> None:
+        """Write a student's folder, in the main process.
+
+        Args:
+            folder: The folder to write.
+            student: The student as it is saved.
+            tokenizer: Its tokenizer.
+            plan: The plan of the recipe's student, or of a stage's.
+        """
+        sentence: SentencePooling | None = None
+        learned: Learned | None = None
+        widths: list[int] = []
+        # A student of a stage only serves as a teacher of later stages, which needs no files for sentence vectors.
+        is_student_of_recipe = plan is self.plan.student_plan
+        if is_student_of_recipe and self.plan.student_sentence is not None:
+            sentence = self.plan.student_sentence
+            learned = self._learned_with_vectors()
+            widths = self.plan.trained_widths
+        if pads_against_positions(tokenizer, student.config):
+            self._warn("  the teacher's tokenizer pads on the left, which moves positions; the student's on the right")
+        save_student(folder, student, tokenizer, plan, sentence=sentence, learned=learned, widths=widths)
+        sync_tree(folder)
 
     def _learned_with_vectors(self) -> Learned | None:
         """Read the maps that were learned in the stage that taught the student finished sentence vectors.

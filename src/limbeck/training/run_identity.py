@@ -206,10 +206,12 @@ def _without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 def _deciding_arguments(training: dict[str, Any], processes: int) -> dict[str, Any]:
     """Return the training arguments of a stage that decide its result, however many processes share its steps."""
-    # The rows of a step stand in place of the arguments that make them; one that is left out has its default.
+    # The rows of a step decide the result, however they are divided. They stand in place of the arguments that make
+    # them (`_SIZES`), of which one that is left out has its default.
     rows_a_step = processes
     for name in _SIZES:
         rows_a_step *= training.get(name, DEFAULTS.get(name, 1))
+    # `_FREE` are the arguments that say when to save, measure and log.
     may_change = {*_FREE, *_SIZES}
     if training.get("load_best_model_at_end"):
         # The steps that are measured decide which student is chosen.

@@ -77,7 +77,7 @@ class RunTokenizers:
         return self._cut(plan).old_ids
 
     def _cut(self, plan: TokenizerPlan) -> CutTokenizer:
-        """Cut a tokenizer to the pieces that the text uses most, or read from limbeck's cache which these are."""
+        """Cut a tokenizer to the pieces that the text uses most; the cache has those that were counted before."""
         if plan not in self._cuts:
             assert plan.cut is not None
             whole = self.load(replace(plan, cut=None))

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -154,19 +155,7 @@ def _dropped_signals_resent() -> Iterator[None]:
     # Python calls this hook with an exception that it drops.
     previous_hook = sys.unraisablehook
     timers: list[threading.Timer] = []
-
-    def on_dropped(unraisable: Any) -> None:
-        """Send a signal again whose exception Python had to drop, as it does within a destructor."""
-        exception = unraisable.exc_value
-        if not isinstance(exception, KeyboardInterrupt):
-            previous_hook(unraisable)
-            return
-        number = signal.SIGTERM if isinstance(exception, Terminated) else signal.SIGINT
-        timer = threading.Timer(_SECONDS_UNTIL_RESENT, signal.raise_signal, [number])
-        timers.append(timer)
-        timer.start()
-
-    sys.unraisablehook = on_dropped
+    sys.unraisablehook = partial(_resend_signal, previous_hook=previous_hook, timers=timers)
     try:
         yield
     finally:
@@ -175,3 +164,23 @@ def _dropped_signals_resent() -> Iterator[None]:
         for timer in timers:
             timer.cancel()
             timer.join()
+
+
+def _resend_signal(unraisable: Any, *, previous_hook: Callable[[Any], Any], timers: list[threading.Timer]) -> None:
+    """Send a signal again whose exception Python had to drop, as it does within a destructor.
+
+    Args:
+        unraisable: The exception, as `sys.unraisablehook` receives it.
+        previous_hook: Receives it if no signal has raised it.
+        timers: Receives the timer that sends the signal.
+    """
+    exception = unraisable.exc_value
+    # Ctrl-C raises a `KeyboardInterrupt`, and SIGTERM the subclass `Terminated` of it.
+    if not isinstance(exception, KeyboardInterrupt):
+        previous_hook(unraisable)
+        return
+    number = signal.SIGTERM if isinstance(exception, Terminated) else signal.SIGINT
+    # It is sent a little later, when the destructor has ended: inside of it the exception would be dropped again.
+    timer = threading.Timer(_SECONDS_UNTIL_RESENT, signal.raise_signal, [number])
+    timers.append(timer)
+    timer.start()

@@ -173,6 +173,7 @@ class StageTraining:
         record = self.describe(metrics, seconds=time.monotonic() - started)
         whole = whole_weights(self.module)
         on_main_rank(lambda: self.write(whole, record))
+        # Each process has only a part of a sharded student, and gets all of its weights here.
         if whole is not None:
             take_weights(self.student, whole)
         if self.interrupt.agree():

@@ -32,16 +32,18 @@ class ReadBatches(Protocol):
 
 
 def reader_of(stage: StagePlan, corpus: AnyCorpus, tokenizers: Tokenizers, source: TeacherInfo) -> ReadBatches | None:
-    """A reader of a stage's text by the tokens of a model, for a start of the stage's student that looks at some.
+    """Return a function that reads a stage's text as inputs of the model that the student starts from.
+
+    Some starts run that model on text, for example to find which of its neurons matter.
 
     Args:
         stage: The stage.
         corpus: Its text.
         tokenizers: Those of its student and its teacher.
-        source: The model that the student starts from, which reads the text.
+        source: The model that the student starts from.
 
     Returns:
-        The reader. None for a stream, and for a model whose tokens the text does not have.
+        The function. None for a stream, and for a model whose tokens the text does not have.
     """
     if isinstance(corpus, StreamedCorpus):
         return None
@@ -71,7 +73,7 @@ def with_progress(read: ReadBatches, tick: Tick) -> ReadBatches:
         done = 0
         for batch in read(tokens=tokens, held_out=held_out):
             yield batch
-            # Without a number of tokens the text is short.
+            # Without a number of tokens the text is short, and its reading is not shown.
             if tokens is not None:
                 done += int(batch["attention_mask"].sum())
                 total = _wanted_tokens(tokens, held_out=held_out)
@@ -100,13 +102,15 @@ def read_spread_rows(
 
 
 def _choose_rows(corpus: AnyCorpus, tokens: int, *, held_out: bool) -> list[int]:
-    """Choose rows of about so many tokens, or held-out rows of a tenth of them, the shortest first.
+    """Choose rows from all parts of a corpus, few or many, by steps of equal length that go around it.
 
-    Rows are chosen in steps that go around the corpus, so that they are from all parts of it, few or many. Every tenth
-    row of this order is held out.
+    Args:
+        corpus: The corpus.
+        tokens: About how many tokens the rows have together.
+        held_out: Choose among every tenth row of this order, which are chosen only so, and a tenth as many tokens.
 
     Returns:
-        The indices of the rows.
+        The indices of the rows, the shortest row first.
     """
     # A stride without a common divisor with the number of rows comes to each row once before it comes to one again.
     count = len(corpus.train)

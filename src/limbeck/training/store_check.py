@@ -137,27 +137,33 @@ def _read_sample(folder: Path) -> Batch | None:
 
 
 def _ask_model(name: str, batch: Batch, facts: StoreFacts) -> dict[str, NDArray[np.float32]]:
-    """Run a model on a batch, and return its streams that a store holds, `[rows, width]` each.
+    """Run a model on a batch, and return its outputs of the kinds that a store holds.
 
     Args:
         name: The model.
         batch: The batch, as the teacher of the store read it.
-        facts: The facts of the store.
+        facts: The facts of the store. Its `streams` are the width of each kind of output, by the names `pooled`,
+            `vector` and `logits`.
+
+    Returns:
+        The outputs `[rows, width]` by these names.
 
     Raises:
         ModelError: for a model whose outputs have other widths.
     """
     config = load_config(name)
+    # Only scores need the head of a task.
     head = None
     if "logits" in facts.streams:
         head = head_of(config)
     # A store of an earlier version does not know what its teacher computed in. The model then computes in float32.
     model = load_model(name, head=head, dtype=facts.computed_in or None)
-    # The streams of a store are made of a model's whole output, which counts as that of its last layer.
+    # Outputs of whole texts, also scores, are read as those of the last layer.
     last_layer = shape_of(config).layers
-    pooling = SentenceHead(finished_pooling(sentence_pooling(name)))
     keys = {StreamKey(stream, last_layer) for stream in facts.streams}
-    with torch.no_grad(), StreamTap(model, keys, pooling=pooling) as tap:
+    # Vectors are made as the model's files say, else as the mean of its tokens.
+    pooling = finished_pooling(sentence_pooling(name))
+    with torch.no_grad(), StreamTap(model, keys, pooling=SentenceHead(pooling)) as tap:
         answers = as_rows(tap(**batch.teacher))
     for stream, width in facts.streams.items():
         if answers[stream].shape[-1] != width:

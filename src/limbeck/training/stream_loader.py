@@ -94,17 +94,18 @@ class StreamLoader:
         return list(range(first, first + count))
 
     def begin_behind(self, earlier: StreamLoader) -> None:
-        """Begin at the text where the present window of another stream began.
+        """Begin where another stream began the window, a part that is shuffled together, that it has read last.
 
         Args:
-            earlier: A stream of the same sources, whose windows are cut to another length.
+            earlier: A stream of the same sources, whose text is cut to another length.
         """
         for lane, state in earlier.states.items():
+            # A state has the position of each source at the beginning of the window, and counts of what was read since.
             sources = [_position_fields(source) for source in state["sources"]]
             self.states[lane] = {
                 "window": state["window"],
                 "sources": sources,
-                # Counts begin anew.
+                # The counts begin anew.
                 "taken": 0,
                 "drawn": [0] * len(sources),
                 "report": {},

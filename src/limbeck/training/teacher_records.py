@@ -26,6 +26,7 @@ def describe_teachers(plan: RunPlan) -> list[records.RunTeacher]:
     total = sum(combination.weights)
     described = []
     for member in combination.members:
+        # By the title of each stage that reads this teacher, the names of the outputs that it reads.
         taught: dict[str, list[str]] = {}
         for stage in plan.stages:
             for name, streams in members_read(stage):

@@ -67,6 +67,7 @@ def loss_of_term(
             compare all samples; each process measures held-out rows in whole batches of its own.
     """
     labels = _labels_of(term, streams)
+    # Logits over a vocabulary may be left unmade, since they are large.
     has_logits = all(key in streams.student for key in term.student)
     if term.reads_logits and not has_logits:
         return _loss_from_hidden(term, streams, labels)
@@ -159,7 +160,7 @@ def _reader_of_mapped_stream(term: Term, student: Streams, learned_map: nn.Modul
 
 
 def _loss_from_hidden(term: Term, streams: BatchStreams, labels: Tensor | None) -> LossTerm:
-    """Compute a term on unmade logits, from hidden vectors and output layers."""
+    """Compute a term on logits without making them: from the hidden vectors and the output layers of the models."""
     objective = OBJECTIVES[term.objective]
     assert objective.from_hidden is not None
     options = dict(term.options)

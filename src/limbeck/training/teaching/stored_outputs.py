@@ -124,6 +124,29 @@ def _copy_small_files(source: Path, target: Path) -> None:
             shutil.copyfile(path, target / path.name)
 
 
+def _hold_prepared_store(folder: Path, facts: StoreFacts, teacher: TeacherInfo) -> ExitStack | None:
+    """Hold a store for this process, and make it ready for writing.
+
+    Args:
+        folder: The folder of the store.
+        facts: The facts that it gets, or has already.
+        teacher: The teacher, whose files are copied into it.
+
+    Returns:
+        The lock, which the caller closes; None where another run holds the store.
+    """
+    lock = hold_store(folder)
+    if lock is None:
+        return None
+    try:
+        copy_teacher_files(teacher, folder)
+        open_store(folder, facts, "teacher.stored")
+    except BaseException:
+        lock.close()
+        raise
+    return lock
+
+
 def remembering(live: Teaching, stage: StagePlan) -> Teaching:
     """Return a teaching that stores the outputs of a stage's teacher, and reads those that are stored already.
 
@@ -146,18 +169,9 @@ def remembering(live: Teaching, stage: StagePlan) -> Teaching:
     lock: ExitStack | None = None
 
     def prepare() -> bool:
-        """Hold the store and make it ready for writing; False where another run holds it."""
         nonlocal lock
-        lock = hold_store(folder)
-        if lock is None:
-            return False
-        try:
-            copy_teacher_files(stage.teacher, folder)
-            open_store(folder, facts, "teacher.stored")
-        except BaseException:
-            lock.close()
-            raise
-        return True
+        lock = _hold_prepared_store(folder, facts, stage.teacher)
+        return lock is not None
 
     writes = ranks.on_main_rank(prepare)
     if not writes:
