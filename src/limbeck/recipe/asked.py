@@ -225,6 +225,7 @@ def _merge_stages(merged: dict[str, Any], options: Mapping[str, Any]) -> list[st
     # Stages that are no list stay: the check of the recipe refuses them.
     stages = merged.get("stages")
     if "minutes" in options and isinstance(stages, list):
+        # The minutes take the place of all amounts (`_AMOUNTS`): steps, epochs and other minutes.
         stages = _with_minutes(stages, options)
         merged["stages"] = stages
         changed_paths += [f"stages.0.training.{key}" for key in _AMOUNTS]
@@ -395,10 +396,11 @@ def _with_training(stage: Any, training: Mapping[str, Any]) -> Any:
     """A stage with other arguments of the training."""
     if not isinstance(stage, dict):
         return stage  # The check of the recipe refuses it.
-    # Transformers ignores num_train_epochs where max_steps is given, so epochs take the place of the stage's steps.
     arguments = _mapping(stage.get("training"))
+    # Steps and epochs (`_AMOUNTS`) take the place of the stage's minutes.
     if any(name in training for name in _AMOUNTS):
         arguments.pop("max_minutes", None)
+    # Transformers ignores num_train_epochs where max_steps is given, so epochs take the place of the stage's steps.
     if "num_train_epochs" in training and "max_steps" not in training:
         arguments.pop("max_steps", None)
     return {**stage, "training": {**arguments, **training}}
@@ -471,15 +473,15 @@ def _stages_of_method(method: str | Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     from limbeck.methods.registry import METHODS
 
-    as_given = method if isinstance(method, str) else dict(method)
-    options = {"name": as_given} if isinstance(as_given, str) else as_given
+    options = {"name": method} if isinstance(method, str) else dict(method)
     name = options.get("name")
     # An unknown method is one stage as it is given, which the check of the recipe refuses.
     stages_of_method: Sequence[Mapping[str, Any]] = ()
     if isinstance(name, str) and name in METHODS and "stage" not in options:
         stages_of_method = METHODS[name].stages
     if not stages_of_method:
-        return [{"method": as_given}]
+        # A name alone stays a name, as recipes have it.
+        return [{"method": method if isinstance(method, str) else options}]
 
     stages: list[dict[str, Any]] = []
     for number, stage_options in enumerate(stages_of_method, start=1):

@@ -189,6 +189,7 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
     # steps, or the passes, that suit these models, this text and this machine.
     training = dict(quickstart_stage["training"])
     training.pop("max_steps", None)
+    # Its learning rate suits the quickstart's student. Wider students get a smaller one.
     training["learning_rate"] *= min(1.0, _QUICKSTART_WIDTH / models.student.shape.hidden)
     tokens_per_step = training["per_device_train_batch_size"] * TOKENS_OF_SENTENCE
     budget = choose_budget(models, sources, tokens_per_step, PASSES)

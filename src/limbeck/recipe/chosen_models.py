@@ -157,10 +157,12 @@ def choose_models(spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> 
         parse_blueprint(student, teacher.shape)
     try:
         plan = plan_student(_student_spec(student, layers="ends"), teacher)
+        # Of a wider teacher the layers are cut by its activations on text, where this was found to help.
         if _is_narrowed_by_activations(teacher, plan, student):
             plan = plan_student(_student_spec(student, layers="ends", narrow_by="activations"), teacher)
         return ChosenModels(teacher, plan)
     except ModelError as error:
+        # A student that cannot start from layers starts at random, unless the user has said where it starts.
         has_own_start = isinstance(student, Mapping) and "initialise" in student
         if has_own_start:
             raise

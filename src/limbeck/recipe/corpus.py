@@ -26,7 +26,7 @@ def sources_alone(value: Any) -> Any:
 
 
 def expand_corpus(value: Any) -> Any:
-    """The keys of a corpus, those that a task known by its name implies among them; for validators.
+    """Return the keys of a corpus, with the kind of a task that is given by its name alone; for validators.
 
     Raises:
         ValidationError: for a name of no task, and a task that nothing is trained on.

@@ -85,7 +85,8 @@ def _keys_beside_path(source: Any) -> dict[str, Any]:
     keys = {key: value for key, value in source.items() if key != "source"}
     parallel = keys.get("parallel")
     if isinstance(parallel, Mapping):
-        # Of parallel text the languages count, in their order, since the teacher reads the first.
+        # Of parallel text the languages count, in their order, since the teacher reads the first. They are the keys of
+        # `files`, or a list beside one file of all, or the keys of the short form `{en: FILE, de: FILE}`.
         keys["parallel"] = list(parallel.get("files") or parallel.get("languages") or parallel)
     return keys
 

@@ -117,6 +117,7 @@ def _with_absent_classes(index: int, stage: StagePlan) -> StagePlan:
     if not isinstance(stage.corpus, LabelledSettings):
         return stage
     place = f"stages.{index}.corpus" if stage.spec.corpus else "corpus"
+    # The first rows may show for certain that all rows are alike, or that each query has a single document.
     first_rows = check_rows(stage.corpus, place, classes=stage.learns_classes, queries=stage.compares_documents)
     if first_rows.counts_of_alike is not None:
         raise stage.one_class_error(first_rows.counts_of_alike)

@@ -33,7 +33,8 @@ def summarise_plan(
         stages: Its stages.
 
     Returns:
-        Lines by their titles. A line that several stages share appears once.
+        Lines by their titles, in their order. Copies of rows, and sources, that are those of an earlier stage have no
+        second line.
     """
     lines = _summarise_teachers(recipe, teacher)
     lines["student"] = str(student.shape)
@@ -54,17 +55,18 @@ def summarise_plan(
         if classes:
             lines[f"classes of stage {number}"] = classes
 
-        # Stages often share their rows and sources: the line of an earlier stage is not repeated.
         layers = _summarise_other_layers(student, stage)
         if layers:
             lines[f"layers of stage {number}"] = layers
 
+        # Stages often share their text, so a line that an earlier stage has already is not repeated.
         copies = summarise_copies(stage.corpus, labels=learn_labels(stage.terms))
         if copies and copies not in lines.values():
             lines[f"rows of stage {number}"] = copies
         translations = _summarise_translations(stage.corpus)
         if translations:
             lines[f"translations of stage {number}"] = translations
+        # The same holds for the line of the sources.
         sources = _summarise_sources(stage.corpus)
         if sources and sources not in lines.values():
             lines[f"sources of stage {number}"] = sources

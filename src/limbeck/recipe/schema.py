@@ -107,13 +107,17 @@ class Recipe(Grown):
     @model_validator(mode="before")
     @classmethod
     def _texts_of_the_teacher(cls, value: Any) -> Any:
-        """Complete the corpus of a teacher that is a file of texts and targets."""
+        """Complete the corpus of a teacher that is a file of texts and targets: the texts of that file.
+
+        Parts of another type than they should have are left to the types of the fields, which refuse them.
+        """
         if not isinstance(value, Mapping):
             return value
         file = target_file_of(value.get("teacher"))
         stages = value.get("stages")
         if file is None or not isinstance(stages, list) or not stages:
             return value
+        # Stages share the recipe's corpus. The method of the first one says whether its rows are of a task.
         first_stage = stages[0]
         method = first_stage.get("method") if isinstance(first_stage, Mapping) else None
         return {**value, "corpus": corpus_of_targets(file, method, value.get("corpus"))}

@@ -47,7 +47,9 @@ def plan_recipe_teacher(recipe: Recipe) -> TeacherInfo:
     if labels:
         members = [_with_classes(member, labels) for member in members]
     width = _combined_width(members, combine)
-    combination = TeacherCombination(tuple(members), combine.vectors, width, combine.scores, labels)
+    combination = TeacherCombination(
+        members=tuple(members), vectors=combine.vectors, width=width, scores=combine.scores, labels=labels
+    )
 
     # The other facts are those of one teacher: the first whose model is known, from which the student starts.
     first = _first_with_a_model(members)
@@ -209,8 +211,8 @@ def check_combined(terms: Sequence[Term], pairing: Pairing, teacher: TeacherInfo
         place: Where the stage stands in the recipe.
 
     Raises:
-        RecipeError: for outputs of tokens without a teacher that is named for them, for probabilities of scores that
-            are none, and for vectors and layers of other widths.
+        RecipeError: for outputs of tokens without a teacher that is named for them, for a mean of probabilities where
+            scores are no probabilities, and for vectors and layers of different widths.
     """
     combination = teacher.combination
     if combination is None:
@@ -335,27 +337,31 @@ def _has_probabilities(pairing: Pairing) -> bool:
 
 
 def members_read(stage: StagePlan) -> list[tuple[str, list[str]]]:
-    """The teachers of several that a stage reads: the name of each, with the names of the streams that it gives.
+    """Return which of several teachers a stage reads, and which outputs of each.
 
-    The list is empty for a stage with one teacher.
+    Returns:
+        For each teacher that is read, its name in the recipe and the names of its outputs, such as `hidden` or
+        `vector`. The list is empty for a stage with one teacher.
     """
     combination = stage.teacher.combination
     if combination is None:
         return []
-    # All members give the combined streams. One of them may give those of tokens and layers too.
+    # Outputs of whole texts are read of every teacher and combined. All others are read of the one teacher that the
+    # stage names as `layers_from`, if it names one.
     combined_names = {key.name for key in combined_keys(stage.terms, stage.pairing)}
+    all_names = stage.teacher_streams
     members = []
     for member in combination.members:
-        streams = set(combined_names)
+        names = set(combined_names)
         if member.name == combination.layers_from:
-            streams |= stage.teacher_streams
-        if streams:
-            members.append((member.name, sorted(streams)))
+            names |= all_names
+        if names:
+            members.append((member.name, sorted(names)))
     return members
 
 
 def stage_of_member(stage: StagePlan, member: TeacherMember) -> StagePlan:
-    """The stage as if one of its teachers taught alone, with the terms that read this teacher.
+    """Return the stage as if one of its teachers taught alone, with the terms that read this teacher.
 
     Args:
         stage: The stage of several teachers.

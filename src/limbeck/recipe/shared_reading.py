@@ -33,10 +33,10 @@ def plan_shared_reading(
     teacher: TeacherInfo,
     place: str,
 ) -> TokenizerPlan | None:
-    """The whole tokenizer of a teacher that reads the pieces of its student's cut one; None for any other teacher.
+    """Return the tokenizer of a teacher that reads its student's tokens, pieces of a cut vocabulary; None for others.
 
-    A teacher reads these pieces where three things hold. Terms compare tokens or layers. The student's tokenizer is cut
-    from one that reads as the teacher's does. The teacher is a model that reads text without labels. Other stages
+    Student and teacher read the same pieces where three things hold. Terms compare tokens or layers. The student's
+    vocabulary is cut from one like the teacher's. The teacher is a model that reads text without labels. Other stages
     compare whole texts, or are refused.
 
     Args:

@@ -26,10 +26,10 @@ from limbeck.recipe.stage_terms import takes_class_weights
 
 
 def with_class_names(stages: list[StagePlan]) -> list[StagePlan]:
-    """Number the rows of stages that read no scores by the classes of another stage's teacher, the *naming stage*'s.
+    """Give the stages whose own teacher may name no classes the class names of another stage's teacher.
 
-    The teacher of a stage that reads no scores need not be a classifier, so that its configuration may not name the
-    classes of the rows.
+    A stage that learns no scores of its teacher may have one that is no classifier. The classes of its rows are then
+    named, and numbered, by the teacher of the *naming stage*.
     """
     naming_stage = _naming_stage(stages)
     if naming_stage is None:
@@ -59,7 +59,12 @@ def _naming_stage(stages: Sequence[StagePlan]) -> StagePlan | None:
 
 
 def _takes_names_of(stage: StagePlan, naming_stage: StagePlan) -> bool:
-    """Whether the rows of a stage are numbered by the classes of the naming stage's teacher."""
+    """Whether the rows of a stage get the class names and numbers of the naming stage's teacher.
+
+    Args:
+        stage: The stage. Its `teacher_head` is None if it does not learn scores of its teacher.
+        naming_stage: The stage whose teacher has class names, see `_naming_stage`.
+    """
     if not kind_of(stage.pairing.task).has_classes:
         return False
     # A stage that reads scores has them in the order of its own teacher's classes.

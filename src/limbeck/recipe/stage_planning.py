@@ -207,6 +207,9 @@ def _plan_reading(
         student: Its student.
         teacher: Its teacher.
 
+    Returns:
+        The settings of the text, and the tokenizer of a teacher that reads other tokens than its student.
+
     Raises:
         RecipeError: for terms and text that models with different tokens cannot have.
     """

@@ -50,6 +50,7 @@ def stage_vectors(
         LimbeckError: for vectors that the student cannot make, or a pooling other than the teacher's.
     """
     pooling_option = stage.method.get("pooling")
+    # *Pooled* vectors are the output of the pooling. *Finished* ones have passed the modules behind it too.
     teacher_vectors = pairing.sentence
     streams = streams_read(terms)
     reads_finished = "vector" in streams

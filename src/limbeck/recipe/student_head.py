@@ -45,6 +45,7 @@ def with_outputs(student: StudentPlan, stages: Sequence[StagePlan]) -> StudentPl
     _check_same_classes(stages)
 
     decisive = _decisive_stage(stages)
+    # A copy, since the plan of the student is not changed.
     config = type(student.config)(**student.config.to_dict())
     _set_classes(config, decisive)
     kind = kind_of(decisive.student_head)

@@ -122,10 +122,17 @@ class TargetKeys(Grown):
         # `scores` are of several classes, `score` is one number for each text or pair.
         if self.scores is not None:
             classes = tuple(self.scores.classes)
-            return TargetFile(self.targets, text, self.scores.column, self.scores.form, self.pair, classes)
+            return TargetFile(
+                self.targets,
+                text,
+                column=self.scores.column,
+                form=self.scores.form,
+                pair=self.pair,
+                classes=classes,
+            )
         if self.score is not None:
-            return TargetFile(self.targets, text, self.score, "score", self.pair)
-        return TargetFile(self.targets, text, self.vector, "vector")
+            return TargetFile(self.targets, text, column=self.score, form="score", pair=self.pair)
+        return TargetFile(self.targets, text, column=self.vector, form="vector")
 
 
 def names_targets(place: str) -> bool:

@@ -77,7 +77,7 @@ def _check_choices(arguments: Mapping[str, Any], place: str) -> None:
         value = arguments.get(name)
         if value is None:
             continue
-        word = str(getattr(value, "value", value))  # Some are members of an enumeration.
+        word = _word_of(value)
         if word not in known:
             raise RecipeError(f"{place}.{name} is '{word}'.{suggestion(word, known)}")
 
@@ -112,7 +112,8 @@ def _check_sharding(arguments: Mapping[str, Any], place: str) -> None:
     if isinstance(fsdp, str) and fsdp.lower() not in SHARDING_WORDS:
         raise RecipeError(f"{place}.fsdp is '{fsdp}'; give true or false.")
     settings = arguments.get("fsdp_config") or {}
-    unknown = ["a file"]  # `transformers` takes the path of one too.
+    # `transformers` takes the path of a file in place of the settings too.
+    unknown = ["a file"]
     if isinstance(settings, dict):
         unknown = sorted(set(settings) - _FSDP_SETTINGS)
     if unknown:
@@ -136,26 +137,32 @@ def _check_minutes(arguments: Mapping[str, Any], place: str) -> None:
 
 
 def _check_best_step(arguments: Mapping[str, Any], place: str) -> None:
-    """Refuse options of the best step without `load_best_model_at_end`, and a best step of a sharded student."""
-    if not arguments.get("load_best_model_at_end"):
-        refused = set(_NEED_BEST_STEP)
-        schedule = arguments.get("lr_scheduler_type")
-        # The schedule is a member of an enumeration, or its name.
-        schedule_name = getattr(schedule, "value", schedule)
-        if schedule_name == "reduce_lr_on_plateau":
-            # This schedule follows the metric too.
-            refused -= {"metric_for_best_model", "greater_is_better"}
-        for name in sorted(refused):
-            if arguments.get(name) is not None:
-                raise RecipeError(
-                    f"{place}.{name} chooses the student by its measurements; set load_best_model_at_end: true, or "
-                    "leave it out."
-                )
+    """Refuse options that choose the best step where it is not kept, and keeping it where it cannot be chosen or read.
+
+    With `load_best_model_at_end` the student gets the weights of the step with the best measurement. That needs
+    measurements, and a student that is not sharded.
+    """
+    if arguments.get("load_best_model_at_end"):
+        if arguments.get("fsdp"):
+            raise RecipeError(f"{place}.load_best_model_at_end is not possible with fsdp; leave one of them out.")
+        if _word_of(arguments.get("eval_strategy")) == "no":
+            raise RecipeError(f"{place}.load_best_model_at_end needs measurements; leave eval_strategy: no out.")
         return
-    if arguments.get("fsdp"):
-        raise RecipeError(f"{place}.load_best_model_at_end is not possible with fsdp; leave one of them out.")
-    if str(arguments.get("eval_strategy")) == "no":
-        raise RecipeError(f"{place}.load_best_model_at_end needs measurements; leave eval_strategy: no out.")
+    allowed: set[str] = set()
+    if _word_of(arguments.get("lr_scheduler_type")) == "reduce_lr_on_plateau":
+        # This schedule lowers the learning rate by the metric, whether or not the best step is kept.
+        allowed = {"metric_for_best_model", "greater_is_better"}
+    for name in sorted(_NEED_BEST_STEP):
+        if name not in allowed and arguments.get(name) is not None:
+            raise RecipeError(
+                f"{place}.{name} chooses the student by its measurements; set load_best_model_at_end: true, or "
+                "leave it out."
+            )
+
+
+def _word_of(value: Any) -> str:
+    """Return the name of a choice, which may be given as a member of an enumeration."""
+    return str(getattr(value, "value", value))
 
 
 CHECKS = (

@@ -118,11 +118,14 @@ def store_of_file(file: TargetFile, progress: Progress | None = None) -> StoreOf
         CorpusError: for a file that cannot be read, and the first row that no student could learn.
     """
     source = source_of(file)
+    # What decides the content of the store beside that of the file: the columns that are read, and what they mean.
     meaning = [file.text, file.pair, file.column, file.form, list(file.classes)]
     identity = [FILE_STORE_FORMAT, source.fingerprint(), meaning]
     cache = default_cache_dir()
+    # The name follows from the identity and from hashes of the file.
     folder = cache / _FOLDER / name_of_build(cache, identity, [source], progress=progress)
 
+    # The store is written in a folder aside, which then takes its place in the cache with the returned manifest.
     def build(aside: Path) -> dict[str, Any]:
         maker = _StoreMaker(file, source, aside, step_progress(progress, _READING))
         return {"format": FILE_STORE_FORMAT, "summary": maker.make()}

@@ -64,7 +64,7 @@ class NumberFormat:
         """
         if not np.isfinite(values).all():
             raise ModelError(f"The teacher gave a {stream} that is not finite, which no student can learn.")
-        # The largest number of a row becomes 127, the largest byte.
+        # In 8 bits each row has a scale, by which its largest number becomes 127, the largest byte.
         if self.has_scale:
             largest = np.abs(values).max(axis=1)
             # A row of zeros has the scale 1, to avoid a division by 0.

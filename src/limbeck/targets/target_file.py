@@ -137,11 +137,11 @@ def read_target_rows(file: TargetFile, source: RowSource, report: SourceReport) 
                 )
         pair = None if file.pair is None else row.values[file.pair]
         yield TargetRow(
-            row.where,
-            row.values[text_column],
-            pair,
-            row.values[target_column],
-            row.class_names.get(target_column, ()),
+            where=row.where,
+            text=row.values[text_column],
+            pair=pair,
+            value=row.values[target_column],
+            class_names=row.class_names.get(target_column, ()),
         )
 
 
@@ -166,7 +166,12 @@ class _ArrayBesideText:
         return [self.array, self.texts]
 
     def rows(self, report: SourceReport, progress: object = None, *, of_words: bool = False) -> Iterator[PlacedRow]:
-        """Iterate over the rows; see `RowSource`.
+        """Iterate over the lines of the text file, each with its row of the array; see `RowSource`.
+
+        Args:
+            report: Receives what the reader of lines skips or repairs.
+            progress: Not used; a `RowSource` takes it.
+            of_words: Not used either, since targets are of texts.
 
         Raises:
             CorpusError: for a file that is no array of numbers, and other numbers of rows and lines.
@@ -176,6 +181,7 @@ class _ArrayBesideText:
         with open_file(self.texts, report) as stream:
             for line in read_lines(stream, self.texts, report):
                 lines = line.line
+                # Lines beyond the array are read all the same, for their number in the message.
                 if lines <= len(values):
                     where = f"{self.texts}:{lines}"
                     yield PlacedRow(where, {_TEXT: line.text, _TARGET: values[lines - 1]})

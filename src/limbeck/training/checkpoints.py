@@ -61,10 +61,11 @@ class Checkpoints:
         Raises:
             TrainingError: if it cannot be written; checkpoints that were saved before are intact.
         """
-        # A decorator, by which an error of the disk becomes one line. Each of the three parts below is decorated.
+        # A decorator, by which an error of the disk becomes one line. Each of the three parts below is decorated: an
+        # empty staging folder is made, all processes write files into it, and the checkpoint is made visible.
         in_one_line = saving(f"The checkpoint of step {step}", self.folder)
 
-        def show() -> None:
+        def seal_and_publish() -> None:
             checkpoint = self.folder / STAGING / f"checkpoint-{step}"
             seal(checkpoint, {"step": step, **training_facts(self.arguments)})
             publish(checkpoint, self.folder)
@@ -74,7 +75,7 @@ class Checkpoints:
             on_main_rank(in_one_line(partial(prepare_staging, self.folder)))
             self.staging = self.folder / STAGING
             on_all_ranks(in_one_line(save))
-            on_main_rank(in_one_line(show))
+            on_main_rank(in_one_line(seal_and_publish))
         except TrainingError:
             # The part that was written is removed. A full disk then has room for the run's record.
             if self.arguments.should_save:

@@ -117,6 +117,7 @@ def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.Cor
         return None
     places: list[str] = []
     views = []
+    # For each stage whose sources are mixed, how they are, by the stage's title.
     mixed = {}
     for stage, corpus in zip(plan.stages, corpora, strict=True):
         places += stage.corpus.places
@@ -222,6 +223,7 @@ def _describe_view(
     """Describe the text of a stage at one of its lengths."""
     described = records.CorpusView(
         stage=stage.spec.title,
+        # Only text without labels is cut into units. Labelled rows stay whole.
         unit=getattr(stage.corpus, "unit", "row"),
         length=settings.length,
         **_size_fields(view),

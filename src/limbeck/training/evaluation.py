@@ -52,7 +52,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
 
     amounts = amounts_of(plan, run.corpora)
     start, no_start = _untrained_start(run, teacher_vectors, student_vectors, amounts)
-    # Scores on tasks take about as long as the comparison of vectors and speed.
+    # The share of the progress: scores on tasks take about as long as the comparison of vectors and speed.
     share_of_comparison = 0.5 if measures_tasks(plan) else 1.0
     comparison = compare_models(
         teacher_side(run, teacher_vectors),

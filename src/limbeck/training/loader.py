@@ -70,6 +70,7 @@ class Loader(TrainerCallback):
         whole_steps: bool = False,
     ) -> None:
         self.drop_last = drop_last
+        # `training` sets one of these three, by the form of the rows.
         self.sampler: LengthGroupedSampler | None = None
         self.stream: StreamLoader | None = None
         self.by_length: LoaderByLength | None = None
@@ -393,6 +394,7 @@ class LoaderByLength:
     def __init__(self, loaders: Sequence[Loader], rows: RowsByLength, *, micro_batches: int, max_steps: int) -> None:
         self.loaders = loaders
         self.rows = rows
+        # Steps that are done when the next iteration begins; `on_epoch_begin` of the outer loader sets it.
         self.step = 0
         self._micro_batches = micro_batches
         self._loaded: list[Any] = [loader.training(part) for loader, part in zip(loaders, rows.parts, strict=True)]
@@ -403,6 +405,7 @@ class LoaderByLength:
             if not isinstance(loaded, StreamLoader):
                 steps_of_epoch = len(loaded.batch_sampler) // micro_batches
             self._epoch_steps.append(steps_of_epoch)
+        # For each length the step of the training at which it ends.
         try:
             self.ends = rows.schedule.ends(max_steps, self._epoch_steps)
         except CorpusError as error:

@@ -49,6 +49,7 @@ def needs_of(folder: Path) -> list[Need]:
             places = _places_in(_nested_value(part, *keys))
             if not places:
                 continue
+            # The key as an override names it, such as `stages.0.teacher.model`.
             option = prefix + ".".join(keys)
             needs.append(Need(what, places, option, bytes=_total_bytes(places)))
     return needs

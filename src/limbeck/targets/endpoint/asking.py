@@ -79,6 +79,7 @@ def ask_for(
                 first_error = done.error
                 # Attempts that wait to be made again are given up.
                 client.pace.stop()
+            # An answer makes room for the next batch, if there is one.
             if first_error is None:
                 for batch in islice(batches, 1):
                     to_send.put(batch)

@@ -136,7 +136,7 @@ class EmbeddingsClient:
             except _PassingError as error:
                 reason = error.reason
                 wait = error.wait
-            # Not before the endpoint wants it, and longer each time.
+            # Twice as long after each attempt, and at least as long as the endpoint asks for.
             wait = max(wait, min(FIRST_WAIT_SECONDS * 2**attempt, LONGEST_WAIT_SECONDS))
             is_last = attempt + 1 == MOST_ATTEMPTS
             if not is_last:

@@ -129,13 +129,13 @@ def _facts_of(client: EmbeddingsClient, width: int, options: EndpointOptions) ->
     endpoint = client.endpoint
     cut_to = "" if options.cuts is None else str(options.cuts)
     return StoreFacts(
-        endpoint.title,
+        teacher=endpoint.title,
         # A hash of all that decides the vector of a text, but for its prompt, which is a part of the text's key.
         weights=fingerprint([endpoint.url, endpoint.model, cut_to]),
         streams={STREAM: width},
         number_format=options.number_format,
         prompts=options.prompts,
-        endpoint=EndpointFacts(endpoint.url, endpoint.model, options.terms, cut_to),
+        endpoint=EndpointFacts(url=endpoint.url, model=endpoint.model, terms=options.terms, cut_to=cut_to),
     )
 
 
