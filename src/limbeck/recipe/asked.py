@@ -17,7 +17,7 @@ from limbeck.errors import LimbeckError, RecipeError
 CHOSEN_BY = ("teacher", "student", "corpus")
 """Options that are needed where no recipe is given: limbeck then chooses one by them."""
 
-_AMOUNTS = ("max_steps", "num_train_epochs", "max_minutes")
+_AMOUNTS_OF_TRAINING = ("max_steps", "num_train_epochs", "max_minutes")
 """Arguments that say how long a stage trains."""
 _OVER_A_CONTINUED_RUN = {"output", "steps", "minutes", "training", "evaluation"}
 """Options that may change a run that is continued by the recipe in its folder."""
@@ -225,10 +225,10 @@ def _merge_stages(merged: dict[str, Any], options: Mapping[str, Any]) -> list[st
     # Stages that are no list stay: the check of the recipe refuses them.
     stages = merged.get("stages")
     if "minutes" in options and isinstance(stages, list):
-        # The minutes take the place of all amounts (`_AMOUNTS`): steps, epochs and other minutes.
+        # The minutes take the place of all amounts (`_AMOUNTS_OF_TRAINING`): steps, epochs and other minutes.
         stages = _with_minutes(stages, options)
         merged["stages"] = stages
-        changed_paths += [f"stages.0.training.{key}" for key in _AMOUNTS]
+        changed_paths += [f"stages.0.training.{key}" for key in _AMOUNTS_OF_TRAINING]
     if training and isinstance(stages, list):
         merged["stages"] = [_with_training(stage, training) for stage in stages]
         changed_paths += [f"stages.0.training.{key}" for key in training]
@@ -397,8 +397,8 @@ def _with_training(stage: Any, training: Mapping[str, Any]) -> Any:
     if not isinstance(stage, dict):
         return stage  # The check of the recipe refuses it.
     arguments = _mapping(stage.get("training"))
-    # Steps and epochs (`_AMOUNTS`) take the place of the stage's minutes.
-    if any(name in training for name in _AMOUNTS):
+    # Steps and epochs (`_AMOUNTS_OF_TRAINING`) take the place of the stage's minutes.
+    if any(name in training for name in _AMOUNTS_OF_TRAINING):
         arguments.pop("max_minutes", None)
     # Transformers ignores num_train_epochs where max_steps is given, so epochs take the place of the stage's steps.
     if "num_train_epochs" in training and "max_steps" not in training:
@@ -435,7 +435,7 @@ def _with_minutes(stages: Sequence[Any], options: Mapping[str, Any]) -> list[Any
             changed.append(stage)  # The check of the recipe refuses it.
             continue
         training = _mapping(stage.get("training"))
-        for name in _AMOUNTS:
+        for name in _AMOUNTS_OF_TRAINING:
             training.pop(name, None)
         training["max_minutes"] = minutes * share / sum(shares)
         changed.append({**stage, "training": training})

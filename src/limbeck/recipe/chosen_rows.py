@@ -27,8 +27,8 @@ from limbeck.recipe.model_plans import TeacherInfo
 # Usual names of columns in data sets. Of each, the first group is taken whose columns are all in the file.
 _TEXTS = (("sentence1", "sentence2"), ("question1", "question2"), ("premise", "hypothesis"), ("text",), ("sentence",))
 _LABELS = (("label",), ("labels",), ("score",))
-_DOCUMENTS = (("documents",), ("positive", "negatives"), ("positive", "negative"), ("document",))
-_TAG = re.compile(r"O|[BIESLU][-_].+")
+_USUAL_DOCUMENT_COLUMNS = (("documents",), ("positive", "negatives"), ("positive", "negative"), ("document",))
+_TAG_PATTERN = re.compile(r"O|[BIESLU][-_].+")
 """A tag of the usual schemes of entities."""
 
 
@@ -122,7 +122,7 @@ def _corpus_of_kind(kind: str, columns: set[str], named: Mapping[str, Any]) -> d
     facts = KINDS[kind]
     if facts.has_queries:
         query = named.get("query_column", "query")
-        documents = named.get("document_columns") or _first_of(_DOCUMENTS, columns)
+        documents = named.get("document_columns") or _first_of(_USUAL_DOCUMENT_COLUMNS, columns)
         if not documents or not {query, *documents} <= columns:
             return None
         return {"task": {"kind": kind, "document_columns": documents}}
@@ -219,7 +219,7 @@ def _is_table(file: FilePath, teacher: TeacherInfo, *, of_words: bool) -> bool:
         return len(first_row.values) > 1
     # Of a plain text the reader takes the last word of each line for a tag, so the tags have to look like tags.
     tags: Any = first_row.values.get("tags") or ()
-    return all(tag in teacher.labels or _TAG.fullmatch(str(tag)) for tag in tags)
+    return all(tag in teacher.labels or _TAG_PATTERN.fullmatch(str(tag)) for tag in tags)
 
 
 def _kind_of_texts(teacher: TeacherInfo, kinds: list[str], place: str) -> str:

@@ -10,13 +10,13 @@ from transformers import TrainingArguments
 
 from limbeck.errors import RecipeError, shorten_error
 
-_ARGUMENTS = {"optim", "optim_args", "lr_scheduler_type", "lr_scheduler_kwargs"}
+_ARGUMENTS_OF_OPTIMIZER = {"optim", "optim_args", "lr_scheduler_type", "lr_scheduler_kwargs"}
 """Arguments that decide optimizer and schedule."""
-_HOOKED = ("galore", "apollo", "lomo", "adalomo", "layerwise")
+_HOOKED_PREFIXES = ("galore", "apollo", "lomo", "adalomo", "layerwise")
 """Beginnings of the names of optimizers that update weights during the backward pass, or need names of layers."""
-_WITHOUT_OPTIONS = ("constant", "constant_with_warmup")
+_SCHEDULES_WITHOUT_OPTIONS = ("constant", "constant_with_warmup")
 """Schedules that take no `lr_scheduler_kwargs`."""
-_BY_LOSS = ("reduce_lr_on_plateau", "greedy")
+_SCHEDULES_BY_LOSS = ("reduce_lr_on_plateau", "greedy")
 """Schedules whose `step` takes the held-out loss."""
 _TRIAL_STEPS = 1_000
 """Steps of the trial of a schedule. Mistakes in its options show whatever the number of steps."""
@@ -33,17 +33,17 @@ def check_optimizer(arguments: TrainingArguments, training: Mapping[str, Any]) -
         RecipeError: naming the argument.
     """
     # The default ones need no trial, which would import `Trainer`; that takes seconds.
-    if not training.keys() & _ARGUMENTS:
+    if not training.keys() & _ARGUMENTS_OF_OPTIMIZER:
         return
 
     optimizer_name = arguments.optim.value
-    if optimizer_name.startswith(_HOOKED) or "layerwise" in optimizer_name:
+    if optimizer_name.startswith(_HOOKED_PREFIXES) or "layerwise" in optimizer_name:
         raise RecipeError(
             f"training.optim '{optimizer_name}' hooks into the layers of one model; choose another, such as "
             "adamw_torch."
         )
     schedule_name = arguments.lr_scheduler_type.value
-    if training.get("lr_scheduler_kwargs") and schedule_name in _WITHOUT_OPTIONS:
+    if training.get("lr_scheduler_kwargs") and schedule_name in _SCHEDULES_WITHOUT_OPTIONS:
         raise RecipeError(f"training.lr_scheduler_kwargs is not for '{schedule_name}': leave it out.")
     _check_pairs(training.get("optim_args"))
 
@@ -108,7 +108,7 @@ def _try_schedule(arguments: TrainingArguments, optimizer: torch.optim.Optimizer
         num_training_steps=_TRIAL_STEPS,
         scheduler_specific_kwargs=arguments.lr_scheduler_kwargs,
     )
-    follows_loss = arguments.lr_scheduler_type.value in _BY_LOSS
+    follows_loss = arguments.lr_scheduler_type.value in _SCHEDULES_BY_LOSS
     for _ in range(_TRIAL_STEPS):
         optimizer.step()
         # A schedule that follows the loss is given one that stays the same.

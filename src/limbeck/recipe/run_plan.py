@@ -202,7 +202,7 @@ class RunPlan:
         pooled_stages = [stage for stage in self.own_stages if "pooled" in stage.student_streams]
         if not pooled_stages:
             return None
-        return finished_pooling(None, pooled_stages[-1].vectors.pooling)
+        return finished_pooling(described=None, pooling=pooled_stages[-1].vectors.pooling)
 
     def _with_trained_prompts(self, sentence: SentencePooling) -> SentencePooling:
         """Leave out the prompts of a teacher's files that the recipe's student did not read in training."""

@@ -82,7 +82,7 @@ def stage_vectors(
 
     # Pooled vectors, or none: both models make them in the same way.
     if teacher_vectors is None or not reads_pooled:
-        vectors = finished_pooling(None, pooling_option)
+        vectors = finished_pooling(described=None, pooling=pooling_option)
         return vectors, vectors
     _check_pooled_alike(teacher_vectors, pooling_option, pairing, teacher, place)
     return teacher_vectors, teacher_vectors

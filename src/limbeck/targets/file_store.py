@@ -37,7 +37,7 @@ from limbeck.targets.writer import StoreWriter, open_store
 
 FILE_STORE_FORMAT = 1
 """Raise it when the same file would give another store: older ones are then built anew."""
-_FOLDER = "targets"
+_CACHE_FOLDER = "targets"
 """Folder of the cache with a store for each file of targets."""
 _READING = "reading and checking the targets"
 _WAITING = "waiting for another process that reads the targets"
@@ -123,7 +123,7 @@ def store_of_file(file: TargetFile, progress: Progress | None = None) -> StoreOf
     identity = [FILE_STORE_FORMAT, source.fingerprint(), meaning]
     cache = default_cache_dir()
     # The name follows from the identity and from hashes of the file.
-    folder = cache / _FOLDER / name_of_build(cache, identity, [source], progress=progress)
+    folder = cache / _CACHE_FOLDER / name_of_build(cache, identity, [source], progress=progress)
 
     # The store is written in a folder aside, which then takes its place in the cache with the returned manifest.
     def build(aside: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from limbeck.errors import ModelError
 
 KEY = "key"
 """Tensor of the keys of the rows' texts."""
-_SCALE = ".scale"
+_SCALE_SUFFIX = ".scale"
 _LARGEST_BYTE = 127
 _HEADER_LENGTH_BYTES = 8
 _DTYPES = {"I64": np.int64, "F32": np.float32, "F16": np.float16, "I8": np.int8}
@@ -69,7 +69,7 @@ class NumberFormat:
             largest = np.abs(values).max(axis=1)
             # A row of zeros has the scale 1, to avoid a division by 0.
             scale = np.where(largest > 0, largest / _LARGEST_BYTE, 1).astype(np.float32)
-            return {stream: np.rint(values / scale[:, None]).astype(np.int8), f"{stream}{_SCALE}": scale}
+            return {stream: np.rint(values / scale[:, None]).astype(np.int8), f"{stream}{_SCALE_SUFFIX}": scale}
         if np.abs(values).max(initial=0) > np.finfo(self.dtype).max:  # type: ignore[type-var]
             raise ModelError(f"The teacher gave a {stream} that is too large for {self.name}; choose float32.")
         stored_values = values.astype(self.dtype)
@@ -88,7 +88,7 @@ class NumberFormat:
         """
         values = np.asarray(tensors[stream][rows], dtype=np.float32)
         if self.has_scale:
-            scale = np.asarray(tensors[f"{stream}{_SCALE}"][rows], dtype=np.float32)
+            scale = np.asarray(tensors[f"{stream}{_SCALE_SUFFIX}"][rows], dtype=np.float32)
             values *= scale[:, None]
         return values
 

@@ -46,12 +46,12 @@ class Arrivals(Generic[Note]):
         """Send values to the host, with a note for the receiver."""
         if not values.is_cuda:
             # A copy, since the sender may change its tensor in place.
-            self._sent.append(Sending(values.detach().clone(), None, note))
+            self._sent.append(Sending(values.detach().clone(), arrival=None, note=note))
             return
         host = values.detach().to("cpu", non_blocking=True)
         arrival = torch.cuda.Event()
         arrival.record()
-        self._sent.append(Sending(host, arrival, note))
+        self._sent.append(Sending(host, arrival=arrival, note=note))
 
     def take(self, *, wait: bool = False) -> Iterator[tuple[Tensor, Note]]:
         """Yield the values that have arrived, each with its note.

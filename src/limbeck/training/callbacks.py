@@ -65,7 +65,7 @@ class ProgressReporter(TrainerCallback):
         self._title = title
         self._console = console
         # A heartbeat without a folder writes nothing.
-        self._heartbeat = heartbeat or Heartbeat(None)
+        self._heartbeat = heartbeat or Heartbeat(folder=None)
         self._stage_fields = stage_fields
         # The work from the beginning of the stage up to a step. The trainer's loader may replace it later.
         self.work_until: Callable[[int], float] = _count_steps

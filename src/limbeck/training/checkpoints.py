@@ -25,10 +25,10 @@ from limbeck.training.warn import Warn
 
 STAGING = ".saving"
 """Name of the staging folder."""
-_REPLACED = ".replaced"
+_REPLACED_SUFFIX = ".replaced"
 """Suffix of an old checkpoint in the staging folder, while a new one of the same name takes its place."""
 # The name of a checkpoint, such as `checkpoint-500`.
-_NAME = re.compile(r"^checkpoint-(\d+)$")
+_CHECKPOINT_NAME = re.compile(r"^checkpoint-(\d+)$")
 
 
 class Checkpoints:
@@ -111,7 +111,7 @@ def publish(checkpoint: Path, folder: Path) -> Path:
     # An older checkpoint of the name is renamed first. If the process is killed before the new one is renamed,
     # `remove_leftovers` brings the older one back.
     if target.exists() or target.is_symlink():
-        target.rename(checkpoint.with_name(checkpoint.name + _REPLACED))
+        target.rename(checkpoint.with_name(checkpoint.name + _REPLACED_SUFFIX))
     checkpoint.rename(target)
     sync(folder)
     # This is the staging folder, with the older checkpoint.
@@ -136,7 +136,7 @@ def all_checkpoints(folder: Path) -> list[tuple[int, Path]]:
         return []
     checkpoints: list[tuple[int, Path]] = []
     for path in folder.iterdir():
-        match = _NAME.match(path.name)
+        match = _CHECKPOINT_NAME.match(path.name)
         if match is not None:
             checkpoints.append((int(match[1]), path))
     return sorted(checkpoints, reverse=True)
@@ -183,8 +183,8 @@ def keep_newest(folder: Path, newest: int, limit: int | None, *, best: int | Non
 
 def remove_leftovers(folder: Path) -> None:
     """Remove files of writes that were killed, and bring back a checkpoint that was about to be replaced."""
-    for aside in (folder / STAGING).glob(f"*{_REPLACED}"):
-        target = folder / aside.name.removesuffix(_REPLACED)
+    for aside in (folder / STAGING).glob(f"*{_REPLACED_SUFFIX}"):
+        target = folder / aside.name.removesuffix(_REPLACED_SUFFIX)
         if not target.exists():
             aside.rename(target)
     shutil.rmtree(folder / STAGING, ignore_errors=True)

@@ -18,7 +18,7 @@ from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.training_fields import DEFAULTS
 
-_BYTES = 4
+_BYTES_OF_PARAMETER = 4
 """Bytes of a parameter in float32."""
 _ADAM_COPIES = 3
 """Numbers that a checkpoint holds for a parameter under Adam: its weight and two moments."""
@@ -34,7 +34,7 @@ def check_disk(plan: RunPlan, folder: Path) -> None:
     Raises:
         OutputError: with the numbers.
     """
-    student_bytes = _BYTES * _count_parameters(plan.student_config, plan.head)
+    student_bytes = _BYTES_OF_PARAMETER * _count_parameters(plan.student_config, plan.head)
     stage_bytes = 0
     # Checkpoints of a finished stage are removed, so the stage whose checkpoints take the most room counts.
     checkpoints = 0
@@ -45,7 +45,7 @@ def check_disk(plan: RunPlan, folder: Path) -> None:
             stage_bytes += weight_bytes
         else:
             # A stage with a student of its own, in place of the recipe's, saves the finished student too.
-            weight_bytes = _BYTES * _count_parameters(stage.student.config, stage.student_head)
+            weight_bytes = _BYTES_OF_PARAMETER * _count_parameters(stage.student.config, stage.student_head)
             stage_bytes += 2 * weight_bytes
         count = _checkpoints_at_once(stage)
         size = _ADAM_COPIES * weight_bytes

@@ -124,7 +124,7 @@ def amounts_of(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> Amounts:
 def held_out_texts(
     plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizer: PreTrainedTokenizerBase, console: Console
 ) -> list[str | tuple[str, str]] | None:
-    """Return the held-out documents of a run, with their titles where they have one; None for a run without text.
+    """Return the held-out documents of a run: a text each, or its title and the rest; None for a run without text.
 
     Args:
         plan: The plan of the run.

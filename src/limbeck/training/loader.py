@@ -472,7 +472,13 @@ class LoaderByLength:
             yield from islice(stream, (steps - done) * self._micro_batches)
 
     def _read_epochs(self, index: int, done: int, steps: int) -> Iterator[dict[str, torch.Tensor]]:
-        """Read the remaining steps of a length from rows in memory; arguments as of `_read_stream`."""
+        """Read the remaining steps of a length from rows in memory, epoch after epoch.
+
+        Args:
+            index: Index of the length.
+            done: Steps of this length that are done.
+            steps: Steps of this length in all.
+        """
         rows = self.rows.parts[index]
         loaded = self._loaded[index]
         sampler = self.loaders[index].sampler

@@ -99,7 +99,7 @@ def find_model(model: Any, owner: Literal["student", "teacher"], streams: Mappin
         loop_model = _transformers_model(transformer, title, _sentence_of(model, title))
         return replace(loop_model, tokenizer=lambda: cast(PreTrainedTokenizerBase, model.tokenizer))
     if isinstance(model, PreTrainedModel):
-        return _transformers_model(model, title, None)
+        return _transformers_model(model, title, sentence=None)
     if isinstance(model, nn.Module):
         return _own_model(model, title, streams)
     raise ModelError(
@@ -163,7 +163,7 @@ def _named_model(name: str) -> LoopModel:
         return load_model(name, head=head)
 
     facts = facts_of_shape(shape_of(config), name)
-    return LoopModel(name, facts, load, sentence, tokenizer=partial(_tokenizer_of, name))
+    return LoopModel(name, facts, load, sentence=sentence, tokenizer=partial(_tokenizer_of, name))
 
 
 def _tokenizer_of(name: str) -> PreTrainedTokenizerBase | None:

@@ -24,7 +24,7 @@ from limbeck.training.warn import Warn
 
 WINDOW = 64
 """Number of the last good steps whose median loss a new loss is compared with."""
-_ENOUGH = 16
+_ENOUGH_STEPS = 16
 """Number of good steps from which on losses are compared; the median of fewer says little."""
 FOLDER = "bad_batches"
 """Folder, in that of a stage, with the batches of its bad steps."""
@@ -180,7 +180,7 @@ class LossGuard:
         # No `if` may ask for a value of a tensor here, or the host would wait for the device.
         if factor is not None:
             # Without a dimension, PyTorch's `nanmedian` would make the host wait too.
-            median = torch.where(self._good_steps >= _ENOUGH, self._losses.nanmedian(0).values, median)
+            median = torch.where(self._good_steps >= _ENOUGH_STEPS, self._losses.nanmedian(0).values, median)
             # While the median is NaN, no loss is above it.
             is_bad = is_bad | (loss > factor * median)
             # A good loss takes the place of the oldest one in the window of the last losses, which is used as a ring.

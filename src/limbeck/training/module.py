@@ -126,7 +126,7 @@ class DistillationModule(nn.Module):
         return None
 
     def compute_terms(self, batch: Batch, student: Streams, teacher: Streams) -> dict[str, tuple[Tensor, Tensor]]:
-        """Compute every term on streams that were read; the result is that of `forward`."""
+        """Compute every term on streams that were read; return the total and the count of each, by its name."""
         attention_mask = batch.student["attention_mask"]
         streams = BatchStreams(
             batch, student, teacher, is_token=attention_mask.bool(), labelled_only=self._scores_labelled

@@ -19,7 +19,7 @@ from limbeck.recipe.schema import Recipe
 from limbeck.training.kept_recipe import document_of, keep_recipe, read_kept_recipe
 from limbeck.training.run_identity import check_same_recipe
 
-_RUN = FolderKind(
+_RUN_FOLDER = FolderKind(
     name="run",
     record=RECIPE,
     check=check_same_recipe,
@@ -69,14 +69,14 @@ def _claim(recipe: Recipe, locks: ExitStack, *, resume: bool, overwrite: bool) -
         folder.mkdir(parents=True, exist_ok=True)
     locks.enter_context(folder_lock(folder))
     # Checked again under the lock: another process may have begun a run there since the first check.
-    if _RUN.is_occupied(folder) and not resume and not overwrite:
+    if _RUN_FOLDER.is_occupied(folder) and not resume and not overwrite:
         raise _not_empty(folder)
 
     with writing(folder):
         if overwrite:
             _remove_run(folder, recipe)
         # The recipe of the run that is there; empty in a new folder.
-        saved_recipe = claim(folder, _RUN, document_of(recipe))
+        saved_recipe = claim(folder, _RUN_FOLDER, document_of(recipe))
         is_continued = bool(saved_recipe)
         if not is_continued:
             # The files of a run that never trained. Its folder of stages is empty.
@@ -98,7 +98,7 @@ def check_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> None:
         OutputError: as `claimed_output`.
     """
     folder = _check_folder(recipe.output, resume=resume, overwrite=overwrite)
-    is_free = overwrite or not _RUN.is_occupied(folder)
+    is_free = overwrite or not _RUN_FOLDER.is_occupied(folder)
     if is_free:
         return
     if resume:
@@ -121,7 +121,7 @@ def check_free(output: str | Path, *, resume: bool, overwrite: bool) -> None:
         OutputError: as `claimed_output`, but for the comparison of recipes.
     """
     folder = _check_folder(output, resume=resume, overwrite=overwrite)
-    if _RUN.is_occupied(folder) and not resume and not overwrite:
+    if _RUN_FOLDER.is_occupied(folder) and not resume and not overwrite:
         raise _not_empty(folder)
 
 
@@ -136,7 +136,7 @@ def _check_folder(output: str | Path | None, *, resume: bool, overwrite: bool) -
         raise OutputError("--resume and --overwrite cannot be combined: continue the run, or replace it.")
 
     is_run = (folder / RECIPE).is_file() or (folder / RUN_RECORD).is_file()
-    if is_run or not _RUN.is_occupied(folder):
+    if is_run or not _RUN_FOLDER.is_occupied(folder):
         return folder
     if overwrite:
         raise OutputError(

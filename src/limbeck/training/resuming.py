@@ -64,7 +64,7 @@ def hash_of_teacher(teacher: TeacherInfo, before: str | None) -> str:
     """
     if teacher.combination is not None:
         # The hashes of single teachers have had several forms; those of several teachers always had this one.
-        return " ".join(hash_of_teacher(member, None) for member in teacher.members)
+        return " ".join(hash_of_teacher(member, before=None) for member in teacher.members)
     # Outputs that take the place of a model, such as vectors in a file, have a hash of their own; a model has "" here.
     identity = teacher.facts.identity
     if not teacher.is_known_model:

@@ -368,7 +368,13 @@ class Run:
         return record
 
     def _train_or_restore(self, index: int, stage: StagePlan, student: PreTrainedModel) -> records.Stage:
-        """Train a student for a stage, or give it the weights of a finished stage; arguments as of `_run_stage`."""
+        """Train a student for a stage, or give it the weights of a finished stage; return the stage's record.
+
+        Args:
+            index: The number of the stage, from 0.
+            stage: The stage.
+            student: The student, changed in place.
+        """
         folder = self._stage_folder(stage.spec.title)
         settled = self._settle(index, stage, student, folder)
         limit = stage.spec.training.get("save_total_limit", DEFAULTS["save_total_limit"])

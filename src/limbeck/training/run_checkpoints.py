@@ -6,9 +6,9 @@ from pathlib import Path
 
 from limbeck.core import paths
 
-_STAGE = re.compile(r"^(\d+)-(.+)$")
+_STAGE_NAME = re.compile(r"^(\d+)-(.+)$")
 """The name of a stage's folder, such as `1-minilmv2`: its number and its title."""
-_CHECKPOINT = re.compile(r"^checkpoint-(\d+)$")
+_CHECKPOINT_NAME = re.compile(r"^checkpoint-(\d+)$")
 """The name of a checkpoint's folder, such as `checkpoint-500`: its step."""
 
 
@@ -40,12 +40,12 @@ def checkpoints_of(run: Path) -> list[RunCheckpoint]:
     """List the checkpoints of a run, whole or not, in the order in which they were written."""
     checkpoints = []
     for stage_folder in _subfolders(run / paths.STAGES):
-        stage_match = _STAGE.match(stage_folder.name)
+        stage_match = _STAGE_NAME.match(stage_folder.name)
         if stage_match is None:
             continue
         number, title = stage_match.groups()
         for folder in _subfolders(stage_folder):
-            checkpoint_match = _CHECKPOINT.match(folder.name)
+            checkpoint_match = _CHECKPOINT_NAME.match(folder.name)
             if checkpoint_match is None:
                 continue
             step = int(checkpoint_match[1])
@@ -57,7 +57,7 @@ def has_state(stage_folder: Path) -> bool:
     """Whether a stage is finished or has a checkpoint."""
     if (stage_folder / paths.STAGE_RECORD).is_file():
         return True
-    return any(_CHECKPOINT.match(folder.name) for folder in _subfolders(stage_folder))
+    return any(_CHECKPOINT_NAME.match(folder.name) for folder in _subfolders(stage_folder))
 
 
 def _subfolders(folder: Path) -> list[Path]:

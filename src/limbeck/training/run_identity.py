@@ -20,12 +20,12 @@ from limbeck.recipe.training_fields import DEFAULTS
 from limbeck.training.changed_steps import steps_changes, with_changed_steps
 from limbeck.training.measured_steps import with_measured_steps
 
-_SIZES = ("per_device_train_batch_size", "gradient_accumulation_steps")
+_SIZES_OF_STEP = ("per_device_train_batch_size", "gradient_accumulation_steps")
 """Arguments that, multiplied with each other and with the number of processes, give the rows of a step.
 
 Only the rows of a step decide the result, so these arguments may change as long as their product does not.
 """
-_FREE = (
+_MAY_DIFFER = (
     "save_steps",
     "save_strategy",
     "save_total_limit",
@@ -43,13 +43,13 @@ _FREE = (
     "report_to",
 )
 """Arguments that may change in a resumed run: when to save, measure and log, and where to."""
-_OF_MEASUREMENTS = {"eval_steps", "eval_strategy", "eval_delay", "eval_on_start"}
+_DECIDE_MEASURED_STEPS = {"eval_steps", "eval_strategy", "eval_delay", "eval_on_start"}
 """Those of them that decide which step is measured."""
 _MAY_CHANGE = (
     "A resumed run may change evaluation, guard, when it saves, measures and logs, how the rows of a step are divided, "
     "and max_steps of a stage that is not finished"
 )
-_EXAMPLES = 2
+_MOST_EXAMPLES = 2
 """Most names of tensors in a message."""
 
 
@@ -162,8 +162,8 @@ def _different_weights(old: Path, new: Path) -> str:
     # Where every tensor differs, these are simply two models, and a list of tensors says nothing.
     if not different or len(different) == count:
         return ""
-    examples = ", ".join(different[:_EXAMPLES])
-    if len(different) > _EXAMPLES:
+    examples = ", ".join(different[:_MOST_EXAMPLES])
+    if len(different) > _MOST_EXAMPLES:
         examples += " …"
     return (
         f": {len(different)} of its {count} tensors differ ({examples}). Loading draws weights that a checkpoint lacks "
@@ -207,15 +207,15 @@ def _without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
 def _deciding_arguments(training: dict[str, Any], processes: int) -> dict[str, Any]:
     """Return the training arguments of a stage that decide its result, however many processes share its steps."""
     # The rows of a step decide the result, however they are divided. They stand in place of the arguments that make
-    # them (`_SIZES`), of which one that is left out has its default.
+    # them (`_SIZES_OF_STEP`), of which one that is left out has its default.
     rows_a_step = processes
-    for name in _SIZES:
+    for name in _SIZES_OF_STEP:
         rows_a_step *= training.get(name, DEFAULTS.get(name, 1))
-    # `_FREE` are the arguments that say when to save, measure and log.
-    may_change = {*_FREE, *_SIZES}
+    # `_MAY_DIFFER` are the arguments that say when to save, measure and log.
+    may_change = {*_MAY_DIFFER, *_SIZES_OF_STEP}
     if training.get("load_best_model_at_end"):
         # The steps that are measured decide which student is chosen.
-        may_change -= _OF_MEASUREMENTS
+        may_change -= _DECIDE_MEASURED_STEPS
     deciding = {name: value for name, value in training.items() if name not in may_change}
     deciding["rows a step (per_device_train_batch_size x gradient_accumulation_steps x processes)"] = rows_a_step
     return deciding

@@ -173,7 +173,7 @@ class StageTraining:
         record = self.describe(metrics, seconds=time.monotonic() - started)
         whole = whole_weights(self.module)
         on_main_rank(lambda: self.write(whole, record))
-        # Each process has only a part of a sharded student, and gets all of its weights here.
+        # A copy was sharded and trained in the student's place, so the student gets the weights of the copy.
         if whole is not None:
             take_weights(self.student, whole)
         if self.interrupt.agree():
@@ -222,7 +222,7 @@ class StageTraining:
             self.module.close()
 
     def _take_steps(self, checkpoint: Path | None) -> None:
-        """Take the steps of the stage that are left; arguments as of `train`."""
+        """Take the steps of the stage that are left behind a checkpoint; all of them where it is None."""
         trainer = self.trainer
         if checkpoint is None:
             trainer.start_maps()

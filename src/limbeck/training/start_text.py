@@ -18,7 +18,7 @@ from limbeck.training.stage_rows import pad_collator
 
 _BATCH = 64
 """Rows of a batch."""
-_HELD_OUT = 10
+_HELD_OUT_EVERY = 10
 """One row in so many is held out."""
 _GOLDEN_RATIO = 0.6180339887
 """Steps of this share of a corpus reach all parts of it about equally often, however many steps there are."""
@@ -122,7 +122,7 @@ def _choose_rows(corpus: AnyCorpus, tokens: int, *, held_out: bool) -> list[int]
     chosen_tokens = 0
     lengths: dict[int, int] = {}
     for number in range(count):
-        is_held_out = number % _HELD_OUT == _HELD_OUT - 1
+        is_held_out = number % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1
         if is_held_out != held_out:
             continue
         if chosen_tokens >= wanted_tokens:
@@ -136,4 +136,4 @@ def _choose_rows(corpus: AnyCorpus, tokens: int, *, held_out: bool) -> list[int]
 
 def _wanted_tokens(tokens: int, *, held_out: bool) -> int:
     """Return about how many tokens are read: of held-out rows a tenth."""
-    return math.ceil(tokens / _HELD_OUT) if held_out else tokens
+    return math.ceil(tokens / _HELD_OUT_EVERY) if held_out else tokens

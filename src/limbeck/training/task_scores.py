@@ -189,7 +189,7 @@ def _outputs_by_split(
     renamed_classes: dict[str, str],
     report: progress.Report,
 ) -> dict[str, Outputs]:
-    """Run a model over every scored split of a task.
+    """Run a model over every scored split of a task, and return its outputs by split.
 
     Args:
         name: The model's name, for messages.

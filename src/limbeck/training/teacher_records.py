@@ -36,7 +36,7 @@ def describe_teachers(plan: RunPlan) -> list[records.RunTeacher]:
             name=member.name,
             title=member.teacher.title,
             weight=member.weight / total,
-            weights=hash_of_teacher(member.teacher, None),
+            weights=hash_of_teacher(member.teacher, before=None),
             taught=taught,
         )
         if member.teacher.endpoint is not None:

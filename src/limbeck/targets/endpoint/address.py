@@ -11,7 +11,7 @@ from limbeck.errors import ModelError
 
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 """Environment variable with the key, where no other is named."""
-_PATH = "/embeddings"
+_EMBEDDINGS_PATH = "/embeddings"
 """Path of the API behind the base address."""
 
 
@@ -32,7 +32,7 @@ class Endpoint:
     @property
     def embeddings_url(self) -> str:
         """The address that texts are sent to."""
-        return self.url + _PATH
+        return self.url + _EMBEDDINGS_PATH
 
     @property
     def host(self) -> str:
@@ -108,5 +108,5 @@ def endpoint_url(text: str) -> str:
     is_of_web = parts.scheme in ("http", "https") and bool(parts.hostname)
     if not is_of_web or not text.isprintable() or any(map(str.isspace, text.strip())):
         raise ModelError(f"--endpoint '{text[:80]}' is no address of a server; {example}.")
-    path = parts.path.rstrip("/").removesuffix(_PATH)
+    path = parts.path.rstrip("/").removesuffix(_EMBEDDINGS_PATH)
     return SplitResult(parts.scheme, parts.netloc.lower(), path, "", "").geturl()
