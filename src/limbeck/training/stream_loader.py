@@ -94,7 +94,7 @@ class StreamLoader:
         return list(range(first, first + count))
 
     def begin_behind(self, earlier: StreamLoader) -> None:
-        """Begin where another stream began the window, a part that is shuffled together, that it has read last.
+        """Begin where the last window of another stream began: the text that it read and shuffled together last.
 
         Args:
             earlier: A stream of the same sources, whose text is cut to another length.
