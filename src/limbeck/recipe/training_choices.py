@@ -137,10 +137,10 @@ def _check_minutes(arguments: Mapping[str, Any], place: str) -> None:
 
 
 def _check_best_step(arguments: Mapping[str, Any], place: str) -> None:
-    """Refuse options that choose the best step where it is not kept, and keeping it where it cannot be chosen or read.
+    """Refuse `load_best_model_at_end` where it cannot work, and the options that belong to it where it is off.
 
-    With `load_best_model_at_end` the student gets the weights of the step with the best measurement. That needs
-    measurements, and a student that is not sharded.
+    With it the student gets the weights of the step with the best measurement, which needs measurements and a student
+    that is not sharded.
     """
     if arguments.get("load_best_model_at_end"):
         if arguments.get("fsdp"):
