@@ -337,7 +337,7 @@ def _has_probabilities(pairing: Pairing) -> bool:
 
 
 def members_read(stage: StagePlan) -> list[tuple[str, list[str]]]:
-    """Return which of several teachers a stage reads, and which outputs of each.
+    """List the teachers that a stage of several teachers reads, and the outputs that it reads of each.
 
     Returns:
         For each teacher that is read, its name in the recipe and the names of its outputs, such as `hidden` or
