@@ -126,6 +126,7 @@ class RunPlan:
         if self.stages or not has_text:
             return None
         assert corpus is not None
+        # No stage has options of its own for the text.
         settings = corpus_settings(corpus, StageTextSpec(), self.teacher_info)
         assert isinstance(settings, CorpusSettings)
         return settings

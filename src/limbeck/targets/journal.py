@@ -51,7 +51,10 @@ class Journal:
 
 
 def read_journal(path: Path) -> Iterator[Tensors]:
-    """Iterate over the whole batches of a journal; a batch that was half written ends it."""
+    """Iterate over the whole batches of a journal; a batch that was half written ends it.
+
+    A batch is the length of its content, a hash of the content, and the content.
+    """
     with path.open("rb") as file:
         while head := file.read(_LENGTH_BYTES + _HASH_BYTES):
             length = int.from_bytes(head[:_LENGTH_BYTES], "little")

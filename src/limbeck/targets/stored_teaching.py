@@ -50,6 +50,7 @@ class StoredTeaching(Teaching):
         stored = read_facts(folder)
         self.prompts = stored.prompts
         self.endpoint = stored.endpoint
+        # The way out of missing texts, in place of that of the class.
         if stored.endpoint is not None:
             self.remedy = (
                 "run the `limbeck teach --endpoint` that made the store again, with this corpus, which sends them"

@@ -280,7 +280,7 @@ def _remove_unfinished(folder: Path) -> None:
 
 
 def _empty_journals(folder: Path, facts: StoreFacts) -> None:
-    """Put the rows of all journals into files."""
+    """Put the rows of all journals, which processes that were killed have left, into files."""
     journals = sorted(folder.glob(JOURNALS))
     if not journals:
         return

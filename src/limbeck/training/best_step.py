@@ -41,13 +41,14 @@ def prepare_best_step(
             "(corpus.held_out), or give development rows (corpus.development)."
         )
     losses = ["loss", *(term.name for term in plan.terms)]
+    known = [*losses, *metrics]
     metric = chosen_metric(arguments)
-    if metric not in (*losses, *metrics):
-        known = [*losses, *metrics]
+    if metric not in known:
         raise RecipeError(
             f"Stage '{title}': training.metric_for_best_model is '{metric}', which is not measured in training."
             f"{suggestion(metric, known)}"
         )
+    # A loss is better the smaller it is, and a metric of a task the greater.
     if plan.spec.training.get("greater_is_better") is None:
         arguments.greater_is_better = metric not in losses
 

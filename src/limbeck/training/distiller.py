@@ -365,6 +365,7 @@ class Distiller(nn.Module):
             if is_read and batch.get(column) is None:
                 raise TrainingError(f"The method reads {column} of the rows, but the batch has no column '{column}'.")
         inputs = read_batch(batch)
+        # In a batch without columns for the teacher both models read the same ids.
         if inputs.teacher is inputs.student:
             self._check_same_ids_mean_the_same()
         shape = inputs.student["input_ids"].shape

@@ -186,7 +186,14 @@ def _transformers_model(model: PreTrainedModel, title: str, sentence: SentencePo
 
 
 def _own_model(model: nn.Module, title: str, streams: Mapping[str, str] | None) -> LoopModel:
-    """Return a module whose blocks are named."""
+    """Describe a module that is none of transformers, by the names of its blocks.
+
+    Args:
+        model: The module.
+        title: Its name in messages.
+        streams: The paths of its parts by stream, such as `encoder.layers.{i}` for `hidden`; None where they are not
+            given, which is refused.
+    """
     if streams is None:
         raise ModelError(
             f"{title} is of the class {type(model).__name__}, which is none of transformers: name its blocks, for "

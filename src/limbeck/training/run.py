@@ -231,7 +231,7 @@ class Run:
     def _describe_models(
         self, hashes: TeacherHashes, student: PreTrainedModel, initialisation: records.Initialisation
     ) -> None:
-        """Write teacher, student and text into the record."""
+        """Write teacher, student and text into the record, and print whether the student's start was fitted."""
         plan = self.plan
         text = describe_corpora(plan, self.corpora)
         # A *fit* adjusts copied layers to hidden states of the teacher on some text, before any training.
@@ -312,14 +312,14 @@ class Run:
         return build_text_alone(settings, self.tokenizers.student, self.console)
 
     def _reader_of_text(self, stages: Sequence[StagePlan], source: TeacherInfo) -> ReadBatches | None:
-        """Return a reader of the text of a student's first stage, for a start that looks at some.
+        """Return a function that reads the text of a student's first stage, for a start that runs a model on text.
 
         Args:
             stages: The stages that train the student; without any its text is that of the recipe.
-            source: The model that the student starts from, which reads the text.
+            source: The model that the student starts from, which is run on the text.
 
         Returns:
-            The reader. None without text, for a stream, and for a model whose tokens the text does not have.
+            The function. None without text, for a stream, and for a model whose tokens the text does not have.
         """
         if stages:
             stage = stages[0]

@@ -86,6 +86,7 @@ def stage_rows(stage: StagePlan, corpus: AnyCorpus, tokenizers: Tokenizers, seed
         train = rows_by_length[0]
         mix = mixes[0]
     else:
+        # The rows of each length come with their own mix.
         train = RowsByLength(rows_by_length, mixes, schedule)
         mix = None
     return StageRows(

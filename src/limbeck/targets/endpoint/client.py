@@ -145,7 +145,7 @@ class EmbeddingsClient:
         raise self._error(f"{reason}, {MOST_ATTEMPTS} times in a row; run the same command later, it goes on here.")
 
     def _read(self, body: bytes, texts: int) -> Embeddings:
-        """Read an answer."""
+        """Read the vectors of an answer, which have to be as wide as those in the store."""
         try:
             answer = read_answer(body, texts)
         except UnfinishedAnswerError:
