@@ -1,9 +1,11 @@
 """An evaluation fine-tunes once for all tasks that are trained on the same rows in the same way."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from limbeck.errors import CorpusError
 from limbeck.evaluation.evaluators.fine_tuned import Trained
 from limbeck.evaluation.evaluators.fine_tuning import FineTuner
 from limbeck.evaluation.plan.planned_model import plan_models
@@ -87,6 +89,15 @@ def test_tasks_of_one_training_set_share_their_trainings(evaluate, trainings):
     for shared in (row for row in rows if row["task"] in ("squad", "mlqa")):
         (alone,) = evaluate(shared["task"], folder=shared["task"])[1]
         assert all(alone[key] == shared[key] for key in ("id", "training", "scores"))
+
+
+def test_the_best_run_on_a_task_that_is_only_predicted_is_chosen_on_another_tasks_rows(data, model, tmp_path):
+    request = EvaluationRequest((model,), "ax", tmp_path / "out", data=data, seeds=2, keep_weights="best")
+    assert Planner(request).plan("ax").task.select == "mnli:validation_matched"
+    (tmp_path / "AX").mkdir()
+    (tmp_path / "AX/AX.tsv").write_bytes((data / "AX/AX.tsv").read_bytes())
+    with pytest.raises(CorpusError, match="AX has no labelled rows by which to choose the best of"):
+        Planner(replace(request, data=tmp_path)).plan("ax")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import yaml
 
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.rows.labelled_rows import NO_ANSWER, LabelledRow
@@ -16,6 +17,7 @@ from limbeck.evaluation.tasks.loading import load_task
 from limbeck.evaluation.tasks.registry import DEFINITIONS
 from limbeck.evaluation.tasks.splits import TRAIN
 from tests.support.task_files import write_table
+from tests.support.tasks import make_rows
 
 TRAINED = [name for name, definition in DEFINITIONS.items() if not KINDS[definition.kind].of_vectors]
 TEXTS = ('  A "quoted" start,  with spaces ', 'It ends " oddly', "the third, and last")
@@ -121,6 +123,64 @@ def test_where_a_task_has_a_test_split_alone_rows_to_train_on_are_held_out_to_ch
     held, kept = ({row.text for row in split[name]} for name in ("held_out", "train"))
     assert not held & kept and len(split["held_out"]) + len(split["train"]) == 40
     assert split["test"] == data.splits["test"]
+
+
+TWO_RUNS = {"seeds": 2, "keep_weights": "best"}
+
+
+def write_pairs(folder, *names):
+    for seed, name in enumerate(names):
+        rows = [{"keyword": [row.text], "abst": row.pair, "label": row.label, "id": number}
+                for number, row in enumerate(make_rows("classification", 40, seed))]  # fmt: skip
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+
+
+def test_nothing_is_chosen_on_a_test_split_since_the_development_rows_are_missing(tmp_path):
+    write_pairs(tmp_path, "csl/train_few_all.json", "csl/test_public.json")
+    request = EvaluationRequest(("m",), "few_csl", tmp_path / "out", data=tmp_path, preset="quick", **TWO_RUNS)
+    found = Planner(request).plan("few_csl")
+    assert (found.task.scored, found.task.select) == (("test",), "held_out")
+    write_pairs(tmp_path, "csl/train_few_all.json", "csl/dev_few_all.json", "csl/test_public.json")
+    assert Planner(request).plan("few_csl").task.select == "validation"
+
+
+@pytest.mark.parametrize(
+    ("more", "select"),
+    [
+        ("select: validation", "held_out"),
+        # A test split counts only where the description names it.
+        ("select: test", "test"),
+        ("files: {train: a.jsonl, test: b.jsonl, dev: c.jsonl}", "dev"),
+    ],
+)
+def test_the_split_to_choose_on_is_no_test_split_unless_it_is_named(tmp_path, more, select):
+    write_pairs(tmp_path, "a.jsonl", "b.jsonl", "c.jsonl")
+    path = tmp_path / "own.yaml"
+    described = {"name": "own", "type": "pair", "columns": {"text": "abst", "pair": "abst"}, "labels": ["0", "1"]}
+    described |= {"files": {"train": "a.jsonl", "test": "b.jsonl"}} | yaml.safe_load(more)
+    path.write_text(yaml.safe_dump(described, sort_keys=False))
+    request = EvaluationRequest(("m",), str(path), tmp_path / "out", preset="quick", **TWO_RUNS)
+    assert Planner(request).plan(str(path)).task.select == select
+
+
+OWN = "{name: reviews, type: classification, columns: {text: a, label: b}, labels: [bad, good], files: {FILES}}"
+
+
+def test_two_task_files_of_one_name_are_refused(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "reviews.yaml").write_text(OWN.replace("FILES", "train: t.tsv, validation: v.tsv"))
+    first, second = tmp_path / "a/reviews.yaml", tmp_path / "b/reviews.yaml"
+    request = EvaluationRequest(("m",), f"{first},rte,{second}", tmp_path / "out")
+    for check in (request.check_tasks, lambda: Planner(request)):
+        with pytest.raises(RecipeError) as refused:
+            check()
+        assert str(refused.value) == (
+            f"The task files '{first}' and '{second}' both have the name 'reviews'; give one of them another."
+        )
+    EvaluationRequest(("m",), f"{first},rte", tmp_path / "out").check_tasks()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Protocols have the papers' numbers, and so have the rows beside them."""
 
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -72,6 +73,16 @@ def test_columns_are_named_as_tables_name_them():
     assert details["mlqa.de"] == ["test.de.de"]
     assert len(details) == 7
     assert len(columns.task_columns(TASKS["xnli"])[0].splits) == 15
+
+
+def test_splits_that_end_alike_have_columns_of_their_own():
+    task = replace(TASKS["mnli"], name="own", title="Own", scored=("validation_matched", "test_matched", "test"))
+    found = [(column.key, column.title) for column in columns.task_columns(task)]
+    assert found == [
+        ("own-m", "Own-m"),
+        ("own:test_matched", "Own (test_matched)"),
+        ("own:test", "Own (test)"),
+    ]
 
 
 def test_overrides_win_and_those_of_a_task_most():

@@ -157,7 +157,7 @@ class Trained:
     def _score_splits(self, cell: Cell, prepared: PreparedTask, report: Share) -> CellResult:
         """Predict all splits of a task with the model's present weights, and score the labelled ones."""
         task = prepared.task
-        select = select_split(prepared)
+        select = select_split(task, prepared.rows)
         splits = list(task.scored)
         if select is not None and select not in splits:
             splits.append(select)
@@ -223,7 +223,7 @@ def _best_epoch(ready: ReadyCell, tuner: FineTuner) -> BestEpoch | None:
     """Return the callback that keeps the best epoch of a cell; None where the last one is kept."""
     prepared: PreparedTask = ready.prepared
     metric = _training_point(ready.cell).best_epoch_by
-    split = select_split(prepared)
+    split = select_split(prepared.task, prepared.rows)
     if metric is None or split is None:
         return None
 

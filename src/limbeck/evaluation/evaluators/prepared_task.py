@@ -4,7 +4,7 @@ Tokens are kept in the cache as files, one for each split. A split may be limite
 *drawn* at random, always the same ones.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -197,10 +197,14 @@ def notes_of_draws(data: TaskData, drawn: Mapping[str, Sequence[LabelledRow]]) -
     return notes
 
 
-def select_split(prepared: PreparedTask) -> str | None:
-    """Return the split that grid points and epochs are chosen on: the task's, else the first that is scored."""
-    task = prepared.task
-    if task.select in prepared.rows:
+def select_split(task: Task, splits: Collection[str]) -> str | None:
+    """Return the split that grid points and epochs are chosen on: the task's, else the first that is scored.
+
+    Args:
+        task: The task.
+        splits: The splits that have rows.
+    """
+    if task.select in splits:
         return task.select
     return next(iter(task.scored), None)
 

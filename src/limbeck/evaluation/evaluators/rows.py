@@ -14,6 +14,7 @@ from limbeck.core.devices import bf16_is_fast, has_accelerator
 from limbeck.corpus.rows.classes import balance, count_classes
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.evaluators.evaluator import EvaluatedTask
+from limbeck.evaluation.evaluators.prepared_task import select_split
 from limbeck.evaluation.plan.identity import data_fingerprint, training_set_fingerprint
 from limbeck.evaluation.plan.points import TrainingPoint, training_points
 from limbeck.evaluation.plan.request import EvaluationRequest
@@ -87,9 +88,11 @@ def rows_of(name: str, request: EvaluationRequest, *, training: bool) -> TaskDat
 
     points = grid_of(task, settings)
     runs = len(points) * len(seeds_of(settings, request))
-    _check_can_choose(task, request, runs)
+    # The split that settings would be chosen on, which may be another than the description says: its files are missing.
+    select = select_split(task, data.splits)
+    _check_can_choose(task, select, request, runs)
     has_train_rows = bool(data.splits.get(TRAIN))
-    has_development_rows = find_task(name).development is not None
+    has_development_rows = select is not None and find_task(name).may_choose_on(select)
     needs_development_rows = _is_something_chosen(settings, request, points, runs)
     if has_train_rows and needs_development_rows and not has_development_rows:
         return hold_out_rows(data)
@@ -118,14 +121,20 @@ def grid_of(task: Task, settings: FineTuning) -> list[TrainingPoint]:
     return training_points(task, settings, bf16=has_accelerator() and bf16_is_fast())
 
 
-def _check_can_choose(task: Task, request: EvaluationRequest, runs: int) -> None:
+def _check_can_choose(task: Task, select: str | None, request: EvaluationRequest, runs: int) -> None:
     """Refuse to keep the best of several runs if no rows are labelled.
+
+    Args:
+        task: The task.
+        select: The split that the best is chosen on; None if there are no labelled rows.
+        request: The request.
+        runs: Number of all runs.
 
     Raises:
         CorpusError: in that case.
     """
     keeps_best_of_several = request.keep_weights == "best" and runs > 1
-    if keeps_best_of_several and not task.scored:
+    if keeps_best_of_several and select is None:
         raise CorpusError(
             f"{task.title} has no labelled rows by which to choose the best of {runs} runs; give --data a "
             "folder that has its development rows, or ask for a single run: one grid point and --seeds 1."
@@ -177,13 +186,13 @@ def _notes_on_classes(data: TaskData, settings: FineTuning) -> list[str]:
         # The sentence goes on after a colon.
         in_sentence = rare_classes[0].lower() + rare_classes[1:]
         notes.append(f"{task.title} {task.train}: {in_sentence}")
-    scores_other_splits = any(split != task.select for split in task.scored)
+    select = select_split(task, data.splits)
+    scores_other_splits = any(split != select for split in task.scored)
     if point.choose_thresholds and not scores_other_splits:
         where = ""
         if task.predicted:
             where = " in the figures; leaderboard files have the chosen ones"
         notes.append(
-            f"{task.title}: thresholds stay 0.5{where}, since {task.select}, on which they are chosen, is all that is "
-            "scored"
+            f"{task.title}: thresholds stay 0.5{where}, since {select}, on which they are chosen, is all that is scored"
         )
     return notes

@@ -26,7 +26,7 @@ def task_columns(task: Task) -> list[Column]:
 
     columns: list[Column] = []
     for stem, splits in splits_by_stem.items():
-        key, title = _key_and_title(task, stem, is_first=not columns)
+        key, title = _key_and_title(task, stem, taken=[column.key for column in columns])
         columns.append(_column(task, key, title, splits, is_detail=False))
         if len(splits) == 1:
             continue
@@ -44,19 +44,20 @@ def _column(task: Task, key: str, title: str, splits: Sequence[str], *, is_detai
     return column
 
 
-def _key_and_title(task: Task, stem: str, *, is_first: bool) -> tuple[str, str]:
+def _key_and_title(task: Task, stem: str, *, taken: Sequence[str]) -> tuple[str, str]:
     """Return the key and the title of a column.
 
     Args:
         task: The task.
         stem: Name of its splits, without their languages.
-        is_first: Whether it is the task's first column, which is named as the task alone.
+        taken: Keys of the earlier columns of the task. Its first column is named as the task alone.
     """
     _, _, last_word = stem.rpartition("_")
     suffix = _SUFFIXES.get(last_word)
-    if suffix is not None:
+    # `validation_matched` and `test_matched` of one task have the same suffix, which only the first of them gets.
+    if suffix is not None and f"{task.name}-{suffix}" not in taken:
         return f"{task.name}-{suffix}", f"{task.title}-{suffix}"
-    if is_first:
+    if not taken:
         return task.name, task.title
     return f"{task.name}:{stem}", f"{task.title} ({stem})"
 

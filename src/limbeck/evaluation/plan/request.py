@@ -76,17 +76,31 @@ class EvaluationRequest:
         """Return the settings of a task.
 
         Raises:
-            RecipeError: for a setting that does not exist or cannot have its value.
+            RecipeError: for a setting that does not exist or cannot have its value, or two task files of one name.
         """
-        # A task file is requested by its path, but overrides have the name of the task that the file describes.
-        task_names = []
-        for name in self.task_names():
-            if evaluator_named(name):
-                task_names.append(name)
-            else:
-                task_names.append(find_task(name).name)
-        overrides = parse_overrides(self.overrides, task_names, as_is=self.as_is)
+        overrides = parse_overrides(self.overrides, self._names_in_tables(), as_is=self.as_is)
         return self.protocol.settings(task, overrides)
+
+    def _names_in_tables(self) -> list[str]:
+        """Return the names that overrides and tables have for the tasks.
+
+        A task file is requested by its path, but known by the name of the task that it describes.
+
+        Raises:
+            RecipeError: if two files describe a task of the same name, whose figures would replace each other.
+        """
+        requested_as: dict[str, str] = {}
+        for requested in self.task_names():
+            name = requested
+            if not evaluator_named(requested):
+                name = find_task(requested).name
+            if name in requested_as:
+                raise RecipeError(
+                    f"The task files '{requested_as[name]}' and '{requested}' both have the name '{name}'; give one of "
+                    "them another."
+                )
+            requested_as[name] = requested
+        return list(requested_as)
 
     def all_models(self) -> list[str]:
         """Return every model that is evaluated; the teacher comes first, with which the others are compared.

@@ -51,7 +51,7 @@ class PendingTask:
         # A prepared task knows which splits have rows, whatever its tokenizer.
         for prepared in self.prepared.values():
             if isinstance(prepared, PreparedTask):
-                return select_split(prepared)
+                return select_split(prepared.task, prepared.rows)
         task = self.planned.task
         return task.select or next(iter(task.scored), None)
 

@@ -122,9 +122,9 @@ class TaskDefinition(Strict):
     train: str = "train"
     """The split to train on; `mnli:train` is another task's. A task without one is for models as they are."""
     select: str = "validation"
-    """The split to choose settings on, also another task's. Where it does not exist: the first that is scored, or, if
-    that is a test split and something is chosen, rows of `train` (500 or a tenth, in whole groups of near
-    duplicates)."""
+    """The split to choose settings on, also another task's. Where it does not exist: the first labelled one whose name
+    does not begin with `test`. If there is none and something is chosen: rows of `train` (500 or a tenth, in whole
+    groups of near duplicates)."""
     scored: tuple[str, ...] | None = None
     """The splits to score; by default all that have labels and are not trained on."""
     second_choice: tuple[str, ...] = ()
@@ -366,19 +366,17 @@ class TaskDefinition(Strict):
     def development(self) -> str | None:
         """The split on which settings may be chosen; None if the task has only test splits beside the rows to train on.
 
-        A test split counts only if the description names it as the one to select on. `task.select` may be a test split
-        without that, where there is no other.
+        `task.select` may be a test split where there is no other.
         """
         select = self.task.select
-        is_named = "select" in self.model_fields_set
-        if is_named or select is None:
-            return select
-        if not select.startswith(_TEST):
-            return select
-        for name in self._held_out:
-            if not name.startswith(_TEST):
-                return name
-        return None
+        if select is None or not self.may_choose_on(select):
+            return None
+        return select
+
+    def may_choose_on(self, split: str) -> bool:
+        """Whether settings may be chosen on a labelled split: on a test split only if `select` names it."""
+        is_named = "select" in self.model_fields_set and split == self.select
+        return is_named or not split.startswith(_TEST)
 
     @cached_property
     def task(self) -> Task:
@@ -425,10 +423,16 @@ class TaskDefinition(Strict):
         return is_other_tasks or self.train in self.split_names
 
     def _select_split(self) -> str | None:
-        """Return the split to choose settings on: `select`, else the first that is held out; None without any."""
+        """Return the split to choose settings on; None without any.
+
+        It is `select`, else the first that is held out and no test split, else the first that is held out.
+        """
         is_other_tasks = ":" in self.select
         if is_other_tasks or self.select in self._labelled:
             return self.select
+        for name in self._held_out:
+            if self.may_choose_on(name):
+                return name
         return next(iter(self._held_out), None)
 
     def _scored_splits(self) -> tuple[str, ...]:

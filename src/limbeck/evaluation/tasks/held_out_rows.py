@@ -6,7 +6,7 @@ import numpy as np
 
 from limbeck.corpus.building.splitting import draw_groups
 from limbeck.corpus.text.documents import Document
-from limbeck.evaluation.tasks.splits import TRAIN
+from limbeck.evaluation.tasks.splits import TRAIN, name_some
 from limbeck.kinds.task import SplitFacts, TaskData
 
 HELD_OUT = "held_out"
@@ -33,9 +33,12 @@ def hold_out_rows(data: TaskData) -> TaskData:
     if not held_out:
         return data
 
+    reason = "no others are labelled"
+    if task.scored:
+        reason = f"the only other rows are those of {name_some(task.scored)}, which are only scored"
     note = (
-        f"{task.title}: {len(held_out)} of its {len(rows)} training rows are held out to choose settings on, since the "
-        f"only other rows are those of {task.select}, which are only scored"
+        f"{task.title}: {len(held_out)} of its {len(rows)} training rows are held out to choose settings on, since "
+        f"{reason}"
     )
     return replace(
         data,

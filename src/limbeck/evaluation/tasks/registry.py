@@ -187,7 +187,8 @@ def read_own_task(path: Path) -> TaskDefinition:
 
     Raises:
         CorpusError: if the file cannot be read.
-        RecipeError: if it is not YAML, has an unknown key, contradicts itself, or has the name of a built-in task.
+        RecipeError: if it is not YAML, has an unknown key, contradicts itself, has the name of a built-in task, or
+            names a split of a task that it does not fit.
     """
     definition = _read(path, TaskDefinition)
     # Tables and published rows know a task by its name.
@@ -195,23 +196,38 @@ def read_own_task(path: Path) -> TaskDefinition:
         raise RecipeError(
             f"The task file '{path}': name: '{definition.name}' is a task of limbeck; give the task another name."
         )
-    _check_other_task(path, "select", definition.select)
-    _check_other_task(path, "train", definition.train)
+    _check_other_task(path, "select", definition.select, definition)
+    _check_other_task(path, "train", definition.train, definition)
     return definition
 
 
-def _check_other_task(path: Path, key: str, split: str) -> None:
-    """Refuse the split of another task, `mnli:train`, if there is no such task.
+def _check_other_task(path: Path, key: str, split: str, definition: TaskDefinition) -> None:
+    """Refuse the split of another task, `mnli:train`, if there is no such task, or its labels mean something else.
 
     Args:
         path: The YAML file.
         key: The key that names the split.
         split: Name of the split.
+        definition: The description in the file.
     """
     other_task, colon, _ = split.rpartition(":")
-    if colon and other_task not in TASKS:
+    if not colon:
+        return
+    if other_task not in TASKS:
         problem = f"{key} names the split '{split}' of no task.{suggestion(other_task, TASKS)}"
         raise RecipeError(f"The task file '{path}': {problem.rstrip('.')}.")
+    other = TASKS[other_task]
+    if other.kind != definition.kind:
+        raise RecipeError(
+            f"The task file '{path}': {key} names '{split}', but {other.title} is a task of {other.kind}, not of "
+            f"{definition.kind}; name a split of the same type."
+        )
+    # The rows of the split have the numbers that the other task gives its classes.
+    if other.labels != definition.classes:
+        raise RecipeError(
+            f"The task file '{path}': {key} names '{split}', so its labels must be those of {other.title}, in the same "
+            f"order: {', '.join(other.labels)}."
+        )
 
 
 D = TypeVar("D", bound=TaskDefinition)
