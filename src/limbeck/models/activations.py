@@ -75,7 +75,7 @@ def measure(source: PreTrainedModel, layers: Sequence[int], seed: int) -> dict[i
         seed: Decides the tokens.
 
     Returns:
-        Each layer's moments.
+        The moments of each measured layer, by its number.
 
     Raises:
         ModelError: for hidden states that are zero or not finite.

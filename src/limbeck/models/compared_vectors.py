@@ -49,7 +49,7 @@ def remember(model: str, result: str) -> None:
 
 
 def _result_file(model: str) -> Path | None:
-    """Return the cache file for a model's result; None for a Hub name, and for a folder without weights.
+    """Return the file that remembers a model's comparison; None for a Hub name, and for a folder without weights.
 
     Its name is a hash of the model's files (their sizes and times) and of the packages' versions, so that a changed
     model has another file.

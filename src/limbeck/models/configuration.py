@@ -80,15 +80,18 @@ _USUAL_ACTIVATIONS = {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "
 
 
 def read_config(name: str | Path, folder: Path) -> PreTrainedConfig:
-    """Read `config.json`, without what it says of other files, code, or the values that a call returns.
+    """Read a model's configuration from its `config.json`.
+
+    Keys that name other files or code, or that decide what a call returns, are refused or left out. Sizes are checked
+    before any object of that size is made.
 
     Args:
         name: The model, as the user named it.
         folder: The folder of its files.
 
     Raises:
-        ModelError: for a missing or unreadable file, an unknown family, a key that leads elsewhere, or a number that
-            no model can have; no object of the size that it asks for is made before.
+        ModelError: for a missing or unreadable file, an unknown family, a refused key, or a number that no model can
+            have.
     """
     try:
         content = read_json(folder / "config.json", {})
@@ -104,8 +107,8 @@ def read_config(name: str | Path, folder: Path) -> PreTrainedConfig:
 
     values = _select_settings(content, family, config_class, owner)
     _check_values(values, owner)
-    # Sizes that the file leaves out have the class's defaults. A class of a family outside of the table may set them
-    # only in its constructor, so an object is made there.
+    # Sizes that the file leaves out have the class's defaults. A family outside of the table may set these only in the
+    # constructor of its class, so an object of it is made.
     defaults = config_class if model_type in families else config_class()
     _check_sizes(values, family, defaults, owner)
     try:
@@ -143,7 +146,7 @@ def _read_model_type(content: Mapping[str, Any], owner: str) -> str:
 def _select_settings(
     content: Mapping[str, Any], family: Family, config_class: type[PreTrainedConfig], owner: str
 ) -> dict[str, Any]:
-    """Select a file's keys that are settings of the model, under the names of the family.
+    """Return the settings of the model in a file, each by the family's own name of it.
 
     Args:
         content: The content of the file.
@@ -152,7 +155,8 @@ def _select_settings(
         owner: The file, for messages.
 
     Raises:
-        ModelError: for a key that leads elsewhere, or would replace a part of the class.
+        ModelError: for a key that names other files or code, one that would replace a part of the class, or a dtype
+            that weights do not have.
     """
     # After this, keys of `_REFUSED` have empty values.
     _refuse_other_files(content, family, owner)
@@ -170,9 +174,7 @@ def _select_settings(
         values[key] = value
 
     dtype = values.get("dtype", values.get("torch_dtype"))
-    if dtype is None:
-        return values
-    if not isinstance(dtype, str) or dtype not in DTYPES:
+    if dtype is not None and (not isinstance(dtype, str) or dtype not in DTYPES):
         raise ModelError(f"{owner} says dtype = {str(dtype)[:_SHOWN]!r}; weights are {', '.join(DTYPES)}.")
     return values
 
@@ -193,10 +195,7 @@ def _refuse_other_files(content: Mapping[str, Any], family: Family, owner: str) 
 
 
 def _check_values(values: Mapping[str, Any], owner: str) -> None:
-    """Refuse values that no setting has.
-
-    They are unknown activations and kinds of positions, infinite numbers, and shares and tolerances out of their range.
-    """
+    """Refuse unknown activations and kinds of positions, and numbers that are infinite or out of a setting's range."""
     for key in _ACTIVATION_KEYS:
         activation = values.get(key)
         if isinstance(activation, str) and activation not in _USUAL_ACTIVATIONS:
@@ -264,6 +263,7 @@ def _check_sizes(
     # The largest value of each field.
     bounds = {names.layers: _LAYERS, names.hidden: _WIDTH, names.heads: _HEADS, names.ffn: _FFN_WIDTH}
     for name, most in _MOST.items():
+        # The family may have a name of its own for this setting.
         bounds[defaults.attribute_map.get(name, name)] = most
     if names.embedding is not None:
         bounds[names.embedding] = _WIDTH

@@ -65,7 +65,9 @@ def describe_size(layers: int, hidden: int, heads: int, ffn: int, embedding: int
 
 
 def family_of(config: PreTrainedConfig) -> Family:
-    """Return the family of a configuration: its row of the table, else what is found by running a small model of it.
+    """Return the facts about a configuration's family.
+
+    They are the family's row of the table. For a family outside of the table they are found by running a small model.
 
     Raises:
         ModelError: for a `model_type` that is neither in the table nor the configuration's own, with the nearest and

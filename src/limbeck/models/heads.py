@@ -92,6 +92,7 @@ def head_of(config: PreTrainedConfig) -> Head | None:
     saved_by = _saved_by(config) or ""
     heads = []
     for head in HEADS:
+        # The first is the end of the names of today's classes.
         usual_end = _class_ends(head)[0]
         if saved_by.endswith(usual_end):
             heads.append(head)
@@ -102,6 +103,7 @@ def head_of(config: PreTrainedConfig) -> Head | None:
     # Several kinds that score a whole text share a class; the number of outputs and the loss tell them apart.
     if config.num_labels == 1:
         kind = kind_of_value(config)
+        # Where nothing tells a value from the relevance of a document, a value is assumed.
         return _KIND_OF_VALUES if kind is None else kind
     heads_of_classes = [head for head in heads if kind_of(head).has_classes]
     problem_type = getattr(config, "problem_type", None)
@@ -131,11 +133,11 @@ def _saved_by(config: PreTrainedConfig) -> str | None:
 
 
 def kind_of_value(config: PreTrainedConfig) -> KindName | None:
-    """Return the kind of a head with one output, by its configuration; None where that does not tell it.
+    """Return the kind of task of a head with one output, by its configuration; None where that does not tell it.
 
-    The name of the output (`id2label`) decides. Without a known name, a recorded loss (`problem_type`) says that the
-    output is a value, but not if sentence-transformers has left settings of a cross-encoder: the output is then a value
-    or a relevance, whatever the loss. Most rerankers on the Hub record neither.
+    The output is either a value (regression) or the relevance of a document. Its name (`id2label`) decides. Without a
+    known name, a recorded loss (`problem_type`) means a value. A cross-encoder of sentence-transformers is an
+    exception: its output may be either, whatever the loss. Most rerankers on the Hub record neither name nor loss.
     """
     names_of_outputs = config.id2label or {}
     output = names_of_outputs.get(0)
@@ -154,12 +156,12 @@ _KIND_OF_VALUES = next(kind for kind in KIND_NAMES if KINDS[kind].has_value and 
 
 
 def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
-    """Refuse a checkpoint whose configuration says that it was saved without a head; no weight is read.
+    """Refuse a checkpoint without the head of a task, or with a head that does not fit the task; no weight is read.
 
     Args:
         name: The model, as the user named it.
         config: Its configuration.
-        head: The head that is needed.
+        head: The head that is needed, by the kind of task that it serves.
 
     Raises:
         ModelError: if the family has no such head, the checkpoint was saved without it, or the number of its outputs
@@ -177,6 +179,7 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
                 "relations"
             )
         raise ModelError(f"'{name}' has no {_words(head)} head (it is a {saved_by}); {way_out}.")
+    # The outputs have to fit the task: several classes, or one value.
     facts = kind_of(head)
     if facts.has_classes:
         _check_classes(name, config, head, facts)
@@ -185,7 +188,7 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
 
 
 def _check_classes(name: str, config: PreTrainedConfig, kind: KindName, facts: KindFacts) -> None:
-    """Refuse a head for a kind with named classes, if it has a single output or was trained by another loss."""
+    """Refuse a checkpoint for a task with classes, if its head has a single output or was trained by another loss."""
     if config.num_labels < 2:
         raise ModelError(f"'{name}' has {config.num_labels} output, but {kind} needs 2 or more; use regression.")
     problem_type = getattr(config, "problem_type", None)
@@ -201,7 +204,14 @@ def _check_classes(name: str, config: PreTrainedConfig, kind: KindName, facts: K
 
 
 def _check_value(name: str, config: PreTrainedConfig, kind: KindName, facts: KindFacts) -> None:
-    """Refuse a head for a kind with one output, if it has several, or if its output means another kind."""
+    """Refuse a checkpoint for a task with one output, if its head has several, or was trained for another such task.
+
+    Args:
+        name: The model, as the user named it.
+        config: Its configuration.
+        kind: The kind of the task.
+        facts: Facts about this kind.
+    """
     if config.num_labels != 1:
         raise ModelError(f"'{name}' has {config.num_labels} outputs, but {kind} needs 1; use classification.")
     trained_kind = kind_of_value(config)

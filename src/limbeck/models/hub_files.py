@@ -58,9 +58,10 @@ def fetch(name: str | Path, revision: str | None, wanted: Sequence[str]) -> Path
 
 
 def check_there(*names: str | Path) -> None:
-    """Refuse names of models that are nowhere; transformers is not imported, and a folder is not looked into.
+    """Refuse models that are neither a folder, nor in the Hub's cache, nor on the Hub.
 
-    Of a Hub name that the Hub's cache does not have, the Hub is asked for `config.json`.
+    A folder is not looked into. For a name that is not in the cache, the Hub is asked for `config.json`. This does not
+    import transformers, which takes long.
 
     Raises:
         ModelError: for the first such name. Names that can only be folders are checked before the Hub is asked.

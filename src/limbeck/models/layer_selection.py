@@ -54,15 +54,15 @@ def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: 
 
 
 def check_listed(listed: Sequence[int], student_depth: int, teacher_depth: int) -> None:
-    """Refuse a list of the teacher's layers to start from that the teacher lacks, or that is not as long as it should.
+    """Refuse a list with a layer that the teacher lacks, or without one layer for each of the student's.
 
     Args:
-        listed: Layers, counted from 1.
-        student_depth: Layers of the student.
-        teacher_depth: Layers of the teacher.
+        listed: The teacher's layers that the student's start from, counted from 1.
+        student_depth: Number of the student's layers.
+        teacher_depth: Number of the teacher's layers.
 
     Raises:
-        ModelError: for either.
+        ModelError: one line.
     """
     for layer in listed:
         if isinstance(layer, bool) or not isinstance(layer, int) or not 1 <= layer <= teacher_depth:
@@ -75,7 +75,13 @@ def check_listed(listed: Sequence[int], student_depth: int, teacher_depth: int) 
 
 
 def named_layers(strategy: str, student: int, teacher: int) -> list[int]:
-    """Return the teacher layers of a strategy but `random`, by the depths of both; see `selected_layers`."""
+    """Return the teacher layers that a strategy selects, counted from 1; for the formulas see `selected_layers`.
+
+    Args:
+        strategy: `last`, `uniform`, `ends` or `first`.
+        student: Number of the student's layers.
+        teacher: Number of the teacher's layers.
+    """
     student_layers = range(1, student + 1)
     if strategy == "last":
         return [teacher - student + i for i in student_layers]

@@ -59,6 +59,7 @@ def open_model(name: str | Path, revision: str | None = None) -> LoadedModel:
     if sentence is None:
         head = head_of(config)
     else:
+        # The modules have to take vectors of the Transformer's width, and must not cut their own vectors afterwards.
         hidden = shape_of(config).hidden
         sentence.check_fits(located, hidden)
         sentence.check_whole(located, hidden)

@@ -50,6 +50,7 @@ class OutsideRuns:
 
     def __init__(self, tap: StreamTap, root: nn.Module) -> None:
         self._root = root
+        # A second tap on this model is refused by this mark.
         root.__dict__[_TAPPED] = True
         self._recorder = tap.recorder
         self._depth = tap.depth
@@ -65,6 +66,7 @@ class OutsideRuns:
         """Let all blocks run, unless it is the tap that runs the model."""
         recorder = self._recorder
         is_run_of_tap = recorder.active
+        # The model may call itself. Then its outer run has set the tap's stop aside already.
         has_set_stop_aside = self._stop_of_tap is not None
         if is_run_of_tap or has_set_stop_aside:
             return

@@ -36,6 +36,7 @@ def plan_packing(attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> 
         attention_mask: `[B, L]`, nonzero where a token is real. A mask of another shape is not packed.
         dtype: The number format of attention.
     """
+    # Compiled code cannot take the shapes of a packing, which depend on the numbers in the mask.
     if attention_mask.dim() != 2 or torch.compiler.is_compiling():
         return None
     if attention_mask.device.type != "cpu":
@@ -51,6 +52,7 @@ def plan_packing(attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> 
         return None
     is_half = dtype in HALVES
     has_short_samples = tokens < SHORTEST_MEAN * samples
+    # In float32 attention runs sample by sample, which for short samples costs more than padding.
     if has_short_samples and not is_half:
         return None
     return packing

@@ -185,6 +185,7 @@ def open_pair(name: str, documents: str | None) -> Pair:
             f"{teacher_width}, but an index holds one width; distil a student by aligned_embedding, which learns a map "
             "to its teacher's width."
         )
+    # The run's record has a hash of its teacher's weights. The model for documents is that teacher if it has the same.
     is_taught = False
     if taught is not None and taught.weights is not None:
         is_taught = fingerprint_beside(taught.weights, teacher.name, teacher.revision) == taught.weights

@@ -263,13 +263,13 @@ def bases_of(student: PreTrainedModel, source: PreTrainedModel, settings: StartS
 
 
 def read_text(source: PreTrainedModel, batches: Callable[..., Iterable[Mapping[str, torch.Tensor]]]) -> ReadText:
-    """Return a function that reads text with a live source.
+    """Return a function that runs the source on text, and yields each batch with the streams of the source.
 
     Args:
-        source: The source; its mode is put back.
-        batches: Iterates over the text: `input_ids`, `attention_mask` and what else the source takes, each `[B, L]`,
-            on its device, and perhaps `skipped` (see `StreamTap`). It takes `tokens` and `held_out` of `ReadText`, by
-            name.
+        source: The model that the student starts from; its mode is put back.
+        batches: Iterates over batches of the text. Each has `input_ids`, `attention_mask` and what else the source
+            takes, `[B, L]` on its device, and perhaps `skipped` (see `StreamTap`). It is called with `tokens` and
+            `held_out`, see `ReadText`.
     """
     # Imported here, since a recipe's check, which imports this file, does without the models of transformers.
     from limbeck.models.evaluation_mode import evaluation_mode

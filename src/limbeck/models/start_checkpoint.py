@@ -67,8 +67,9 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path) -> list[
             "all); derive the student's configuration from that of its start."
         )
     for name in names:
+        # A tensor of the state dict shares the student's memory, so this changes the student.
         student_tensors[name].copy_(checkpoint_tensors[name])
-    # Both may name the pooler, which belongs to the base model but is copied with the head.
+    # This copies everything around the base model and, once more, the pooler, which is named as above.
     names_of_head = copy_head(student, checkpoint)
     return list(dict.fromkeys([*names, *names_of_head]))
 
@@ -98,6 +99,7 @@ def same_tensors(student: PreTrainedConfig, checkpoint: PreTrainedConfig) -> boo
     checkpoint_shape = shape_of(checkpoint)
     if student_shape == checkpoint_shape:
         return True
+    # The three numbers that describe the heads; the hidden width and all other numbers have to be equal.
     with_student_heads = replace(
         checkpoint_shape,
         heads=student_shape.heads,
@@ -106,7 +108,7 @@ def same_tensors(student: PreTrainedConfig, checkpoint: PreTrainedConfig) -> boo
     )
     if student_shape != with_student_heads:
         return False
-    # Only the heads differ: the tensors themselves tell whether they depend on them.
+    # Only the heads differ. Models without memory show whether any tensor's shape depends on them.
     return _tensor_shapes(student) == _tensor_shapes(checkpoint)
 
 

@@ -170,7 +170,8 @@ def _module_values(start: Start, path: str, source: PreTrainedModel, target: nn.
     values = _narrowed_tables(tensors, target, bases.embedding)
     if bases.measured is None or bases.embedding is None:
         return values
-    # Activations are those of hidden states, whose directions plain embeddings share. Layer 1 reads the embeddings.
+    # Plain embeddings lie in the space of the hidden states, and share their basis. Then the norms are narrowed by the
+    # measured input of layer 1, which is the output of the embeddings.
     if bases.embedding is bases.hidden:
         values |= _narrow_norms(module, bases.measured[1].inputs, bases.embedding)
     return values

@@ -90,6 +90,7 @@ class Fit(StartStep):
         last_output = outputs[-1]
         fitted_outputs = outputs[_unchanged_layers(start, targets) :]
         if not fitted_outputs:
+            # Every layer gives its target already.
             return
         copied_weights = [_copied_weights(output.linear) for output in fitted_outputs]
 

@@ -31,27 +31,28 @@ class TaskHead(StartStep):
 
 @torch.no_grad()
 def copy_head(student: PreTrainedModel, source: PreTrainedModel) -> list[str]:
-    """Start the student's head, and a pooler below it, from the source's, where shapes are equal.
+    """Copy the source's head, and the pooler below it, into the student, where shapes are equal.
 
     Args:
         student: Changed in place. Parameters tied to its embeddings are left alone.
         source: The model whose head and pooler are taken, as far as it has them.
 
     Returns:
-        The names that were copied.
+        The names that were copied; a pooler's are those in the base model.
     """
     prefix = student.base_model_prefix + "."
-    # A parameter of the head that is tied to the embeddings is the very same object as theirs, so it is told by its id.
-    ids_below_head = set()
+    # The encoder is all of the base model but the pooler. A parameter of the head that is tied to the embeddings is the
+    # very same object as theirs, so parameters are compared by their ids.
+    ids_of_encoder = set()
     for name, parameter in base_model(student).named_parameters():
         if not name.startswith("pooler."):
-            ids_below_head.add(id(parameter))
+            ids_of_encoder.add(id(parameter))
     source_parameters = dict(source.named_parameters())
     copied_names = []
     for name, parameter in student.named_parameters():
         value = source_parameters.get(name)
-        is_below_head = id(parameter) in ids_below_head
-        if is_below_head or value is None or value.shape != parameter.shape:
+        is_of_encoder = id(parameter) in ids_of_encoder
+        if is_of_encoder or value is None or value.shape != parameter.shape:
             continue
         parameter.copy_(value)
         copied_names.append(name.removeprefix(prefix))

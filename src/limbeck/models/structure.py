@@ -57,7 +57,7 @@ _LEFT_OUT = {"dtype", "torch_dtype", "architectures", "id2label", "label2id", "n
 
 @lru_cache(maxsize=64)
 def unlisted_family(model_type: str) -> Family:
-    """Return a family outside of the table as far as it is known without a configuration: its fields.
+    """Return the facts about a family outside of the table that its classes tell: the names of its numbers.
 
     `transformers` has standard names for the numbers of a model, such as `hidden_size`. A configuration's class with
     other names maps the standard ones to them (`attribute_map`). The family's modules are found by `find_family`.

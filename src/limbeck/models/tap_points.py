@@ -124,7 +124,7 @@ _RECORDER = "_limbeck_recorder"
 def tapped_attention_forward(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Run SDPA attention and hand the streams of this layer to the module's recorder.
+    """Run SDPA attention, and give the wanted ones of query, key, value and context to the module's recorder.
 
     Args:
         module: The attention module; a tapped one carries a recorder.

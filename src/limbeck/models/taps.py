@@ -207,8 +207,8 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         Returns:
             One tensor for every key. Logits that were left unmade are replaced by the tensors that make them.
         """
-        # A head needs the padded batch, unless it scores single tokens. Then attention alone may run packed, else the
-        # whole model does.
+        # A head that scores whole samples needs the padded batch, so that attention alone may run packed. Otherwise the
+        # whole model may run packed.
         needs_padded_batch = self._runs_head and scored is None
         attention_packing = self._plan_attention(attention_mask, needs_padded_batch=needs_padded_batch)
         row_packing = None if needs_padded_batch else attention_packing
@@ -278,10 +278,12 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         packed_inputs: dict[str, Tensor | None] = dict(inputs)
         if row_packing is not None:
             packed_inputs = self._pack_inputs(inputs, row_packing)
+        runner = self.model if self._runs_head else self.base
         options = {}
         if self._runs_head and self._reads_last_hidden:
+            # A model with a head returns its last hidden state only among those of all layers.
             options["output_hidden_states"] = True
-        runner = self.model if self._runs_head else self.base
+        # The hook before the decoder reads these tokens. It sets `_logit_parts` if it leaves the logits unmade.
         self._scored = scored
         self.recorder.start(attention_packing)
         try:
@@ -297,7 +299,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
     def _derive(
         self, run: "_Run", sources: Streams, valid: Tensor, *, scored: Tensor | None, skipped: Tensor | None
     ) -> dict[StreamKey, Tensor]:
-        """Make the streams that are made of the model's output or of recorded streams.
+        """Make the streams that no hook records: those of the model's output, and those made of recorded streams.
 
         Args:
             run: The run.
@@ -462,16 +464,17 @@ def _check_key(key: StreamKey, layers: int) -> None:
     """Refuse a stream that a model of this depth does not have; see the table of layers in `streams.py`."""
     if key.name not in STREAM_NAMES:
         raise ModelError(f"Unknown stream '{key.name}'.{suggestion(key.name, STREAM_NAMES)}")
-    lowest = 1
-    highest = layers
     if key.name == "embedding":
-        lowest = 0
-        highest = 0
+        layers_with_stream = [0]
     elif key.name == "cls":
-        lowest = 0
+        layers_with_stream = [*range(layers + 1)]
     elif key.name in OF_OUTPUT:
-        lowest = layers
-    if not lowest <= key.layer <= highest:
+        layers_with_stream = [layers]
+    else:
+        layers_with_stream = [*range(1, layers + 1)]
+    if key.layer not in layers_with_stream:
+        lowest = layers_with_stream[0]
+        highest = layers_with_stream[-1]
         allowed = str(lowest) if lowest == highest else f"{lowest} to {highest}"
         raise ModelError(f"Layer {key.layer} has no stream '{key.name}': this model's are at {allowed}.")
 

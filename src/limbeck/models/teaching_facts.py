@@ -85,11 +85,11 @@ class TeachingFacts:
         """Refuse a stream that the teacher does not give.
 
         Args:
-            key: The stream.
+            key: The stream: a tensor of a model, such as its logits, at a layer.
             term: Name of the term (a loss of the method) that reads it.
 
         Raises:
-            RecipeError: with the streams that it gives.
+            RecipeError: if the teacher does not give it; the message names the streams that it gives.
         """
         # A model gives every stream. Any other teacher gives the streams of `widths`, at its output layer.
         if self.shape is not None:

@@ -138,7 +138,10 @@ def plain_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBa
 def save_tokenizer(
     folder: Path, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, longest: int | None = None
 ) -> None:
-    """Write a tokenizer beside its model, without truncation (`plain_tokenizer`), which would cut its users' texts.
+    """Write a tokenizer beside its model.
+
+    It is written without the truncation that a call has set, which would cut its users' texts. It pads on the right if
+    the model's positions need that.
 
     Args:
         folder: The model's folder.
@@ -147,7 +150,8 @@ def save_tokenizer(
         longest: Another bound in tokens, such as that of sentence vectors; None for no other.
     """
     plain = plain_tokenizer(tokenizer)
-    # The side also decides the order of question and context, which a model of answers has learned.
+    # For question answering the side of padding also decides whether the question or the context comes first, and the
+    # model has learned one order. So its side is kept.
     answers_questions = type(model).__name__.endswith("ForQuestionAnswering")
     if pads_against_positions(plain, model.config) and not answers_questions:
         plain.padding_side = "right"

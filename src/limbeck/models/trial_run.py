@@ -61,9 +61,10 @@ _HARMLESS = frozenset({
 
 
 def _is_usual(config: PreTrainedConfig) -> bool:
-    """Whether a configuration differs from its family's usual one in sizes alone, all of which fit together.
+    """Whether a model of a configuration is known to run, so that no trial is needed.
 
-    Fields that do not change whether a model runs may differ too.
+    It is known if only sizes, and fields that do not matter, differ from the family's default configuration, and if
+    the sizes fit together.
     """
     shape = shape_of(config)
     do_heads_fit = shape.hidden % shape.heads == 0

@@ -52,7 +52,7 @@ class ModelName(Protocol):
 
 
 def check_vectors(teachers: Mapping[str, ModelName], *, fetch: bool = True) -> dict[str, float | None]:
-    """Refuse teachers of whose sentence vectors limbeck's differ from those of sentence-transformers.
+    """Compare limbeck's sentence vectors of teachers with those of sentence-transformers, and refuse any that differ.
 
     Args:
         teachers: The teachers by title.

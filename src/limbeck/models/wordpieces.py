@@ -132,13 +132,16 @@ class _Letters(NamedTuple):
 
 
 def _find_letters(texts: Iterable[str], normalizer: normalizers.Normalizer, *, most: int) -> _Letters:
-    """Find the most frequent letters of some texts.
+    """Find the most frequent letters of some texts, and which of them stand inside of words.
+
+    A letter inside of a word, behind its first letter, becomes a token of its own, such as `##e` beside `e`.
 
     Args:
         texts: The texts.
         normalizer: The normalizer of the tokenizer.
-        most: Most letters; rarer ones are unknown to the tokenizer.
+        most: Largest number of letters; rarer ones are unknown to the tokenizer.
     """
+    # Texts are split at spaces first, so that a word that occurs often is split at its punctuation only once.
     spaced_words: Counter[str] = Counter()
     for text in texts:
         spaced_words.update(normalizer.normalize_str(text).split())
@@ -150,9 +153,10 @@ def _find_letters(texts: Iterable[str], normalizer: normalizers.Normalizer, *, m
             for letter in word:
                 counts[letter] += count
             inside.update(word[1:])
+    # Letters of equal frequency come in the order of the alphabet, so that the same texts always give the same letters.
     by_frequency = sorted(counts, key=lambda letter: (-counts[letter], letter))
     frequent = sorted(by_frequency[:most])
-    return _Letters(frequent, [letter for letter in frequent if letter in inside])
+    return _Letters(all=frequent, inside=[letter for letter in frequent if letter in inside])
 
 
 def set_special_ids(config: PreTrainedConfig) -> None:
