@@ -22,26 +22,26 @@ def ask(tmp_path, monkeypatch):
         script_file.write_text(f"#!/bin/sh\n{script}\n")
         script_file.chmod(0o700)
         monkeypatch.setenv("CC", str(script_file))
-        module.kernel.cache_clear()
-        return module.kernel()
+        module.kernel_or_reason.cache_clear()
+        return module.kernel_or_reason()
 
     yield asked
     for module in MODULES:
-        module.kernel.cache_clear()
+        module.kernel_or_reason.cache_clear()
 
 
 @pytest.mark.usefixtures("compiler")
 @each_kernel
 def test_what_a_compiler_makes_serves(module):
-    assert not isinstance(module.kernel(), str)
+    assert not isinstance(module.kernel_or_reason(), str)
 
 
 @pytest.mark.usefixtures("compiler")
 @each_kernel
 def test_it_is_checked_in_a_forward_pass_without_gradients(module):
-    module.kernel.cache_clear()
+    module.kernel_or_reason.cache_clear()
     with torch.inference_mode():
-        assert not isinstance(module.kernel(), str)
+        assert not isinstance(module.kernel_or_reason(), str)
 
 
 @each_kernel
@@ -80,8 +80,8 @@ def test_a_library_that_computes_something_else_is_not_used(ask, module, compile
 def test_no_compiler_at_all(ask, module, monkeypatch):
     ask(module, "exit 1")
     monkeypatch.setenv("CC", "no-such-compiler")
-    module.kernel.cache_clear()
-    assert module.kernel() == "no C compiler 'no-such-compiler'"
+    module.kernel_or_reason.cache_clear()
+    assert module.kernel_or_reason() == "no C compiler 'no-such-compiler'"
 
 
 def test_pytorch_attends_without_a_compiler(ask):

@@ -29,7 +29,7 @@ def find_kernels() -> Iterator[Finding]:
 def find_attention() -> Finding:
     """Name the computation of attention over packed samples in bfloat16: a compiled kernel, or PyTorch."""
     name = "attention on cpu"
-    kernel_or_reason = cpu_attention.kernel()
+    kernel_or_reason = cpu_attention.kernel_or_reason()
     # A text is the reason why there is no kernel.
     if isinstance(kernel_or_reason, str):
         facts = {"device": "cpu", "backend": "pytorch"}

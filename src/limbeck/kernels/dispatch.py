@@ -30,7 +30,7 @@ class Operation:
     backends: Mapping[str, Callable[..., Tensor]]
 
     def choose(self, backend: str, device: str, dtype: torch.dtype = torch.float32) -> str:
-        """Return the backend that computes it; `auto` is the fastest that can.
+        """Return the name of the backend that computes the operation; `auto` gives the fastest that can.
 
         Args:
             backend: "auto" or the name of a backend.

@@ -59,6 +59,7 @@ class KeepFactors:
         count = out.numel()
         word_count = math.ceil(count / _ELEMENTS_OF_A_WORD)
         words = self._bits.integers(0, (1 << 64) - 1, size=word_count, dtype=np.uint64, endpoint=True)
+        # Each element gets 16 random bits, read as a whole number with a sign.
         numbers = torch.from_numpy(words.view(np.int16))[:count].view(out.shape)
         # The factor is 1 for numbers from `_lowest_kept` on, and 0 below: number − (lowest − 1), cut to 0 … 1. The
         # numbers are exact in float32, and PyTorch vectorises this arithmetic, but not a comparison.

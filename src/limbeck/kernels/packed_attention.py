@@ -306,9 +306,10 @@ def _group_block(starts: list[int], lengths: list[int], heads: int, *, number: i
         heads: Attention heads.
         number: Number of the block.
     """
-    # [samples, 1] and [samples, 1], and [slots of a sample].
+    # [samples, 1] each.
     starts_by_sample = torch.tensor(starts)[:, None]
     lengths_by_sample = torch.tensor(lengths)[:, None]
+    # The numbers of the slots of a sample, [length of the longest].
     slots = torch.arange(lengths[0])
     # Slots behind a sample's end repeat its last token.
     tokens = (starts_by_sample + slots.minimum(lengths_by_sample - 1)).flatten()
@@ -401,6 +402,7 @@ class _Work:
 
     def _attend(self, block: _Block, context: Tensor) -> None:
         """Write a block's part of the context."""
+        # The factors of dropout, 0 or 1; None without dropout.
         keep = self.plan.keep(block)
         if keep is None and block.length > SHORT:
             # Without dropout, PyTorch's fast attention is the faster one for all but short samples.
@@ -431,7 +433,10 @@ class _Work:
         block.put(result, context)
 
     def _differentiate(self, block: _Block, upstream: Tensor, grads: Sequence[Tensor]) -> None:
-        """Write a block's part of the gradients; arguments as of `differentiate`."""
+        """Write a block's part of the gradients; arguments as of `differentiate`.
+
+        For the letters see the module's docstring.
+        """
         units = self._take_operands(block)
         # dO / (1 − p), [units, length, D]. The factor 1 / (1 − p) of M is applied here, to the smallest operand.
         scaled_upstream = self._take_units("upstream", block, upstream).mul_(self.keep_scale)

@@ -290,6 +290,8 @@ class RelationGroup:
     def _divergence_of_block(self, units: slice, rows: slice, buffers: Tensor) -> Tensor:
         """Return the divergence of a block in bits, `[units, rows, 1]`, and add its gradient.
 
+        For the letters see the module's docstring.
+
         Args:
             units: The units of the block.
             rows: Its rows.

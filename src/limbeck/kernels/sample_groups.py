@@ -61,6 +61,7 @@ def plan_groups(vectors: Tensor, valid: Tensor | None, heads: int, block: int, o
         samples_at_once = max(1, block // max(1, heads * length * length))
         for start in range(0, batch, samples_at_once):
             stop = min(start + samples_at_once, batch)
+            # If lengths were read, every slot holds a token here.
             filled = None
             if valid is not None and not on_host:
                 filled = valid[start:stop]

@@ -334,21 +334,23 @@ def _class_blocks(head: Head, rows: int, dtype: torch.dtype) -> list[slice]:
 def _write_logits(head: Head, vectors: Tensor, temperature: float, out: Tensor) -> None:
     """Write (vectors · weightᵀ + bias) / T to `out`, `[rows, V]`."""
     vectors = vectors.to(head.dtype)
+    blocks = _class_blocks(head, len(vectors), out.dtype)
+    tasks = [partial(_write_logits_of_classes, head, vectors, temperature, out, block) for block in blocks]
+    run_tasks(tasks, out.device.type)
 
-    def write(block: slice) -> None:
-        """Write the logits of some classes."""
-        weight = head.weight[block].to(head.dtype)
-        part = out[:, block]
-        if head.dtype == out.dtype:
-            torch.mm(vectors, weight.mT, out=part)
-        else:
-            part.copy_(vectors @ weight.mT)
-        if head.bias is not None:
-            part += head.bias[block]
-        if temperature != 1:
-            part /= temperature
 
-    run_tasks([partial(write, block) for block in _class_blocks(head, len(vectors), out.dtype)], out.device.type)
+def _write_logits_of_classes(head: Head, vectors: Tensor, temperature: float, out: Tensor, classes: slice) -> None:
+    """Write the logits of some classes to their columns of `out`; arguments as of `_write_logits`."""
+    weight = head.weight[classes].to(head.dtype)
+    part = out[:, classes]
+    if head.dtype == out.dtype:
+        torch.mm(vectors, weight.mT, out=part)
+    else:
+        part.copy_(vectors @ weight.mT)
+    if head.bias is not None:
+        part += head.bias[classes]
+    if temperature != 1:
+        part /= temperature
 
 
 def _compare(scores: Tensor, targets: Tensor, counted: Tensor | None, differentiate: bool, scratch: Scratch) -> Tensor:
@@ -361,34 +363,36 @@ def _compare(scores: Tensor, targets: Tensor, counted: Tensor | None, differenti
         differentiate: Compute the gradient for the scores.
         scratch: Memory for intermediate results.
     """
+    return _sum_slices(scores, partial(_divergence_of_rows, scores, targets, counted, differentiate, scratch))
 
-    def compare(rows: slice) -> Tensor:
-        """Return the divergence of each row of a slice, `[rows]`."""
-        # Each is [rows, V] and is written in place, since new tensors of this size would have to be mapped each time.
-        shape = scores[rows].shape
-        log_q = scratch.take("student", shape, scores, scores.dtype)
-        log_p = scratch.take("teacher", shape, scores, scores.dtype)
-        p = scratch.take("share", shape, scores, scores.dtype)
-        torch.log_softmax(scores[rows], -1, out=log_q)
-        torch.log_softmax(targets[rows], -1, out=log_p)
-        torch.exp(log_p, out=p)
 
-        # Σ p (log p − log q), in the memory of log p. An excluded class has p = 0 and log p = −inf, whose product would
-        # be NaN; it adds nothing.
-        products = log_p.sub_(log_q).mul_(p).masked_fill_(p == 0, 0.0)
-        divergence = products.sum(-1)
+def _divergence_of_rows(
+    scores: Tensor, targets: Tensor, counted: Tensor | None, differentiate: bool, scratch: Scratch, rows: slice
+) -> Tensor:
+    """Return the divergence of each row of a slice, `[rows]`; arguments as of `_compare`."""
+    # Each is [rows, V] and is written in place, since new tensors of this size would have to be mapped each time.
+    shape = scores[rows].shape
+    log_q = scratch.take("student", shape, scores, scores.dtype)
+    log_p = scratch.take("teacher", shape, scores, scores.dtype)
+    p = scratch.take("share", shape, scores, scores.dtype)
+    torch.log_softmax(scores[rows], -1, out=log_q)
+    torch.log_softmax(targets[rows], -1, out=log_p)
+    torch.exp(log_p, out=p)
+
+    # Σ p (log p − log q), in the memory of log p. An excluded class has p = 0 and log p = −inf, whose product would be
+    # NaN; it adds nothing.
+    products = log_p.sub_(log_q).mul_(p).masked_fill_(p == 0, 0.0)
+    divergence = products.sum(-1)
+    if counted is not None:
+        divergence.masked_fill_(~counted[rows], 0.0)
+
+    if differentiate:
+        # The gradient q − p takes the place of the scores.
+        q = log_q.exp_()
+        torch.sub(q, p, out=scores[rows])
         if counted is not None:
-            divergence.masked_fill_(~counted[rows], 0.0)
-
-        if differentiate:
-            # The gradient q − p takes the place of the scores.
-            q = log_q.exp_()
-            torch.sub(q, p, out=scores[rows])
-            if counted is not None:
-                scores[rows].masked_fill_(~counted[rows, None], 0.0)
-        return divergence
-
-    return _sum_slices(scores, compare)
+            scores[rows].masked_fill_(~counted[rows, None], 0.0)
+    return divergence
 
 
 def _compare_labels(scores: Tensor, labels: Tensor, differentiate: bool, scratch: Scratch) -> Tensor:
@@ -400,19 +404,21 @@ def _compare_labels(scores: Tensor, labels: Tensor, differentiate: bool, scratch
         differentiate: Compute the gradient for the scores.
         scratch: Memory for intermediate results.
     """
+    return _sum_slices(scores, partial(_cross_entropy_of_rows, scores, labels, differentiate, scratch))
 
-    def compare(rows: slice) -> Tensor:
-        """Return the cross-entropy of each row of a slice, `[rows, 1]`."""
-        log_q = scratch.take("student", scores[rows].shape, scores, scores.dtype)
-        torch.log_softmax(scores[rows], -1, out=log_q)
-        cross_entropy = -log_q.gather(1, labels[rows])
-        if differentiate:
-            # The gradient takes the place of the scores: q, less 1 at the label.
-            torch.exp(log_q, out=scores[rows])
-            scores[rows].scatter_add_(1, labels[rows], torch.full_like(cross_entropy, -1.0))
-        return cross_entropy
 
-    return _sum_slices(scores, compare)
+def _cross_entropy_of_rows(
+    scores: Tensor, labels: Tensor, differentiate: bool, scratch: Scratch, rows: slice
+) -> Tensor:
+    """Return the cross-entropy of each row of a slice, `[rows, 1]`; arguments as of `_compare_labels`."""
+    log_q = scratch.take("student", scores[rows].shape, scores, scores.dtype)
+    torch.log_softmax(scores[rows], -1, out=log_q)
+    cross_entropy = -log_q.gather(1, labels[rows])
+    if differentiate:
+        # The gradient takes the place of the scores: q, less 1 at the label.
+        torch.exp(log_q, out=scores[rows])
+        scores[rows].scatter_add_(1, labels[rows], torch.full_like(cross_entropy, -1.0))
+    return cross_entropy
 
 
 def _sum_slices(scores: Tensor, compare: Callable[[slice], Tensor]) -> Tensor:
@@ -448,29 +454,9 @@ def _add_gradients(head: Head, vectors: Tensor, difference: Tensor, chunk: _Chun
         grads: The sums, which are changed in place.
     """
     vectors = vectors.to(head.dtype)
-
-    def add(block: slice) -> Tensor | None:
-        """Add to the gradients of the weights and biases of some classes.
-
-        Returns:
-            The part of these classes in the gradient of the hidden vectors, `[rows, width]`; None if it is not wanted.
-        """
-        part = difference[:, block]
-        if grads.bias is not None:
-            grads.bias[block] += part.sum(0)
-        factor = part.to(head.dtype)  # [rows, classes], in the dtype of the matmuls
-        if grads.weight is not None:
-            if grads.weight.dtype == factor.dtype:
-                # Adds without a temporary product.
-                grads.weight[block].addmm_(factor.mT, vectors)
-            else:
-                grads.weight[block] += factor.mT @ vectors
-        if grads.hidden is None:
-            return None
-        return factor @ head.weight[block].to(head.dtype)
-
     blocks = _class_blocks(head, len(vectors), difference.dtype)
-    parts_of_hidden = run_tasks([partial(add, block) for block in blocks], vectors.device.type)
+    tasks = [partial(_add_gradients_of_classes, head, vectors, difference, grads, block) for block in blocks]
+    parts_of_hidden = run_tasks(tasks, vectors.device.type)
     if grads.hidden is not None:
         # [rows, width]. Each row is in one chunk, so its gradient is written, not added.
         total = vectors.new_zeros(vectors.shape, dtype=grads.hidden.dtype)
@@ -478,3 +464,26 @@ def _add_gradients(head: Head, vectors: Tensor, difference: Tensor, chunk: _Chun
             assert part_of_hidden is not None
             total = total + part_of_hidden
         grads.hidden[chunk.rows] = total
+
+
+def _add_gradients_of_classes(
+    head: Head, vectors: Tensor, difference: Tensor, grads: _HeadGrads, classes: slice
+) -> Tensor | None:
+    """Add to the gradients of the weights and biases of some classes; arguments as of `_add_gradients`.
+
+    Returns:
+        The part of these classes in the gradient of the hidden vectors, `[rows, width]`; None if it is not wanted.
+    """
+    part = difference[:, classes]
+    if grads.bias is not None:
+        grads.bias[classes] += part.sum(0)
+    factor = part.to(head.dtype)  # [rows, classes], in the dtype of the matmuls
+    if grads.weight is not None:
+        if grads.weight.dtype == factor.dtype:
+            # Adds without a temporary product.
+            grads.weight[classes].addmm_(factor.mT, vectors)
+        else:
+            grads.weight[classes] += factor.mT @ vectors
+    if grads.hidden is None:
+        return None
+    return factor @ head.weight[classes].to(head.dtype)

@@ -78,7 +78,7 @@ class Kernel(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def kernel() -> Kernel | str:
+def kernel_or_reason() -> Kernel | str:
     """Return the kernel, compiled or from the cache, or the reason why there is none, which is no error."""
     return compile_kernel(SOURCE, _read_kernel, _is_right)
 
@@ -92,7 +92,8 @@ def _read_kernel(library: ctypes.CDLL) -> Kernel:
 
 def _length_of_fast_forward(library: ctypes.CDLL) -> int:
     """Return the length up to which the library's forward pass is faster than PyTorch's fast attention."""
-    # The library was compiled with AMX, the processor's instructions for matrices, as PyTorch's products are.
+    # Products of matrices take most of the time, so the length depends on the instructions for them. The library was
+    # compiled with AMX, the processor's instructions for matrices, as PyTorch's products are.
     if library.multiplies_tiles():
         return _ANY_LENGTH
     # PyTorch has AMX, but the C compiler does not know it: PyTorch's products are many times as fast.
@@ -101,7 +102,7 @@ def _length_of_fast_forward(library: ctypes.CDLL) -> int:
     # The library has instructions for bfloat16 vectors.
     if library.multiplies_pairs():
         return _ANY_LENGTH
-    # Without these, its products are as slow as those of float32.
+    # Without either, its products are as slow as those of float32.
     return 160
 
 
@@ -120,7 +121,7 @@ def _is_right(kernel: Kernel) -> bool:
     # [T, A, D] each. They begin as NaN, which stays where the kernel writes nothing.
     context = row.new_full((tokens, heads, 5), torch.nan)
     grads = [torch.full_like(context, torch.nan) for _ in expected_grads]
-    division = _divide_heads((tokens,), heads, kernel.forward_to, 1)
+    division = _divide_heads((tokens,), heads, kernel.forward_to, parts=1)
     work = CompiledPlan(kernel, division, scale=scale, dropout=0.0, seed=0).work(row, row, row)
     work.attend(context)
     work.differentiate(row.transpose(0, 1), grads)
@@ -136,16 +137,25 @@ def _is_near(result: Tensor, expected: Tensor) -> bool:
 def compiled_plan(
     query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], *, scale: float, dropout: float
 ) -> "CompiledPlan | None":
-    """Plan attention by the kernel; None where it cannot compute it. Arguments are those of `packed_attention`."""
+    """Return a plan of attention by the compiled kernel; None for operands that it cannot compute, or without a kernel.
+
+    The arguments are those of `packed_attention`.
+    """
     are_all_bfloat16 = {operand.dtype for operand in (query, key, value)} == {torch.bfloat16}
+    # The kernel has a single width. Keys are as wide as queries in any attention, values may be of another width.
     if not are_all_bfloat16 or query.shape != value.shape:
         return None
-    compiled = kernel()
-    if isinstance(compiled, str):
+    kernel = kernel_or_reason()
+    if isinstance(kernel, str):
+        # This is the reason why there is no kernel, such as a missing compiler.
         return None
-    division = _divide_heads(tuple(lengths), query.shape[0], compiled.forward_to, TASKS * torch.get_num_threads())
+    heads = query.shape[0]
+    # Several ranges of heads for each thread, so that at the end none waits long for another.
+    parts = TASKS * torch.get_num_threads()
+    division = _divide_heads(tuple(lengths), heads, kernel.forward_to, parts)
+    # The share that is dropped is rounded, and may be 0 where `dropout` is not.
     seed = draw_seed() if dropped_share(dropout) > 0 else 0
-    return CompiledPlan(compiled, division, scale, dropout, seed)
+    return CompiledPlan(kernel, division, scale, dropout, seed)
 
 
 @dataclass(frozen=True)
@@ -176,7 +186,7 @@ def _divide_heads(lengths: tuple[int, ...], heads: int, forward_to: int, parts: 
 
     Args:
         lengths: Tokens of each sample.
-        heads: Attention heads.
+        heads: Attention heads of each sample.
         forward_to: Length up to which a sample counts as short.
         parts: Most ranges of `short_parts`, and of `all_parts`.
     """

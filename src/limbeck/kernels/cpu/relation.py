@@ -82,14 +82,15 @@ def compiled_relation(
             return None
     if student.a.numel() == 0:
         return None
-    relate = kernel()
+    relate = kernel_or_reason()
     if isinstance(relate, str):
+        # This is the reason why there is no kernel, such as a missing compiler.
         return None
     return _compute(relate, student, teacher, grads, heads, valid)
 
 
 @lru_cache(maxsize=1)
-def kernel() -> TeamKernel | str:
+def kernel_or_reason() -> TeamKernel | str:
     """Return the kernel, compiled or from the cache, or the reason why there is none, which is no error."""
     return compile_kernel(SOURCE, _read_kernel, _is_right)
 
