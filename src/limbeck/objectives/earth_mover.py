@@ -445,8 +445,8 @@ def _named_pairs(name: str, layers: Sequence[tuple[Tensor, Tensor]]) -> dict[str
 
 
 def _check_layers(student: dict[str, Tensor], teacher: dict[str, Tensor], valid: Tensor | None) -> terms.Inputs:
-    """Check the vectors of both models, which have the same width in all layers of a model."""
-    inputs = terms.check_inputs("[B, L, width]", {**student, **teacher}, 2, valid=valid)
+    """Check the vectors of all layers of both models, and that the layers of each model are equally wide."""
+    inputs = terms.check_inputs("[B, L, width]", {**student, **teacher}, units=2, valid=valid)
     for layers in (student, teacher):
         (first_name, first), *rest = layers.items()
         for name, x in rest:

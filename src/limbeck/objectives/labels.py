@@ -62,7 +62,8 @@ def soft_label_kl_from_hidden(
     if rows < 1:
         raise KernelError(f"student_hidden has shape {list(student_hidden.shape)}; it has to be [rows..., width].")
     hidden = {"student_hidden": student_hidden, "teacher_hidden": teacher_hidden}
-    terms.check_tensors(hidden, rows + 1, "[rows..., width], with as many axes as student_hidden", rows)
+    axes = "[rows..., width], with as many axes as student_hidden"
+    terms.check_tensors(hidden, rows + 1, axes, alike=rows)
     _check_head("student", student_hidden, student_weight, student_bias)
     _check_head("teacher", teacher_hidden, teacher_weight, teacher_bias)
     classes = len(student_weight)
@@ -73,18 +74,18 @@ def soft_label_kl_from_hidden(
         )
     terms.check_temperature(temperature)
     mask = terms.as_mask(valid, student_hidden, rows)
-    total = soft_label_kl_chunked(
-        Head(student_hidden.flatten(0, -2), student_weight, student_bias),
-        Head(teacher_hidden.flatten(0, -2), teacher_weight, teacher_bias),
-        temperature,
-        None if mask is None else mask.flatten(),
-    )
-    return terms.Inputs(student_hidden, rows, mask, total.dtype).term(total)
+    flat_mask = None if mask is None else mask.flatten()
+    # The loss is computed of heads with a single axis of rows.
+    student = Head(student_hidden.flatten(0, -2), student_weight, student_bias)
+    teacher = Head(teacher_hidden.flatten(0, -2), teacher_weight, teacher_bias)
+    total = soft_label_kl_chunked(student, teacher, temperature, flat_mask)
+    inputs = terms.Inputs(student_hidden, rows, mask, total.dtype)
+    return inputs.term(total)
 
 
 def _check_head(model: str, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     """Check a model's output weight and bias against each other and its hidden vectors."""
-    terms.check_tensors({f"{model}_weight": weight}, 2, "[V, width]", 0)
+    terms.check_tensors({f"{model}_weight": weight}, 2, "[V, width]", alike=0)
     if weight.shape[1] != hidden.shape[-1] or not len(weight):
         raise KernelError(
             f"{model}_weight has shape {list(weight.shape)}; it has to be [V, {hidden.shape[-1]}], V classes as wide "
@@ -93,17 +94,21 @@ def _check_head(model: str, hidden: Tensor, weight: Tensor, bias: Tensor | None)
     parts = {f"{model}_hidden": hidden, f"{model}_weight": weight}
     if bias is not None:
         parts[f"{model}_bias"] = bias
-        terms.check_tensors({f"{model}_bias": bias}, 1, "[V]", 0)
+        terms.check_tensors({f"{model}_bias": bias}, 1, "[V]", alike=0)
         if len(bias) != len(weight):
             raise KernelError(f"{model}_bias has shape {list(bias.shape)}; it has to be [{len(weight)}].")
     # With 0 axes to compare, this checks that all are on one device.
-    terms.check_alike(parts, 0)
+    terms.check_alike(parts, axes=0)
 
 
 def _draw_heads(
     case: Any, normal: Callable[..., Tensor]
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], dict[str, Any]]:
-    """Draw hidden vectors and an output weight of each model, for a benchmark."""
+    """Draw hidden vectors and an output weight of each model, for a benchmark.
+
+    Returns:
+        Those of the student and those of the teacher, each a pair, and no options.
+    """
 
     def draw(width: int) -> tuple[Tensor, Tensor]:
         """Draw hidden vectors and the output weight of one model."""
@@ -170,7 +175,7 @@ def soft_label_kl(
     if rows < 1:
         raise KernelError(f"student_logits has shape {list(student_logits.shape)}; it has to be [rows..., classes].")
     logits = {"student_logits": student_logits, "teacher_logits": teacher_logits}
-    terms.check_tensors(logits, rows + 1, "as student_logits is", rows + 1)
+    terms.check_tensors(logits, rows + 1, "as student_logits is", alike=rows + 1)
     terms.check_temperature(temperature)
     mask = terms.as_mask(valid, student_logits, rows)
     inputs = terms.Inputs(student_logits, rows, mask, compute_dtype(student_logits, teacher_logits))
@@ -201,7 +206,7 @@ def label_ce(logits: Tensor, labels: Tensor, class_weights: ClassWeights | None 
     """
     if logits.dim() < 2:
         raise KernelError(f"logits has shape {list(logits.shape)}; it has to be [rows..., classes].")
-    terms.check_tensors({"logits": logits}, logits.dim(), "[rows..., classes]", 0)
+    terms.check_tensors({"logits": logits}, logits.dim(), "[rows..., classes]", alike=0)
     labelled = _labelled(labels, logits.shape[:-1], logits.shape[-1])
     dtype = compute_dtype(logits)
     weight = _weights(class_weights, logits, dtype)
@@ -268,7 +273,7 @@ def masked_lm_ce_from_hidden(
     rows = student_hidden.dim() - 1
     if rows < 1:
         raise KernelError(f"student_hidden has shape {list(student_hidden.shape)}; it has to be [rows..., width].")
-    terms.check_tensors({"student_hidden": student_hidden}, rows + 1, "[rows..., width]", 0)
+    terms.check_tensors({"student_hidden": student_hidden}, rows + 1, "[rows..., width]", alike=0)
     _check_head("student", student_hidden, student_weight, student_bias)
     labelled = _labelled(labels, student_hidden.shape[:-1], len(student_weight))
     head = Head(student_hidden.flatten(0, -2), student_weight, student_bias)
@@ -362,7 +367,7 @@ def hard_label_binary_ce(logits: Tensor, labels: Tensor, *, class_weights: Class
         >>> round(hard_label_binary_ce(scores, labels).mean.item(), 4)
         0.6931
     """
-    inputs = terms.check_inputs("[B, classes]", {"logits": logits, "labels": labels}, 1, alike=2)
+    inputs = terms.check_inputs("[B, classes]", {"logits": logits, "labels": labels}, units=1, alike=2)
     if labels.device.type == "cpu" and not ((labels >= 0) & (labels <= 1)).all():
         raise KernelError("A label is not within 0 and 1; give 1 where a row has the class, else 0.")
     weight = _weights(class_weights, logits, inputs.dtype)
@@ -370,7 +375,7 @@ def hard_label_binary_ce(logits: Tensor, labels: Tensor, *, class_weights: Class
         scores = inputs.masked(logits)
         wanted = inputs.masked(labels)
         total = F.binary_cross_entropy_with_logits(scores, wanted, pos_weight=weight, reduction="sum")
-        return inputs.term(total, logits.shape[1])
+        return inputs.term(total, per_unit=logits.shape[1])
 
 
 @register_as_objective(unit="sample")
@@ -402,7 +407,7 @@ def soft_label_binary_kl(student_logits: Tensor, teacher_logits: Tensor, *, temp
         0.1639
     """
     pair = {"student_logits": student_logits, "teacher_logits": teacher_logits}
-    inputs = terms.check_inputs("[B, classes]", pair, 1, alike=2)
+    inputs = terms.check_inputs("[B, classes]", pair, units=1, alike=2)
     terms.check_temperature(temperature)
     with autocast_off(student_logits.device):
         student = inputs.masked(student_logits) / temperature
@@ -410,7 +415,7 @@ def soft_label_binary_kl(student_logits: Tensor, teacher_logits: Tensor, *, temp
         # p log(p / q) that the class is present, and the same of 1 − p and 1 − q, which are σ(−z), that it is absent.
         present = teacher.sigmoid() * (F.logsigmoid(teacher) - F.logsigmoid(student))
         absent = (-teacher).sigmoid() * (F.logsigmoid(-teacher) - F.logsigmoid(-student))
-        return inputs.term((present + absent).sum() * temperature**2, student_logits.shape[1])
+        return inputs.term((present + absent).sum() * temperature**2, per_unit=student_logits.shape[1])
 
 
 @register_as_objective(unit="sample")
@@ -437,8 +442,8 @@ def hard_label_mse(values: Tensor, labels: Tensor) -> LossTerm:
         >>> hard_label_mse(values, torch.tensor([1.0, 2.0])).mean
         tensor(0.5000)
     """
-    inputs = terms.check_inputs("[B, 1]", {"values": values}, 1)
-    terms.check_tensors({"labels": labels}, 1, "[B]", 0)
+    inputs = terms.check_inputs("[B, 1]", {"values": values}, units=1)
+    terms.check_tensors({"labels": labels}, 1, "[B]", alike=0)
     if values.shape != (len(labels), 1):
         raise KernelError(
             f"values has shape {list(values.shape)} and labels {list(labels.shape)}; they have to be [B, 1] and [B]."
@@ -472,10 +477,10 @@ def soft_label_mse(student_values: Tensor, teacher_values: Tensor) -> LossTerm:
         tensor(0.5000)
     """
     pair = {"student_values": student_values, "teacher_values": teacher_values}
-    inputs = terms.check_inputs("[B, values]", pair, 1, alike=2)
+    inputs = terms.check_inputs("[B, values]", pair, units=1, alike=2)
     with autocast_off(student_values.device):
         total = (inputs.masked(student_values) - inputs.masked(teacher_values.detach())).square().sum()
-        return inputs.term(total, student_values.shape[1])
+        return inputs.term(total, per_unit=student_values.shape[1])
 
 
 @register_as_objective(unit="group")
@@ -613,7 +618,7 @@ class _DocumentScores(NamedTuple):
 def _check_scores(student_values: Tensor, teacher_values: Tensor, groups: Tensor) -> _DocumentScores:
     """Check scores of documents, `[B, 1]` each, and the numbers of their queries, `[B]`."""
     pair = {"student_values": student_values, "teacher_values": teacher_values}
-    inputs = terms.check_inputs("[B, 1]", pair, 1, alike=2)
+    inputs = terms.check_inputs("[B, 1]", pair, units=1, alike=2)
     if student_values.shape[1] != 1:
         raise KernelError(f"student_values has shape {list(student_values.shape)}; it has to be [B, 1].")
     return _DocumentScores(

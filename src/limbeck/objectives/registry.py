@@ -215,6 +215,9 @@ def read_signature(name: str, function: Callable[..., Any]) -> dict[str, Any]:
         name: The objective's name, for messages.
         function: The function that computes it.
 
+    Returns:
+        The values of fields of `Objective`, by name.
+
     Raises:
         PluginError: one line, if its tensors have other names or another order.
     """
@@ -357,7 +360,7 @@ def register_as_objective(
     """
 
     def register(function: FunctionT) -> FunctionT:
-        """Add a function to the registry of objectives."""
+        """Add a function to the registry of objectives, by the arguments of `register_as_objective`."""
         objective_name = name if name is not None else getattr(function, "__name__", "")
         signature = read_signature(objective_name, function)
         if layers is not None:

@@ -22,7 +22,7 @@ def _check_pairs(vectors: dict[str, Tensor], heads: int, valid: Tensor | None, r
         valid: Real tokens; None means all.
         rule: The rule that both streams of a model are equally wide, for the message.
     """
-    inputs = check_inputs("[B, L, width]", vectors, 2, valid=valid)
+    inputs = check_inputs("[B, L, width]", vectors, units=2, valid=valid)
     names = list(vectors)
     for left_name, right_name in (names[:2], names[2:]):
         left_width = vectors[left_name].shape[-1]
@@ -129,13 +129,15 @@ def relation_kl(
     total = dispatch.relation_kl_total(
         *vectors.values(), heads=heads, valid=inputs.mask, causal=causal, backend=backend
     )
-    return inputs.term(total, heads)
+    return inputs.term(total, per_unit=heads)
 
 
 def _count_scores(work: Workload) -> int:
     """Count the operations by scores or, where they are fewer, by Gram matrices; see `score_gram`."""
     student = work.student_width
     teacher = work.teacher_width
+    # Operations of a token with heads as wide as the model: 4 s² + 4 s t + 4 t² for the Gram matrices, with s and t the
+    # widths of student and teacher, and 4 s² + 4 s t for the gradient.
     gram = 8 * student * student + 8 * student * teacher + 4 * teacher * teacher
     operations = 0
     for length in work.lengths:
@@ -270,7 +272,7 @@ def direct_mse(
         >>> direct_mse(student, teacher, heads=2).mean
         tensor(2.)
     """
-    inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, 2, valid=valid)
+    inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, units=2, valid=valid)
     check_heads(heads, {"student": student.shape[-1], "teacher": teacher.shape[-1]})
     student_size = student.shape[-1] // heads
     teacher_size = teacher.shape[-1] // heads
@@ -286,4 +288,4 @@ def direct_mse(
         target = inputs.masked(teacher.detach()).reshape(-1, heads, teacher_size).transpose(0, 1)
         if projections is not None:
             mapped = mapped @ projections.to(inputs.dtype)
-        return inputs.term((mapped - target).square().sum(), teacher_size)
+        return inputs.term((mapped - target).square().sum(), per_unit=teacher_size)

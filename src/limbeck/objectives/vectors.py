@@ -44,7 +44,7 @@ def hidden_mse(
         >>> hidden_mse(student, teacher, projection=torch.ones(4, 2)).mean
         tensor(1.)
     """
-    inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, 2, valid=valid)
+    inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, units=2, valid=valid)
     with autocast_off(student.device):
         # Padding is set to 0 before a learned map, since the map's gradient sums over all rows; and after it, since a
         # bias would make it something else.
@@ -52,7 +52,7 @@ def hidden_mse(
         teacher_width = teacher.shape[-1]
         error = project(vectors, projection, teacher_width) - teacher.detach().to(inputs.dtype)
         total = inputs.masked(error).square().sum()
-        return inputs.term(total, teacher_width)
+        return inputs.term(total, per_unit=teacher_width)
 
 
 @register_as_objective(unit="token", by_token=True)
@@ -81,7 +81,7 @@ def hidden_cosine(student: Tensor, teacher: Tensor, *, valid: Tensor | None = No
         >>> hidden_cosine(student, teacher).mean
         tensor(0.5000)
     """
-    inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, 2, valid=valid)
+    inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, units=2, valid=valid)
     # Without a projection this only checks that the widths are equal.
     project(student, None, teacher.shape[-1])
     with autocast_off(student.device):
@@ -141,7 +141,7 @@ def pooled_cosine(
         >>> pooled_cosine(student, teacher).mean
         tensor(0.5000)
     """
-    inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, 1)
+    inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, units=1)
     _check_prefix(prefix, teacher.shape[-1])
     with autocast_off(student.device):
         mapped = project(inputs.masked(student), projection, teacher.shape[-1])
@@ -190,7 +190,7 @@ def pooled_distance(
         >>> pooled_distance(student, teacher).mean
         tensor(5.)
     """
-    inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, 1)
+    inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, units=1)
     _check_prefix(prefix, teacher.shape[-1])
     with autocast_off(student.device):
         mapped = project(inputs.masked(student), projection, teacher.shape[-1])
@@ -236,7 +236,7 @@ def patient_mse(student_cls: Tensor, teacher_cls: Tensor) -> LossTerm:
         >>> patient_mse(student, teacher).mean
         tensor(2.)
     """
-    inputs = check_inputs("[B, width]", {"student_cls": student_cls, "teacher_cls": teacher_cls}, 1)
+    inputs = check_inputs("[B, width]", {"student_cls": student_cls, "teacher_cls": teacher_cls}, units=1)
     # Without a projection this only checks that the widths are equal.
     project(student_cls, None, teacher_cls.shape[-1])
     with autocast_off(student_cls.device):
@@ -273,7 +273,7 @@ def sample_relation_kl(student: Tensor, teacher: Tensor) -> LossTerm:
         >>> round(sample_relation_kl(student, 2 * student).mean.item(), 4)
         0.2845
     """
-    inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, 1)
+    inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, units=1)
     # The relation is that of tokens, with the samples of the batch as the tokens of one text: [1, B, width].
     student_text = student[None]
     teacher_text = teacher[None]
@@ -312,7 +312,7 @@ def sample_contrastive(
         1.3493
     """
     rows = {"student_projected": student_projected, "teacher": teacher}
-    inputs = check_inputs("[B, width]", rows, 1, alike=2)
+    inputs = check_inputs("[B, width]", rows, units=1, alike=2)
     check_labels(labels, student_projected.shape[:1])
     check_temperature(temperature)
     with autocast_off(student_projected.device):
@@ -332,4 +332,4 @@ def sample_contrastive(
         positive_count = is_positive.sum(-1, keepdim=True)
         total = -(is_positive * log_shares / positive_count).sum()
         rows_of_a_sample = 2
-        return inputs.term(total, rows_of_a_sample)
+        return inputs.term(total, per_unit=rows_of_a_sample)
