@@ -107,8 +107,8 @@ def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> lis
     if options.distance == "l2_squared":
         options_of_distance["squared"] = True
     whole = Term(
-        "vector",
-        objective,
+        name="vector",
+        objective=objective,
         student=stream_keys("vector", layer=student.layers),
         teacher=stream_keys("vector", layer=pairing.teacher.output_layer),
         options=options_of_distance,

@@ -53,8 +53,8 @@ def bert_emd(options: BertEmdOptions, pairing: Pairing) -> list[Term]:
     student = pairing.student
     teacher = pairing.teacher_shape
     hidden = Term(
-        "hidden",
-        "layer_emd",
+        name="hidden",
+        objective="layer_emd",
         student=_of_all_layers(student, "hidden"),
         teacher=_of_all_layers(teacher, "hidden"),
         weight=options.hidden_weight,
@@ -65,8 +65,8 @@ def bert_emd(options: BertEmdOptions, pairing: Pairing) -> list[Term]:
     if options.attention_weight > 0:
         heads = equal_heads(pairing, method="bert_emd", otherwise="set attention_weight: 0")
         attention = Term(
-            "attention",
-            "attention_layer_emd",
+            name="attention",
+            objective="attention_layer_emd",
             student=_of_all_layers(student, "query", "key"),
             teacher=_of_all_layers(teacher, "query", "key"),
             weight=options.attention_weight,

@@ -83,7 +83,9 @@ def check_relation_heads(pairing: Pairing, heads: int, streams: Iterable[str], *
 
 
 def check_whole_rotary_heads(pairing: Pairing, heads: int, streams: Iterable[str], *, example: int) -> None:
-    """Refuse relation heads that cut through attention heads whose features are turned in pairs by their position.
+    """Refuse a number of relation heads that cuts through attention heads of rotary positions.
+
+    Rotary positions turn the features of an attention head in pairs, so that only whole heads can be related.
 
     Args:
         pairing: The two models.

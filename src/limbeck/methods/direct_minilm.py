@@ -46,8 +46,8 @@ def direct_minilm(options: DirectMiniLMOptions, pairing: Pairing) -> list[Term]:
             heads=heads,
         )
         term = Term(
-            stream,
-            "direct_mse",
+            name=stream,
+            objective="direct_mse",
             student=stream_keys(stream, layer=student_layer),
             teacher=stream_keys(stream, layer=teacher_layer),
             options={"heads": heads},

@@ -48,8 +48,8 @@ def distilbert(options: DistilBertOptions, pairing: Pairing) -> list[Term]:
         positions=options.positions,
     )
     cosine = Term(
-        "cosine",
-        "hidden_cosine",
+        name="cosine",
+        objective="hidden_cosine",
         student=stream_keys("hidden", layer=pairing.student.layers),
         teacher=stream_keys("hidden", layer=pairing.teacher_shape.layers),
         weight=options.cosine_weight,

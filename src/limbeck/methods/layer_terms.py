@@ -134,8 +134,8 @@ def _terms_over_all_layers(
         else:
             transform = AttendedLayers()
         term = Term(
-            f"{name}_{layer}",
-            objective,
+            name=f"{name}_{layer}",
+            objective=objective,
             student=stream_keys(stream, layer=layer),
             teacher=tuple(StreamKey(stream, teacher_layer) for teacher_layer in range(1, teacher_layers + 1)),
             weight=weight,
@@ -165,8 +165,8 @@ def layer_terms(
     for layer, teacher_layers in mapping.items():
         for teacher_layer in teacher_layers:
             term = Term(
-                f"{name}_{layer}_{teacher_layer}",
-                objective,
+                name=f"{name}_{layer}_{teacher_layer}",
+                objective=objective,
                 student=stream_keys(*streams, layer=layer),
                 teacher=stream_keys(*streams, layer=teacher_layer),
                 weight=weight,
@@ -180,7 +180,14 @@ def embedding_term(pairing: Pairing, *, weight: float) -> Term:
     """Make the `hidden_mse` between the embedding outputs, with a learned map."""
     # The embedding's output counts as layer 0.
     key = stream_keys("embedding", layer=0)
-    return Term("embedding", "hidden_mse", student=key, teacher=key, weight=weight, learned_map=learned_map(pairing))
+    return Term(
+        name="embedding",
+        objective="hidden_mse",
+        student=key,
+        teacher=key,
+        weight=weight,
+        learned_map=learned_map(pairing),
+    )
 
 
 def hidden_terms(pairing: Pairing, mapping: LayerMapping, *, weight: float, one_map: bool = False) -> list[Term]:
@@ -245,8 +252,8 @@ def sentence_hidden_terms(
     teacher = pairing.teacher_shape
     learned = learned_map(pairing) if student.hidden != teacher.hidden else None
     last = Term(
-        "hidden_mse",
-        "hidden_mse",
+        name="hidden_mse",
+        objective="hidden_mse",
         student=stream_keys("hidden", layer=student.layers),
         teacher=stream_keys("hidden", layer=teacher.layers),
         weight=last_weight,
@@ -257,8 +264,8 @@ def sentence_hidden_terms(
         layer = resolve_layer(student_choice, student, "student")
         teacher_layer = resolve_layer(teacher_choice, teacher, "teacher")
         term = Term(
-            f"hidden_mse_{layer}",
-            "hidden_mse",
+            name=f"hidden_mse_{layer}",
+            objective="hidden_mse",
             student=stream_keys("hidden", layer=layer),
             teacher=stream_keys("hidden", layer=teacher_layer),
             weight=layer_weight,

@@ -58,8 +58,8 @@ def minilm(options: MiniLMOptions, pairing: Pairing) -> list[Term]:
             # Relations of queries and keys with one relation head for each attention head are the attention
             # distributions.
             attention = Term(
-                f"attention{suffix}",
-                "relation_kl",
+                name=f"attention{suffix}",
+                objective="relation_kl",
                 student=stream_keys("query", "key", layer=layer),
                 teacher=stream_keys("query", "key", layer=teacher_layer),
                 weight=options.attention_weight,
@@ -68,8 +68,8 @@ def minilm(options: MiniLMOptions, pairing: Pairing) -> list[Term]:
             terms.append(attention)
             if options.value_transfer == "relation":
                 values = Term(
-                    f"value_relation{suffix}",
-                    "relation_kl",
+                    name=f"value_relation{suffix}",
+                    objective="relation_kl",
                     student=stream_keys("value", "value", layer=layer),
                     teacher=stream_keys("value", "value", layer=teacher_layer),
                     weight=options.value_weight,
@@ -78,8 +78,8 @@ def minilm(options: MiniLMOptions, pairing: Pairing) -> list[Term]:
             else:
                 stream = "value" if options.value_transfer == "vectors" else "hidden"
                 values = Term(
-                    f"{stream}{suffix}",
-                    "hidden_mse",
+                    name=f"{stream}{suffix}",
+                    objective="hidden_mse",
                     student=stream_keys(stream, layer=layer),
                     teacher=stream_keys(stream, layer=teacher_layer),
                     weight=options.value_weight,

@@ -97,8 +97,8 @@ def minilmv2(options: MiniLMv2Options, pairing: Pairing) -> list[Term]:
     for pair, weight in weights.items():
         first, second = pair.split("-")
         term = Term(
-            f"{first}_{second}",
-            "relation_kl",
+            name=f"{first}_{second}",
+            objective="relation_kl",
             student=stream_keys(first, second, layer=student_layer),
             teacher=stream_keys(first, second, layer=teacher_layer),
             weight=weight,

@@ -160,8 +160,8 @@ def _stage_1(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     # Tokens are related over the whole width of the embeddings, as one head.
     embedding_keys = stream_keys("embedding", "embedding", layer=0)
     embedding = Term(
-        "embedding",
-        "relation_kl",
+        name="embedding",
+        objective="relation_kl",
         student=embedding_keys,
         teacher=embedding_keys,
         weight=options.embedding_weight,
@@ -317,11 +317,15 @@ def _stage_2(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     student_cls = stream_keys("cls", layer=student.layers)
     teacher_cls = stream_keys("cls", layer=teacher.layers)
     relation = Term(
-        "sample_relation", "sample_relation_kl", student=student_cls, teacher=teacher_cls, weight=relation_weight
+        name="sample_relation",
+        objective="sample_relation_kl",
+        student=student_cls,
+        teacher=teacher_cls,
+        weight=relation_weight,
     )
     contrast = Term(
-        "sample_contrastive",
-        "sample_contrastive",
+        name="sample_contrastive",
+        objective="sample_contrastive",
         student=student_cls,
         teacher=teacher_cls,
         weight=contrastive_weight,

@@ -36,8 +36,8 @@ def soft_label_term(
     """
     if not pairing.has_labels:
         return Term(
-            "soft_label",
-            "soft_label_kl",
+            name="soft_label",
+            objective="soft_label_kl",
             student=_student_logits(pairing),
             teacher=_teacher_logits(pairing),
             weight=weight,
@@ -49,8 +49,8 @@ def soft_label_term(
     if label.has_temperature:
         options["temperature"] = temperature
     return Term(
-        "soft_label",
-        label.objective,
+        name="soft_label",
+        objective=label.objective,
         student=_student_logits(pairing),
         teacher=_teacher_logits(pairing),
         weight=weight,
@@ -75,8 +75,8 @@ def annealed_score_term(pairing: Pairing, *, weight: float, highest: int) -> Ter
             f"annealing teaches the scores of classes or a value, but this corpus is for {pairing.task}; leave it out."
         )
     return Term(
-        "soft_label",
-        "soft_label_mse",
+        name="soft_label",
+        objective="soft_label_mse",
         student=_student_logits(pairing),
         teacher=_teacher_logits(pairing),
         weight=weight,
@@ -101,6 +101,7 @@ def hard_label_term(pairing: Pairing, *, weight: float, is_default: bool = False
         return Term("hard_label", "masked_lm_ce", student=logits, teacher=(), weight=weight, rows="label")
     if is_default and not pairing.labelled:
         weight = 0.0
+    # The objective that the rows' kind of task has for labels, if it has one.
     label = _kind(pairing.task).hard_label()
     if label is not None:
         return Term("hard_label", label.objective, student=logits, teacher=(), weight=weight, rows=label.rows)

@@ -102,6 +102,13 @@ def register_method(method: Method[OptionsT], *, replace: bool = False) -> Metho
     return method
 
 
+def _first_paragraph(function: Callable[..., Any]) -> str:
+    """Return the first paragraph of a function's docstring, in one line."""
+    docstring = inspect.getdoc(function) or ""
+    paragraph, _, _ = docstring.partition("\n\n")
+    return " ".join(paragraph.split())
+
+
 def register_as_method(
     *,
     options: type[MethodOptions] = MethodOptions,
@@ -130,13 +137,9 @@ def register_as_method(
     """
 
     def register(compose: ComposeT) -> ComposeT:
-        """Add a method to the registry."""
+        """Add a method to the registry, by the arguments of `register_as_method`."""
         method_name = name if name is not None else getattr(compose, "__name__", "")
-        sentence = summary
-        if sentence is None:
-            docstring = inspect.getdoc(compose) or ""
-            first_paragraph, _, _ = docstring.partition("\n\n")
-            sentence = " ".join(first_paragraph.split())
+        sentence = _first_paragraph(compose) if summary is None else summary
         if not sentence:
             raise PluginError(
                 f"The method '{method_name}' cannot be added: it has no summary; give its function a docstring."

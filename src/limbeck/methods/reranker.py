@@ -71,8 +71,8 @@ def reranker(options: RerankerOptions, pairing: Pairing) -> list[Term]:
     if options.loss == "listwise_kl":
         options_of_loss["temperature"] = options.temperature
     score = Term(
-        "score",
-        _OBJECTIVES[options.loss],
+        name="score",
+        objective=_OBJECTIVES[options.loss],
         student=stream_keys("logits", layer=student.layers),
         teacher=stream_keys("logits", layer=pairing.teacher.output_layer),
         weight=options.score_weight,

@@ -49,8 +49,8 @@ def sentence_embedding(options: SentenceEmbeddingOptions, pairing: Pairing) -> l
     student_pooled = stream_keys("pooled", layer=student.layers)
     teacher_pooled = stream_keys("pooled", layer=teacher.output_layer)
     pooled_cosine = Term(
-        "pooled_cosine",
-        "pooled_cosine",
+        name="pooled_cosine",
+        objective="pooled_cosine",
         student=student_pooled,
         teacher=teacher_pooled,
         weight=options.pooled_weight,
@@ -66,8 +66,8 @@ def sentence_embedding(options: SentenceEmbeddingOptions, pairing: Pairing) -> l
             layer_weight=options.layer_weight,
         )
     sample_relation = Term(
-        "sample_relation",
-        "sample_relation_kl",
+        name="sample_relation",
+        objective="sample_relation_kl",
         student=student_pooled,
         teacher=teacher_pooled,
         weight=options.sample_relation_weight,
