@@ -147,7 +147,8 @@ def _measure(case: LossCase, backends: Sequence[str], *, seconds: float, memory:
     tokens = 0
     errors: dict[str, RelativeErrors] = {}
     if fitting:
-        times, tokens = _measure_times(case, fitting, seconds, tell_rounds(part_of(report, 0.0, _TIMED), title))
+        report_timing = part_of(report, 0.0, _TIMED)
+        times, tokens = _measure_times(case, fitting, seconds, tell_rounds(report_timing, title))
         errors = errors_of(error_case(case), fitting)
 
     rows: list[Row] = []

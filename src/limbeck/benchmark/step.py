@@ -71,7 +71,7 @@ class Step:
         self.setup = setup
         self.module, self._teacher_tap = _build_module(setup)
         batches = [make_batch(setup, index) for index in range(setup.micro_batches)]
-        # As in a run, parameters that the loss does not reach are frozen.
+        # As in a run, parameters that the loss does not reach are frozen. A few rows are enough to find them.
         few_rows = {name: tensor[:_PROBE_ROWS] for name, tensor in batches[0].items()}
         freeze_unreached(self.module, few_rows)
 
@@ -234,7 +234,9 @@ class Step:
         leaf_tensors = _tensors(leaves)
         with self._clock(seconds_by_part, "loss"):
             terms = module.compute_terms(sides, leaves, teacher_streams)
-            loss = self.trainer.compute_loss(_model_that_returns(terms), batch, num_items_in_batch=units)
+            # The trainer calls a model to get the terms, which are known here already.
+            stand_in = _model_that_returns(terms)
+            loss = self.trainer.compute_loss(stand_in, batch, num_items_in_batch=units)
             # In float16, the loss is scaled up so that small gradients do not become 0.
             scaler = getattr(self.trainer.accelerator, "scaler", None)
             if scaler is not None:

@@ -195,7 +195,7 @@ def _from_recipe(request: StepRequest, recipe: str) -> StepSetup:
         for name in family_of(student).fields.dropouts:
             setattr(student, name, student_plan.spec.dropout)
 
-    # A teacher that reads the pieces of its student has the rows of these alone.
+    # If the student's vocabulary was cut out of the teacher's, the teacher keeps the rows of the same tokens alone.
     teacher = stage.teacher.config
     if stage.whole_tokenizer is not None:
         teacher = type(teacher)(**teacher.to_dict())
