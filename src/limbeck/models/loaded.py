@@ -64,7 +64,7 @@ def open_model(name: str | Path, revision: str | None = None) -> LoadedModel:
         sentence.check_fits(located, hidden)
         sentence.check_whole(located, hidden)
 
-    model = load_model(located, revision=revision, head=head)
+    model = load_model(located, revision=revision, head=head, pooler=False)
     tokenizer = load_tokenizer(located, revision=revision)
     check_fits_model(tokenizer, config.vocab_size)
     check_head_padding(located, model, head, tokenizer)

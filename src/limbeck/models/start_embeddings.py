@@ -124,6 +124,7 @@ def _transfer_tables(start: Start, student: PreTrainedModel, source: PreTrainedM
     """
     bases = start.bases
     family = family_of(student.config)
+    # Empty for a student without factorised embeddings.
     map_values = _map_values(student, source, bases)
     origin: Origin = "copied" if bases.embedding is None else "projected"
     for path in family.embeddings:

@@ -97,6 +97,7 @@ def unlisted_family(model_type: str) -> Family:
         # True and false are numbers in Python, but no rates.
         if type(value) in (int, float) and _is_dropout(name):
             dropouts.append(name)
+    # What limbeck knows of the family beside the names of its numbers.
     known = unlisted_row(model_type)
     fields = Fields(layers, hidden, heads, ffn, embedding=known.fields.embedding, dropouts=tuple(dropouts))
     return replace(known, model_type=model_type, fields=fields)
