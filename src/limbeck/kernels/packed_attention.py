@@ -435,7 +435,10 @@ class _Work:
     def _differentiate(self, block: _Block, upstream: Tensor, grads: Sequence[Tensor]) -> None:
         """Write a block's part of the gradients; arguments as of `differentiate`.
 
-        For the letters see the module's docstring.
+            dV = (P ∘ M)ᵀ dO,  G = (dO Vᵀ) ∘ M,  D = rowsum(P ∘ G),  dS = P ∘ (G − D),  dQ = dS K,  dK = dSᵀ Q
+
+        with P the probabilities, M the factors of dropout over 1 − p, and dO the upstream gradient. dQ and dK are
+        multiplied by the scale of the scores in the end.
         """
         units = self._take_operands(block)
         # dO / (1 − p), [units, length, D]. The factor 1 / (1 − p) of M is applied here, to the smallest operand.

@@ -290,7 +290,8 @@ class RelationGroup:
     def _divergence_of_block(self, units: slice, rows: slice, buffers: Tensor) -> Tensor:
         """Return the divergence of a block in bits, `[units, rows, 1]`, and add its gradient.
 
-        For the letters see the module's docstring.
+        With e = exp2(logits), s = Σ e of a row, and D the teacher's logits less the student's, the divergence of a row
+        is Σ e_T · D / s_T − log2(s_T / s_S).
 
         Args:
             units: The units of the block.

@@ -129,7 +129,7 @@ def parse_blueprint(source: BlueprintSource, teacher: Shape | None = None) -> St
         teacher: The shape of the teacher, or of another model to start from; only a number alone and `"all"` read it.
 
     Raises:
-        ModelError: for text that is neither, unknown or missing fields, sizes out of range, heads that do not
+        ModelError: for text of another form, unknown or missing fields, sizes out of range, heads that do not
             divide hidden, a width for which no number of heads can be guessed, or more layers than the teacher has.
     """
     if isinstance(source, StudentBlueprint):

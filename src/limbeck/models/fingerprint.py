@@ -69,6 +69,7 @@ def _hash_of(name: str, patterns: Sequence[str], revision: str | None) -> str:
     digest = hashlib.blake2b(digest_size=_HASH_BYTES)
     resolved = resolve_model(name)
     if not is_local(resolved):
+        # The commit stands for all files, so that none of them is fetched.
         commit = getattr(load_config(name, revision), "_commit_hash", None)
         digest.update(f"{resolved}@{commit}".encode())
         return digest.hexdigest()

@@ -301,10 +301,13 @@ class _LayerOutput:
                 handle.remove()
 
     def rows(self, recorded: _Recorded, target: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows that a padded batch adds to the regression, in float64; the letters are those of `Fit`.
+        """The rows that a padded batch adds to the regression, in float64.
+
+        The output map reads the features f. The layer's output is y, σ is the scale that its norm divides by, and g the
+        scale that the norm multiplies by; see `Fit`.
 
         Args:
-            recorded: What a forward showed.
+            recorded: The features f, the sums before the norm, and the output y.
             target: t, `[B, L, S]`.
 
         Returns:

@@ -39,16 +39,18 @@ class KeptMapFit:
 
     @torch.no_grad()
     def solve(self, linear: nn.Linear) -> None:
-        """Set the weight and the bias of a map to the solution, in place.
+        """Set the weight and the bias of a map to the least-squares solution, in place.
+
+        It maps the student's vectors g `[S]` to the source's vectors t `[T]`.
 
         All processes of a training take the sums of the first, so that they get the same map.
         """
         assert self._products is not None
         products = ranks.broadcast(self._products)
         width = linear.in_features
-        # With a bias the one behind g is a feature too.
+        # The products are Σ g~ᵀ [g~, t], where g~ is g with a one behind it. That one is the feature of the bias. For a
+        # map without a bias its row and its column are left out.
         size = width if linear.bias is None else width + 1
-        # Σ g~ᵀ g~ and Σ g~ᵀ t; without a bias the row and the column of the one are left out.
         gram = products[:size, :size]
         with_source = products[:size, width + 1 :]
         # λ for the weights, and 0 for the bias.

@@ -49,6 +49,7 @@ def pieces_of_tokens(student: PreTrainedTokenizerBase, source: PreTrainedTokeniz
             if token in ids_in_source:
                 pieces[index] = [ids_in_source[token]]
 
+    # Of the names of one role, such as "cls" and "bos", a tokenizer has either.
     for names in _ROLES:
         student_id = _special_id(student, names)
         source_id = _special_id(source, names)
