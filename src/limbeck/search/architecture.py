@@ -159,7 +159,7 @@ class ArchitectureSearch(engine.SharedSearch):
         check_has_teacher_model(request.proxy.recipe)
         self.space = shape_space.divide_shapes(request.proxy.proxy_recipe, request.sizes)
         shape_space.check_some_small_enough(request.limits, self.space.shapes.values())
-        # Any shape will do: candidates differ in it alone.
+        # Candidates differ only in their shape, so the plan of any shape has what they share.
         self.plan = next(iter(self.space.shapes.values())).plan
         check_text_only(self.plan)
         self.latency = LatencySetting.of(request.measuring, self.plan.teacher)
@@ -175,13 +175,18 @@ class ArchitectureSearch(engine.SharedSearch):
             self.cuts = sorted(steps_of_cuts - {0, steps})
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that rewards depend on beside those of the run."""
+        """Return the settings that rewards depend on beside those of the run, by dotted names.
+
+        A study is continued only by a search that has the same ones.
+        """
+        # Sentence vectors are compared on texts, and layers on blocks of tokens.
+        loss_blocks = TEXTS if self.loss == "vectors" else LOSS_BLOCKS
         values = {
             "space": {**asdict(self.space.sizes), "embedding": self.plan.blueprint.embedding},
             "limit": asdict(self.request.limits),
             "latency": self.latency.identity,
             "loss": self.loss,
-            "loss.blocks": TEXTS if self.loss == "vectors" else LOSS_BLOCKS,
+            "loss.blocks": loss_blocks,
         }
         return records.flat(values)
 
@@ -320,8 +325,12 @@ class ArchitectureSearch(engine.SharedSearch):
     def _loss(self, student: PreTrainedModel, plan: RunPlan) -> float:
         """Return the loss of a student, not yet divided by the untrained loss.
 
+        Most losses are the share of the variance of the teacher's sentence vectors, or of its last hidden states, that
+        a linear map of the student's does not explain. `relations` is a divergence of attention relations, and
+        `hidden_states` a sum of squared errors over the taught layers.
+
         Args:
-            student: The student, in a model without taps; it is moved to the device on which losses are measured.
+            student: A model without the taps of a training; it is moved to the device on which losses are measured.
             plan: The plan of its run.
         """
         if self.loss == "vectors":
@@ -580,7 +589,7 @@ def _cost(trials: Sequence[FrozenTrial], shapes: Sequence[SearchedShape]) -> dic
 
 
 def _nothing_trained(shapes: Sequence[SearchedShape], place: str) -> str:
-    """Return the message of a search without a result.
+    """Return the message of a search in which no shape was trained to the end.
 
     Args:
         shapes: The shapes that were tried.

@@ -231,6 +231,7 @@ class SharedSearch(Search):
             problems = run_workers(work_alone, task, self.request.workers, show_progress)
         if not self.is_finished(study):
             reasons = "; ".join(dict.fromkeys(problems))
+            # `done` is a word such as "trained".
             raise TrainingError(
                 f"All workers of the search ended before it was finished: {reasons} What is {self.done} is kept in "
                 f"{shown(self.request.proxy.place)}; the same command continues from there."
@@ -294,6 +295,7 @@ def run_search_of(
                 if not search.is_finished(study):
                     search.carry_out(study, poll_seconds)
             except (Interrupted, KeyboardInterrupt):
-                place = shown(request.proxy.place)
-                raise Interrupted(search.stopped.format(done=search.done, place=place)) from None
+                # `stopped` is a message with gaps for the place and for a word such as "trained".
+                message = search.stopped.format(done=search.done, place=shown(request.proxy.place))
+                raise Interrupted(message) from None
             return search.record(study).to_dict()

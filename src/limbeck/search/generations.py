@@ -102,9 +102,10 @@ class Generations(Work):
         return self.genetic.generation(study, self.generations).finished
 
     def propose(self, study: Study, ask: Ask) -> list[Candidate]:
-        """Take open genomes of the present generation, and mappings that are queued in the study."""
+        """Take mappings to evaluate: those queued in the study, then those of the generation that nobody has taken."""
         candidates: list[Candidate] = []
         while len(candidates) < self.batch:
+            # Read anew for every candidate, since this worker and others take its open genomes.
             generation = self.genetic.generation(study, self.generations)
             if not generation.open and not _has_queued(study):
                 break

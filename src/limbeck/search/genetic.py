@@ -59,17 +59,17 @@ class Children:
 
 
 def random_genome(space: MappingSpace, generator: np.random.Generator) -> Genome:
-    """Draw a legal genome, every member of the space as likely as any other.
+    """Draw a legal genome, each as likely as any other.
 
-    The codes are drawn from the first layer to the last. The probability of a code is the share that it has of the
-    members which begin with the codes so far. The paper draws fair bits until they make a legal genome, which has the
-    same distribution.
+    The codes are drawn from the first layer to the last. Of the legal genomes that begin with the codes so far, a part
+    goes on with a certain code: this part is the code's probability. The paper draws fair bits until they make a legal
+    genome, which has the same distribution.
     """
     codes: list[int] = []
     # The highest teacher layer so far, 0 for none: the layers that follow must lie above it.
     floor = 0
     for layers_settled in range(space.student):
-        # A step is a code for the next layer. Its `members` begin with the codes so far and with this one.
+        # A step is a possible code of the next layer; `members` is the number of legal genomes that go on with it.
         steps = space.steps(layers_settled, floor)
         members = np.array([step.members for step in steps], dtype=np.float64)
         index = generator.choice(len(steps), p=members / members.sum())
@@ -108,12 +108,12 @@ def select_pair(genomes: Sequence[Genome], probabilities: NDArray[np.float64], g
 
 
 def crossover(space: MappingSpace, pair: Pair, exchange: float, generator: np.random.Generator) -> Children:
-    """Exchange the codes of two parents layer by layer, each with probability `exchange`; both children are legal.
+    """Exchange the code of each layer between two parents with probability `exchange`, until both children are legal.
 
     Args:
         space: The legal genomes.
         pair: The parents, both legal.
-        exchange: q_C in [0, 1].
+        exchange: q_C of ELM (arXiv 2012.06153), in [0, 1].
         generator: Draws the random numbers.
     """
     first_parent, second_parent = pair
@@ -132,12 +132,12 @@ def crossover(space: MappingSpace, pair: Pair, exchange: float, generator: np.ra
 
 
 def mutate(space: MappingSpace, genome: Genome, flip: float, generator: np.random.Generator) -> Children:
-    """Flip each bit of a parent with probability `flip`; the child is legal.
+    """Flip each bit of a parent's codes with probability `flip`, until the child is legal.
 
     Args:
         space: The legal genomes.
         genome: The parent, legal.
-        flip: q_M in [0, 1].
+        flip: q_M of ELM (arXiv 2012.06153), in [0, 1].
         generator: Draws the random numbers.
     """
     # 1, 2, 4, …: [bits].
@@ -146,12 +146,13 @@ def mutate(space: MappingSpace, genome: Genome, flip: float, generator: np.rando
     def draw_child() -> tuple[Genome]:
         # [student layers, bits].
         is_flipped = generator.random((space.student, space.bits)) < flip
-        # The flipped bits of each code as one number, [student layers].
+        # The bits to flip in each code as one number, [student layers]: bits 0 and 2 make 1 + 4 = 5.
         masks = is_flipped @ value_of_bit
         # XOR flips the bits of a code that its mask has.
         child = tuple(code ^ int(mask) for code, mask in zip(genome, masks, strict=True))
         return (child,)
 
+    # Parents and children are tuples here as in `crossover`, though there is only one of each.
     return _draw_until_legal(space, (genome,), draw_child)
 
 

@@ -75,12 +75,12 @@ class HeldOutScores:
         corpus = proxy.corpora[0]
         plan = proxy.plan
         self._agreement = PairAgreement(teacher, proxy.tokenizer, corpus, held_out_pairs(proxy), plan.vectors())
-        # The second score is `explained` or `relations`; `LastLayers` measures both.
+        # The second score is `explained` (of hidden states) or `relations` (of attention). `LastLayers` measures both.
         if "explained" in names:
             # `explained` compares hidden states, for which the teacher is read again beside every student.
             self._last_layers = LastLayers(teacher, loss_batches(proxy), [plan.student], keep_streams=False)
         else:
-            # For `relations` the teacher is read once, and what it says is kept. Nothing is fitted, so that a single
+            # For `relations` the teacher is read once, and its vectors are kept. Nothing is fitted, so that a single
             # batch is enough.
             batches = held_out_batches(corpus, proxy.tokenizer, BLOCKS, fewest_batches=1)
             self._last_layers = LastLayers(teacher, batches, [plan.student], keep_streams=True)
@@ -105,6 +105,7 @@ class HeldOutScores:
         figures = self._last_layers.compare(student)
         # `__init__` has prepared one of the two scores; `explained` is measured only where it is that one.
         if figures.explained is None:
+            # 1 for the teacher's relations, and 0 for uniform ones, in which all tokens are equally similar.
             shares["relations"] = 1 - figures.divergence / self._last_layers.uniform
         else:
             shares["explained"] = figures.explained
@@ -113,7 +114,7 @@ class HeldOutScores:
 
 
 def held_out_pairs(proxy: Proxy) -> list[SentencePair]:
-    """Choose the sentence pairs of the agreement.
+    """Choose the pairs of held-out sentences whose similarity student and teacher should agree on.
 
     Raises:
         CorpusError: if too little text is held out.
@@ -132,14 +133,14 @@ def held_out_pairs(proxy: Proxy) -> list[SentencePair]:
 
 
 def loss_batches(proxy: Proxy) -> list[dict[str, Tensor]]:
-    """Return the held-out blocks on which losses and `explained` are measured, in at least three batches.
+    """Return the held-out blocks of tokens on which students are compared with the teacher, in at least three batches.
 
     Raises:
         CorpusError: if too little text is held out.
     """
     batches = held_out_batches(proxy.corpora[0], proxy.tokenizer, LOSS_BLOCKS, fewest_batches=_FEWEST_BATCHES)
     if len(batches) < _FEWEST_BATCHES:
-        # With so few blocks every batch has a single one.
+        # With so few blocks every batch has a single one, so this counts the blocks.
         raise CorpusError(
             f"{counted(len(batches), 'block')} held out, but students are compared on {_FEWEST_BATCHES} or more; raise "
             "corpus.held_out."

@@ -17,7 +17,7 @@ from limbeck.recipe.schema import NOT_COMPUTED
 
 
 def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> dict[str, Any]:
-    """Return the settings that values of two runs must have in common to be compared, by dotted names.
+    """Return the settings, by dotted names, that two runs must share for their scores to be comparable.
 
     Models and text are known by their content, not by their place, so that machines may keep them elsewhere.
 
@@ -60,15 +60,18 @@ def _teacher_identity(plan: RunPlan) -> str:
 
 
 def _whole_stage(stage: dict[str, Any]) -> dict[str, Any]:
-    """Return a stage of a recipe, with the defaults that its results depend on filled in.
+    """Return the settings of a stage that its results depend on, for the identity by which a study is recognised.
+
+    Defaults of the method and the number format are filled in. The sources of the corpus are left out, since text is
+    known by its content.
 
     Args:
-        stage: The stage as a document, with the settings that the recipe gives.
+        stage: The stage as a dictionary, with the settings that the recipe gives. Its `corpus` may be None.
     """
     options = dict(stage["method"])
     name = options.pop("name")
-    # `deciding` leaves out options that the method got later and that are not set, so that earlier studies keep their
-    # identity.
+    # `deciding` returns all options with their defaults. It leaves out unset ones that a later version of the method
+    # added, so that earlier studies keep their identity.
     deciding_options = METHODS[name].options.model_validate(options).deciding()
     training = dict(stage["training"])
     if "bf16" not in training and "fp16" not in training:

@@ -160,9 +160,9 @@ def reward_of(trial: FrozenTrial) -> float | None:
 def predict_rewards(
     tried: Sequence[Point], rewards: Sequence[float], candidates: Sequence[Point], *, episode_size: int, seed: int
 ) -> list[float]:
-    """Fit a controller to shapes that were tried, by their squared errors, and predict the rewards of candidates.
+    """Fit a controller to the rewards of shapes that were tried, and predict the rewards of candidates.
 
-    What the controller reads of earlier episodes are shapes with a reward, so its episodes are counted in these alone.
+    The episodes are counted in shapes that have a reward: the controller reads no others.
 
     Args:
         tried: Shapes with a reward in the order of their trials, each size as a number of about -1 to 1.

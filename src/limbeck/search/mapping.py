@@ -182,6 +182,7 @@ class MappingSearch(Generations, engine.SharedSearch):
         try:
             scores = self._measure(candidate, trained)
         except Interrupted:
+            # A LimbeckError too, but it ends the whole search.
             raise
         except LimbeckError as error:
             # Without a value the trial fails, so that the mapping may be tried again.

@@ -126,12 +126,13 @@ class MappingSpace:
             yield from self._members((*codes, step.code), raise_floor(floor, step.layer))
 
     def steps(self, settled: int, floor: int) -> list[Step]:
-        """Return the choices for the next student layer that lead to a member, in the order of their codes.
+        """Return the choices for the next student layer from which a legal mapping can be completed, by ascending code.
 
         Args:
             settled: Number of student layers whose choice is made.
             floor: The highest teacher layer that these use, 0 for none.
         """
+        # The number of ways to go on after the next layer, by the floor that it leaves.
         counts = self.completions[settled + 1]
         steps = []
         for code, layer in sorted(self.choices[settled].items()):

@@ -75,11 +75,11 @@ class ShapeSpace:
 
 
 def divide_shapes(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
-    """Divide the product of sizes into shapes that the recipe can train and others.
+    """Divide all combinations of the listed sizes into shapes that the recipe can train and shapes that it cannot.
 
     Args:
         recipe: The recipe; the shape of its student is replaced, except for a width of factorised embeddings.
-        sizes: The sizes.
+        sizes: The listed values of each size.
 
     Raises:
         RecipeError: for no sizes or repeated ones, for a student that starts from a checkpoint, which has one shape,

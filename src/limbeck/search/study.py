@@ -41,8 +41,8 @@ def open_study(
             space and so on. They are kept in the study's user attributes.
         sampler: Proposes the next trials. A storage keeps no sampler, so every worker brings the same one.
         direction: Whether larger or smaller values are better.
-        earlier: Values of some settings, by name, that earlier versions wrote where this one writes that of `identity`.
-            A study that holds them is continued too.
+        earlier: Values that earlier versions wrote for some settings, by name. A study that holds such a value instead
+            of the one in `identity` is continued too.
 
     Raises:
         RecipeError: for a storage URL that is malformed, or of an unknown database.

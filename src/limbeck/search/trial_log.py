@@ -47,7 +47,11 @@ def read_trials(
     Args:
         trials: The trials, in the order of their numbers.
         candidate_of: Returns a trial's candidate; None where its parameters are not all chosen, or are illegal.
-        settles: Returns whether a finished trial settles its candidate.
+        settles: Returns whether a finished trial settles its candidate, which then needs no other trial.
+
+    Returns:
+        By candidate: the trial that settled it (`done`), the number of an unfinished trial (`running`), and the number
+        of trials in which it diverged.
     """
     done: dict[Candidate, FrozenTrial] = {}
     running: dict[Candidate, int] = {}
