@@ -127,7 +127,7 @@ def _check_training(plan: ComparisonPlan) -> None:
 def _check_lengths(plan: ComparisonPlan, run: RunPlan) -> None:
     """Refuse lengths at which the speed of a model cannot be measured.
 
-    The message says "its" of the student whose place in the plan `at_place` puts before it.
+    The caller puts the student's place in the plan before the message, which calls the student "it".
     """
     speed = plan.evaluation.speed
     if not speed.enabled:

@@ -95,6 +95,7 @@ class HeldOutText:
         settings["pooling"] = describe_pooling(self.pooling)
         if self.teacher is not None:
             settings["relation_heads"] = common_relation_heads(shape_of(self.teacher.config), self.students)
+        # A teacher without a model has stored outputs, which are known by a hash.
         if self.teaching is not None:
             settings["taught"] = self.teaching.facts.identity
         settings["text"] = self.corpus.identity

@@ -77,6 +77,7 @@ class LastLayers:
         self._heads = common_relation_heads(shape, students)
         self._is_causal = shape.causal
         self._width = shape.hidden
+        # Streams are the vectors of a layer: its queries, keys and values, and its hidden states, which are not kept.
         self._compares_hidden = not keep_streams
         self._stream_names: tuple[str, ...] = _RELATIONS
         if self._compares_hidden:

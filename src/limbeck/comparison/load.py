@@ -41,6 +41,7 @@ def load_plan(
         document = dict(plan)
     check_plain(document)
     document = apply_overrides(expand_shorthands(document), overrides)
+    # The overrides too may have brought values that no plan may hold.
     check_plain(document)
 
     if data is not None:

@@ -95,7 +95,7 @@ class MethodEntry(Strict):
         return self
 
     def _check_written_stages(self, stages: Sequence[StageSpec]) -> None:
-        """Refuse stages that are written out where they need a title, or do not fit a comparison."""
+        """Refuse written-out stages without a title, beside options, or with settings that all runs of a plan share."""
         if self.title is None:
             raise ValueError("stages that are written out need a title")
         if self.options:
@@ -114,7 +114,7 @@ class MethodEntry(Strict):
         """Return a variant for every layer mapping and teacher layer, or one by the method's default.
 
         Raises:
-            ValueError: for an option that no stage has or can have, and shares that are not one a stage.
+            ValueError: for an option that no stage has or can have, and for more or fewer shares than stages.
         """
         stages_of_entry = self._stages()
         if self.shares and len(self.shares) != len(stages_of_entry):

@@ -34,6 +34,7 @@ def check_places(plan: ComparisonPlan, output: Path | None) -> None:
         request = request_evaluation(plan.evaluation, Path(), teacher=None, students=[])
         request.check_tasks()
     if output is not None:
+        # Raises for a folder that holds something else.
         COMPARISON.look(output.expanduser())
 
 

@@ -89,6 +89,7 @@ class TaughtVectors:
             )
         self.device = device
         collate = PadCollator(tokenizer.pad_token_id)
+        # Few texts make small batches, so that there are enough of them to fit and measure the maps of students on.
         size = min(_BATCH, len(rows) // _FEWEST_BATCHES)
         key = StreamKey(stream, teaching.facts.output_layer)
         # The texts in batches, and the teacher's vectors of each batch, `[texts, width]`.

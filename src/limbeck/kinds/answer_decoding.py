@@ -33,7 +33,8 @@ def decode_answers(
 
     In each window the `n_best` best starts and the `n_best` best ends among all tokens are paired. A pair counts if
     both lie in the context, it does not end before it starts and is not too long. The best pair of all windows is the
-    answer. The score of no answer is the lowest, over the windows, of the first token's start and end scores added.
+    answer. The score of no answer is the lowest, over the windows, of the first token's start and end scores added. The
+    *null odds* of an answer are the score of no answer less its own score.
 
     Args:
         windows: The windows that `AnswerWindows` has cut.

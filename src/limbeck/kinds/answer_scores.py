@@ -60,7 +60,9 @@ class AnswerScores(NamedTuple):
 
 
 def score_answers(predictions: Mapping[str, AnswerPrediction], rows: Sequence[LabelledRow], task: Task) -> AnswerScores:
-    """Score the texts of the predictions, whatever their null odds; a question without a prediction scores 0.
+    """Score the text of each prediction against the gold answers; a question without a prediction scores 0.
+
+    The text counts even if the prediction says, by high null odds, that the question has no answer.
 
     Answers are compared by the rules that the task names. By default these are MLQA's rules for rows in one of its
     languages other than English, and SQuAD's rules for all other rows. A question without an answer has the empty text
@@ -93,10 +95,11 @@ def best_threshold(
 ) -> Threshold:
     """Return the threshold of null odds with the best mean score.
 
-    A question whose null odds are above the threshold counts as "no answer", which scores 1 if it has none and 0 if it
-    has one. So the search begins with no answers at all, and then gives them one by one in ascending order of the null
-    odds: an answer to an answerable question adds its score, an answer to another question loses the 1. The threshold
-    is 0 where giving no answers is the best.
+    Null odds are the score that the model gives "no answer", less that of its answer. A question whose null odds are
+    above the threshold counts as "no answer", which scores 1 if it has none and 0 if it has one. So the search begins
+    with no answers at all, and then gives them one by one in ascending order of the null odds: an answer to an
+    answerable question adds its score, an answer to another question loses the 1. The threshold is 0 where giving no
+    answers is the best.
 
     Args:
         scores: The score of each predicted text, whatever its null odds, `[rows]`.
@@ -126,7 +129,7 @@ def answer_figures(
     """Return exact match and F1, with those that SQuAD 2.0 reports too where questions may have no answer.
 
     Args:
-        predictions: Row id to answer and null odds.
+        predictions: Row id to answer and null odds: the score of "no answer" less that of the answer.
         rows: The rows with their gold answers; a row without any is a question without an answer.
         task: Whether its questions may have no answer; an answer is then empty where its null odds are above 0.
 

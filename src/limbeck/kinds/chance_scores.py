@@ -17,7 +17,10 @@ _SMALLEST_SUM = 1e-12
 
 
 def chance_of_classes(labels: NDArray[np.int64], classes: int, positive: int | None) -> dict[str, float]:
-    """Return the scores at chance of one class a row, by metric; that of Matthews' correlation is 0.
+    """Return the scores of the best guesser in a task with one class a row, by metric.
+
+    A guesser does not read the rows. It gives all of them the same class, or draws classes as often as they occur.
+    Matthews' correlation, which is then 0, is left out.
 
     Args:
         labels: The number of the class of each row, `[rows]`.
@@ -48,7 +51,9 @@ def chance_of_classes(labels: NDArray[np.int64], classes: int, positive: int | N
 
 
 def chance_of_flags(labels: NDArray[np.int64]) -> dict[str, float]:
-    """Return the scores at chance of any number of classes a row, by metric.
+    """Return the scores of the best guesser in a task with any number of classes a row, by metric.
+
+    A guesser does not read the rows, and gives all of them the same classes.
 
     Args:
         labels: 1 or 0 for each class, `[rows, classes]`.
@@ -90,14 +95,18 @@ def chance_of_queries(labels_of_queries: Sequence[NDArray[np.float64]]) -> dict[
 
 
 def _reciprocal_rank(documents: int, relevant: int) -> float:
-    """Return the mean reciprocal rank of the first relevant document over all orders; ranks beyond 10 count 0."""
+    """Return the reciprocal rank of the first relevant document, as the mean over all orders of the documents.
+
+    Ranks beyond 10 count 0.
+    """
     if relevant == 0:
         return 0.0
     mean = 0.0
     for rank in range(1, min(CUTOFF, documents) + 1):
-        # The other relevant documents have ranks below this one.
-        orders = comb(documents - rank, relevant - 1)
-        mean += orders / comb(documents, relevant) / rank
+        # In these choices of ranks for the relevant documents, this rank is the first: all others come later.
+        choices_with_this_first = comb(documents - rank, relevant - 1)
+        probability = choices_with_this_first / comb(documents, relevant)
+        mean += probability / rank
     return mean
 
 

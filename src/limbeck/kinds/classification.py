@@ -142,9 +142,11 @@ class Classification(Kind):
         outputs: tuple[Outputs, Outputs],
         task: Task,
     ) -> Disagreements | None:
-        """Return the distance of student and teacher on each row, 0 to 1.
+        """Compare student and teacher on each row.
 
-        It is half of the summed differences of the probabilities of all classes (the total variation distance).
+        Their distance, 0 to 1, is half of the summed differences of the probabilities of all classes (the total
+        variation distance). Beside it stand whether their classes differ, and the class that each gives, with
+        probabilities. `rows` is not needed: the signature is that of all kinds.
         """
         student_classes, teacher_classes = (np.asarray(classes) for classes in predictions)
         student_outputs, teacher_outputs = outputs

@@ -56,7 +56,7 @@ def count_entities(
 def count_tags(
     predicted_tags: Sequence[Sequence[int]], gold_tags: Sequence[Sequence[int]], names: tuple[str, ...]
 ) -> dict[str, EntityCounts]:
-    """Count the entities of each type as `count_entities` does, by the tags of scored words alone.
+    """Count the entities of each type: the predicted ones, the gold ones, and those that are in both.
 
     Args:
         predicted_tags: For each sentence, the number of each scored word's predicted tag.

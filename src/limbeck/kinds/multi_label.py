@@ -90,7 +90,10 @@ class MultiLabel(Kind):
         source.numbers.lists = reading_of_lists(values, len(source.labels))
 
     def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
-        """Return 1 or 0 for each class."""
+        """Return a flag for each class: 1 if the row has it, else 0.
+
+        The flags stand in a column for each class, or are made of one column that lists the row's classes.
+        """
         columns = source.columns
         if columns.label_columns:
             values = {name: row.named_value(name) for name in columns.label_columns}
@@ -181,7 +184,11 @@ class MultiLabel(Kind):
         outputs: tuple[Outputs, Outputs],
         task: Task,
     ) -> Disagreements | None:
-        """Return the largest difference of the probabilities of a class."""
+        """Compare student and teacher on each row.
+
+        Their distance, 0 to 1, is the largest difference of the probabilities of a class. They differ if one of them
+        gives a class that the other does not. `rows` and `outputs` are not needed: the signature is that of all kinds.
+        """
         student, teacher = (np.asarray(probabilities, dtype=np.float64) for probabilities in predictions)
         student_flags = given_classes(student, task)
         teacher_flags = given_classes(teacher, task)

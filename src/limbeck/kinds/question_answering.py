@@ -111,8 +111,8 @@ class QuestionAnswering(Kind):
     ) -> dict[str, Any]:
         """Return the windows of all rows as columns: tokens, the row's id, and what answers are decoded by.
 
-        `first` is the index of the context's first token in the window; `offsets` has the first and the end character
-        of each token of the context, flat.
+        The column `first` has the index of the context's first token in its window. `offsets` has the first and the end
+        character of each token of the context, flat. The argument `first`, the number of the first row, is not needed.
         """
         windows = encoder.cut([Question(row.id, row.pair or "", row.text) for row in rows], report)
         return {
@@ -192,7 +192,11 @@ class QuestionAnswering(Kind):
         outputs: tuple[Outputs, Outputs],
         task: Task,
     ) -> Disagreements | None:
-        """Return 1 less the F1 of the student's answers, with the teacher's in place of the gold answers."""
+        """Compare the student's answers with the teacher's.
+
+        The distance of two answers, 0 to 1, is 1 less the F1 of the student's answer with the teacher's as the gold
+        answer. They differ if they are not an exact match.
+        """
         student_answers, teacher_answers = (cast(Answers, answers) for answers in predictions)
         student_texts = [_text(student_answers.get(row.id), task) for row in rows]
         teacher_texts = [_text(teacher_answers.get(row.id), task) for row in rows]

@@ -42,7 +42,10 @@ def choose_thresholds(probabilities: ArrayLike, rows: Sequence[LabelledRow]) -> 
 
 
 def _best_threshold(probabilities: NDArray[np.float64], has_class: NDArray[np.bool_]) -> float:
-    """Return the threshold of one class.
+    """Return the threshold of one class with the best F1.
+
+    Of several it is the one nearest to `DECIDED`, the threshold that is used unless another is chosen. A class that no
+    row has gets `DECIDED` itself.
 
     Args:
         probabilities: The probability of the class in each row, `[rows]`.

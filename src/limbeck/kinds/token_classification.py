@@ -192,7 +192,7 @@ class TokenClassification(Kind):
         return {name: value for name, value in chance.items() if name == "accuracy"}
 
     def words(self, prediction: Any, row: LabelledRow, task: Task) -> str:
-        """Return the words of a sentence that have a tag other than O, each with it."""
+        """Return the words of entities in a sentence with their tags, such as `Ada/B-PER Lovelace/I-PER`."""
         tagged = []
         for word, number in zip(row.text.split(WORD_GAP), prediction, strict=True):
             if number == IGNORED_LABEL:
@@ -232,7 +232,10 @@ class TokenClassification(Kind):
         outputs: tuple[Outputs, Outputs],
         task: Task,
     ) -> Disagreements | None:
-        """Return the share of each sentence's words that have different classes."""
+        """Compare the classes that student and teacher give the words of each sentence.
+
+        The distance, 0 to 1, is the share of words with different classes.
+        """
         student, teacher = (cast(Sequence[Sequence[int]], tags) for tags in predictions)
         shares = []
         for student_numbers, teacher_numbers in zip(student, teacher, strict=True):
