@@ -11,7 +11,7 @@ IGNORED_LABEL = -100
 
 
 def import_when_used(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Make the `__getattr__` and the `__dir__` of a package whose names are imported when they are first used.
+    """Make `__getattr__` and `__dir__` for a package that imports each of its names when it is first used.
 
     One module of it can then be imported without what the others need: torch and transformers take seconds. Where a
     module has the name of a function or class in it, that name of the package is the function or class.

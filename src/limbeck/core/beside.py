@@ -15,7 +15,7 @@ _tried: dict[str, str] = {}
 def find_beside(text: str, folder: Path) -> str:
     """Find a relative path or pattern in the current folder, or else in another one, with which it is then joined.
 
-    A path that exists in neither is not changed; `tried_beside` then has the second place for messages.
+    A path that exists in neither is returned as it is. `tried_beside` then knows the second place, for messages.
 
     Args:
         text: The path. An absolute path, an address or any other text is returned as it is.

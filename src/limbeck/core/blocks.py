@@ -298,7 +298,7 @@ def build_sections(subject: T, builders: Mapping[str, Callable[[T], Iterable[Blo
 
 
 def _build_blocks(title: str, build: Callable[[T], Iterable[Block]], subject: T) -> Iterator[Block]:
-    """Yield the blocks of a section, up to the first that a damaged record cannot give; then a warning."""
+    """Yield the blocks of a section; if the record turns out to be damaged, a warning takes the place of the rest."""
     try:
         for block in build(subject):
             is_empty = isinstance(block, Notes) and not block.lines

@@ -167,9 +167,9 @@ def _build(folder: Path, aside: Path, build: Callable[[Path], dict[str, Any]], g
         except BaseException as error:
             # The folder aside is kept if the next try can go on with its pieces: a source that could not be reached, or
             # a worker that died, need not fail again.
-            has_no_pieces = isinstance(error, CorpusError) and not _piece_notes(aside)
+            failed_before_first_piece = isinstance(error, CorpusError) and not _piece_notes(aside)
             would_fail_again = isinstance(error, NothingToBuildError)
-            is_kept = goes_on and not has_no_pieces and not would_fail_again
+            is_kept = goes_on and not failed_before_first_piece and not would_fail_again
             if not is_kept:
                 shutil.rmtree(aside, ignore_errors=True)
             raise

@@ -28,6 +28,9 @@ class _StepBar:
 class CorpusProgress(Bars):
     """A progress callback for `build_corpus`: a bar for each step.
 
+    Its base draws the bars on a terminal or in a notebook. Anywhere else these are off, and the base prints a line of
+    progress from time to time.
+
     Args:
         console: The console.
         listener: Receives the progress too.
@@ -42,7 +45,14 @@ class CorpusProgress(Bars):
         self._step_bars: dict[str, _StepBar] = {}
 
     def __call__(self, step: str, done: int, total: int | None, unit: str, /) -> None:
-        """Report how much of a step is done, of how much, if that is known, and in which unit."""
+        """Show the progress of a step.
+
+        Args:
+            step: The step in words; a new one gets a new bar.
+            done: How much is done.
+            total: How much there is to do; None where that is not known.
+            unit: What is counted, such as `documents`; empty where nothing is.
+        """
         now = time.monotonic()
         if step not in self._step_bars:
             task = self.bars.add_task(step, total=total, amount="", rate="")
@@ -62,6 +72,7 @@ class CorpusProgress(Bars):
             if total is not None:
                 seconds_left = (now - bar.began) * (total - done) / done
                 left = f"about {seconds_left:.0f} s left"
+            # For a console without bars, and for a log file. Most calls print no line, since one came just now.
             self.line(f"{step}: {amount}", rate, left)
         if self._listener is not None:
             self._listener(step, done, total)

@@ -139,7 +139,7 @@ def holder_lives(lock: dict[str, Any]) -> bool:
     """Whether the process that held a folder last is alive, as far as this host can know.
 
     Args:
-        lock: Its note, see `holder`.
+        lock: The note that this process left in the lock file: its `host`, its `pid` and when it `started`.
 
     Returns:
         False also for a process on another host, about which nothing is known here.

@@ -11,11 +11,11 @@ _MARKS = {"bold": "**", "italic": "*"}
 
 
 def markdown_file(title: str, sections: Iterable[Section]) -> str:
-    """Return the text of a file of tables, with names as they are; sections without blocks are left out.
+    """Return the text of a Markdown file of tables, in which names are not escaped.
 
     Args:
         title: The title of the file; "" for none.
-        sections: Those without a title follow the one before.
+        sections: The sections. One without a title goes on with the section before, and one without blocks is left out.
     """
     parts = []
     if title:

@@ -68,7 +68,7 @@ def problems_of_metrics(
         metrics: The metrics; empty where the task names none.
         positive: The positive class; None without one.
         known: The metrics that can score the task.
-        of_class: Those of them that are of one class.
+        of_class: Those of the known metrics that score one class alone, the positive one, such as f1.
         kind: What the user calls the kind of the task.
     """
     for name in metrics:

@@ -64,15 +64,16 @@ def load_plugins() -> None:
     Raises:
         PluginError: one line with the file, the line in it and what went wrong; the same at every call.
     """
+    # A plugin file that reads a registry calls this function again, so its thread may enter the lock twice (an RLock).
     with _lock:
         for name in _named():
             if name not in _files:
-                # Noted before it runs: a plugin file that reads a registry calls this function again.
+                # Noted before it runs, or the inner call would run it again. The result is its hash, or its error.
                 _files[name] = ""
                 _files[name] = _run(Path(name))
-            failure = _files[name]
-            if isinstance(failure, PluginError):
-                raise failure
+            hash_or_error = _files[name]
+            if isinstance(hash_or_error, PluginError):
+                raise hash_or_error
 
 
 def note_distribution(entry_point: EntryPoint) -> None:

@@ -88,9 +88,10 @@ class Rate:
 
 
 def describe_rate(per_second: float, unit: str) -> str:
-    """Write a rate above 0 per second, minute or hour: the first of these in which it is 1 or more, or else per hour.
+    """Write a rate above 0 in the shortest span in which it is 1 or more: second, minute or hour.
 
-    Bytes are written in megabytes.
+    A rate below 1 an hour is written per hour too. For example, 0.04 rows per second are `2.4 rows/min`. Bytes are
+    written in megabytes.
     """
     if unit == "bytes":
         per_second = per_second / 1e6

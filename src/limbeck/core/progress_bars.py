@@ -117,7 +117,7 @@ class Bars:
         self._watcher: _Watcher | None = None
 
     def line(self, *parts: str) -> None:
-        """Set the line of progress, and print it unless there are bars or the last line was printed just now.
+        """Set the line of progress, and print it where there are no bars, unless a line was printed just now.
 
         Args:
             parts: The parts of the line; empty ones are left out.
@@ -132,6 +132,7 @@ class Bars:
             if not is_due:
                 return
             self._last_printed = now
+        # Where there are bars, this writes to the log file only.
         self._print_line(text)
 
     def begin_step(self, name: str) -> None:

@@ -136,6 +136,7 @@ def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
     if is_running and is_training:
         seconds_left = _sane(heartbeat.seconds_left, float)
     host = owner.get("host")
+    # A damaged file may hold anything in place of a number; `_sane` then gives None.
     return RunStatus(
         folder=folder,
         name=folder.name if run.name is None else run.name,

@@ -111,7 +111,9 @@ def speedup(first: Sequence[float], other: Sequence[float]) -> float:
 
 
 def is_doubtful(first: float | None, second: float | None, ratio: float | None, rounds: float | None) -> bool:
-    """Return whether a speedup was measured on a machine too busy, or too few times, to be printed as a figure.
+    """Return whether a speedup is too uncertain to be printed: of too few rounds, or measured on a busy machine.
+
+    On a busy machine the median of the ratios and the ratio of the medians, two figures of one speedup, are apart.
 
     Args:
         first: Median time of the model that the other is compared with.
@@ -123,7 +125,7 @@ def is_doubtful(first: float | None, second: float | None, ratio: float | None, 
         return True
     if not first or not second or not ratio:
         return False
-    # The ratio of the medians is first / second.
-    apart = ratio * second / first
+    # The median of the ratios, as a multiple of the ratio of the medians.
+    apart = ratio / (first / second)
     are_close = 1 / _MOST_APART <= apart <= _MOST_APART
     return not are_close

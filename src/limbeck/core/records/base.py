@@ -276,7 +276,8 @@ def _damaged_path(values: Any, place: Sequence[int | str], problem: str) -> tupl
         path.append(key)
         values = values[key]
 
-    # An item of a list that is no record takes its whole list with it.
+    # These problems are of a whole record: it is no mapping, or lacks a key. It alone is left out of a list of records.
+    # Any other problem of an item in a list is one of a plain value, which takes its whole list with it.
     is_about_record = problem in ("model_type", "missing")
     if not is_about_record:
         while isinstance(path[-1], int):

@@ -106,7 +106,7 @@ class FittedStart(Record):
     used: bool = True
 
     def __str__(self) -> str:
-        """What was done, and what it did to the error."""
+        """What the fit of the copied layers did to the student's error, or that it was left out."""
         tokens = f"{self.tokens or 0:,} tokens"
         error = _written_error(self.error)
         error_as_copied = _written_error(self.error_as_copied)
@@ -394,7 +394,7 @@ class EarlyEnd(Record):
         return "A checkpoint" if self.of_checkpoint else "Ended early"
 
     def __str__(self) -> str:
-        """A sentence without a full stop."""
+        """Where the run was ended early, as a sentence without a full stop."""
         sentence = "The run was ended early"
         if self.of_checkpoint:
             sentence = "This student is that of a checkpoint"
@@ -436,7 +436,7 @@ class StepsChange(Record):
         return "Extended" if self.after > self.before else "Shortened"
 
     def __str__(self) -> str:
-        """A sentence without a full stop."""
+        """By how many steps a stage was lengthened or shortened, as a sentence without a full stop."""
         sentence = (
             f"Stage '{self.stage}' was {self.title.lower()} at step {self.step:,} from {self.before:,} to "
             f"{self.after:,} steps"
@@ -612,12 +612,12 @@ class Run(Made, CardFields):
     steps_changes: list[StepsChange] = Field(default_factory=list)
 
     def holds_teachers(self, untrained: str | UnreadRows) -> bool:
-        """Whether a tensor that was not trained, or the rows of a table that were not, have the teacher's values.
+        """Whether a part of the student that was not trained has the teacher's values.
 
-        The student was given them after training, or started with them.
+        The student either started with these values, or was given them after training.
 
         Args:
-            untrained: Name of the tensor, or the rows.
+            untrained: The part: the name of a tensor, or rows of an embedding table.
         """
         if isinstance(untrained, UnreadRows):
             name = untrained.table

@@ -379,7 +379,10 @@ class RunEvaluation(Record):
     languages: list[LanguageFigures] = Field(default_factory=list)
 
     def without_rows_that_chose(self) -> RunEvaluation:
-        """The figures without those on rows or text that chose the step whose student was kept, which are too good."""
+        """The evaluation without figures on rows or text that decided which step's student was kept.
+
+        Such figures are too good.
+        """
         development = [rows for rows in self.development if not rows.chose_step]
         development_chose = len(development) < len(self.development)
         task_chose = self.task is not None and self.task.chose_step
