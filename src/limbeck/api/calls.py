@@ -109,7 +109,8 @@ def make_request(request: Callable[..., Q], args: Sequence[Any], options: Mappin
     # Some options have a reader, since users may write them in several ways: a mapping, or texts such as `KEY=VALUE`.
     for name, option in options_of(request).items():
         if option.reads is not None and name in bound.arguments:
-            bound.arguments[name] = option.reads(_written(name, option.flag), bound.arguments[name])
+            name_in_messages = _written(name, option.flag)
+            bound.arguments[name] = option.reads(name_in_messages, bound.arguments[name])
     try:
         return request(**bound.arguments)
     except ValidationError as error:

@@ -95,7 +95,7 @@ def make_student(checkpoint: RunCheckpoint, folder: Path, console: Console | Non
 
     Args:
         checkpoint: The checkpoint.
-        folder: The folder in which the run is ended early.
+        folder: The folder in which a copy of the run is ended at the checkpoint; anything else in it is removed.
         console: Where progress goes.
 
     Raises:

@@ -144,6 +144,7 @@ def _evaluation_request(request: EvaluateRequest) -> EvaluationRequest:
     folder = Path(request.output).expanduser()
     objects = Objects(folder, partial(EVALUATION.look, folder))
     preset = request.preset
+    # `minilmv2` says how models are fine-tuned; models that are scored as they are have been fine-tuned already.
     if not preset:
         preset = "mlkd_bert" if request.as_is else "minilmv2"
     teacher = None

@@ -322,7 +322,7 @@ def read_heads(heads: Any, subjects: "Sequence[Subject]") -> list[int]:
             return [inspection.MEAN_HEAD]
         if part == "all":
             return every_head
-        return [whole_number(part, 1)]
+        return [whole_number(part, least=1)]
 
     refusal = f"--heads '{text[:80]}' must be mean, all, or numbers from 1, separated by commas."
     return parse_list(text, read, refusal)

@@ -103,6 +103,7 @@ class KeptFiles:
         lines_cls = _RowLines if isinstance(first, Mapping) else _TextLines
         lines = lines_cls(chain([first], iterator), place)
         path, digest = self._keep_file(lines, lines.noun, ".jsonl")
+        # The lines were counted as they were written.
         self._note(place, f"{lines.count:,} {lines.noun}, given as objects", path, digest)
         return str(path)
 
@@ -277,7 +278,9 @@ def _names_of_classes(schema: "Schema") -> dict[bytes, bytes] | None:
     from limbeck.corpus.files.parquet_files import class_names
 
     features = Features.from_arrow_schema(schema)
-    features_with_names = Features({column: features[column] for column in class_names(features)})
+    # A schema of these columns alone has metadata of them alone.
+    columns_with_names = class_names(features)
+    features_with_names = Features({column: features[column] for column in columns_with_names})
     if not features_with_names:
         return None
     return dict(features_with_names.arrow_schema.metadata)

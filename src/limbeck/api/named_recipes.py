@@ -118,13 +118,15 @@ def _objects_in(folder: str | Path | None, before: Callable[[str | Path], object
 
 
 def _with_own_tokens(student: Mapping[str, Any], teacher: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a student that is a model as one that starts from it with its tokenizer, if its teacher has another one.
-
-    A model that reads its teacher's tokens stays the checkpoint that the student goes on from.
+    """Let a student that is a model keep its own tokenizer, if its teacher has another one.
 
     Args:
-        student: The shape of the model, and the model as checkpoint.
+        student: The keys of a recipe's student: the shape of the model, and the model as `initialise.checkpoint`, which
+            reads the teacher's tokens.
         teacher: The keys of a recipe's teacher.
+
+    Returns:
+        The same keys; or with another tokenizer `initialise.from` alone, by which a student also takes the tokenizer.
     """
     from limbeck.recipe.models import TeacherSpec
     from limbeck.recipe.tokenizer_plans import TokenizerPlan, read_alike

@@ -110,6 +110,7 @@ class Objects:
             return str(value)
         from limbeck.api.target_objects import table_of_targets
 
+        # A teacher may be given by its outputs in place of its model.
         targets = table_of_targets(value, _texts_of(corpus), place)
         if targets is not None:
             return {"targets": self._files.keep_table(targets.tables, f"{place}.targets"), **targets.keys}

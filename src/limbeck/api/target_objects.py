@@ -36,10 +36,10 @@ class TargetTable(NamedTuple):
 
 
 def table_of_targets(teacher: Any, texts: Sequence[str] | None, place: str) -> TargetTable | None:
-    """Return a teacher that is given by what it said as a table; None for any other teacher.
+    """Return the outputs by which a call gives a teacher in place of a model, as a table; None for any other teacher.
 
     Args:
-        teacher: An array of a row for each text; a dictionary of texts, or of pairs of texts, and their targets; a
+        teacher: An array with a row for each text; a dictionary of texts, or of pairs of texts, and their targets; a
             table of pandas, Arrow or `datasets`; or the keys of a recipe's teacher with one of these as `targets`.
         texts: The texts of an array; None where the call gives none.
         place: Key of the recipe, for messages.

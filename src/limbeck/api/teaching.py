@@ -167,7 +167,7 @@ def _ask_endpoint(request: TeachRequest, folder: Path, console: Console) -> Teac
 
 
 def _check(request: TeachRequest) -> TeachResult:
-    """Tell what a store holds, and compare it with its hashes and its teacher."""
+    """Compare a store with its hashes, and with its teacher or endpoint; return what it holds and what was found."""
     place = request.recipe or request.output
     if not isinstance(place, str | Path):
         raise RecipeError("--check needs the folder of a store: limbeck teach FOLDER --check.")
@@ -180,6 +180,7 @@ def _check(request: TeachRequest) -> TeachResult:
     stored = read_facts(folder)
     notes = []
     if request.teacher is not None:
+        # An empty name compares the store with no teacher.
         checked = check_store(folder, request.teacher or None)
     elif stored.endpoint is not None:
         checked = check_store(folder)

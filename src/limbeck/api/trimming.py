@@ -122,7 +122,11 @@ def carry_out_trim(request: TrimRequest) -> TrimResult:
 
 
 def _corpus_of(document: dict[str, Any], text_column: str | None) -> CorpusSpec:
-    """Check a corpus.
+    """Return a corpus of text, checked.
+
+    Args:
+        document: The keys of a recipe's corpus.
+        text_column: The column of texts, which takes precedence over that of the keys; None leaves it.
 
     Raises:
         CorpusError: for keys that it does not have, and for one without sources of text.
@@ -132,6 +136,7 @@ def _corpus_of(document: dict[str, Any], text_column: str | None) -> CorpusSpec:
     try:
         spec = CorpusSpec(**document)
     except ValidationError as error:
+        # `mistakes_of` gives a mistake without a place the place `recipe`, but here is none.
         raise together([CorpusError(line.removeprefix("recipe: ")) for line in mistakes_of(error)]) from None
     if spec.task is not None or not spec.places:
         raise CorpusError("--corpus is text here: give files, folders or data sets with a column of text.")

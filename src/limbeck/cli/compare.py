@@ -74,7 +74,7 @@ def _plan_content(checked: CheckedPlan) -> dict[str, Any]:
 
 
 def _plan_lines(checked: CheckedPlan) -> Iterator[str | Text]:
-    """Yield the same content in lines: each combination with its stages, what is left out, and the numbers."""
+    """Yield the lines on a checked plan: each combination with its stages, what is left out, and the numbers."""
     plan = checked.plan
     for combination, run in checked.runs:
         yield combination.title

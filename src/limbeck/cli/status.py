@@ -159,7 +159,7 @@ class _Relocation:
         return " ".join(words)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return what the run needs to go on in another place, as plain values for JSON."""
         return {
             "folder": self.folder,
             "by_content": self.by_content,
@@ -189,7 +189,13 @@ def _relocation_of(folder: Path) -> _Relocation:
     needs = needs_of(folder)
     run = records.load(records.Run, folder)
     versions = {name: run.versions[name] for name in _PACKAGES_OF_RESULTS if name in run.versions}
-    return _Relocation(folder, knows_content(run), needs, run.teacher.weights, versions)
+    return _Relocation(
+        folder=folder,
+        by_content=knows_content(run),
+        needs=needs,
+        teacher_hash=run.teacher.weights,
+        versions=versions,
+    )
 
 
 def _print_relocation(relocation: _Relocation) -> None:

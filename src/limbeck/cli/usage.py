@@ -40,7 +40,8 @@ def _refused_value(error: Any) -> str | None:
     wanted = wanted_of(refused)
     if not wanted:
         return None
-    is_out_of_range = "than" in refused["type"]  # Such as "greater_than".
+    # A number out of range, of the type "greater_than" for example, is shown as it is.
+    is_out_of_range = "than" in refused["type"]
     value = refused["input"] if is_out_of_range else show_value(refused["input"])
     return f"{_name_of(error.param)} is {value}; give {wanted}."
 

@@ -38,7 +38,7 @@ def find_processor() -> Finding:
         f"{gigabytes(memory.available)} free"
     )
     if threads > cores:
-        return Finding("processor", "warning", text, f"set OMP_NUM_THREADS={cores}", facts)
+        return Finding("processor", "warning", text, way_out=f"set OMP_NUM_THREADS={cores}", facts=facts)
     return Finding("processor", "ok", text, facts=facts)
 
 
@@ -112,7 +112,7 @@ def _without_accelerator() -> Finding:
     else:
         text += f" for CUDA {cuda} finds no GPU"
         way_out = "see what `nvidia-smi` says; the driver may be too old"
-    return Finding("accelerator", "warning", text, way_out, facts)
+    return Finding("accelerator", "warning", text, way_out=way_out, facts=facts)
 
 
 def _hides_all_gpus(visible_devices: str) -> bool:

@@ -63,6 +63,9 @@ def _findings_of(place: str, *arguments: str) -> Iterator[Finding]:
         find = resolve_name(place)
         yield from find(*arguments)
     except Exception as error:
-        text = describe_error(error)
-        way_out = "if the lines above do not explain it, report it together with all of them"
-        yield Finding("failure", "failed", text, way_out)
+        yield Finding(
+            name="failure",
+            status="failed",
+            text=describe_error(error),
+            way_out="if the lines above do not explain it, report it together with all of them",
+        )

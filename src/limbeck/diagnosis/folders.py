@@ -65,13 +65,13 @@ def find_folder(name: str, folder: Path, way_out: str) -> Finding:
     is_writable = _is_writable(nearest)
     facts: dict[str, object] = {"path": str(folder), "exists": folder.is_dir(), "writable": is_writable}
     if not is_writable:
-        return Finding(name, "failed", f"{folder} cannot be written", way_out, facts)
+        return Finding(name, "failed", f"{folder} cannot be written", way_out=way_out, facts=facts)
     free = shutil.disk_usage(nearest).free
     facts["free_bytes"] = free
     state = "" if folder.is_dir() else " (made when it is needed)"
     text = f"{folder}{state}, {gigabytes(free)} free"
     if free < _LITTLE_ROOM:
-        return Finding(name, "warning", text, "make room, or choose a folder on another disk", facts)
+        return Finding(name, "warning", text, way_out="make room, or choose a folder on another disk", facts=facts)
     return Finding(name, "ok", text, facts=facts)
 
 

@@ -34,7 +34,7 @@ def find_attention() -> Finding:
     if isinstance(kernel_or_reason, str):
         facts = {"device": "cpu", "backend": "pytorch"}
         text = f"in bfloat16 by PyTorch, at half the speed: {kernel_or_reason}"
-        return Finding(name, "warning", text, "install a C compiler (gcc), or name one in $CC", facts)
+        return Finding(name, "warning", text, way_out="install a C compiler (gcc), or name one in $CC", facts=facts)
     facts = {"device": "cpu", "backend": "compiled"}
     return Finding(name, "ok", "in bfloat16 by a compiled kernel", facts=facts)
 
@@ -50,10 +50,12 @@ def find_relation(device_type: str) -> Finding:
     # Triton can run here, yet is not chosen: its interpreter is switched on, which is for tests and slow.
     obstacle = triton_obstacle(device_type, torch.float32)
     if obstacle is None:
-        return Finding(name, "warning", f"{text}, since Triton is interpreted", "unset TRITON_INTERPRET", facts)
+        return Finding(
+            name, "warning", f"{text}, since Triton is interpreted", way_out="unset TRITON_INTERPRET", facts=facts
+        )
     # An obstacle has the form "reason; way out".
     reason, _, _ = obstacle.partition(";")
-    return Finding(name, "warning", f"{text}: {reason}", 'pip install "limbeck[triton]"', facts)
+    return Finding(name, "warning", f"{text}: {reason}", way_out='pip install "limbeck[triton]"', facts=facts)
 
 
 def find_soft_labels(device_type: str) -> Finding:

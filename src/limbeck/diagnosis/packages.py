@@ -53,7 +53,7 @@ def find_packages() -> Iterator[Finding]:
         else:
             # The metadata are those of an older limbeck, which did not have the extra.
             text = f"for {use}: the installed limbeck does not define this extra"
-            yield Finding(f"extra {extra}", "warning", text, f'pip install --upgrade "limbeck[{extra}]"')
+            yield Finding(f"extra {extra}", "warning", text, way_out=f'pip install --upgrade "limbeck[{extra}]"')
 
 
 def find_python() -> Finding:
@@ -68,7 +68,9 @@ def find_python() -> Finding:
     is_supported = not needed or SpecifierSet(needed).contains(version, prereleases=True)
     if is_supported:
         return Finding("python", "ok", text, facts=facts)
-    return Finding("python", "failed", f"{text}; limbeck needs {needed}", f"install Python {needed}", facts)
+    return Finding(
+        "python", "failed", f"{text}; limbeck needs {needed}", way_out=f"install Python {needed}", facts=facts
+    )
 
 
 def find_limbeck() -> Finding:
@@ -84,10 +86,10 @@ def find_limbeck() -> Finding:
         installed_version = metadata.version(_LIMBECK)
     except metadata.PackageNotFoundError:
         text += " is not installed, only imported: its requirements are unknown"
-        return Finding(_LIMBECK, "warning", text, "pip install limbeck", facts)
+        return Finding(_LIMBECK, "warning", text, way_out="pip install limbeck", facts=facts)
     if installed_version != __version__:
         text += f", installed as {installed_version}"
-        return Finding(_LIMBECK, "warning", text, "install it again, with pip", facts)
+        return Finding(_LIMBECK, "warning", text, way_out="install it again, with pip", facts=facts)
     return Finding(_LIMBECK, "ok", text, facts=facts)
 
 
@@ -98,7 +100,8 @@ def find_needed(requirements: list[Requirement]) -> Iterator[Finding]:
         requirements: All requirements of limbeck, those of extras too.
 
     Yields:
-        A failure for each package that is missing or has a wrong version, then one finding that lists the others.
+        A failure for each package that is missing or has a wrong version. Then, in any case, one finding that lists the
+        others: its status is "ok", since it is about these alone.
     """
     version_by_package = {}
     for requirement in requirements:
@@ -109,7 +112,7 @@ def find_needed(requirements: list[Requirement]) -> Iterator[Finding]:
             version_by_package[requirement.name] = metadata.version(requirement.name)
         else:
             way_out = f'pip install "{requirement.name}{requirement.specifier}"'
-            yield Finding(requirement.name, "failed", problem, way_out)
+            yield Finding(requirement.name, "failed", problem, way_out=way_out)
     text = ", ".join(f"{package} {version}" for package, version in version_by_package.items())
     yield Finding("needed packages", "ok", text, facts=version_by_package)
 
@@ -142,7 +145,7 @@ def find_extra(extra: str, use: str, requirements: list[Requirement]) -> Finding
         return Finding(name, "absent", f"not for this platform; for {use}")
     if problems:
         text = f"for {use}: {'; '.join(problems)}"
-        return Finding(name, "absent", text, f'pip install "limbeck[{extra}]"', version_by_package)
+        return Finding(name, "absent", text, way_out=f'pip install "limbeck[{extra}]"', facts=version_by_package)
     text = ", ".join(f"{package} {version}" for package, version in version_by_package.items())
     return Finding(name, "ok", text, facts=version_by_package)
 
@@ -167,6 +170,7 @@ def _installed_version(package: str) -> str | None:
 
 def _is_always_needed(requirement: Requirement) -> bool:
     """Return whether an installation without any extra has this requirement, on this platform."""
+    # The marker of an extra's requirement asks for a name, which the empty one never is.
     return _is_needed_with("", requirement)
 
 

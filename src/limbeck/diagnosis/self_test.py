@@ -81,7 +81,7 @@ def find_error(objective: str, device_type: str) -> Finding:
     text = f"relative errors against float64: {shown}"
     if wrong_backends:
         way_out = f"choose a backend other than {', '.join(wrong_backends)}, and {_REPORT}"
-        return Finding(name, "failed", text, way_out, error_by_backend)
+        return Finding(name, "failed", text, way_out=way_out, facts=error_by_backend)
     return Finding(name, "ok", text, facts=error_by_backend)
 
 
@@ -110,7 +110,7 @@ def find_run() -> Iterator[Finding]:
         seconds = time.monotonic() - started
         yield Finding("student", "ok", f"saved, and loaded back unchanged; {seconds:.1f} s in all")
     else:
-        yield Finding("student", "failed", "the loaded model differs from the saved one", _REPORT)
+        yield Finding("student", "failed", "the loaded model differs from the saved one", way_out=_REPORT)
 
 
 def _are_equal(loaded: Mapping[str, Tensor], trained: Mapping[str, Tensor]) -> bool:
@@ -138,7 +138,7 @@ def _judge_losses(output: Path) -> Finding:
     text = f"{_STEPS} steps of minilmv2, losses {shown}"
     if every_step_has_a_loss and losses_are_finite:
         return Finding("training", "ok", text, facts={"losses": losses})
-    return Finding("training", "failed", text, _REPORT)
+    return Finding("training", "failed", text, way_out=_REPORT)
 
 
 def _recipe(folder: Path) -> dict[str, Any]:

@@ -33,4 +33,4 @@ def find_vectors(model: str) -> Iterator[Finding]:
     if difference <= vector_check.LARGEST_DIFFERENCE:
         yield Finding(name, "ok", text, facts=facts)
     else:
-        yield Finding(name, "failed", text, "report it, with all lines of this examination", facts)
+        yield Finding(name, "failed", text, way_out="report it, with all lines of this examination", facts=facts)

@@ -108,7 +108,6 @@ def make_batches(
     # A few short texts with more padding than they need, and with padding on the left.
     few = short[: BATCH_SIZE // 2]
     if few:
-        # `_pad` takes a multiple of this width; one of it holds the rows.
         width = max(row.length for row in few) + _MORE_PADDING
         batches.append(_pad(few, padding_id, width=min(longest, width)))
         if left:

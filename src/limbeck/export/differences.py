@@ -66,7 +66,7 @@ def check_differences(differences: Differences, dtype: str, *, bound: float | No
     Args:
         differences: The measured differences.
         dtype: Number format of the exported weights: a key of `BOUNDS`.
-        bound: The largest share; None is that of the dtype.
+        bound: The largest difference that passes, as a share of the largest value (or of 1); None is that of the dtype.
 
     Raises:
         ExportMismatchError: with the difference and the bound.

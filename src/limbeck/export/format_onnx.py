@@ -161,6 +161,7 @@ class OnnxInt8(Onnx):
         from limbeck.export.outputs import module_runner
 
         sample = make_batches(source.tokenizer, options.texts, module.inputs, source.longest)
+        # The file lies in a subfolder of the export.
         export_folder = path.parent.parent
         with TemporaryDirectory(dir=export_folder) as scratch:
             full = Path(scratch) / "model.onnx"

@@ -189,6 +189,7 @@ def _count_texts(source: LoadedModel, sources: Iterable[NamedTexts], report: pro
     for named_texts in sources:
         report(0.0, f"Counting the pieces of {named_texts.name}")
         texts_before = pieces.texts
+        # Gets the texts that are held out, while the others are counted.
         held_out: list[str] = []
         pieces.add(_all_but_held_out(named_texts.texts, held_out))
         held_out_of_sources.append(held_out)

@@ -83,10 +83,11 @@ def prompts(option: str, value: Any) -> dict[str, str]:
         by_role = {str(role): str(prompt) for role, prompt in value.items()}
     else:
         by_role = {}
-        for text in texts(option, value):
-            role, equals, prompt = text.partition("=")
+        pairs = texts(option, value)
+        for pair in pairs:
+            role, equals, prompt = pair.partition("=")
             if not equals:
-                raise RecipeError(f"{option} '{text[:80]}' is not ROLE=TEXT, such as query='query: '.")
+                raise RecipeError(f"{option} '{pair[:80]}' is not ROLE=TEXT, such as query='query: '.")
             by_role[role] = prompt
     for role in by_role:
         if role not in PROMPT_ROLES:
