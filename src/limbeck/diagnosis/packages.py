@@ -170,7 +170,7 @@ def _installed_version(package: str) -> str | None:
 
 def _is_always_needed(requirement: Requirement) -> bool:
     """Return whether an installation without any extra has this requirement, on this platform."""
-    # The marker of an extra's requirement asks for a name, which the empty one never is.
+    # No extra has the empty name.
     return _is_needed_with("", requirement)
 
 
