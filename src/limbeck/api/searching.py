@@ -107,14 +107,14 @@ def search(
 
     Args:
         kind: `"mapping"`, `"architecture"` or `"teacher-layer"`.
-        recipe: Of the run to search for, as `distill` takes it.
-        overrides: `path.to.key=value` each, or one alone; they win.
+        recipe: The recipe of the run to search for, as `distill` takes it.
+        overrides: One or several `path.to.key=value`; they take precedence over the recipe.
         output: The search's folder; the same call continues it.
-        teacher: Beside or in place of a recipe, with the four below: as of `distill`.
-        student: As of `distill`; an architecture has none.
-        corpus: As of `distill`.
-        method: As of `distill`; needed without a recipe.
-        seed: Of the run and the search.
+        teacher: As in `distill`. The teacher and the four below change the recipe, or take its place.
+        student: As in `distill`; not for an architecture, which is the shape of the student.
+        corpus: As in `distill`.
+        method: As in `distill`; needed without a recipe.
+        seed: Seed of the run and the search.
         console: Where progress goes; by default to the terminal or the notebook, else to the logger `limbeck`.
         **options: Those of `limbeck search KIND --help`, with `_` for `-`: `steps=2000`, `generations=5`,
             `layers=[3, 4, 6]`. Lists may be written as there, too.

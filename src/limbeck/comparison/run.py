@@ -74,6 +74,7 @@ def run_comparison(
 
     # New runs are compared with those that are in the folder already, so the content of teacher and text has to be the
     # same as well. It is known only now that both have been read.
+    # `with_text` is one of the runs that read the text; all of them have the same teacher.
     settings["teacher_weights"] = hash_of_teacher(checked.with_text.teacher_info, known_teacher(earlier_record))
     settings["content"] = corpus.identity
     places = first_places(earlier_record)

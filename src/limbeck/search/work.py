@@ -84,8 +84,9 @@ def work_on(
     lost = LostTrials(study)
     with sign_of_life(study, beat_seconds) as worker:
         while True:
-            # Trials of workers that were killed fail now.
-            _queue_again(study, work, lost.fail(worker))
+            # Trials of workers that were killed fail now, and their candidates are tried again.
+            failed_trials = lost.fail(worker)
+            _queue_again(study, work, failed_trials)
             if work.is_finished(study):
                 return
             has_worked = _work_once(study, work, worker)
