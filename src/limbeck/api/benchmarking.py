@@ -65,9 +65,9 @@ def benchmark(
 
     Args:
         kind: `"loss"`, `"step"` or `"model"`.
-        subject: The thing that is measured. For `"loss"` it is an objective, by default `"relation_kl"`. For `"step"` it
-            is a recipe, or None with the options `teacher`, `student` and `method`. For `"model"` it is a folder, name,
-            model or shape, or a list of these.
+        subject: The thing that is measured. For `"loss"` it is an objective, by default `"relation_kl"`. For `"step"`
+            it is a recipe, or None with the options `teacher`, `student` and `method`. For `"model"` it is a folder,
+            name, model or shape, or a list of these.
         device: `"auto"`, `"cpu"`, `"cuda"` …
         seconds: Time for the timings; each case gets five rounds anyway.
         output: A .csv or .json file for the rows.
