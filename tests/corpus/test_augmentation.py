@@ -250,6 +250,17 @@ def test_models_of_every_kind_of_head_propose_words(tmp_path, family):
     assert found == [word_of_token[token] for token in order if token in word_of_token][:3]
 
 
+def test_a_mask_that_the_text_spells_is_not_predicted(masked_lm):
+    propose = masked_words.MaskedLanguageModel((masked_lm, None), 32, 3, "printed")
+    (found,) = propose([row_copies.MaskedWord("[MASK] the text is", None, 0, 11, 15)])
+    model, tokenizer = load_model(masked_lm, head="masked_lm"), load_tokenizer(masked_lm)
+    ids = tokenizer("[MASK] the [MASK] is", return_tensors="pt")
+    with torch.inference_mode():
+        order = model(**ids).logits[0, 3].argsort(descending=True).tolist()
+    word_of_token = words.vocabulary_words(tokenizer)
+    assert found == [word_of_token[token] for token in order if token in word_of_token][:3]
+
+
 VECTORS = {"bold": [1, 0.2], "Bold": [1, 0.21], "brave": [1, 0], "timid": [-1, 0.1], "red": [0, 1], "!!!": [1, 0.01]}
 
 
@@ -367,6 +378,36 @@ def test_a_copy_that_reads_as_a_held_out_row_is_left_out(table):
     corpus = build_labelled_corpus(settings, TOKENIZER, KINDS[settings.task], cache_dir=table / "cache", workers=1)
     assert len(corpus.train) == 1 and corpus.manifest["augmented"] == 0
     assert corpus.report.counts == {"augmented copy with the same text as a held-out row, left out": 3}
+
+
+class Development:
+    """Development rows of pairs."""
+
+    def __init__(self, *pairs):
+        self.pairs = pairs
+
+    def fingerprint(self):
+        return self.pairs
+
+    def read(self, report):
+        for text, pair in self.pairs:
+            yield LabelledRow("", text, pair, 1)
+
+
+def test_copies_are_compared_with_development_rows_by_both_texts(table):
+    write_packed(table / "v.txt", vector_lines({"bold": [1, 0], "brave": [1, 0.1]}))
+    write_packed(table / "rows.tsv", "text\tpair\tlabel\nqz1\tbold\t0\nqz2\tbold\t1\n")
+    kind = KINDS["classification"]
+    settings = settings_of(table, algorithm="released", probability=1.0).model_copy(
+        update={"held_out": None, "pair_column": "pair"}
+    )
+    augmented = {}
+    for pair in ("another text", "Brave!", "brave"):
+        scored = settings.model_copy(update={"development": Development(("qz1", pair))})
+        corpus = build_labelled_corpus(scored, TOKENIZER, kind, cache_dir=table / "cache", workers=1)
+        augmented[pair] = corpus.manifest["augmented"]
+    # The development row has the first text of both copies of qz1, and reads as one of them where its second is equal.
+    assert augmented == {"another text": 2, "Brave!": 1, "brave": 1}
 
 
 def copies_of(cache):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,6 +19,18 @@ from limbeck.models.loading import load_model
 
 _TOKENS_AT_ONCE = 1 << 16
 """About how many tokens, padding included, one forward pass reads."""
+
+
+class _MaskedRow(NamedTuple):
+    """The tokens of a row with a mask in the place of a word.
+
+    Args:
+        columns: The row, for `PadCollator`.
+        mask_place: The place of the mask among its tokens.
+    """
+
+    columns: dict[str, Any]
+    mask_place: int
 
 
 class MaskedLanguageModel:
@@ -69,7 +81,7 @@ class MaskedLanguageModel:
         proposals: list[list[str]] = [[] for _ in words]
         # Words that can be predicted: their indices in `words`, and their rows of tokens.
         predicted_words: list[int] = []
-        rows: list[dict[str, Any]] = []
+        rows: list[_MaskedRow] = []
         for number, row in enumerate(self._encode_masked(words)):
             if row is not None:
                 predicted_words.append(number)
@@ -77,11 +89,12 @@ class MaskedLanguageModel:
         if not rows:
             return proposals
 
-        longest = max(len(row["input_ids"]) for row in rows)
+        longest = max(len(row.columns["input_ids"]) for row in rows)
         rows_at_once = max(1, _TOKENS_AT_ONCE // longest)
         for first in range(0, len(rows), rows_at_once):
             part = slice(first, first + rows_at_once)
-            tokens_of_rows = self._predict(self._pad(rows[part]))
+            batch = self._pad([row.columns for row in rows[part]])
+            tokens_of_rows = self._predict(batch, [row.mask_place for row in rows[part]])
             for number, tokens in zip(predicted_words[part], tokens_of_rows, strict=True):
                 proposals[number] = [self._word_of_token[token] for token in tokens if token in self._word_of_token]
         return proposals
@@ -91,7 +104,7 @@ class MaskedLanguageModel:
         unknown = self._tokenizer.unk_token_id
         return [len(ids) != 1 or ids[0] == unknown for ids in pieces_of(self._tokenizer, words)]
 
-    def _encode_masked(self, words: Sequence[MaskedWord]) -> Iterator[dict[str, Any] | None]:
+    def _encode_masked(self, words: Sequence[MaskedWord]) -> Iterator[_MaskedRow | None]:
         """Encode rows with one mask in the place of the word; None where truncation has cut the word off."""
         # Either all rows have a second text or none.
         has_pairs = bool(words) and words[0].pair is not None
@@ -111,23 +124,23 @@ class MaskedLanguageModel:
             pieces = slice(first, last + 1)
             ids = list(encoding.ids)
             ids[pieces] = [self._tokenizer.mask_token_id]
-            row = {"input_ids": ids}
+            columns = {"input_ids": ids}
             if self._has_token_types:
                 token_types = list(encoding.type_ids)
                 token_types[pieces] = [encoding.type_ids[first]]
-                row[TOKEN_TYPES] = token_types
-            yield row
+                columns[TOKEN_TYPES] = token_types
+            yield _MaskedRow(columns, first)
 
-    def _predict(self, batch: Mapping[str, torch.Tensor]) -> list[list[int]]:
+    def _predict(self, batch: Mapping[str, torch.Tensor], mask_places: Sequence[int]) -> list[list[int]]:
         """Return the ids of the likeliest tokens at each row's mask, `[rows][count]`.
 
         Args:
-            batch: Tensors of the forward pass, `[rows, tokens]`, with one mask a row.
+            batch: Tensors of the forward pass, `[rows, tokens]`, padded on the right.
+            mask_places: The place of the mask in each row. The text may spell further masks.
         """
         batch = {name: tensor.to(self.device) for name, tensor in batch.items()}
-        is_mask = batch["input_ids"] == self._tokenizer.mask_token_id
-        mask_place = is_mask.int().argmax(1)  # [rows]
-        rows = torch.arange(len(mask_place), device=self.device)
+        mask_place = torch.tensor(mask_places, device=self.device)  # [rows]
+        rows = torch.arange(len(mask_places), device=self.device)
 
         # The output layer is large, so it gets only the hidden states at the masks: [rows, 1, hidden].
         def keep_masks(_module: Any, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:

@@ -31,7 +31,7 @@ from limbeck.corpus.augmentation.row_copies import augment_rows, propose_nothing
 from limbeck.corpus.augmentation.stop_words import stop_words_of
 from limbeck.corpus.augmentation.stored_neighbours import read_neighbours, store_neighbours
 from limbeck.corpus.augmentation.words import find_words
-from limbeck.corpus.building.splitting import TRAINED, Roles, rows_with_roles
+from limbeck.corpus.building.splitting import TRAINED, Roles, comparable_texts, rows_with_roles
 from limbeck.corpus.digests import digest_of
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.progress import Progress, step_progress, waiting_notice
@@ -53,7 +53,7 @@ from limbeck.errors import CorpusError
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.weight_files import fetch_weights
 
-AUGMENTED_FORMAT = 2
+AUGMENTED_FORMAT = 3
 """Raise it when the same rows would give other copies: older caches are then built anew."""
 
 _ROWS_A_PIECE = 250
@@ -89,8 +89,8 @@ def store_copies(
 ) -> tuple[Path, dict[str, Any]]:
     """Write the copies of all rows that are trained on to a cached folder of Arrow files, unless it exists already.
 
-    Copies have the label of their row. A copy is left out if its text is also that of a held-out row, of a development
-    row or of a row that is left out.
+    Copies have the label of their row. A copy is left out if it reads as a row that is not trained on: a held-out row,
+    a development row, or a row that repeats a development row.
 
     Args:
         settings: The augmentation, which must be set.
@@ -110,9 +110,10 @@ def store_copies(
     assert augmentation is not None
     has_answers = KINDS[settings.task].has_answers
     role_hash = digest_of(file_roles.tobytes().hex() for file_roles in roles.values())
-    name = fingerprint([rows.name, role_hash, settings.length, identity(augmentation)])
-    folder = cache_dir / "augmented" / name
     # `roles` has the files of development rows too, which lie in another folder and get no copies.
+    folders_of_rows = sorted({path.parent.name for path in roles})
+    name = fingerprint([folders_of_rows, role_hash, settings.length, identity(augmentation)])
+    folder = cache_dir / "augmented" / name
     roles_to_copy = {path: file_roles for path, file_roles in roles.items() if path.parent == rows}
 
     def build(aside: Path) -> dict[str, Any]:
@@ -147,7 +148,8 @@ def _write_copies(
     # The files of the pieces become the files of the folder.
     piece_files = [work.folder / f"{piece.name}.arrow" for piece in pieces]
     schema = schema_of(next(iter(roles_to_copy)))
-    copies = _without_untrained_texts(piece_files, all_roles, report)
+    has_development = len(all_roles) > len(roles_to_copy)
+    copies = _without_untrained_texts(piece_files, all_roles, report, has_development=has_development)
     written = write_row_batches(copies, work.folder, schema)
     for path in piece_files:
         path.unlink()
@@ -342,23 +344,31 @@ def _words_to_replace(roles: Mapping[Path, Roles], settings: Augmentation, *, ha
 
 
 def _without_untrained_texts(
-    files: Sequence[Path], roles: Mapping[Path, Roles], report: SourceReport
+    files: Sequence[Path], roles: Mapping[Path, Roles], report: SourceReport, *, has_development: bool
 ) -> Iterator[RowBatch]:
-    """Iterate over the copies in some files, without those that have the text of a row which is not trained on.
+    """Iterate over the copies in some files, without those that read as a row which is not trained on.
+
+    Copies are compared as the rows were when they were split: with development rows by both texts of a pair, and
+    otherwise by the first text alone.
 
     Args:
         files: The files of copies.
         roles: The roles of the rows that have copies, and of development rows.
+        has_development: Whether there are development rows.
         report: Receives the copies that are left out.
     """
-    untrained_keys = {stored_row.key for stored_row in rows_with_roles(roles) if stored_row.role != TRAINED}
+
+    def compared(row: LabelledRow) -> Any:
+        return comparable_texts(row) if has_development else Document(row.text).key
+
+    untrained = {compared(stored_row.row) for stored_row in rows_with_roles(roles) if stored_row.role != TRAINED}
     for path in files:
         for batch in read_rows(path):
             # The copies that stay, and their numbers in the batch.
             copies: list[LabelledRow] = []
             numbers: list[int] = []
             for number, copy in enumerate(batch.rows):
-                if Document(copy.text).key not in untrained_keys:
+                if compared(copy) not in untrained:
                     copies.append(copy)
                     numbers.append(number)
             left_out = len(batch.rows) - len(copies)

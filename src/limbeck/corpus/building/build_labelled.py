@@ -13,7 +13,7 @@ from limbeck.core.hashing import fingerprint
 from limbeck.corpus.building.cache_root import cache_root
 from limbeck.corpus.building.corpora import LabelledCorpus
 from limbeck.corpus.building.row_encoding import row_encoding
-from limbeck.corpus.building.splitting import HELD_OUT, Roles, all_trained, hold_out, keep_apart, rows_with_roles
+from limbeck.corpus.building.splitting import HELD_OUT, Roles, all_trained, rows_with_roles, split_rows
 from limbeck.corpus.building.tokenising import WAITING, Amount, tokenise
 from limbeck.corpus.digests import digest_of
 from limbeck.corpus.progress import Progress, waiting_notice
@@ -22,7 +22,7 @@ from limbeck.corpus.rows.row_kind import RowKind
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.stored.arrow_files import row_files, write_documents
-from limbeck.corpus.stored.stored_rows import store_rows
+from limbeck.corpus.stored.stored_rows import DevelopmentRows, store_development, store_rows
 from limbeck.corpus.text.documents import Document, clean_text
 from limbeck.corpus.text.text_keys import TEXT_KEY
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
@@ -65,7 +65,7 @@ def build_labelled_corpus(
     # Refuses a tokenizer that does not suit before rows are read.
     encoding = row_encoding(settings, tokenizer, kind, teacher_tokenizer)
     row_folder, row_manifest = store_rows(settings, kind, cache, progress=progress)
-    development = _store_development(settings, kind, cache, progress)
+    development = store_development(settings, kind, cache, progress=progress)
     tokenizer_identity = _tokenizer_identity(tokenizer)
     if teacher_tokenizer is not None:
         tokenizer_identity += _tokenizer_identity(teacher_tokenizer)
@@ -76,7 +76,7 @@ def build_labelled_corpus(
         """Write the token rows and held-out texts into the folder of a build, and return the manifest of the corpus."""
         # The role of each stored row: it is trained on, held out or left out. Copies are made of rows to train on.
         split_report = SourceReport()
-        roles_of_rows = _split_rows(settings, row_files(row_folder), development, split_report)
+        roles_of_rows = split_rows(row_files(row_folder), settings.held_out, development.files, split_report)
         copies = _store_copies(settings, row_folder, roles_of_rows, cache, workers, progress)
         roles = {**roles_of_rows, **copies.roles}
         tokens = tokenise(
@@ -128,31 +128,6 @@ def _tokenizer_identity(tokenizer: Any) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class _DevelopmentRows:
-    """The stored development rows of a labelled corpus, if it has any.
-
-    Args:
-        folder: Where they are stored; None without development rows.
-        content: Hashes of their content.
-    """
-
-    folder: Path | None = None
-    content: Sequence[str] = ()
-
-
-def _store_development(
-    settings: LabelledSettings, kind: RowKind, cache: Path, progress: Progress | None
-) -> _DevelopmentRows:
-    """Store the development rows, which are read with the same columns and classes as the rows to train on."""
-    if settings.development is None:
-        return _DevelopmentRows()
-    # The development rows take the place of the sources, and are neither limited nor split themselves.
-    changes = {"sources": ["development rows"], "rows": settings.development, "development": None, "max_rows": None}
-    folder, manifest = store_rows(settings.model_copy(update=changes), kind, cache, progress=progress)
-    return _DevelopmentRows(folder, manifest["content"])
-
-
-@dataclass(frozen=True)
 class _Copies:
     """The stored copies of an augmentation, if there is one.
 
@@ -200,7 +175,7 @@ def _store_copies(
     )
 
 
-def _cut_identity(settings: LabelledSettings, kind: RowKind, development: _DevelopmentRows) -> list[Any]:
+def _cut_identity(settings: LabelledSettings, kind: RowKind, development: DevelopmentRows) -> list[Any]:
     """Return the values that decide how rows are cut and split, for the name of the cache folder.
 
     A value of a newer option is added only where the option is set, so that older cache folders keep their names.
@@ -223,22 +198,6 @@ def _cut_identity(settings: LabelledSettings, kind: RowKind, development: _Devel
     if settings.student_length is not None:
         identity.append(["student_length", settings.student_length])
     return identity
-
-
-def _split_rows(
-    settings: LabelledSettings, files: Sequence[Path], development: _DevelopmentRows, report: SourceReport
-) -> dict[Path, Roles]:
-    """Return the role of each row: trained on, held out, or left out because a development row repeats it.
-
-    Args:
-        settings: The share of rows to hold out, which counts where there are no development rows.
-        files: Files of the rows.
-        development: Development rows. If there are any, they are the held-out rows.
-        report: Receives the rows that are left out.
-    """
-    if development.folder is None:
-        return hold_out(files, settings.held_out, report)
-    return keep_apart(files, row_files(development.folder), report)
 
 
 def _nothing_to_train_on(settings: LabelledSettings, rows: int) -> str:

@@ -15,7 +15,7 @@ from limbeck.core.hashing import fingerprint
 from limbeck.corpus.building.block_encoding import BlockEncoding, block_encoding, block_identity
 from limbeck.corpus.building.cache_root import cache_root
 from limbeck.corpus.building.corpora import HELD_OUT_BY_SOURCE, Corpus
-from limbeck.corpus.building.splitting import held_out_threshold
+from limbeck.corpus.building.splitting import held_out_bound
 from limbeck.corpus.building.tokenising import WAITING, Amount, TokenRows, tokenise
 from limbeck.corpus.digests import digest_of
 from limbeck.corpus.progress import Progress, waiting_notice
@@ -25,13 +25,11 @@ from limbeck.corpus.stored.arrow_files import (
     DOCUMENT_SCHEMA,
     PARALLEL_SCHEMA,
     document_files,
-    lowest_keys,
     read_batches,
     read_documents,
     write_documents,
 )
 from limbeck.corpus.stored.stored_documents import store_documents
-from limbeck.corpus.text.documents import above_translations
 
 BLOCK_FORMAT = 2
 """Raise it when the same documents would give other blocks: older caches are then built anew."""
@@ -76,15 +74,8 @@ def build_corpus(
 
     def build(aside: Path) -> dict[str, Any]:
         """Write the blocks and held-out documents into the folder of a build, and return the manifest of the corpus."""
-        # Documents whose keys are below a threshold are held out, at most `held_out_documents`. So only the lowest keys
-        # matter: of as many documents as may be held out, and of one more, which bounds the threshold from above.
-        lowest = lowest_keys(document_folder, settings.held_out_documents + 1)
-        held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
-        schema = DOCUMENT_SCHEMA
-        if settings.teaches_translations:
-            schema = PARALLEL_SCHEMA
-            held_below = above_translations(held_below)
-
+        held_below = held_out_bound(document_folder, settings)
+        schema = PARALLEL_SCHEMA if settings.teaches_translations else DOCUMENT_SCHEMA
         files = document_files(document_folder)
         # `shards` has the index of the source of each file, in the order of the files.
         sources_in_order: list[int] = document_manifest["shards"]

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from limbeck.core.cache import build_once
 from limbeck.core.hashing import fingerprint
 from limbeck.corpus.building.cache_root import cache_root
-from limbeck.corpus.building.splitting import HELD_OUT, held_out_threshold, hold_out, rows_with_roles
+from limbeck.corpus.building.splitting import TRAINED, held_out_bound, rows_with_roles, split_rows
 from limbeck.corpus.progress import Progress, waiting_notice
 from limbeck.corpus.rows.row_kind import RowKind
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.stored.arrow_files import document_files, documents_of, lowest_keys, read_batches, row_files
+from limbeck.corpus.stored.arrow_files import document_files, documents_of, read_batches, row_files
 from limbeck.corpus.stored.stored_documents import store_documents
-from limbeck.corpus.stored.stored_rows import store_rows
+from limbeck.corpus.stored.stored_rows import DevelopmentRows, store_development, store_rows
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 from limbeck.errors import CorpusError
 
@@ -145,22 +145,27 @@ def _text_of(
     if isinstance(settings, LabelledSettings):
         assert kind is not None
         stored, _ = store_rows(settings, kind, cache, progress=progress)
-        return _Text(partial(_texts_of_rows, stored, settings, kind), [stored.name, [settings.held_out]])
+        development = store_development(settings, kind, cache, progress=progress)
+        identity: list[Any] = [stored.name, [settings.held_out]]
+        if development.folder is not None:
+            identity.append(development.folder.name)
+        return _Text(partial(_texts_of_rows, stored, development, settings, kind), identity)
     if settings.streaming:
         raise CorpusError(
             "student.vocabulary is made of the whole text, but a stream has no end; leave out corpus.streaming, or "
             "start from a model with a tokenizer (student.initialise.from)."
         )
     stored, _ = store_documents(settings, cache, progress=progress)
-    held_out_settings = [settings.held_out, settings.held_out_documents]
+    held_out_settings: list[Any] = [settings.held_out, settings.held_out_documents]
+    if settings.teaches_translations:
+        # Earlier versions did not hold out all translations of a text.
+        held_out_settings.append("translations")
     return _Text(partial(_texts_of_documents, stored, settings), [stored.name, held_out_settings])
 
 
 def _texts_of_documents(stored: Path, settings: CorpusSettings) -> Iterator[str]:
     """Iterate over the documents that are not held out: those whose keys are not below a threshold."""
-    # Of as many documents as may be held out the lowest keys are needed, and of one more, which bounds the threshold.
-    lowest = lowest_keys(stored, settings.held_out_documents + 1)
-    held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
+    held_below = held_out_bound(stored, settings)
     for path in document_files(stored):
         for records in read_batches(path):
             keys = records.column("key").to_pylist()
@@ -169,16 +174,14 @@ def _texts_of_documents(stored: Path, settings: CorpusSettings) -> Iterator[str]
                     yield document.text
 
 
-def _texts_of_rows(stored: Path, settings: LabelledSettings, kind: RowKind) -> Iterator[str]:
-    """Iterate over the texts of the labelled rows that are not held out."""
-    # Nothing is held out where the recipe names development rows.
-    held_out_share = settings.held_out
-    if settings.development is not None:
-        held_out_share = 0.0
+def _texts_of_rows(
+    stored: Path, development: DevelopmentRows, settings: LabelledSettings, kind: RowKind
+) -> Iterator[str]:
+    """Iterate over the texts of the labelled rows that are trained on."""
     unused_report = SourceReport()
-    roles = hold_out(row_files(stored), held_out_share, unused_report)
+    roles = split_rows(row_files(stored), settings.held_out, development.files, unused_report)
     for stored_row in rows_with_roles(roles):
-        if stored_row.role == HELD_OUT:
+        if stored_row.role != TRAINED:
             continue
         yield kind.plain_text(stored_row.row.text)
         if stored_row.row.pair is not None:

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from limbeck.corpus.building.near_duplicates import Groups, near_duplicates
 from limbeck.corpus.rows.labelled_rows import WORD_GAP, LabelledRow
+from limbeck.corpus.settings import CorpusSettings
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.stored.arrow_files import RowBatch, read_batches, read_rows
+from limbeck.corpus.stored.arrow_files import RowBatch, lowest_keys, read_batches, read_rows
+from limbeck.corpus.text.documents import above_translations
 from limbeck.corpus.text.words import comparable
 
 # Roles of a row.
@@ -60,6 +62,35 @@ def held_out_threshold(keys: NDArray[np.uint64], share: float, most: int) -> int
     last_held_out = int(lowest[wanted - 1])
     first_trained = int(lowest[wanted])
     return min(max(threshold, last_held_out + 1), first_trained)
+
+
+def held_out_bound(folder: Path, settings: CorpusSettings) -> int:
+    """Return the key below which the stored documents of a corpus are held out, see `held_out_threshold`.
+
+    Args:
+        folder: The folder of all documents.
+        settings: The settings of the corpus.
+    """
+    # Of as many documents as may be held out the lowest keys are needed, and of one more, which bounds the threshold.
+    lowest = lowest_keys(folder, settings.held_out_documents + 1)
+    threshold = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
+    return above_translations(threshold) if settings.teaches_translations else threshold
+
+
+def split_rows(
+    files: Sequence[Path], share: float | None, development: Sequence[Path], report: SourceReport
+) -> dict[Path, Roles]:
+    """Return the role of each labelled row: trained on, held out, or left out because a development row repeats it.
+
+    Args:
+        files: The stored rows.
+        share: The share of their texts to hold out, see `hold_out`; it counts where there are no development rows.
+        development: The stored development rows. If there are any, they are the held-out rows.
+        report: Receives the rows that are left out, and held-out rows that may resemble a row to train on.
+    """
+    if development:
+        return keep_apart(files, development, report)
+    return hold_out(files, share, report)
 
 
 def hold_out(files: Sequence[Path], share: float | None, report: SourceReport) -> dict[Path, Roles]:
@@ -137,8 +168,8 @@ def keep_apart(files: Sequence[Path], development: Sequence[Path], report: Sourc
     development_rows = _read_all(development).rows
 
     # A row to train on is left out if it differs from a development row only in case, punctuation and white space.
-    development_texts = {_comparable_texts(row) for row in development_rows}
-    is_repeated = np.array([_comparable_texts(row) in development_texts for row in train_rows])
+    development_texts = {comparable_texts(row) for row in development_rows}
+    is_repeated = np.array([comparable_texts(row) in development_texts for row in train_rows])
     for number in np.flatnonzero(is_repeated):
         report.note(REPEATED, _beginning(train_rows[number]))
 
@@ -281,7 +312,8 @@ def _texts_of(row: LabelledRow) -> list[str]:
     return [row.text] if row.pair is None else [row.text, row.pair]
 
 
-def _comparable_texts(row: LabelledRow) -> tuple[str, ...]:
+def comparable_texts(row: LabelledRow) -> tuple[str, ...]:
+    """Return what is equal of rows that differ only in case, punctuation and white space."""
     return tuple(comparable(text) for text in _texts_of(row))
 
 

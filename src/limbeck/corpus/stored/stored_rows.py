@@ -20,7 +20,7 @@ from limbeck.corpus.settings import LabelledRows, LabelledSettings
 from limbeck.corpus.source_report import SourceReport, nothing_in
 from limbeck.corpus.sources.named_sources import open_rows
 from limbeck.corpus.sources.source_kinds import RowSource, files_of
-from limbeck.corpus.stored.arrow_files import row_schema, write_rows
+from limbeck.corpus.stored.arrow_files import row_files, row_schema, write_rows
 from limbeck.corpus.stored.source_content import name_of_build
 from limbeck.errors import CorpusError
 
@@ -68,6 +68,36 @@ def store_rows(
 
     waiting = waiting_notice(progress, "waiting for another process that reads these rows")
     return folder, build_once(folder, build, waiting=waiting)
+
+
+@dataclass(frozen=True)
+class DevelopmentRows:
+    """The stored development rows of a labelled corpus, if it has any.
+
+    Args:
+        folder: Where they are stored; None without development rows.
+        content: Hashes of their content.
+    """
+
+    folder: Path | None = None
+    content: Sequence[str] = ()
+
+    @property
+    def files(self) -> list[Path]:
+        """The stored rows; no file without development rows."""
+        return [] if self.folder is None else row_files(self.folder)
+
+
+def store_development(
+    settings: LabelledSettings, kind: RowKind, cache_dir: Path, *, progress: Progress | None = None
+) -> DevelopmentRows:
+    """Store the development rows, which are read with the same columns and classes as the rows to train on."""
+    if settings.development is None:
+        return DevelopmentRows()
+    # The development rows take the place of the sources, and are neither limited nor split themselves.
+    changes = {"sources": ["development rows"], "rows": settings.development, "development": None, "max_rows": None}
+    folder, manifest = store_rows(settings.model_copy(update=changes), kind, cache_dir, progress=progress)
+    return DevelopmentRows(folder, manifest["content"])
 
 
 class _NamedRows(NamedTuple):

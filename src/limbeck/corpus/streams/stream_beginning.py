@@ -16,14 +16,14 @@ from typing import Any
 
 from limbeck.core.blocks import counted
 from limbeck.corpus.building.block_encoding import BlockEncoding
-from limbeck.corpus.building.splitting import held_out_threshold
+from limbeck.corpus.building.splitting import held_out_bound
 from limbeck.corpus.building.tokenising import tokenise
 from limbeck.corpus.digests import DIGEST_BYTES, digest_of
 from limbeck.corpus.progress import Progress, step_progress
 from limbeck.corpus.settings import CorpusSettings
 from limbeck.corpus.source_report import SourceReport, nothing_in
 from limbeck.corpus.sources.named_sources import shards_of
-from limbeck.corpus.stored.arrow_files import document_files, lowest_keys, read_documents, write_documents
+from limbeck.corpus.stored.arrow_files import document_files, read_documents, write_documents
 from limbeck.corpus.streams.source_blocks import StreamSource
 from limbeck.corpus.text.documents import Document
 from limbeck.errors import CorpusError
@@ -60,9 +60,7 @@ def store_beginning(
     beginning = _Beginning(sources)
     documents = write_documents(beginning.documents(progress), folder_of_beginning)
 
-    # The documents with the lowest keys are held out, at most `held_out_documents`, so those keys and the next decide.
-    lowest = lowest_keys(folder_of_beginning, settings.held_out_documents + 1)
-    held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
+    held_below = held_out_bound(folder_of_beginning, settings)
 
     # The blocks of the chosen documents.
     source_of_file = _choose_documents(
