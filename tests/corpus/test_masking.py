@@ -8,6 +8,7 @@ from datasets import Dataset
 from torch.utils.data import DataLoader
 
 from limbeck.corpus import MaskedTokens, ReplacedTokens, mask_id_of, word_ids
+from limbeck.errors import CorpusError
 from tests.support.models import tiny_tokenizer
 
 CLS, SEP, MASK = 0, 1, 2
@@ -98,6 +99,24 @@ def test_workers_that_outlive_an_epoch_see_the_next():
         rows.set_epoch(epoch)
         seen = [row["input_ids"] for batch in loader for row in batch]
         assert (np.stack(seen) == column(rows)).all()
+
+
+PROMPTED = {"input_ids": [CLS, 11, 12, 13, SEP], "teacher_input_ids": [CLS, 21, 22, 11, 12, 13, SEP], "prompt": 3}
+
+
+@pytest.mark.parametrize("change", [masked, replaced], ids=["masked", "replaced"])
+def test_a_teacher_that_alone_reads_a_prompt_reads_the_same_changed_text(change):
+    row = change(1.0).change_row(PROMPTED)
+    assert not set(row["input_ids"][1:4].tolist()) <= {11, 12, 13}
+    assert row["teacher_input_ids"].tolist() == [CLS, 21, 22, *row["input_ids"][1:].tolist()]
+
+
+@pytest.mark.parametrize("change", [masked, replaced], ids=["masked", "replaced"])
+@pytest.mark.parametrize("prompts", [{}, {"prompt": 3, "teacher_prompt": 3}], ids=["no prompts", "prompts"])
+def test_tokens_of_two_tokenizers_are_not_changed(change, prompts):
+    row = {"input_ids": [CLS, 31, 32, 11, SEP], "teacher_input_ids": [CLS, 21, 22, 11, SEP], **prompts}
+    with pytest.raises(CorpusError, match="by two tokenizers"):
+        change(1.0).change_row(row)
 
 
 def test_labels_of_replaced_tokens_are_the_replaced_ids():

@@ -53,6 +53,15 @@ def test_joined_blocks_go_on_in_the_middle(tmp_path, cache, plain_tokenizer, uni
     assert goes_on(corpus, whole, 3, 17, 41)
 
 
+def test_texts_of_which_a_stream_reads_the_beginning_are_reported(tmp_path, cache):
+    source = write_texts(tmp_path / "a.jsonl", make_texts("a", 30))
+    corpus = stream(cache, TOKENIZER, source, text_keys=True, whole_texts=True, held_out=0.0, shuffle_buffer=1)
+    cut = "text of which the student reads only the beginning"
+    assert corpus.report.counts == {cut: 30}
+    _, state = next(iter(corpus.batches(ALONE, batch_size=30, seed=0)))
+    assert state["report"]["counts"] == {cut: 30}
+
+
 @pytest.mark.parametrize("join", [False, True])
 def test_pairs_are_the_same_streamed_and_built(tmp_path, cache, join):
     texts = [f"{text}. And more of {number}. Again." for number, text in enumerate(make_texts("a", 30))]

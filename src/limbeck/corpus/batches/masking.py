@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from limbeck.core import IGNORED_LABEL
-from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS
+from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS, TEACHER_PROMPT
 from limbeck.errors import CorpusError
 
 # Shares of the chosen tokens that become the mask, or a random token. The others stay as they are.
@@ -77,18 +77,38 @@ class _ChangedTokens(Dataset[dict[str, Any]], ABC):
         Args:
             row: The row.
             more_seeds: Further numbers that decide the choice, such as the epoch.
+
+        Raises:
+            CorpusError: for a row of two tokenizers, whose tokens do not correspond.
         """
+        # Where the teacher has ids of its own, it alone reads the prompt, or it has another tokenizer. Rows of two
+        # tokenizers have the prompts of both sides, or none.
+        only_teacher_reads_prompt = TEACHER_IDS in row and PROMPT in row and TEACHER_PROMPT not in row
+        if TEACHER_IDS in row and not only_teacher_reads_prompt:
+            raise CorpusError(
+                f"Rows that student and teacher read by two tokenizers have no tokens that could be {self.change} for "
+                "both: leave the change out."
+            )
         ids = np.array(row["input_ids"], dtype=np.int64)
         generator = np.random.default_rng([self._seed, *more_seeds, zlib.crc32(ids.tobytes())])
         is_chosen = generator.random(len(ids)) < self._share
         is_chosen &= ~np.isin(ids, self._special)
-        # A prompt is not changed. Where the teacher has ids of its own (`TEACHER_IDS`), the prompt is in those and
-        # not in `ids`, which the student reads.
-        begins_with_prompt = PROMPT in row and TEACHER_IDS not in row
-        if begins_with_prompt:
+        # A prompt is not changed. One that the teacher alone reads is not in `ids`, which the student reads.
+        if PROMPT in row and not only_teacher_reads_prompt:
             prompt_length = row[PROMPT]
             is_chosen[:prompt_length] = False
         return _ChosenTokens(ids, is_chosen, generator)
+
+    def _with_ids(self, row: Mapping[str, Any], ids: NDArray[np.int64]) -> dict[str, Any]:
+        """Return a copy of a row with other ids, also of its teacher: both sides read the same changed text."""
+        if TEACHER_IDS not in row:
+            return {**row, "input_ids": ids}
+        # The teacher's ids have the prompt in front. A tokenizer may join the end of the prompt with the text, so the
+        # common part of both is found from their ends.
+        teacher_ids = np.array(row[TEACHER_IDS], dtype=np.int64)
+        common_length = _common_length(np.asarray(row["input_ids"]), teacher_ids)
+        teacher_ids[len(teacher_ids) - common_length :] = ids[len(ids) - common_length :]
+        return {**row, "input_ids": ids, TEACHER_IDS: teacher_ids}
 
 
 class MaskedTokens(_ChangedTokens):
@@ -147,7 +167,7 @@ class MaskedTokens(_ChangedTokens):
             epoch: The epoch, which decides the masks.
 
         Raises:
-            CorpusError: if the row has labels.
+            CorpusError: if the row has labels, or is one of two tokenizers.
         """
         if "labels" in row:
             raise CorpusError("Labelled rows cannot be masked as well: leave out either the masking or the task.")
@@ -160,7 +180,7 @@ class MaskedTokens(_ChangedTokens):
         is_random = is_chosen & (draws >= _MASKED) & (draws < _MASKED + _RANDOM)
         ids[is_masked] = self._mask_id
         ids[is_random] = generator.choice(self._words, int(is_random.sum()))
-        return {**row, "input_ids": ids, "labels": labels}
+        return {**self._with_ids(row, ids), "labels": labels}
 
 
 class ReplacedTokens(_ChangedTokens):
@@ -194,19 +214,14 @@ class ReplacedTokens(_ChangedTokens):
         return self.replace(row)
 
     def replace(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace tokens of a row, which need not be from this data set."""
-        ids, is_chosen, generator = self._choose(row)
-        original_ids = ids.copy()
-        ids[is_chosen] = generator.choice(self._words, int(is_chosen.sum()))
-        if TEACHER_IDS not in row:
-            return {**row, "input_ids": ids}
+        """Replace tokens of a row, which need not be from this data set.
 
-        # The same tokens are replaced in the teacher's ids, which have the prompt in front. A tokenizer may join the
-        # end of the prompt with the text, so the common part of both is found from their ends.
-        teacher_ids = np.array(row[TEACHER_IDS], dtype=np.int64)
-        common_length = _common_length(original_ids, teacher_ids)
-        teacher_ids[len(teacher_ids) - common_length :] = ids[len(ids) - common_length :]
-        return {**row, "input_ids": ids, TEACHER_IDS: teacher_ids}
+        Raises:
+            CorpusError: for a row of two tokenizers.
+        """
+        ids, is_chosen, generator = self._choose(row)
+        ids[is_chosen] = generator.choice(self._words, int(is_chosen.sum()))
+        return self._with_ids(row, ids)
 
 
 def _common_length(first: NDArray[np.int64], second: NDArray[np.int64]) -> int:

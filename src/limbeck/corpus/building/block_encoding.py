@@ -66,6 +66,12 @@ class CutBlock(NamedTuple):
     cut_text: str = ""
 
 
+def note_cut_text(block: CutBlock, report: SourceReport) -> None:
+    """Note a text of which the student reads only the beginning."""
+    if block.cut_text:
+        report.note(_CUT, repr(block.cut_text[:_SHOWN_CHARACTERS]))
+
+
 @dataclass(frozen=True)
 class BlockEncoding:
     """Turns documents into blocks of tokens; it can be sent to another process, as `RowEncoding` can.
@@ -163,8 +169,7 @@ class BlockEncoding:
         # Blocks of a split wait here until they have enough tokens for a record batch.
         waiting = {split: _WaitingBlocks(self.schema) for split in SPLITS}
         for split, block in self._blocks_of_file(path, source, packers, report):
-            if block.cut_text:
-                report.note(_CUT, repr(block.cut_text[:_SHOWN_CHARACTERS]))
+            note_cut_text(block, report)
             waiting[split].add(block)
             if waiting[split].tokens >= _BATCH_TOKENS:
                 yield SplitBatch(split, waiting[split].take())

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from limbeck.corpus.building.block_encoding import BlockEncoding, CutBlock
+from limbeck.corpus.building.block_encoding import BlockEncoding, CutBlock, note_cut_text
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources.source_kinds import ShardedSource
@@ -88,7 +88,7 @@ class SourceBlocks(Iterator[Block]):
         state: The result of `state` behind the block to resume after; `None` begins.
 
     Attributes:
-        report: Everything that was skipped or repaired so far.
+        report: Everything that was skipped, repaired or cut so far.
     """
 
     def __init__(
@@ -169,6 +169,8 @@ class SourceBlocks(Iterator[Block]):
         documents = self._next_documents()
         pieces = [piece for document in documents for piece in self._encoding.split(document, self._index)]
         self._chunk_blocks = list(self._encoding.blocks(pieces, self._packer, self._index))
+        for block in self._chunk_blocks:
+            note_cut_text(block, self.report)
         self._pass_has_blocks = self._pass_has_blocks or bool(self._chunk_blocks)
         self._chunk_pass = self._pass
 

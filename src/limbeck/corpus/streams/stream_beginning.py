@@ -28,7 +28,8 @@ from limbeck.corpus.streams.source_blocks import StreamSource
 from limbeck.corpus.text.documents import Document
 from limbeck.errors import CorpusError
 
-# Documents and characters that are read in order to choose held-out ones, from all sources together.
+# Documents and characters that are read in order to choose held-out ones, from all sources together. With them, raise
+# `STREAM_FORMAT` in `streamed_corpus`.
 _BEGINNING_DOCUMENTS = 50_000
 _BEGINNING_CHARACTERS = 50_000_000
 _DOCUMENTS_TO_SEE = 1000
@@ -82,6 +83,7 @@ def store_beginning(
     folders_of_chosen = dict.fromkeys(path.parent for path in source_of_file)
     held_out_documents = chain.from_iterable(read_documents(chosen, below=held_below) for chosen in folders_of_chosen)
     held_out = write_documents(held_out_documents, folder)
+    beginning.report.merge(blocks.report)
     shutil.rmtree(folder_of_beginning)
     return {
         "settings": settings.content(),
