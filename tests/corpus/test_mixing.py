@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limbeck.corpus import MixSpec, RowMix
+from limbeck.corpus import Corpus, MixSpec, RowMix
 from limbeck.corpus.batches.mixing import draw_counts
 from limbeck.corpus.settings import CorpusSettings
 from limbeck.corpus.settings.mix import LanguageShares
 from limbeck.errors import CorpusError
 from limbeck.training.sampler import LengthGroupedSampler
 from tests.support.corpora import TOKENIZER
-from tests.support.streams import build_text, make_texts, write_texts
+from tests.support.streams import build_text, make_texts, text_settings, write_texts
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,22 @@ def test_a_language_needs_a_block_and_not_each_of_its_sources(tmp_path, cache):
     weighted = build_text(cache, TOKENIZER, *listed, mix=MixSpec(weights=(1, 1)))
     with pytest.raises(CorpusError, match="The source '.*en_again.txt' has no block to train on"):
         weighted.row_mix(1)
+
+
+@pytest.mark.parametrize("keys", ["weights", "shares"])
+def test_a_source_is_not_listed_twice_with_two_shares(tmp_path, cache, keys):
+    source = str(write_texts(tmp_path / "en.txt", make_texts("en", 60)))
+    listed = [{"source": source, "share": 0.5}] * 2 if keys == "shares" else [source, source]
+    mix = MixSpec(weights=(1, 1)) if keys == "weights" else None
+    with pytest.raises(CorpusError, match="is listed twice with the same settings: list it once"):
+        text_settings(*listed, mix=mix)
+    # Also where a corpus is opened with such a mix, no share is one of nothing.
+    twice = build_text(cache, TOKENIZER, source, source)
+    assert twice.manifest["source_rows"][1] == 0
+    with pytest.raises(CorpusError, match="The source '.*en.txt' has no block to train on"):
+        Corpus(twice.path, MixSpec(weights=(1, 1))).row_mix(1)
+    drawn = Corpus(twice.path, MixSpec(exponent=0.5)).row_mix(1)
+    assert drawn is not None and drawn.counts(0)[1] == 0
 
 
 def test_a_row_comes_again_only_after_all_others_of_its_source():

@@ -124,13 +124,16 @@ class Corpus:
 
     def _check_that_shares_have_rows(self, mix: Mixing, rows_by_source: Sequence[int]) -> None:
         """Refuse a share without rows. A source without any is fine where others of its language have some."""
+        names = mix.share_names(self.titles)
         rows_by_share: dict[str, int] = {}
-        for name, rows in zip(mix.share_names(self.titles), rows_by_source, strict=True):
+        for name, rows in zip(names, rows_by_source, strict=True):
             rows_by_share[name] = rows_by_share.get(name, 0) + rows
 
         rows_by_language = self.rows_by_language()
-        for name, rows in rows_by_share.items():
-            if rows == 0:
+        for name, share, rows in zip(names, mix.shares(rows_by_source), rows_by_source, strict=True):
+            # A source that is listed twice has all of its rows at its first place.
+            is_share_of_nothing = share > 0 and rows == 0
+            if rows_by_share[name] == 0 or is_share_of_nothing:
                 # A source may be named by its language, as those of `mix.by` and of parallel text are.
                 is_language = rows_by_language.get(name) == 0
                 noun = "language" if is_language else "source"

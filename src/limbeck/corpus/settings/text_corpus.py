@@ -75,8 +75,12 @@ class CorpusSettings(Checked, CorpusSpec):
 
     @model_validator(mode="after")
     def _sources_are_different(self) -> CorpusSettings:
-        # Where no source has a use, there are no uses, and a source may be listed several times.
+        # Where no source has a use or a share, a source may be listed several times: it is read once.
         times_listed = Counter(zip(self.places, self.uses, strict=False))
+        shares = [source.share for source in self.described_sources]
+        if (self.mix is not None and self.mix.weights is not None) or any(shares):
+            uses = self.uses or [SourceUse()] * len(self.places)
+            times_listed = Counter(zip(self.places, uses, strict=True))
         for (place, _), times in times_listed.items():
             if times > 1:
                 raise ValueError(f"the source '{place}' is listed twice with the same settings: list it once")
