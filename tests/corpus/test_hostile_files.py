@@ -18,6 +18,7 @@ import pytest
 from limbeck.corpus import SourceReport, open_source
 from limbeck.corpus.files import file_readers, limits, lines
 from limbeck.corpus.files.file_readers import read_file
+from limbeck.corpus.messages import safe_name
 from limbeck.corpus.text import documents
 from limbeck.corpus.text.cursor import Cursor
 from limbeck.errors import CorpusError
@@ -339,3 +340,9 @@ def test_the_row_that_damage_cuts_is_no_row(tmp_path, name, content, rows):
     report = SourceReport()
     found = [row.values["text"] for row in file_readers.read_rows(path, report)]
     assert (found, report.counts) == (["one", "two"][:rows], {DAMAGED: 1})
+
+
+def test_a_long_name_is_shown_by_its_beginning_and_its_end():
+    shown = safe_name("a" * 500 + "middle" * 100 + "b" * 500 + ".txt")
+    assert len(shown) == 301 and shown.startswith("aaa") and shown.endswith("bbb.txt")
+    assert safe_name("a\nb" * 30) == "a\\nb" * 30

@@ -17,7 +17,7 @@ from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.kinds.registry import KINDS
 from tests.support.corpora import TOKENIZER
-from tests.support.streams import examples, write_packed
+from tests.support.streams import build_rows, examples, write_packed
 
 TABLES = yaml.safe_load((Path(__file__).parent / "rows.yaml").read_text(encoding="utf-8"))
 ROWS = [
@@ -51,6 +51,12 @@ def test_every_layout_gives_the_same_rows(tmp_path, layout, compression):
     found, report = examples(path)
     assert found == [LabelledRow("", row["text"], None, label) for row, label in zip(ROWS, (1, 0, 1), strict=True)]
     assert report.lines() == []
+
+
+def test_the_rows_of_a_source_that_is_listed_twice_are_counted_twice(tmp_path):
+    path = write_packed(tmp_path / "a.jsonl", "".join(f"{json.dumps(row)}\n" for row in ROWS))
+    corpus = build_rows(tmp_path / "cache", TOKENIZER, path, path, held_out=0.0)
+    assert corpus.manifest["sources"] == {str(path): 6}
 
 
 @pytest.mark.parametrize("table", TABLES["files"].values(), ids=TABLES["files"])

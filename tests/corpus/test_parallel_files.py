@@ -54,6 +54,14 @@ def test_aligned_lines_end_with_lf_or_with_cr_and_lf_and_with_nothing_else(tmp_p
     assert counts == {}
 
 
+def test_a_long_line_is_skipped_in_every_language_also_at_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "LONGEST_LINE", 20)
+    paths = written(tmp_path, en="one\ntwo\n" + "x" * 50 + "\n", de="eins\n" + "x" * 50 + "\ndrei\n")
+    pairs, counts = read(paths)
+    assert pairs == [("one", "eins")]
+    assert counts[INCOMPLETE] == 2
+
+
 def test_a_line_without_a_translation_moves_no_other_line(tmp_path):
     paths = written(tmp_path, en="one\n\n three \nfour\n\n", de="eins\nzwei\ndrei\n \t\n\n")
     assert read(paths) == ([("one", "eins"), ("three", "drei")], {INCOMPLETE: 3})

@@ -129,7 +129,8 @@ def test_development_rows_are_held_out_and_none_of_them_is_trained_on(tmp_path):
     assert len(corpus.train) == 19
     assert len(corpus.held_out) == 7
     assert set(corpus.held_out["labels"]) == {1}
-    assert corpus.report.counts == {REPEATED: 1, LEAKED: 2}
+    # The first is equal to a row that is left out, so that it resembles none that is trained on.
+    assert corpus.report.counts == {REPEATED: 1, LEAKED: 1}
     first = TOKENIZER(known[0], truncation=True, max_length=64)["input_ids"]
     assert first not in corpus.train["input_ids"]
     assert (

@@ -62,10 +62,12 @@ def test_every_layout_gives_the_same_sentences(tmp_path, suffix, monkeypatch):
 
 
 def test_fields_have_numbers_and_universal_dependencies_are_read(tmp_path):
-    conllu = "# text = vámonos\n1-2\tvámonos\t_\t_\n1\tvamos\tir\tVERB\n2\tnos\tyo\tPRON\n2.1\tx\tx\tX\n"
+    conllu = "# text = vámonos\n1-2\tvámonos\t_\t_\n1\tvamos\tir\tVERB\t_\n2\tnos\tyo\tPRON\t_\n2.1\tx\tx\tX\t_\n"
     (tmp_path / "a.conllu").write_text(conllu)
     columns = {"tokens_column": "2", "tags_column": "4"}
     assert read(tmp_path / "a.conllu", ("PRON", "VERB"), **columns)[0] == [LabelledRow("", "vamos\tnos", None, (1, 0))]
+    # They are the default in such files.
+    assert read(tmp_path / "a.conllu", ("PRON", "VERB"))[0] == [LabelledRow("", "vamos\tnos", None, (1, 0))]
     (tmp_path / "a.txt").write_text("-DOCSTART- -X- O\n\nthe DT B-NP\ndog NN I-NP\n-DOCSTART- -X- O\nhe PRP B-NP\n")
     found = read(tmp_path / "a.txt", ("DT", "NN", "PRP"), tags_column="2")[0]
     assert found == [LabelledRow("", "the\tdog", None, (0, 1)), LabelledRow("", "he", None, (2,))]

@@ -16,8 +16,11 @@ def first_line(error: Exception) -> str:
 def safe_name(name: object) -> str:
     """Return a name from outside in a form that is safe in a message: on one line, printable, of bounded length."""
     # File names may contain bytes that no terminal can print, newlines, and control sequences.
-    beginning = str(name)[: 2 * _LONGEST_NAME]
-    text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in beginning)
+    whole = str(name)
+    if len(whole) > 2 * _LONGEST_NAME:
+        # The rest is not shown.
+        whole = whole[:_LONGEST_NAME] + whole[-_LONGEST_NAME:]
+    text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in whole)
     if len(text) <= _LONGEST_NAME:
         return text
     half = _LONGEST_NAME // 2

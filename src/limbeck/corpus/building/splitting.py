@@ -25,9 +25,14 @@ Roles: TypeAlias = NDArray[np.uint8]
 """The role of each row of a file, `[rows]`."""
 
 MOST_HELD_OUT = 500
-"""Rows that are held out by default; of fewer than ten times as many, a tenth."""
+"""Rows that are held out by default; of fewer than ten times as many, a tenth.
+
+With it, or `_MOST_OVER`, raise the formats of what is cached of rows: `LABELLED_FORMAT` in `build_labelled`, and
+`VOCABULARY_FORMAT` and `PIECES_FORMAT` in `build_vocabulary`."""
 NEAR = "held-out row that may resemble a training row"
 REPEATED = "training row that is also in the development set, left out"
+# The reason that records of runs have, which therefore stays. A row may also resemble a training row through others: in
+# a group of near duplicates each shares half of its sequences with some other one.
 LEAKED = "development row that resembles a training row (it shares at least half of its three-word sequences)"
 
 _KEYS = 2**64
@@ -173,10 +178,12 @@ def keep_apart(files: Sequence[Path], development: Sequence[Path], report: Sourc
     for number in np.flatnonzero(is_repeated):
         report.note(REPEATED, _beginning(train_rows[number]))
 
-    # A development row that is a near duplicate of a row to train on stays, and is reported.
-    groups = near_duplicates([_texts_of(row) for row in (*train_rows, *development_rows)])
-    groups_of_train = groups.of_text[: len(train_rows)]
-    groups_of_development = groups.of_text[len(train_rows) :]
+    # A development row that is a near duplicate of a row to train on stays, and is reported. Rows that are left out are
+    # not trained on, so that it does not matter what resembles them.
+    trained_rows = [row for row, is_left_out in zip(train_rows, is_repeated, strict=True) if not is_left_out]
+    groups = near_duplicates([_texts_of(row) for row in (*trained_rows, *development_rows)])
+    groups_of_train = groups.of_text[: len(trained_rows)]
+    groups_of_development = groups.of_text[len(trained_rows) :]
     resembles_train_row = np.isin(groups_of_development, groups_of_train)
     for number in np.flatnonzero(resembles_train_row):
         report.note(LEAKED, _beginning(development_rows[number]))

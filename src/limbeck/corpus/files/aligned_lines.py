@@ -49,8 +49,9 @@ def _read_all_lines(path: FilePath, report: SourceReport) -> Iterator[str]:
         CorpusError: for lines that end with CR alone.
     """
     lines_before = 0
+    marks_of_skipped: dict[int, int] = {}  # By the numbers of the lines that are skipped.
     with open_file(path, report) as stream:
-        for line in read_lines(stream, path, report):
+        for line in read_lines(stream, path, report, marks_of_skipped=marks_of_skipped):
             if "\r" in line.text:
                 raise CorpusError(
                     f"{safe_name(path)}:{line.line} has CR within a line, so it is not clear where its lines end: "
@@ -61,6 +62,9 @@ def _read_all_lines(path: FilePath, report: SourceReport) -> Iterator[str]:
                 yield ""
             lines_before = line.line
             yield line.text
+    for number in marks_of_skipped:
+        if number > lines_before:
+            yield ""
 
 
 def _uneven_error(paths: Sequence[FilePath], counts: Sequence[int], report: SourceReport) -> CorpusError:

@@ -21,6 +21,11 @@ _CHARACTERS_THAT_SHOW_A_LANGUAGE = 4_000_000
 _DOCUMENT_START = "-DOCSTART-"
 _SHOWN_CHARACTERS = 40
 """Most characters of foreign text in a message."""
+CONLLU = ".conllu"
+"""Suffix of the files of Universal Dependencies."""
+# Their fields are ID, FORM, LEMMA, UPOS and so on, numbered from 1.
+_CONLLU_WORD = "2"
+_CONLLU_PART_OF_SPEECH = "4"
 # The names of the standard comments of CoNLL-U, which stand behind a number sign; some have no value.
 _CONLLU_COMMENTS = ("newdoc", "newpar", "sent_id", "text")
 
@@ -40,14 +45,15 @@ class _TaggedLine(NamedTuple):
 def read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
     """Iterate over sentences: each line has a word and its tags, and a blank line stands between sentences.
 
-    A row has its words as `tokens` and their last fields as `tags`. Its columns "1", "2" and so on have the first
-    field of each word, the second, and so on.
+    A row has its words as `tokens`, which are their first fields, and the last fields as `tags`. In CoNLL-U these are
+    the second fields and the fourth, the parts of speech. The columns "1", "2" and so on have the first field of each
+    word, the second, and so on.
 
     Fields stand between tabs, or between spaces in a line without a tab; a Unicode space is a part of its word. A line
     between documents (`-DOCSTART-`) ends a sentence too. Comments in front of a sentence (`# id 7`) are skipped, and in
     CoNLL-U also word ranges and empty nodes. A language in front of every word (`es:`) is removed.
     """
-    is_conllu = suffix_of(file.path) == ".conllu"
+    is_conllu = suffix_of(file.path) == CONLLU
     sentence: list[_TaggedLine] = []
     for line in _read_fields(file):
         is_between_sentences = not line.fields or line.fields[0] == _DOCUMENT_START
@@ -96,7 +102,13 @@ def _rows_of(sentence: Sequence[_TaggedLine], file: OpenFile) -> Iterator[Placed
     words = lines[comments:]
     if words:
         where = f"{file.path}:{sentence[comments].number}"
-        yield PlacedRow(where, _columns_of(words, where))
+        columns = _columns_of(words, where)
+        if suffix_of(file.path) == CONLLU:
+            # The first field is the number of the word, and the last one is for anything else.
+            columns["tokens"] = columns.get(_CONLLU_WORD, columns["tokens"])
+            if _CONLLU_PART_OF_SPEECH in columns:
+                columns["tags"] = columns[_CONLLU_PART_OF_SPEECH]
+        yield PlacedRow(where, columns)
 
 
 def _comments_before(lines: Sequence[Sequence[str]]) -> int:

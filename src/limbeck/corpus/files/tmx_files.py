@@ -16,7 +16,7 @@ from limbeck.corpus.messages import safe_name
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 
-SEVERAL_VARIANTS = "translation unit with several texts of a language, of which the first is taken"
+SEVERAL_VARIANTS = "translation unit with several texts of a language, of which a code without a region is the first"
 _BYTES_AT_ONCE = 2**16
 _DEEPEST = 100
 """Levels of elements within each other; a TMX file has six, and a few more within a segment."""

@@ -83,7 +83,9 @@ def open_rows(text: str, layout: TableLayout = UNKNOWN_LAYOUT, text_of_line: str
         return TextLines(safe_name(text), open_source(text), text_of_line)
     kind = source_kind(text)
     if not kind.is_labelled:
-        raise CorpusError(f"The source '{text}' has no labels: leave out the task, or give labelled rows.")
+        raise CorpusError(
+            f"The source '{text}' has no labels and no second texts, only texts: leave out the task, or give rows."
+        )
     source: RowSource = kind.open(text, None, None)
     if isinstance(source, Files):
         return replace(source, layout=layout)

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from limbeck.core.cache import build_once
 from limbeck.corpus.digests import DIGEST_BYTES
 from limbeck.corpus.files.addresses import FilePath
+from limbeck.corpus.files.file_kinds import suffix_of
+from limbeck.corpus.files.tagged_files import CONLLU
 from limbeck.corpus.progress import Progress, StepProgress, step_progress, waiting_notice
 from limbeck.corpus.rows.labelled_rows import LabelledRow, by_query
 from limbeck.corpus.rows.row_kind import RowKind, RowReader
@@ -139,7 +141,8 @@ class _AllRows:
             CorpusError: if a source gives no row.
         """
         for (name, rows), digest in zip(self._sources, self.digests, strict=True):
-            self.rows_by_source[name] = 0
+            # A source may be listed several times.
+            rows_before = self.rows_by_source.setdefault(name, 0)
             report = SourceReport()
             try:
                 for row in rows.read(report):
@@ -149,7 +152,7 @@ class _AllRows:
             finally:
                 # The caller may also close the iterator in the middle of a source.
                 self.report.merge(report)
-            if self.rows_by_source[name] == 0:
+            if self.rows_by_source[name] == rows_before:
                 raise CorpusError(nothing_in(name, self._row_name, report))
 
 
@@ -224,4 +227,8 @@ def _identity(settings: LabelledSettings, kind: RowKind, sources: Sequence[_Name
         choices.append(settings.label_columns)  # Their order decides the numbers of classes without names.
     if settings.label_lists is not None:
         choices.append({"label_lists": settings.label_lists})
+    files = [path for source in sources for path in files_of(source.rows)]
+    if any(suffix_of(path) == CONLLU for path in files):
+        # Earlier versions took the numbers of words for words.
+        choices.append("words of CoNLL-U")
     return [ROW_FORMAT, choices, [source.rows.fingerprint() for source in sources]]
