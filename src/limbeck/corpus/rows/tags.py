@@ -20,7 +20,8 @@ OUTSIDE = "O"
 _PARTS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
 # The spellings of tags, the most usual first: B-PER, B_PER, PER-B, PER_B, B, B:PER, PER:B. All tags of a data set have
 # the same. In place of the colon may stand a slash or a dash.
-_PART = "(?P<part>[BIMELSUbimelsu])"
+_LETTERS = "".join(_PARTS)
+_PART = f"(?P<part>[{_LETTERS}{_LETTERS.lower()}])"
 _SPELLINGS = (
     re.compile(f"{_PART}-(?P<type>.*)"),
     re.compile(f"{_PART}_(?P<type>.+)"),

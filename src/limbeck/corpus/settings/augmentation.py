@@ -17,6 +17,11 @@ ModelName: TypeAlias = tuple[str, str | None]
 Algorithm: TypeAlias = Literal["released", "printed"]
 """The two forms of TinyBERT's augmentation: that of the authors' code, and algorithm 1 of the paper."""
 
+# Defaults of the copies, which are those of TinyBERT's paper: N_a, p_t and K.
+_COPIES = 20
+_PROBABILITY = 0.4
+_CANDIDATES = 15
+
 
 class AugmentSpec(Strict):
     """How a stage changes the text that teacher and student read."""
@@ -57,11 +62,11 @@ class RowAugmentationSpec(Grown):
             "english, the 173 function words of the authors' code, or none with algorithm: printed."
         ),
     )
-    copies: int = Field(20, ge=1, le=10_000)
+    copies: int = Field(_COPIES, ge=1, le=10_000)
     """Copies of each row to train on (the paper's N_a); released: of each text of a pair, less those that are equal."""
-    probability: float = Field(0.4, gt=0, le=1)
+    probability: float = Field(_PROBABILITY, gt=0, le=1)
     """Probability that a word is replaced (p_t)."""
-    candidates: int = Field(15, ge=1, le=1000)
+    candidates: int = Field(_CANDIDATES, ge=1, le=1000)
     """Number of words that may replace a word, all equally likely (K)."""
     masked_lm: Place | None = Field(
         None,
@@ -125,9 +130,9 @@ class Augmentation:
             algorithm, and no word for the printed one.
     """
 
-    copies: int = 20
-    probability: float = 0.4
-    candidates: int = 15
+    copies: int = _COPIES
+    probability: float = _PROBABILITY
+    candidates: int = _CANDIDATES
     masked_lm: ModelName | None = None
     word_vectors: str | ModelName | None = None
     context: Literal["copy", "row"] | None = None
