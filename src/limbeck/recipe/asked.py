@@ -183,14 +183,14 @@ def _merge_parts(merged: dict[str, Any], options: Mapping[str, Any]) -> list[str
         value = options[name]
         if not isinstance(value, Mapping):
             value = {main_key: value}
-        merged[part] = _mapping(merged.get(part)) | dict(value)
+        merged[part] = _mapping_or_empty(merged.get(part)) | dict(value)
         changed_paths += [f"{part}.{key}" for key in value]
     if "label_column" in options:
-        merged["corpus"] = _with_label_column(_mapping(merged.get("corpus")), options["label_column"])
+        merged["corpus"] = _with_label_column(_mapping_or_empty(merged.get("corpus")), options["label_column"])
         changed_paths.append("corpus.task.label_column")
     evaluation = options.get("evaluation")
     if isinstance(evaluation, Mapping):
-        merged["evaluation"] = _mapping(merged.get("evaluation")) | dict(evaluation)
+        merged["evaluation"] = _mapping_or_empty(merged.get("evaluation")) | dict(evaluation)
         changed_paths += [f"evaluation.{key}" for key in evaluation]
     elif "evaluation" in options:
         # A value that is no mapping is no evaluation; the check of the recipe refuses it.
@@ -330,11 +330,11 @@ def _named_columns(options: Mapping[str, Any], overrides: str | Sequence[str]) -
     """The keys of a corpus, and of its task, that options and overrides give; overrides win."""
     from limbeck.recipe.overrides import apply_overrides
 
-    corpus = _mapping(options.get("corpus"))
+    corpus = _mapping_or_empty(options.get("corpus"))
     for name, key in (("text_column", "text_column"), ("label_column", "task.label_column")):
         if name in options:
             corpus = apply_overrides({"corpus": corpus}, f"corpus.{key}={json.dumps(options[name])}")["corpus"]
-    return _mapping(apply_overrides({"corpus": corpus}, overrides).get("corpus"))
+    return _mapping_or_empty(apply_overrides({"corpus": corpus}, overrides).get("corpus"))
 
 
 def _with_label_column(corpus: dict[str, Any], column: str) -> dict[str, Any]:
@@ -349,7 +349,7 @@ def _with_label_column(corpus: dict[str, Any], column: str) -> dict[str, Any]:
             f"--label-column {column} names the label of rows, but this corpus has no task, so that its text has no "
             "labels; leave it out, or give corpus.task."
         )
-    task_keys = {"name": task} if isinstance(task, str) else _mapping(task)
+    task_keys = {"name": task} if isinstance(task, str) else _mapping_or_empty(task)
     return {**corpus, "task": {**task_keys, "label_column": column}}
 
 
@@ -396,7 +396,7 @@ def _with_training(stage: Any, training: Mapping[str, Any]) -> Any:
     """A stage with other arguments of the training."""
     if not isinstance(stage, dict):
         return stage  # The check of the recipe refuses it.
-    arguments = _mapping(stage.get("training"))
+    arguments = _mapping_or_empty(stage.get("training"))
     # Steps and epochs (`_AMOUNTS_OF_TRAINING`) take the place of the stage's minutes.
     if any(name in training for name in _AMOUNTS_OF_TRAINING):
         arguments.pop("max_minutes", None)
@@ -423,7 +423,7 @@ def _with_minutes(stages: Sequence[Any], options: Mapping[str, Any]) -> list[Any
         raise RecipeError(f"--steps {options['steps']} and --minutes {minutes:g} both say how long to train; give one.")
     shares: list[float] = []
     for stage in stages:
-        training = _mapping(_mapping(stage).get("training"))
+        training = _mapping_or_empty(_mapping_or_empty(stage).get("training"))
         steps = training.get("max_steps")
         if isinstance(steps, int) and steps > 0:
             shares.append(float(steps))
@@ -434,7 +434,7 @@ def _with_minutes(stages: Sequence[Any], options: Mapping[str, Any]) -> list[Any
         if not isinstance(stage, dict):
             changed.append(stage)  # The check of the recipe refuses it.
             continue
-        training = _mapping(stage.get("training"))
+        training = _mapping_or_empty(stage.get("training"))
         for name in _AMOUNTS_OF_TRAINING:
             training.pop(name, None)
         training["max_minutes"] = minutes * share / sum(shares)
@@ -447,7 +447,7 @@ def _check_no_own_length(stages: Any, length: int) -> None:
     if not isinstance(stages, list):
         return
     for number, stage in enumerate(stages):
-        text = _mapping(_mapping(stage).get("text"))
+        text = _mapping_or_empty(_mapping_or_empty(stage).get("text"))
         for key in ("lengths", "length"):
             if text.get(key) is not None:
                 path = f"stages.{number}.text.{key}"
@@ -489,6 +489,6 @@ def _stages_of_method(method: str | Mapping[str, Any]) -> list[dict[str, Any]]:
     return stages
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping_or_empty(value: Any) -> dict[str, Any]:
     """Return a copy of a mapping; an empty one for anything else, which the check of the recipe refuses."""
     return dict(value) if isinstance(value, Mapping) else {}

@@ -96,14 +96,14 @@ def choose_budget(
     minutes = math.ceil(tokens_read * operations_per_token * stages / (rate * 60))
     if stages > 1:
         reason += f", in each of {stages} stages"
-    reason += f", about {_minutes(minutes)} on {machine}, estimated from sizes, not measured"
+    reason += f", about {_minutes_in_words(minutes)} on {machine}, estimated from sizes, not measured"
     limit = f"{MINUTES} minutes"
     if minutes > MINUTES:
         limit += f" or {_LEAST_STEPS} steps"
     return Budget(training, f"{reason}; the limit is {limit}, and more steps make better students")
 
 
-def _minutes(count: int) -> str:
+def _minutes_in_words(count: int) -> str:
     """A number of minutes in words."""
     noun = "minute" if count <= 1 else "minutes"
     return f"{count:,.0f} {noun}"

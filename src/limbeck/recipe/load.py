@@ -124,7 +124,7 @@ def expand_shorthands(data: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         data: The recipe, which is not changed.
     """
-    document = {key: _plain(value) for key, value in data.items()}
+    document = {key: _as_plain_values(value) for key, value in data.items()}
     # The recipe itself, and its stages, which may have a teacher and a corpus too.
     parts = [document]
     if isinstance(document.get("stages"), list):
@@ -140,14 +140,14 @@ def expand_shorthands(data: Mapping[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _plain(value: Any) -> Any:
+def _as_plain_values(value: Any) -> Any:
     """Return a copy of a value as YAML has it: paths are text, tuples are lists."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {key: _as_plain_values(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_as_plain_values(inner) for inner in value]
     return value
 
 

@@ -39,7 +39,8 @@ def plan_recipe_teacher(recipe: Recipe) -> TeacherInfo:
         return plan_teacher(recipe.teacher)
     members = []
     for name, spec in recipe.teachers.items():
-        members.append(TeacherMember(name, spec.weight, plan_teacher(_teacher_of(spec))))
+        teacher = plan_teacher(_without_weight(spec))
+        members.append(TeacherMember(name, weight=spec.weight, teacher=teacher))
     _check_read_alike(members)
 
     combine = CombineSpec() if recipe.combine is None else recipe.combine
@@ -71,7 +72,7 @@ def _first_with_a_model(members: Sequence[TeacherMember]) -> TeacherInfo:
     return members[0].teacher
 
 
-def _teacher_of(spec: MemberSpec) -> TeacherSpec:
+def _without_weight(spec: MemberSpec) -> TeacherSpec:
     """Return the keys of a member without its weight."""
     return TeacherSpec.model_validate(spec.model_dump(exclude_unset=True, exclude={"weight"}))
 

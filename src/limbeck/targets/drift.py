@@ -53,7 +53,7 @@ def measure_drift(stored: Mapping[str, NDArray[np.float32]], current: Mapping[st
 
         largest_difference = np.abs(before - now).max()
         differences.append(float(largest_difference / np.abs(now).max()))
-    return Drift(min(cosines), max(differences), rows)
+    return Drift(cosine=min(cosines), difference=max(differences), rows=rows)
 
 
 def describe_drift(drift: Drift, facts: StoreFacts) -> str:

@@ -162,7 +162,7 @@ class _StoreMaker:
             CorpusError: for the first row that no student could learn, and a file without any row.
         """
         # The first target says how wide all of them are, which a store has to know when it is made.
-        targets = self._targets()
+        targets = self._read_targets()
         first = next(targets, None)
         if first is None:
             raise CorpusError(nothing_in(self._file.place, "text with a target", self._counts.report))
@@ -182,17 +182,17 @@ class _StoreMaker:
         write_facts(self._folder, replace(facts, weights=content))
         return self._summary(width)
 
-    def _targets(self) -> Iterator[_Target]:
+    def _read_targets(self) -> Iterator[_Target]:
         """Iterate over the rows with a text, each with the key of its text and its checked target."""
         report = self._counts.report
         rows = read_target_rows(self._file, self._source, report)
         for row in count_items(rows, self._progress, "rows"):
-            # `_text_of` reports each empty text, so both texts of a pair are looked at before the row is left out.
-            text = _text_of(row.text, row, report)
+            # `_cleaned_text` reports each empty text, so both texts of a pair are looked at before the row is left out.
+            text = _cleaned_text(row.text, row, report)
             second_text = None
             lacks_second = False
             if self._file.pair is not None:
-                second_text = _text_of(row.pair, row, report)
+                second_text = _cleaned_text(row.pair, row, report)
                 lacks_second = second_text is None
             if text is None or lacks_second:
                 continue
@@ -253,7 +253,7 @@ class _StoreMaker:
 
     def _first_place(self, key: int) -> str:
         """Return the place of the first row of a text; the file is read again for it."""
-        for target in self._targets():
+        for target in self._read_targets():
             if target.key == key:
                 return target.where
         raise AssertionError("the text was read before")
@@ -271,7 +271,7 @@ class _StoreMaker:
         return "; ".join(parts)
 
 
-def _text_of(value: Any, row: TargetRow, report: SourceReport) -> str | None:
+def _cleaned_text(value: Any, row: TargetRow, report: SourceReport) -> str | None:
     """Return a text as corpora clean it.
 
     None where it is empty: corpora leave such a row out too, and so does the caller. The report notes the row.

@@ -47,7 +47,7 @@ def read_target(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
 
 def _read_vector(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
     """Read a vector, and refuse one without a direction that can be computed."""
-    values = _numbers(row, file)
+    values = _read_numbers(row, file)
     if not values.any():
         raise CorpusError(
             f"{safe_name(row.where)} has a vector of zeros in '{_column(file)}', which has no direction; leave the row "
@@ -64,7 +64,7 @@ def _read_vector(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
 
 def _read_probabilities(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
     """Read the probabilities of the classes, and return logits that give them."""
-    values = _numbers_of_classes(row, file)
+    values = _read_numbers_of_classes(row, file)
     are_shares = bool((values >= 0).all() and (values <= 1).all())
     has_sum_of_one = abs(float(values.sum()) - 1) <= _ROUNDING
     if not are_shares or not has_sum_of_one:
@@ -77,19 +77,19 @@ def _read_probabilities(row: TargetRow, file: TargetFile) -> NDArray[np.float32]
 
 def _read_logits(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
     """Read the logits of the classes."""
-    return _numbers_of_classes(row, file)
+    return _read_numbers_of_classes(row, file)
 
 
 def _read_label(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
     """Read one class, and return logits that give it the probability 1."""
     probabilities = np.zeros(len(file.classes), dtype=np.float32)
-    probabilities[_number_of_class(row, file)] = 1
+    probabilities[_read_number_of_class(row, file)] = 1
     return _logits_of(probabilities)
 
 
 def _read_score(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
     """Read a single number."""
-    values = _numbers(row, file)
+    values = _read_numbers(row, file)
     if len(values) != 1:
         raise CorpusError(
             f"{safe_name(row.where)} has {len(values)} numbers in '{_column(file)}', but a score is one; give scores "
@@ -107,26 +107,26 @@ _READERS: dict[Form, Callable[[TargetRow, TargetFile], NDArray[np.float32]]] = {
 }
 
 
-def _numbers_of_classes(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+def _read_numbers_of_classes(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
     """Return the number of each class, from a list in the order of the classes or from a mapping by their names."""
-    value = _parsed(row.value)
+    value = _parse_if_text(row.value)
     if isinstance(value, Mapping):
         if set(value) != set(file.classes):
             raise CorpusError(
-                f"{safe_name(row.where)} has the classes {_listed(value)} in '{_column(file)}', but "
-                f"teacher.scores.classes are {_listed(file.classes)}."
+                f"{safe_name(row.where)} has the classes {_list_names(value)} in '{_column(file)}', but "
+                f"teacher.scores.classes are {_list_names(file.classes)}."
             )
         row = row._replace(value=[value[name] for name in file.classes])
-    values = _numbers(row, file)
+    values = _read_numbers(row, file)
     if len(values) != len(file.classes):
         raise CorpusError(
             f"{safe_name(row.where)} has {len(values)} numbers in '{_column(file)}', but teacher.scores.classes are "
-            f"{len(file.classes)}: {_listed(file.classes)}."
+            f"{len(file.classes)}: {_list_names(file.classes)}."
         )
     return values
 
 
-def _numbers(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
+def _read_numbers(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
     """Return the numbers of a list; a number alone counts as a list of one.
 
     Raises:
@@ -135,11 +135,11 @@ def _numbers(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
     try:
         # A number that float32 cannot hold becomes infinite, which is refused below.
         with np.errstate(over="ignore"):
-            values = np.atleast_1d(np.asarray(_parsed(row.value), dtype=np.float32))
+            values = np.atleast_1d(np.asarray(_parse_if_text(row.value), dtype=np.float32))
     except (TypeError, ValueError):
-        raise _no_numbers(row, file) from None
+        raise _no_numbers_error(row, file) from None
     if values.ndim != 1 or not len(values):
-        raise _no_numbers(row, file)
+        raise _no_numbers_error(row, file)
     if not np.isfinite(values).all():
         raise CorpusError(
             f"{safe_name(row.where)} has a number in '{_column(file)}' that is not finite; mend it, or leave the row "
@@ -148,7 +148,7 @@ def _numbers(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
     return values
 
 
-def _no_numbers(row: TargetRow, file: TargetFile) -> CorpusError:
+def _no_numbers_error(row: TargetRow, file: TargetFile) -> CorpusError:
     """Return the error for a value that has no numbers."""
     way_out = ""
     if row.value in file.classes:
@@ -158,7 +158,7 @@ def _no_numbers(row: TargetRow, file: TargetFile) -> CorpusError:
     )
 
 
-def _parsed(value: Any) -> Any:
+def _parse_if_text(value: Any) -> Any:
     """Return the list or mapping that a text spells as JSON, as tables hold them; any other value as it is."""
     if not isinstance(value, str):
         return value
@@ -168,7 +168,7 @@ def _parsed(value: Any) -> Any:
         return value
 
 
-def _number_of_class(row: TargetRow, file: TargetFile) -> int:
+def _read_number_of_class(row: TargetRow, file: TargetFile) -> int:
     """Return the index among the recipe's classes of the class that a row names.
 
     A row may have the name of a class, or a number. A number counts in the classes that the file itself states, else in
@@ -189,7 +189,7 @@ def _number_of_class(row: TargetRow, file: TargetFile) -> int:
         return int(value)
     raise CorpusError(
         f"{safe_name(row.where)} has the class {_shown(row.value)} in '{_column(file)}', but "
-        f"teacher.scores.classes are {_listed(file.classes)}."
+        f"teacher.scores.classes are {_list_names(file.classes)}."
     )
 
 
@@ -211,7 +211,7 @@ def _shown(value: Any) -> str:
     return safe_name(text[:_SHOWN_CHARACTERS])
 
 
-def _listed(names: Collection[Any]) -> str:
+def _list_names(names: Collection[Any]) -> str:
     """Return the first names of some classes, as messages list them."""
     listed = [safe_name(name) for name in list(names)[:_LISTED_CLASSES]]
     if len(names) > _LISTED_CLASSES:

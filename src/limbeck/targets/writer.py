@@ -190,13 +190,14 @@ def check_same_store(folder: Path, facts: StoreFacts, option: str = "--output") 
     stored_cut = stored.endpoint.cut_to if stored.endpoint is not None else ""
     new_cut = facts.endpoint.cut_to if facts.endpoint is not None else ""
     if stored.teacher == facts.teacher and stored_cut != new_cut:
-        difference = f"holds what was said of {_cut_texts(stored_cut)}, not of {_cut_texts(new_cut)}"
+        difference = f"holds what was said of {_describe_cut(stored_cut)}, not of {_describe_cut(new_cut)}"
     elif stored.weights != facts.weights:
         difference = f"holds what '{stored.teacher}' said, which is not this '{facts.teacher}'"
     elif dict(stored.streams) != dict(facts.streams):
-        difference = f"holds {_words_of(stored.streams)}, not {_words_of(facts.streams)}"
+        difference = f"holds {_describe_streams(stored.streams)}, not {_describe_streams(facts.streams)}"
     elif dict(stored.prompts) != dict(facts.prompts):
-        difference = f"holds vectors of texts with {_prompts_of(stored.prompts)}, not with {_prompts_of(facts.prompts)}"
+        new_prompts = _describe_prompts(facts.prompts)
+        difference = f"holds vectors of texts with {_describe_prompts(stored.prompts)}, not with {new_prompts}"
     elif stored.number_format != facts.number_format:
         difference = f"holds numbers as {stored.number_format}, not {facts.number_format}"
     elif not computes_alike:
@@ -258,18 +259,18 @@ def _lock_folder(folder: Path) -> ExitStack:
     return lock
 
 
-def _cut_texts(cut_to: str) -> str:
+def _describe_cut(cut_to: str) -> str:
     return f"texts cut to {cut_to}" if cut_to else "whole texts"
 
 
-def _prompts_of(prompts: Mapping[str, str]) -> str:
+def _describe_prompts(prompts: Mapping[str, str]) -> str:
     """Return prompts in words."""
     if not any(prompts.values()):
         return "no prompts"
     return "the prompts " + ", ".join(f"{role}={prompt!r}" for role, prompt in prompts.items())
 
 
-def _words_of(streams: Mapping[str, int]) -> str:
+def _describe_streams(streams: Mapping[str, int]) -> str:
     return " and ".join(f"{name} of {width} numbers" for name, width in streams.items())
 
 

@@ -41,22 +41,22 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
         if ranks.process_index() > 0:
             message = f"Process {ranks.process_index()}: {message}"
         stop = Preempted(message) if isinstance(error, Terminated) else Interrupted(message)
-        _note(record, "interrupted", stop)
+        _record_ending(record, "interrupted", stop)
         raise stop from None
     except Interrupted as error:
-        _note(record, "interrupted", error)
+        _record_ending(record, "interrupted", error)
         raise
     except LimbeckError as error:
-        _note(record, "failed", error)
+        _record_ending(record, "failed", error)
         raise
     except Exception as error:
         # When another process of the run ends, the communication with it fails here: `lost` is the message on that.
         lost = ranks.lost_process(error)
         if lost is not None:
-            _note(record, "failed", lost)
+            _record_ending(record, "failed", lost)
             raise TrainingError(lost) from error
         # Of a full memory or disk the user gets a line. Any other error is a fault of the code, and stays as it is.
-        _note(record, "failed", f"{type(error).__name__}: {error}")
+        _record_ending(record, "failed", f"{type(error).__name__}: {error}")
         if is_out_of_memory(error):
             raise TrainingError(_OUT_OF_MEMORY) from None
         problem = disk_problem(error, folder)
@@ -65,7 +65,7 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
         raise
 
 
-def _note(record: RunRecord, status: str, problem: Any) -> None:
+def _record_ending(record: RunRecord, status: str, problem: Any) -> None:
     """Write how the run ended into its record, if the disk allows; a failing disk may be the reason of the end."""
     with suppress(OSError):
         record.set(status, problem=str(problem))

@@ -198,7 +198,7 @@ class LossGuard:
             if not is_bad:
                 self._in_a_row = 0
                 continue
-            problem = self._describe(step, loss, median, norm, terms)
+            problem = self._describe_problem(step, loss, median, norm, terms)
             self._skip_or_stop(step, batches, problem)
 
     def _skip_or_stop(self, step: int, batches: Batches, problem: str) -> None:
@@ -228,7 +228,7 @@ class LossGuard:
             )
         raise raised_on_all_ranks(TrainingError(line))
 
-    def _describe(self, step: int, loss: float, median: float, norm: float, terms: Sequence[float]) -> str:
+    def _describe_problem(self, step: int, loss: float, median: float, norm: float, terms: Sequence[float]) -> str:
         """Describe a bad step by its first number that is not finite, else by its loss.
 
         Args:

@@ -70,7 +70,7 @@ def _claim(recipe: Recipe, locks: ExitStack, *, resume: bool, overwrite: bool) -
     locks.enter_context(folder_lock(folder))
     # Checked again under the lock: another process may have begun a run there since the first check.
     if _RUN_FOLDER.is_occupied(folder) and not resume and not overwrite:
-        raise _not_empty(folder)
+        raise _not_empty_error(folder)
 
     with writing(folder):
         if overwrite:
@@ -106,7 +106,7 @@ def check_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> None:
         return
     # If the run there is still going on, taking the lock fails, with an error that says so.
     with folder_lock(folder):
-        raise _not_empty(folder)
+        raise _not_empty_error(folder)
 
 
 def check_free(output: str | Path, *, resume: bool, overwrite: bool) -> None:
@@ -122,7 +122,7 @@ def check_free(output: str | Path, *, resume: bool, overwrite: bool) -> None:
     """
     folder = _check_folder(output, resume=resume, overwrite=overwrite)
     if _RUN_FOLDER.is_occupied(folder) and not resume and not overwrite:
-        raise _not_empty(folder)
+        raise _not_empty_error(folder)
 
 
 def _check_folder(output: str | Path | None, *, resume: bool, overwrite: bool) -> Path:
@@ -148,7 +148,7 @@ def _check_folder(output: str | Path | None, *, resume: bool, overwrite: bool) -
     raise OutputError(f"Output folder '{folder}' is not empty; choose another folder.")
 
 
-def _not_empty(folder: Path) -> OutputError:
+def _not_empty_error(folder: Path) -> OutputError:
     return OutputError(
         f"Output folder '{folder}' is not empty; continue that run with --resume, replace it with --overwrite, or "
         "choose another folder."

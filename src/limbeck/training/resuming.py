@@ -87,16 +87,18 @@ def check_same_teachers(folder: Path, plan: RunPlan, before: TeacherHashes, now:
     """
     # Older records lack some hashes, which are then not compared.
     if before.recipe is not None and before.recipe != now.recipe:
-        raise _other_teacher(folder, owner="The teacher", key="teacher.model")
+        raise _other_teacher_error(folder, owner="The teacher", key="teacher.model")
     titles = [stage.spec.title for stage in plan.stages]
     for title, weights in now.by_stage.items():
         weights_before = before.by_stage.get(title)
         if weights_before is not None and weights_before != weights:
             number = titles.index(title)
-            raise _other_teacher(folder, owner=f"The teacher of stage {title!r}", key=f"stages.{number}.teacher.model")
+            raise _other_teacher_error(
+                folder, owner=f"The teacher of stage {title!r}", key=f"stages.{number}.teacher.model"
+            )
 
 
-def _other_teacher(folder: Path, *, owner: str, key: str) -> OutputError:
+def _other_teacher_error(folder: Path, *, owner: str, key: str) -> OutputError:
     return OutputError(
         f"{owner} is not the one with which the run in '{folder}' was started: its weights, configuration or tokenizer "
         f"differ. Give that one with --set {key}=PLACE, or start again with --overwrite."

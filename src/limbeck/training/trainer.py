@@ -324,10 +324,10 @@ class DistillationTrainer(Trainer):
             judged = judged.full_tensor()
         bad = self.guard.settle(self.state.global_step + 1, judged, self._batches_of_step)
         if self.policy.on_bad_loss == "skip":
-            self._skip(bad)
+            self._skip_if(bad)
         return norm
 
-    def _skip(self, bad: Tensor) -> None:
+    def _skip_if(self, bad: Tensor) -> None:
         """Make a bad step change no weights, buffers or sums; a good one stays as it is.
 
         The step still counts: the learning rate and the place in the data go on.

@@ -174,14 +174,14 @@ class EmbeddingsClient:
                 answer = _read_until(response, latest)
         except HTTPError as error:
             with error:
-                raise self._refusal(error) from None
+                raise self._error_of_status(error) from None
         except (OSError, HTTPException) as error:
-            raise self._broken(error) from None
+            raise self._error_of_connection(error) from None
         if len(answer) > _LARGEST_ANSWER_BYTES:
             raise self._error("answers with more than 500 MB to one batch; give a smaller --batch-size.")
         return answer
 
-    def _refusal(self, error: HTTPError) -> Exception:
+    def _error_of_status(self, error: HTTPError) -> Exception:
         """Return the error for an answer whose status is no success."""
         status = error.code
         in_words = f"{status} {error.reason}".strip()
@@ -206,7 +206,7 @@ class EmbeddingsClient:
         way_out = _WAYS_OUT.get(status, "see its documentation").format(key_variable=self.endpoint.key_variable)
         return self._error(f"{line}; {way_out}.")
 
-    def _broken(self, error: OSError | HTTPException) -> Exception:
+    def _error_of_connection(self, error: OSError | HTTPException) -> Exception:
         """Return the error for a connection that cannot be made, or breaks."""
         cause: Any = error
         if isinstance(error, URLError) and isinstance(error.reason, Exception):
