@@ -203,7 +203,7 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
         "corpus": f"{text['unit']}s, as in the recipe of `limbeck quickstart`; {_describe_prompt(sentence)}",
         "stages.0.training": budget.reason,
     }
-    return _Choice(corpus, [stage], reasons, quickstart["student"].get("dropout"))
+    return _Choice(corpus, [stage], reasons, dropout=quickstart["student"].get("dropout"))
 
 
 def _quickstart_method(quickstart_stage: Mapping[str, Any], models: ChosenModels) -> dict[str, Any]:

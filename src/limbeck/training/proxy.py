@@ -334,7 +334,7 @@ def _read_outcomes(trainer: CohortTrainer, stage_records: Sequence[Stage]) -> li
                 # A cohort calls the term of a student by the student's index and the name of the term.
                 held_out[term.name] = metrics[f"eval_{index}/{term.name}"]
             held_out["loss"] = sum(term.weight * held_out[term.name] for term in member.terms)
-        outcomes.append(StageOutcome(record, held_out, trainer.steps[index], index in diverged))
+        outcomes.append(StageOutcome(record, held_out, steps=trainer.steps[index], diverged=index in diverged))
     return outcomes
 
 

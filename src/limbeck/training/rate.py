@@ -71,7 +71,9 @@ def measure_steps(
     started = time.monotonic()
     minutes = float(plan.spec.training["max_minutes"])
     seconds = minutes * 60
-    clock = _Clock(min(_SHARE * seconds, _MOST_SECONDS), report, f"measuring the rate of stage '{plan.spec.title}'")
+    # The measurement takes a share of the stage's time, but never long.
+    seconds_of_measurement = min(_SHARE * seconds, _MOST_SECONDS)
+    clock = _Clock(seconds_of_measurement, report, f"measuring the rate of stage '{plan.spec.title}'")
     with _random_streams_kept(), tempfile.TemporaryDirectory() as folder:
         _take_steps(plan, student, teaching, tokenizers, corpus, seed=seed, folder=Path(folder), clock=clock)
     seconds_left = seconds - (time.monotonic() - started)

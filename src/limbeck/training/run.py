@@ -410,9 +410,9 @@ class Run:
             training = StageTraining(
                 stage,
                 student,
-                self._open_teaching(stage, index),
-                self.tokenizers.of_stage(stage),
-                self.corpora[index],
+                teaching=self._open_teaching(stage, index),
+                tokenizers=self.tokenizers.of_stage(stage),
+                corpus=self.corpora[index],
                 folder=self._stage_folder(stage.spec.title),
                 seed=self.plan.recipe.seed + index,
                 console=self.console,

@@ -98,7 +98,7 @@ def check_store(folder: Path, model: str | None = None) -> CheckedStore:
         current[name] = values[is_stored]
     drift = measure_drift(stored, current)
     notes.append(describe_drift(drift, store.facts))
-    return CheckedStore(store, merged, drift, tuple(notes))
+    return CheckedStore(store, merged, drift=drift, notes=tuple(notes))
 
 
 def write_sample(folder: Path, columns: Mapping[str, Tensor]) -> None:

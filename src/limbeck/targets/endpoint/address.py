@@ -109,4 +109,4 @@ def endpoint_url(text: str) -> str:
     if not is_of_web or not text.isprintable() or any(map(str.isspace, text.strip())):
         raise ModelError(f"--endpoint '{text[:80]}' is no address of a server; {example}.")
     path = parts.path.rstrip("/").removesuffix(_EMBEDDINGS_PATH)
-    return SplitResult(parts.scheme, parts.netloc.lower(), path, "", "").geturl()
+    return SplitResult(parts.scheme, parts.netloc.lower(), path, query="", fragment="").geturl()

@@ -121,7 +121,7 @@ def _fill(
             if batch is first_batch:
                 print_cost(console, survey, batch.texts, answer, options.price)
     seconds = time.perf_counter() - start
-    return FilledStore(len(Store(folder)), sent, survey.cut, seconds, tokens)
+    return FilledStore(len(Store(folder)), sent=sent, cut=survey.cut, seconds=seconds, tokens=tokens)
 
 
 def _facts_of(client: EmbeddingsClient, width: int, options: EndpointOptions) -> StoreFacts:
