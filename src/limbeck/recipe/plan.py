@@ -112,7 +112,7 @@ def _with_absent_classes(index: int, stage: StagePlan) -> StagePlan:
         stage: The stage.
 
     Returns:
-        The stage, with the classes that none of its rows has as `absent`.
+        The stage, whose `absent` are the classes that no row has.
     """
     if not isinstance(stage.corpus, LabelledSettings):
         return stage

@@ -78,7 +78,7 @@ def summarise_plan(
 
 
 def _summarise_teachers(recipe: Recipe, teacher: TeacherInfo) -> dict[str, str]:
-    """The teacher, or several with their shares and how they are combined."""
+    """The lines on the teacher, or on several with their shares and how they are combined, by their titles."""
     combination = teacher.combination
     if combination is None:
         # Stored outputs without a model are known by their title alone.

@@ -123,7 +123,7 @@ def check_text_fits(
     teacher: TeacherInfo,
     student: StudentPlan,
 ) -> None:
-    """Refuse pairs for models that do not tell segments apart, and texts longer than positions.
+    """Refuse pairs for models that do not tell segments apart, and texts longer than a model has positions.
 
     Args:
         stage: The stage.

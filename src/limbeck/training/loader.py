@@ -295,6 +295,7 @@ class Loader(TrainerCallback):
         """Return the rows of each source that were read, and the report on repaired text, over all processes."""
         states: list[dict[str, Any]] = []
         for stream in self._streams:
+            # Each process has the states of the lanes that it reads.
             for states_by_lane in ranks.gather(stream.states):
                 states.extend(states_by_lane.values())
         report = SourceReport()

@@ -150,9 +150,10 @@ def entry(model: PreTrainedModel) -> nn.Module:
 
 
 def _named_model(name: str) -> LoopModel:
-    """Return a model that is loaded by its name."""
+    """Describe a model that is loaded by its name."""
     config = load_config(name)
 
+    # Without a description of its pooling the mean is assumed, unless the model's folder was copied in part.
     sentence = sentence_pooling(name)
     if sentence is None:
         check_pooling_named(name)

@@ -438,9 +438,11 @@ class DistillationTrainer(Trainer):
         for name, total_and_count in totals_and_counts.items():
             total, count = sum_over_ranks(total_and_count)
             values[name] = float(total / count.clamp(min=1))
+        # Where no batch was read, no term has a value.
         values["loss"] = sum(term.weight * values[term.name] for term in self.module.terms if term.name in values)
         if self.score_task is not None and self.args.load_best_model_at_end:
             scores = on_main_rank(self.score_task)
+            # The callback that scores development rows logs these itself.
             self._logged_elsewhere = {f"{metric_key_prefix}_{name}" for name in scores}
             values |= scores
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in values.items()}

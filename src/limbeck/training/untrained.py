@@ -183,7 +183,7 @@ def _mapped_layers(terms: Iterable[Term]) -> dict[int, int]:
 
 
 def describe_rows(student: PreTrainedModel, kind: str, rows: NDArray[np.bool_], *, from_teacher: bool) -> UnreadRows:
-    """Describe rows that no stage trained for the record: their number, and the first of them.
+    """Describe for the record the rows of a table that no stage trained: their number, and the first of them.
 
     Args:
         student: The student.
