@@ -176,7 +176,7 @@ def _merge_parts(merged: dict[str, Any], options: Mapping[str, Any]) -> list[str
         for name in ("teachers", "combine"):
             merged.pop(name, None)
 
-    # Options that change keys of one part of the recipe.
+    # Options that change keys of one part of the recipe. A value that is no mapping is that of the main key.
     for name, (part, main_key) in _PLACES_OF_OPTIONS.items():
         if name not in options:
             continue

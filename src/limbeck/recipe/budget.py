@@ -73,6 +73,7 @@ def choose_budget(
         stages: Number of stages that share the minutes.
         of_rows: Whether the sources have labelled rows.
     """
+    # Operations a second, and the machine in words.
     rate, machine = _guess_rate()
     # Operations a token: 2 for each weight of the teacher (forward), 6 for each of the student (forward and backward).
     operations_per_token = 2 * count_weights(models.teacher.shape) + 6 * count_weights(models.student.shape)
@@ -127,8 +128,10 @@ def _size_of_text(sources: list[str], *, of_rows: bool) -> int | None:
         if is_named_task or not is_local:
             return None
         # Rows are read whole, so the size of their files counts. Of other text only the column `text` does.
-        are_tables = of_rows and not holds_texts_alone(source)
-        size = find_files(source).stored_size() if are_tables else find_files(source, "text").size()
+        if of_rows and not holds_texts_alone(source):
+            size = find_files(source).stored_size()
+        else:
+            size = find_files(source, "text").size()
         if size is None:
             return None
         total += size

@@ -92,8 +92,9 @@ def choose_recipe(
     if not trains and "task" not in choice.corpus:
         models = models.with_fit()
 
-    teacher_name = short_model_name((spec.name or spec.model).rpartition(":")[2])
-    recipe: dict[str, Any] = {"name": f"{teacher_name}-{models.size}{_width_in_name(models)}"}
+    # The teacher may be named `package:NAME`.
+    _, _, name_alone = (spec.name or spec.model).rpartition(":")
+    recipe: dict[str, Any] = {"name": f"{short_model_name(name_alone)}-{models.size}{_width_in_name(models)}"}
     if output is not None:
         recipe["output"] = str(output)
     recipe["teacher"] = spec.model_dump(mode="json", exclude_unset=True)
@@ -127,6 +128,7 @@ def choose_start(recipe: Mapping[str, Any]) -> dict[str, Any]:
     models = choose_models(_teacher_spec(recipe["teacher"]), recipe["student"])
     corpus = recipe.get("corpus")
     has_text = isinstance(corpus, Mapping) and "task" not in corpus
+    # Where nothing is trained, the copied layers are fitted to the teacher on the text.
     if has_text and not recipe.get("stages"):
         models = models.with_fit()
     chosen = dict(recipe)

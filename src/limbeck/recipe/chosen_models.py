@@ -268,11 +268,11 @@ def _is_narrowed_by_activations(
 
 
 def _student_spec(student: int | str | Mapping[str, Any], **start: Any) -> StudentSpec:
-    """A student with a start, unless it names what it starts from.
+    """Read a student, with a start where it does not name what it starts from.
 
     Args:
         student: A shape, or a recipe's student.
-        **start: Keys of `initialise`.
+        **start: Keys of `initialise`, beside those that the student has.
     """
     keys: Any = shape_alone(student)
     if isinstance(keys, Mapping) and not names_start(keys):

@@ -37,6 +37,9 @@ def choose_rows(
 ) -> dict[str, Any]:
     """Choose the corpus for a teacher that was fine-tuned for a task.
 
+    The kind of the rows is that of the teacher's head. Where the head may be of two kinds, and for rows that may have
+    no labels, the columns of the first row decide.
+
     Args:
         teacher: The teacher.
         sources: Sources of rows, or the name of one task.
@@ -177,6 +180,7 @@ def _unlabelled_corpus(kind: str, columns: set[str], named: Mapping[str, Any]) -
         if len(texts) > 1:
             task["pair_column"] = texts[1]
         return {"text_column": texts[0], "task": task}
+    # Rows of questions have fixed columns. Tagged words are in the column `tokens`, or in one that is named for texts.
     if facts.has_answers and {"question", "context"} <= columns:
         return {"task": task}
     if facts.of_words and "tokens" in columns:

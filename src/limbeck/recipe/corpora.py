@@ -127,6 +127,7 @@ def _labelled_settings(
         keys["development"] = described_development(corpus, task, labels)
 
     settings = LabelledSettings(**keys)
+    # Where scores are learned, the rows of a task are numbered in the order of the teacher's scores.
     if reads_scores and settings.rows is not None:
         settings = with_classes_of(settings, teacher)
     return settings

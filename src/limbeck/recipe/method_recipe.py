@@ -72,8 +72,9 @@ def _compose_for(name: str, shape: str) -> ComposedMethod:
     from transformers import BertConfig
 
     config = BertConfig()
+    config_of_student = student_config(parse_blueprint(shape), config)
     pairing = Pairing(
-        student=shape_of(student_config(parse_blueprint(shape), config)),
+        student=shape_of(config_of_student),
         teacher=facts_of_shape(shape_of(config)),
         task=METHODS[name].tasks[0],
     )

@@ -278,7 +278,13 @@ def _with_student_length(
 
 
 def _check_teacher_head(head: Head, teacher: TeacherInfo, assistant: StagePlan | None) -> None:
-    """Refuse a teacher without the head whose scores the terms read."""
+    """Refuse a teacher without the head whose scores the terms read.
+
+    Args:
+        head: The head.
+        teacher: The teacher.
+        assistant: The earlier stage whose student is this teacher; None for a model with files.
+    """
     if assistant is None:
         saved_head = head_of(teacher.config)
         if head == "masked_lm" and saved_head in KINDS:

@@ -44,11 +44,13 @@ def with_outputs(student: StudentPlan, stages: Sequence[StagePlan]) -> StudentPl
         return student
     _check_same_classes(stages)
 
+    # The stage whose classes the head gets.
     decisive = _decisive_stage(stages)
     # A copy, since the plan of the student is not changed.
     config = type(student.config)(**student.config.to_dict())
     _set_classes(config, decisive)
     kind = kind_of(decisive.student_head)
+    # A head with a single output has a name for it in place of classes.
     if kind.output is not None:
         config.id2label = {0: kind.output}
         config.label2id = {kind.output: 0}
