@@ -80,7 +80,10 @@ class StudentCohort(nn.Module):
         return cast(DistillationModule, self.members[index])
 
     def forward(self, **columns: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-        """Compute every term of every active student on a batch; arguments as of `DistillationModule.forward`.
+        """Compute every term of every active student on a batch.
+
+        Args:
+            **columns: The columns of the batch, such as `input_ids`; see `limbeck.corpus.batches.batch.Batch`.
 
         Returns:
             Total and count of each of `terms`, by name.

@@ -117,7 +117,9 @@ def training_rows(
         rows = masking
     if isinstance(corpus, StreamedCorpus):
         return StreamedRows(corpus, replacing, masking)
-    return rows if documents is None else texts.GroupedRows(rows, table=corpus.train, most=documents)
+    if documents is None:
+        return rows
+    return texts.GroupedRows(rows, table=corpus.train, most=documents)
 
 
 def held_out_rows(

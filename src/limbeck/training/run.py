@@ -376,6 +376,7 @@ class Run:
             student: The student, changed in place.
         """
         folder = self._stage_folder(stage.spec.title)
+        # The plan with what is known only now: a measured layer mapping, weights of classes, and measured steps.
         settled = self._settle(index, stage, student, folder)
         limit = stage.spec.training.get("save_total_limit", DEFAULTS["save_total_limit"])
         record = load_finished(folder, student, self._warn, limit=limit)

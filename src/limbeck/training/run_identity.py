@@ -73,8 +73,8 @@ def check_same_recipe(folder: Path, saved_recipe: dict[str, Any], new_recipe: Ma
     # Records of earlier versions have no number of processes; those runs had one.
     saved_identity = _identity(saved_recipe, run.processes or 1)
     new_identity = _identity(new_recipe, ranks.process_count())
+    # Where the record has hashes of teachers and texts, these are compared elsewhere, so that the files may have moved.
     if knows_content(run):
-        # Teachers and texts are then compared by their content, so that their files may have moved.
         saved_identity = _without_places(saved_identity)
         new_identity = _without_places(new_identity)
     difference = first_difference(saved_identity, new_identity)
@@ -126,6 +126,7 @@ def _objects_of(part: Any) -> Any:
         return [_objects_of(value) for value in part]
     if not isinstance(part, str):
         return None
+    # Objects stand in a recipe as paths below the run's folder of inputs.
     path = Path(part)
     return path.name if path.parent.name == paths.INPUTS else None
 

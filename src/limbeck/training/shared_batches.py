@@ -64,6 +64,7 @@ class SharedBatches(Sampler[list[int]]):
                 batches += 1
                 # Of n processes each takes every n-th row, beginning with its own index.
                 yield batch[self._lane.index :: self._lane.count]
+        # Empty batches fill up the last step.
         for _ in range(_missing_to_multiple(batches, self._multiple)):
             yield []
 

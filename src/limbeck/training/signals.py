@@ -151,7 +151,7 @@ def _handled(handler: Callable[[int, FrameType | None], None], *signals: int) ->
 
 @contextmanager
 def _dropped_signals_resent() -> Iterator[None]:
-    """Send signals again whose exceptions were dropped inside the block."""
+    """Send signals again whose exceptions Python dropped inside the block, as it does within a destructor."""
     # Python calls this hook with an exception that it drops.
     previous_hook = sys.unraisablehook
     timers: list[threading.Timer] = []

@@ -68,11 +68,11 @@ def save_student(
         learned: Maps of the stage that taught these vectors, one of which the student may keep.
         widths: Smaller widths that the vectors were trained to be cut to.
     """
-    with atomic_folder(folder) as partial:
+    with atomic_folder(folder) as unfinished:
         if sentence is not None:
             kept_map = _kept_map(learned)
             if kept_map is not None:
-                map_folder = partial / _MAP_FOLDER
+                map_folder = unfinished / _MAP_FOLDER
                 _write_map_weights(kept_map, map_folder)
                 sentence = _vectors_with_map(sentence, kept_map.spec, map_folder)
             if widths:
@@ -80,14 +80,14 @@ def save_student(
                 whole_width = sentence.width(student.config.hidden_size)
                 setattr(student.config, TRAINED_WIDTHS, [whole_width, *widths])
         with _dropout_rates_of(plan.config, student), quiet():
-            student.save_pretrained(str(partial))
-        give_ordinary_mode(partial.glob("*.safetensors"))
+            student.save_pretrained(str(unfinished))
+        give_ordinary_mode(unfinished.glob("*.safetensors"))
 
         max_length = None if sentence is None else sentence.max_length
-        tokenizers.save_tokenizer(partial, tokenizer, student, max_length)
+        tokenizers.save_tokenizer(unfinished, tokenizer, student, max_length)
         if sentence is not None:
             write_sentence_transformers_files(
-                partial,
+                unfinished,
                 width=student.config.hidden_size,
                 pooling=sentence.pooling,
                 normalize=sentence.normalize,

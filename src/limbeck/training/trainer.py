@@ -488,7 +488,7 @@ class DistillationTrainer(Trainer):
         return is_best
 
     def load_best(self) -> None:
-        """Take the weights of the best step, which may be the last one.
+        """Take the weights of the step with the best measurement, which may be the last one.
 
         Raises:
             OutputError: if its checkpoint is damaged.

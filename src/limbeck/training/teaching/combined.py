@@ -85,6 +85,7 @@ class CombinedTeaching(Teaching):
 
     def prepare(self, folder: Path | None, read_text: Callable[[], Iterable[Mapping[str, Tensor]]]) -> None:
         """Find the linear map of each teacher's vectors by a sample of the text, or read those of the run's folder."""
+        # Only sentence vectors are combined by maps.
         if not self._combined_names.intersection(OF_SENTENCES):
             return
         file = None if folder is None else folder / COMBINATION
