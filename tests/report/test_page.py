@@ -218,6 +218,20 @@ def test_the_page_goes_into_the_folder_and_may_be_made_again(copied):
     assert write_report([folder]).html.read_text() == before, "the same folder gives the same page"
 
 
+def test_a_report_tells_which_figures_it_draws(tmp_path):
+    told = []
+
+    def report(share, what, count=None):
+        told.append((share, what))
+
+    written = write_report([SEARCHED], tmp_path / "page.html", figures=tmp_path / "figures", report=report)
+    count = len(list(written.page.figures()))
+    assert count > 0
+    assert [what for _, what in told] == ["reading the folders", *["drawing"] * count, *["writing the figures"] * count]
+    shares = [share for share, _ in told]
+    assert shares == sorted(shares) and shares[-1] < 1
+
+
 def test_figures_go_where_they_are_asked_for(tmp_path):
     written = write_report([SEARCHED], tmp_path / "p" / "a.html", figures=tmp_path / "paper", markdown=True)
     names = {f"{figure.name}{suffix}" for figure in written.page.figures() for suffix in (".svg", ".png")}

@@ -88,7 +88,6 @@ def test_records_with_anything_anywhere_never_stop_a_report(copied, rounds, monk
         return drawn.get(repr(figure)) or drawn.setdefault(repr(figure), draw(figure, height))
 
     monkeypatch.setattr(rendering, "picture_address", draw_once)
-    rendering._template.cache_clear()
     places = [copied(kind, kind) / name for kind, name in RECORDS.items()]
     wholes = [json.loads(place.read_text()) for place in places]
     for _ in range(rounds):

@@ -35,7 +35,14 @@ def carry_out_report(request: ReportRequest) -> WrittenReport:
             folders.append(Path(value))
         else:
             raise RecipeError(f"folders: {value!r:.80} is no folder; give paths of folders, or results of limbeck.")
-    return write_page(folders, request.output, markdown=request.markdown, figures=request.figures, show=request.show)
+    return write_page(
+        folders,
+        request.output,
+        markdown=request.markdown,
+        figures=request.figures,
+        show=request.show,
+        console=request.console,
+    )
 
 
 report = python_call("report", ReportRequest, carry_out_report)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from limbeck.api.calls import named_for_python
+from limbeck.api.progress import progress_console
 from limbeck.api.report_page import ReportPage
 from limbeck.core.blocks import Block, Figure
 from limbeck.core.console_blocks import console
 from limbeck.core.escaping import TerminalConsole, printable
-from limbeck.core.progress_bars import NOTEBOOK_TEXT
+from limbeck.core.progress_bars import NOTEBOOK_TEXT, ProgressBar
 from limbeck.errors import LimbeckError
 
 if TYPE_CHECKING:
@@ -171,14 +172,19 @@ def write_page(
     markdown: bool,
     figures: str | Path | None,
     show: bool,
+    console: Console | None = None,
 ) -> "WrittenReport":
-    """Write a report of folders, and open it in a browser where that is asked for; see `Result.report`."""
+    """Write a report of folders, and open it in a browser where that is asked for; see `Result.report`.
+
+    The progress goes to `console`, or to the place that `progress_console` chooses.
+    """
     from limbeck.report.collect import check_folders
 
     check_folders(folders)
     from limbeck.report.writing import write_report
 
-    written = write_report(folders, output, markdown=markdown, figures=figures)
+    with ProgressBar(progress_console(console)) as bar:
+        written = write_report(folders, output, markdown=markdown, figures=figures, report=bar)
     if show:
         webbrowser.open(written.html.resolve().as_uri())
     return written

@@ -26,7 +26,7 @@ def report(request: ReportRequest, messages: Messages) -> None:
     """
     from limbeck.api.reporting import carry_out_report
 
-    written = carry_out_report(request)
+    written = carry_out_report(messages.of(request))
     warnings = written.page.warnings()
     content = {
         "html": written.html,

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from limbeck.core.records import Retrieval
+from limbeck.core.records.run_evaluation import SATURATED
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation.retrieval import (
@@ -25,8 +26,6 @@ from limbeck.evaluation.sentence_pairs import check_enough, normalised
 
 SENTENCE_IN_PASSAGES = "sentence_in_passages"
 """Name of the measure in records. Records without a name have the older one, of summaries that search bodies."""
-SATURATED = 0.9
-"""A score of the teacher above which a measure is too easy to tell students apart."""
 FIRST_POOL = 500
 """Passages that the first search is among; a pool that is too easy is doubled."""
 _SENTENCES_OF_PASSAGE = 5

@@ -12,7 +12,7 @@ from limbeck.core.records import (
     RunEvaluation,
     TaskFigures,
 )
-from limbeck.evaluation.passages import SATURATED
+from limbeck.core.records.run_evaluation import SATURATED
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
     FEWEST_QUERIES,

@@ -7,7 +7,7 @@ not name their measures; their figures are shown as they were.
 from limbeck.core import timing
 from limbeck.core.intervals import ends_of, of_correlation, of_share
 from limbeck.core.records import Agreement, BatchLatency, DevelopmentFigures, Retrieval
-from limbeck.evaluation.passages import SATURATED
+from limbeck.core.records.run_evaluation import SATURATED
 
 _SHARES = ("accuracy", "exact_match")
 """Metrics that are a share of independent rows."""

@@ -14,6 +14,7 @@ from limbeck.core import yaml
 from limbeck.core.blocks import AnyCell, Block, Cell, Figure, counted
 from limbeck.core.escaping import escape_markdown, printable
 from limbeck.core.markdown import escaped_blocks
+from limbeck.core.progress import Count, Report, no_progress
 from limbeck.report.page import Page
 from limbeck.report.pictures import picture_address
 from limbeck.report.plots import WIDTH
@@ -25,9 +26,36 @@ MARKDOWN_MARK = "<!-- generator: limbeck "
 _PALETTE = Path(__file__).with_name("templates") / "palette.yaml"
 
 
-def render_html(page: Page) -> str:
-    """Return a report as HTML; whatever the folders hold is escaped."""
-    return _template().render(page=page, generator=f"limbeck {__version__}", themes=read_themes())
+def render_html(page: Page, report: Report = no_progress) -> str:
+    """Return a report as HTML; whatever the folders hold is escaped.
+
+    Args:
+        page: The report.
+        report: Receives the progress: a picture takes a few tenths of a second.
+    """
+    draw = _Drawing(sum(1 for _ in page.figures()), report)
+    return _template().render(page=page, generator=f"limbeck {__version__}", themes=read_themes(), draw=draw)
+
+
+class _Drawing:
+    """Draws figures as the template comes to them, and reports each.
+
+    Args:
+        count: The number of all figures, for the share that is done.
+        report: Receives the progress.
+    """
+
+    def __init__(self, count: int, report: Report) -> None:
+        self._count = count
+        self._report = report
+        self._done = 0
+
+    def __call__(self, figure: Figure, height: float | None) -> str:
+        """Return a figure as the address of an image, with a height in inches or that of its drawing."""
+        self._report(self._done / self._count, "drawing", Count(self._done, "figures"))
+        address = picture_address(figure, height)
+        self._done += 1
+        return address
 
 
 @cache
@@ -58,7 +86,6 @@ def _template() -> Template:
     environment.filters["cell_parts"] = _cell_parts
     environment.filters["with_code"] = _with_code
     environment.filters["counted"] = counted
-    environment.filters["picture_address"] = picture_address
     return environment.get_template("report_page.html.j2")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from limbeck.core.files import atomic_text, writing
 from limbeck.core.paths import REPORT_PAGE
+from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.errors import OutputError, RecipeError
 from limbeck.report.collect import collect
 from limbeck.report.page import Page, build_page
@@ -52,6 +53,7 @@ def write_report(
     *,
     markdown: bool = False,
     figures: Path | str | None = None,
+    report: Report = no_progress,
 ) -> WrittenReport:
     """Write a report of runs, comparisons, searches, evaluations and inspections.
 
@@ -63,6 +65,7 @@ def write_report(
         output: The HTML file; by default `report.html` in the folder, or in the current one for several.
         markdown: Write the same as Markdown beside it, with its figures.
         figures: A folder for the figures as SVG and PNG; with Markdown by default beside it.
+        report: Receives the progress.
 
     Raises:
         RecipeError: for no folder, an output that is no HTML file, or a file where the figures' folder would be.
@@ -86,18 +89,21 @@ def write_report(
     elif markdown_path is not None:
         _check_default_figures_folder(figures_folder, markdown_path)
 
+    # Figures in files are drawn again, each as SVG and as PNG.
+    needs_figure_files = markdown or figures is not None
+    share_of_html = 0.3 if needs_figure_files else 1.0
+    report(0.0, "reading the folders")
     page = build_page(collect(paths))
-    _write_text(html, render_html(page))
+    _write_text(html, render_html(page, part_of(report, 0.0, share_of_html)))
     # The Markdown is written before its figures. If you stop the report while they are drawn and call it again, the
     # Markdown is the sign that the folder of figures belongs to a report.
     if markdown_path is not None:
         relative = Path(os.path.relpath(figures_folder, html.parent)).as_posix()
         _write_text(markdown_path, render_markdown(page, relative))
     # The HTML holds its figures itself.
-    needs_figure_files = markdown or figures is not None
     figure_files: list[Path] = []
     if needs_figure_files:
-        figure_files = _write_figures(page, figures_folder)
+        figure_files = _write_figures(page, figures_folder, part_of(report, share_of_html, 1.0))
     return WrittenReport(page, html, markdown_path, tuple(figure_files))
 
 
@@ -106,10 +112,12 @@ def _write_text(path: Path, text: str) -> None:
         atomic_text(path, text)
 
 
-def _write_figures(page: Page, folder: Path) -> list[Path]:
+def _write_figures(page: Page, folder: Path, report: Report) -> list[Path]:
     """Write each figure of a page as SVG and as PNG, and return the paths."""
+    all_figures = list(page.figures())
     paths = []
-    for figure in page.figures():
+    for done, figure in enumerate(all_figures):
+        report(done / len(all_figures), "writing the figures", Count(done, "figures"))
         for suffix in (".svg", ".png"):
             path = folder / f"{figure.name}{suffix}"
             write_figure(figure, path)

@@ -6,6 +6,9 @@ from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
+from limbeck.api.requests import shared
 from limbeck.api.requests.fields import argument, option, request
 
 
@@ -37,3 +40,4 @@ class ReportRequest:
         metavar="DIR",
     )
     show: bool = option("Open the page in a browser.", default=False, flag="--open")
+    console: Console | None = shared.console_option()

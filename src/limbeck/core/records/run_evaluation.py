@@ -6,6 +6,9 @@ from pydantic import Field
 
 from limbeck.core.records.base import Number, Record
 
+SATURATED = 0.9
+"""A score of the teacher's retrieval above which the search is too easy to tell students apart."""
+
 
 class Times(Record):
     """Milliseconds of a pass."""
