@@ -80,7 +80,7 @@ def _flag(name: str) -> str:
 
 
 def ask_endpoint(request: TeachRequest, folder: Path, console: Console) -> FilledStore:
-    """Store the vectors of an endpoint, of the texts of a request.
+    """Store the vectors that an endpoint makes of the texts of a request.
 
     Raises:
         LimbeckError: one clear line.

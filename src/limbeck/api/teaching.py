@@ -150,7 +150,7 @@ def _recipe_of(request: TeachRequest, folder: Path) -> Recipe | dict[str, Any]:
 
 
 def _ask_endpoint(request: TeachRequest, folder: Path, console: Console) -> TeachResult:
-    """Store the vectors of an endpoint."""
+    """Store the vectors that an endpoint makes, and return what is stored and what it took."""
     filled = ask_endpoint(request, folder, console)
     figures: dict[str, str | int | float] = dict(_facts_of(folder))
     figures["texts"] = filled.rows

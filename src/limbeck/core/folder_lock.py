@@ -47,7 +47,7 @@ _held_guard = threading.Lock()
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Hold a run's folder for this process.
+    """Lock a run's folder for this process, and write into the lock file which process holds it.
 
     Args:
         folder: The run's folder; it exists.
@@ -57,7 +57,8 @@ def folder_lock(folder: Path) -> Iterator[None]:
             file cannot be written.
     """
     path = folder.resolve() / LOCK
-    # The system gives a process a lock that it holds already, so a second run in this process is refused here.
+    # The system gives a process a lock that it holds already, so a second run in this process is refused here. `_held`
+    # has the folders of this process.
     with _held_guard:
         if _is_ours(folder):
             raise _refusal(folder, holder(folder))

@@ -75,7 +75,7 @@ def process_pool(
     start: Event | None = None,
     work: Callable[[Any], Any] | None = None,
 ) -> Iterator[ProcessPoolExecutor]:
-    """Yield an executor of worker processes (`settle_worker`); at the end, items that still wait are dropped.
+    """Yield an executor of worker processes, which end with this one; at the end, items that still wait are dropped.
 
     Args:
         workers: The number of processes.

@@ -216,14 +216,14 @@ def activity(console: Console, what: str) -> Iterator[Tick]:
     """
     amount = progress.TextColumn("{task.fields[amount]}", style="progress.download")
     elapsed = progress.TimeElapsedColumn()
-    with _ActivityBars(console, amount, elapsed, transient=True) as bars:
-        task = bars.bars.add_task(what, total=None, amount="")
-        bars.line(what)
+    with _ActivityBars(console, amount, elapsed, transient=True) as shown:
+        task = shown.bars.add_task(what, total=None, amount="")
+        shown.line(what)
 
         def tick(done: int, total: int, unit: str, /) -> None:
             text = f"{done:,} of {total:,} {unit}"
-            bars.bars.update(task, completed=done, total=total, amount=text)
-            bars.line(f"{what}: {text}")
+            shown.bars.update(task, completed=done, total=total, amount=text)
+            shown.line(f"{what}: {text}")
 
         yield tick
 

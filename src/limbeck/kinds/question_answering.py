@@ -133,7 +133,8 @@ class QuestionAnswering(Kind):
         self, outputs: Outputs, rows: Sequence[LabelledRow], task: Task, tokens: Callable[[], Any]
     ) -> Predictions:
         """Return the best answer of each question, by row id."""
-        # Decoding needs only the characters that each token stands for, so the tokens and the label are left empty.
+        # `tokens` returns the data set of windows that `encode_for_scoring` made. Decoding needs only the characters
+        # that each token stands for, so the tokens and the label are left empty.
         windows = []
         for item in tokens().select_columns(list(self.scoring_types)).with_format(None):
             window = AnswerWindow(
