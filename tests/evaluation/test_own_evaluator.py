@@ -1,6 +1,7 @@
 """An evaluator from outside the package: the example's, and what an evaluator is asked for."""
 
 import ast
+import math
 import runpy
 from pathlib import Path
 
@@ -75,23 +76,27 @@ def test_unknown_evaluators_and_evaluators_without_metrics_are_refused(tmp_path)
                 return {}
 
 
-def test_a_score_in_percent_is_a_failure_that_says_so(tmp_path):
+@pytest.mark.parametrize(
+    ("figure", "problem"),
+    [
+        (87.5, "87.5 as figure, but scores are 0 to 1, or -1 to 1: return a share in place of percent."),
+        (math.nan, "nan as figure, which is no score: return 0 where the metric is undefined."),
+    ],
+)
+def test_a_score_that_is_none_is_a_failure_that_says_so(tmp_path, figure, problem):
     @register_as_evaluator()
     class Percent(Evaluator):
         name = "percent"
         metrics = ("figure",)
 
         def score(self, model, task, report):
-            return {"figure": 87.5}
+            return {"figure": figure}
 
     model = str(tiny_folder(tmp_path))
     outcome = run_evaluation(EvaluationRequest((model,), "percent:task", tmp_path / "out"))
     (row,) = ResultsFile(tmp_path / "out").read()
     assert outcome.failed == 1 and row.status == "failed"
-    assert row.error == (
-        "The evaluator 'percent' returned 87.5 as figure, but scores are 0 to 1, or -1 to 1: return a share in place "
-        "of percent."
-    )
+    assert row.error == f"The evaluator 'percent' returned {problem}"
 
 
 def test_a_metric_that_is_left_out_is_a_failure(tmp_path):

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from scipy.stats import spearmanr
 from sklearn.metrics import ndcg_score
@@ -14,6 +15,7 @@ from torch.nn import functional
 import limbeck
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
+from limbeck.evaluation.evaluators import sentence_vectors
 from limbeck.evaluation.evaluators.document_search import Search
 from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.evaluation.tasks.loading import load_task
@@ -81,6 +83,45 @@ def test_a_metric_that_a_task_names_later_runs_its_cells_again(folder, tmp_path)
         assert figure["mean"] == figure["metrics"][metric]["mean"]
         found[metric] = figure["mean"]
     assert found["mrr_at_10"] != found["ndcg_at_10"]
+
+
+def test_a_student_that_gives_all_texts_one_vector_is_scored_and_has_no_agreement(folder, tmp_path):
+    student = shutil.copytree(folder / "student", tmp_path / "student")
+    model = load_model(str(student))
+    norm = model.encoder.layer[-1].output.LayerNorm
+    torch.nn.init.zeros_(norm.weight)
+    torch.nn.init.ones_(norm.bias)
+    model.save_pretrained(student)
+    tasks = f"{folder / 'search.yaml'},{folder / 'pairs.yaml'}"
+    found = limbeck.evaluate([str(student)], tasks, output=tmp_path / "out", teacher=folder / "teacher", as_is=True)
+    _, of_student = found.summary["models"]
+    assert found.failed == 0
+    for column in ("search", "pairs"):
+        assert "agreement" not in of_student["columns"][column]["metrics"]
+    assert of_student["columns"]["search"]["mean"] > 0 and of_student["columns"]["pairs"]["mean"] == 0
+
+
+def test_a_model_is_loaded_once_for_all_splits_and_the_teacher_once_for_all_students(folder, tmp_path, monkeypatch):
+    shutil.copy(folder / "pairs.jsonl", tmp_path / "a.jsonl")
+    lines = (folder / "pairs.jsonl").read_text().splitlines()
+    (tmp_path / "b.jsonl").write_text("\n".join(lines[::-1][:7]))
+    task = yaml.safe_load((folder / "pairs.yaml").read_text())
+    (tmp_path / "pairs.yaml").write_text(yaml.safe_dump(task | {"files": {"test": "a.jsonl", "more": "b.jsonl"}}))
+    loaded = []
+    original = sentence_vectors.load_reader
+
+    def loading(name, **options):
+        loaded.append(name)
+        return original(name, **options)
+
+    monkeypatch.setattr(sentence_vectors, "load_reader", loading)
+    names = [str(folder / name) for name in ("teacher", "student", "narrow")]
+    found = limbeck.evaluate(
+        names[1:], str(tmp_path / "pairs.yaml"), output=tmp_path / "out", teacher=names[0], as_is=True
+    )
+    assert found.failed == 0 and len(found.summary["columns"]) == 2
+    assert loaded == names
+    assert sentence_vectors._load_once.cache_info().currsize == 0, "no model stays on the device"
 
 
 def test_a_models_own_widths_are_scored_of_all_unless_others_are_asked_for(folder, tmp_path):

@@ -2,12 +2,15 @@
 
 `limbeck evaluate` goes through the folders in this order: `tasks` are described and read, `protocols` have their
 settings and the papers' figures, the `plan` makes cells of a request, `evaluators` score them, the `run` carries them
-out and writes their rows, and the `results` are tables and files for leaderboards.
+out and writes their rows, and the `results` are tables and files for leaderboards. The planner asks the evaluator of
+each task for its rows and its cells, so it imports `evaluators`, which build on all other files of `plan`.
 
 The files beside them measure a student and its teacher on the held-out part of a run's corpus. `compare` is the whole,
-with `agreement` over the pairs of `similarity_strata`, retrieval in `passages`, `costs` and `latency`; comparisons and
-searches have `sentence_pairs` and `retrieval`. `held_out_scores` and `development_scores`
-are scores on labelled rows, and `measures` are the options of a comparison or a search.
+with `agreement` over the pairs of `similarity_strata`, retrieval in `passages`, `costs` and `latency`. A teacher may
+also be a `stored_side`, or several in a `combined_side`. `languages` has figures by language. Comparisons and searches
+have `sentence_pairs` and `retrieval`. `held_out_scores` and `development_scores` are scores on labelled rows, and
+`measures` are the options of a comparison or a search. Evaluators of vectors share `similarities` and the roles of
+`retrieval` with them, and `languages` searches as evaluators do.
 """
 
 from typing import TYPE_CHECKING

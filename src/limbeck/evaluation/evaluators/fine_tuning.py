@@ -75,11 +75,8 @@ class BestEpoch(TrainerCallback):
         with torch.random.fork_rng():
             value = self._score()
         self.last_score = value
-        # A score may be NaN, such as the correlation of equal predictions. If that of the first epoch is, its weights
-        # are kept until an epoch has a score: NaN counts as less than any.
-        is_first = not self._weights
-        if value > self._best or is_first:
-            self._best = value if math.isfinite(value) else -math.inf
+        if value > self._best:
+            self._best = value
             self._weights = copy_weights(model)
             self.epoch = state.epoch
 

@@ -19,10 +19,9 @@ from limbeck.evaluation.evaluators.evaluator import Share
 from limbeck.evaluation.evaluators.sentence_vectors import (
     LoadedReader,
     check_finite,
-    fingerprint_of,
     load_reader,
-    readers_of,
 )
+from limbeck.evaluation.plan.planned_model import fingerprint_of, readers_of
 from limbeck.evaluation.plan.points import SimilarityPoint
 from limbeck.models import inference
 from limbeck.models.locating import is_local, resolve_model

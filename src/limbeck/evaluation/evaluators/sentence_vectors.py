@@ -6,19 +6,18 @@ A *router* is a folder of sentence-transformers with two models, one that reads 
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.devices import choose_device
-from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import kind_of
 from limbeck.errors import ModelError
+from limbeck.evaluation.plan.planned_model import fingerprint_of, readers_of
 from limbeck.models import families, heads, inference, loading
-from limbeck.models.fingerprint import model_fingerprint
 from limbeck.models.sentence_heads import SentenceHead
-from limbeck.models.sentence_reader import check_pooling_named, routes_of, sentence_pooling
+from limbeck.models.sentence_reader import check_pooling_named, sentence_pooling
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.tokenizers import load_tokenizer
 
@@ -26,23 +25,6 @@ FOLLOWED_SIMILARITIES = (None, "cosine", "dot")
 """Similarities that are followed where a model's folder names them; None stands for a folder that names none."""
 _MOST_COMPARED = 1000
 """Queries, and documents, of which all pairs are compared."""
-
-
-def readers_of(name: str) -> tuple[str, str]:
-    """Return the model that reads queries and the one that reads documents; except for routers, both are `name`.
-
-    Raises:
-        ModelError: for a router whose models are no whole folders.
-    """
-    return routes_of(name) or (name, name)
-
-
-def fingerprint_of(name: str) -> str:
-    """Return the fingerprint of a model; of a router's folder that of both of its models."""
-    queries, documents = readers_of(name)
-    if queries == documents:
-        return model_fingerprint(name)
-    return fingerprint([model_fingerprint(queries), model_fingerprint(documents)])
 
 
 def vectors_of(name: str, pooling: str | None) -> SentencePooling:
@@ -147,14 +129,18 @@ def _thinned(vectors: Tensor) -> Tensor:
     return vectors[::step]
 
 
-def read_texts(name: str, first: Sequence[str], second: Sequence[str], reading: TextReading) -> VectorPairs:
-    """Return a model's vectors of two lists of texts; those of the last two calls are kept.
+def read_texts(
+    name: str, first: Sequence[str], second: Sequence[str], reading: TextReading, *, keep_for: str | None = None
+) -> VectorPairs:
+    """Return a model's vectors of two lists of texts. The model stays loaded until `forget_models`.
 
     Args:
         name: A folder, `package:NAME` or a Hub name; of a router's folder each of its models reads one list.
         first: Queries, or the first texts of pairs.
         second: Documents, or the second texts.
         reading: How they are read.
+        keep_for: A task, for which the vectors are kept until those of another task are: the same call then returns
+            them again. None keeps nothing.
 
     Raises:
         ModelError: for vectors that are not finite numbers.
@@ -162,29 +148,39 @@ def read_texts(name: str, first: Sequence[str], second: Sequence[str], reading: 
     # A folder may get other weights, and another length, between two calls of one process.
     lengths = [str(vectors_of(place, reading.pooling).max_length) for place in readers_of(name)]
     content = " ".join([fingerprint_of(name), *lengths])
-    return _read_texts(name, content, tuple(first), tuple(second), reading)
+    if keep_for is None:
+        return _read_texts(name, content, first, second, reading)
+    kept = _kept_vectors(keep_for)
+    key = (name, content, tuple(first), tuple(second), reading)
+    if key not in kept:
+        kept[key] = _read_texts(name, content, first, second, reading)
+    return kept[key]
 
 
-@lru_cache(maxsize=2)  # One entry for the scored model, and one for the teacher that all models are compared with.
+@lru_cache(maxsize=1)  # The vectors of only one task are in memory.
+def _kept_vectors(task: str) -> dict[Any, VectorPairs]:
+    """Return the vectors that are kept for a task, by the arguments of `read_texts`; at first there are none."""
+    return {}
+
+
 def _read_texts(
-    name: str, content: str, first: tuple[str, ...], second: tuple[str, ...], reading: TextReading
+    name: str, content: str, first: Sequence[str], second: Sequence[str], reading: TextReading
 ) -> VectorPairs:
-    """Read texts; the arguments are those of `read_texts`.
-
-    `content` is used by the cache alone, as a part of its key: the fingerprint and the lengths of the folder.
-    """
+    """Read texts; the arguments are those of `read_texts`, with the fingerprint and the lengths of the folder."""
     queries, documents = readers_of(name)
     if queries == documents:
-        return _read_by_one_model(name, first, second, reading)
+        return _read_by_one_model(name, content, first, second, reading)
     return VectorPairs(
-        first=_read_by_one_model(queries, first, (), reading).first,
-        second=_read_by_one_model(documents, (), second, reading).second,
+        first=_read_by_one_model(queries, content, first, (), reading).first,
+        second=_read_by_one_model(documents, content, (), second, reading).second,
     )
 
 
-def _read_by_one_model(name: str, first: Sequence[str], second: Sequence[str], reading: TextReading) -> VectorPairs:
+def _read_by_one_model(
+    name: str, content: str, first: Sequence[str], second: Sequence[str], reading: TextReading
+) -> VectorPairs:
     """Read both lists of texts by a model that is no router."""
-    reader = load_reader(name, pooling=reading.pooling, length=reading.length)
+    reader = _load_once(name, content, reading.pooling, reading.length)
     first_vectors, second_vectors = inference.encode_both(
         reader.model,
         reader.tokenizer,
@@ -234,6 +230,20 @@ def load_reader(name: str, *, pooling: str | None, length: int) -> LoadedReader:
         tokenizer.model_max_length = sentence.max_length
     model = loading.load_model(name).to(choose_device("auto"))
     return LoadedReader(model, tokenizer, sentence, length)
+
+
+@lru_cache(maxsize=4)  # A student and its teacher, each of which may be a router of two models.
+def _load_once(name: str, content: str, pooling: str | None, length: int) -> LoadedReader:
+    """Load a model that reads texts, see `load_reader`, unless it is loaded.
+
+    `content` is used by the cache alone, as a part of its key: the fingerprint and the lengths of the folder.
+    """
+    return load_reader(name, pooling=pooling, length=length)
+
+
+def forget_models() -> None:
+    """Let go of the models that `read_texts` has loaded, so that they do not stay on the device."""
+    _load_once.cache_clear()
 
 
 def check_finite(name: str, *vectors: Tensor) -> None:

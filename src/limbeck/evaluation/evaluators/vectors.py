@@ -6,6 +6,7 @@ components, and of *asymmetric* retrievals, in which the teacher reads the docum
 says more.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +31,7 @@ from limbeck.evaluation.evaluators.sentence_vectors import (
     FOLLOWED_SIMILARITIES,
     TextReading,
     VectorPairs,
+    forget_models,
     longest_text,
     read_texts,
     vectors_of,
@@ -87,8 +89,12 @@ class ByVectors(Evaluator):
         """Score the cell by the model's vectors."""
         started = time.monotonic()
         prepared: PreparedTask = ready.prepared
-        with quiet_and_explain_oom():
-            scores = score_vectors(ready.cell, prepared)
+        # Each model is loaded once for all splits of the cell.
+        try:
+            with quiet_and_explain_oom():
+                scores = score_vectors(ready.cell, prepared)
+        finally:
+            forget_models()
         intervals = {}
         for split in prepared.task.scored:
             interval_of_metric = intervals_of(scores[split], prepared.task, prepared.rows[split], predictions=())
@@ -268,7 +274,7 @@ def score_vectors(cell: Cell, prepared: PreparedTask) -> dict[str, dict[str, flo
         Metric to value, by split for whole vectors, and by `{split}{variant}` (`test@256@teacher`) for other variants.
         A model that is compared with a teacher also has the metric `agreement`: Spearman's correlation of the cosines
         of its vectors with those of the teacher's whole vectors, over the pairs, or over an even sample of all queries
-        and documents.
+        and documents. It is left out where it is undefined.
 
     Raises:
         CorpusError: for rows of one text, or a single document.
@@ -298,12 +304,14 @@ def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow]
     # Vectors of length one have cosines as their inner products; models that compare by "dot" keep their lengths.
     normalize = not point.dot
     reading = TextReading(roles=roles, length=point.length, pooling=point.pooling, normalize=normalize)
-    student = read_texts(cell.model, first, second, reading)
-    # The teacher is one of the evaluated models; in its own cell there is nothing to compare it with.
+    # The teacher is one of the evaluated models. Its vectors are kept for the cells of all of its students; in its own
+    # cell there is nothing to compare it with.
+    is_teacher = point.teacher == cell.model
+    student = read_texts(cell.model, first, second, reading, keep_for=cell.task if is_teacher else None)
     teacher = None
-    if point.teacher is not None and point.teacher != cell.model:
+    if point.teacher is not None and not is_teacher:
         teacher_reading = reading._replace(length=point.teacher_length or point.length)
-        teacher = read_texts(point.teacher, first, second, teacher_reading)
+        teacher = read_texts(point.teacher, first, second, teacher_reading, keep_for=cell.task)
 
     scores: dict[str, dict[str, float]] = {}
     for variant in point.variants:
@@ -315,7 +323,10 @@ def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow]
             figures = {metric: all_figures[metric] for metric in task.metrics}
         # Asymmetric vectors are partly the teacher's, so their agreement with it would say nothing of the student.
         if teacher is not None and not variant.asymmetric:
-            figures[AGREEMENT] = _agreement(vectors, teacher, has_queries=has_queries)
+            agreement = _agreement(vectors, teacher, has_queries=has_queries)
+            # It is undefined if all cosines of a model are equal, as where all texts get the same vector.
+            if not math.isnan(agreement):
+                figures[AGREEMENT] = agreement
         scores[f"{split}{variant}"] = figures
     return scores
 
@@ -349,7 +360,7 @@ def _vectors_of_variant(
 
 
 def _agreement(student: VectorPairs, teacher: VectorPairs, *, has_queries: bool) -> float:
-    """Return Spearman's correlation of the cosines of two models, -1 to 1.
+    """Return Spearman's correlation of the cosines of two models, -1 to 1; NaN where it is undefined.
 
     Args:
         student: The student's vectors of texts.

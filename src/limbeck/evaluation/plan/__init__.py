@@ -2,4 +2,5 @@
 
 A *cell* is one model on one task, at one grid point (`points`), with one seed. `planner` makes the cells of a
 `request`, `identity` says what a cell depends on, and `columns` names the columns of the tables that cells fill.
+Evaluators import these files, except `planner`, which asks the evaluators for cells.
 """

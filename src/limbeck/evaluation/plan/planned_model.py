@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from limbeck.core import paths, records
+from limbeck.core.hashing import fingerprint
 from limbeck.errors import ModelError, RecipeError
-from limbeck.evaluation.evaluators.sentence_vectors import fingerprint_of, readers_of
 from limbeck.kinds.task import Task
 from limbeck.models.families import Shape, shape_of
-from limbeck.models.fingerprint import tokenizer_fingerprint
+from limbeck.models.fingerprint import model_fingerprint, tokenizer_fingerprint
 from limbeck.models.loading import load_config
+from limbeck.models.sentence_reader import routes_of
 from limbeck.models.sentences import trained_widths
 from limbeck.models.tokenizers import load_tokenizer, pads_against_positions
 
@@ -95,6 +96,23 @@ def _plan_model(name: str, *, as_is: bool) -> PlannedModel:
         widths=trained_widths(config),
         pads_against_positions=pads_against_positions(load_tokenizer(queries), config),
     )
+
+
+def readers_of(name: str) -> tuple[str, str]:
+    """Return the model that reads queries and the one that reads documents; except for routers, both are `name`.
+
+    Raises:
+        ModelError: for a router whose models are no whole folders.
+    """
+    return routes_of(name) or (name, name)
+
+
+def fingerprint_of(name: str) -> str:
+    """Return the fingerprint of a model; of a router's folder that of both of its models."""
+    queries, documents = readers_of(name)
+    if queries == documents:
+        return model_fingerprint(name)
+    return fingerprint([model_fingerprint(queries), model_fingerprint(documents)])
 
 
 def _was_distilled_on_task(name: str) -> bool:

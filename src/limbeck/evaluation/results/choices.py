@@ -121,5 +121,5 @@ def select_score(cell: EvaluationCell, metric: str) -> float:
         first_split = next(iter(cell.scores))
         scores = cell.scores[first_split]
     value = scores.get(metric)
-    # Records have None for NaN. That, or a missing score, counts as the lowest score that there is.
+    # A score that is missing or None, which is not known, counts as the lowest score that there is.
     return -1.0 if value is None else value

@@ -5,6 +5,7 @@ is scored on MNLI, AX and XNLI: three cells with one training. Workers send *mes
 writes results.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -144,10 +145,15 @@ def _check_scores(result: CellResult, evaluator: str) -> None:
     """Refuse a result whose row would be skipped when the results are read again.
 
     Raises:
-        PluginError: for a score that is not between -1 and 1.
+        PluginError: for a score that is not between -1 and 1, or is not a number.
     """
     problem = find_score_out_of_range(result.scores)
     if problem is not None:
+        if math.isnan(problem.value):
+            raise PluginError(
+                f"The evaluator '{evaluator}' returned nan as {problem.metric}, which is no score: return 0 where the "
+                "metric is undefined."
+            )
         raise PluginError(
             f"The evaluator '{evaluator}' returned {problem.value:g} as {problem.metric}, but scores are 0 to 1, or "
             "-1 to 1: return a share in place of percent."
