@@ -9,14 +9,14 @@ from limbeck.core.paths import EVALUATION_REQUEST, RESULTS
 from limbeck.core.studies import EvaluationCell, Figure
 from limbeck.errors import OutputError, RecipeError
 from limbeck.evaluation.plan.planner import Planner
-from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.plan.request import EvaluationRequest, fine_tuned_task
 from limbeck.evaluation.protocols.overrides import parse_overrides
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
 from limbeck.evaluation.results.averages import average
 from limbeck.evaluation.results.choices import choose
 from limbeck.evaluation.results.notes import gather_notes
 from limbeck.evaluation.results.predictions import save_predictions
-from limbeck.evaluation.results.submissions import write_submissions
+from limbeck.evaluation.results.submissions import folder_names, write_submissions
 from limbeck.evaluation.run.output_folder import prepare_folder
 from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.evaluation.tasks.registry import TASKS
@@ -102,10 +102,27 @@ def predicted(tmp_path):
 
 
 def test_the_best_run_is_written(tmp_path, predicted):
-    (path,) = write_submissions(tmp_path, "org/model", RTE, predicted, "accuracy")
+    (path,) = write_submissions(tmp_path, "org-model", RTE, predicted, "accuracy")
     assert path == tmp_path / "submissions" / "org-model" / "RTE.tsv"
     first, second = RTE.labels
     assert [line.split("\t")[1] for line in path.read_text().splitlines()[1:]] == [first, second, second]
+
+
+def test_each_model_has_a_folder_of_its_own():
+    names = folder_names(["org/model", "./student", "../student", "Student", "a-b", "a/b", "a/b-2", ".."])
+    assert list(names.values()) == [
+        *("org-model", "student", "student-2", "Student-3"),
+        *("a-b", "a-b-2", "a-b-2-2", "model"),
+    ]
+
+
+def test_a_file_that_cannot_be_written_is_named_in_one_line(tmp_path, predicted):
+    (tmp_path / "submissions").write_text("")
+    with pytest.raises(OutputError, match=r"submissions/model/RTE\.tsv' cannot be written: "):
+        write_submissions(tmp_path, "model", RTE, predicted, "accuracy")
+    (tmp_path / "new").write_text("")
+    with pytest.raises(OutputError, match=r"new/predictions/a\.json' cannot be written: "):
+        save_predictions(tmp_path / "new", "a", {"test": [0, 1, 1]})
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "7", '{"test": 3}', '{"test": {"a": 1}}'])
@@ -179,6 +196,11 @@ def test_other_folders_are_left_alone(tmp_path):
     (tmp_path / EVALUATION_REQUEST).write_text("{")
     with pytest.raises(OutputError, match="cannot be read"):
         prepare_folder(tmp_path, preset="quick", overrides=[])
+
+
+def test_a_model_is_fine_tuned_on_no_task_of_an_evaluator(tmp_path):
+    with pytest.raises(RecipeError, match=r"'mteb:STS12' is scored by the evaluator 'mteb', and nothing is trained on"):
+        fine_tuned_task(EvaluationRequest(("m",), "mteb:STS12", tmp_path / "out"))
 
 
 def test_overrides_are_of_all_tasks_or_of_one():

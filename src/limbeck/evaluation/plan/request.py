@@ -259,6 +259,12 @@ def fine_tuned_task(request: EvaluationRequest) -> Task:
         raise RecipeError(
             f"--task '{request.tasks}' names {len(names)} tasks, but a model is fine-tuned on one; name one task."
         )
+    evaluator = evaluator_named(names[0])
+    if evaluator is not None:
+        raise RecipeError(
+            f"'{names[0]}' is scored by the evaluator '{evaluator}', and nothing is trained on it; choose a task that "
+            "has rows to train on."
+        )
     definition = find_task(names[0])
     task = definition.task
     if definition.is_trained:

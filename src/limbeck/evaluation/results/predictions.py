@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from limbeck.core.files import atomic_text
+from limbeck.core.files import atomic_text, writing
 from limbeck.core.paths import PREDICTIONS
 from limbeck.errors import OutputError
 from limbeck.kinds.task import AnswerPrediction, Predictions
@@ -22,13 +22,16 @@ def save_predictions(folder: Path, identity: str, predictions: Mapping[str, Pred
 
     Returns:
         The path of the file, relative to the folder; None without predictions.
+
+    Raises:
+        OutputError: if it cannot be written.
     """
     if not predictions:
         return None
     path = folder / PREDICTIONS / f"{identity}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     plain_values = {split: _to_json(predictions_of_split) for split, predictions_of_split in predictions.items()}
-    atomic_text(path, json.dumps(plain_values))
+    with writing(path):
+        atomic_text(path, json.dumps(plain_values))
     return str(path.relative_to(folder))
 
 

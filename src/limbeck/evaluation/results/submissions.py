@@ -6,10 +6,11 @@ A benchmark such as GLUE keeps the labels of its test splits to itself, and scor
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from limbeck.core import files
 from limbeck.core.studies import EvaluationCell
 from limbeck.evaluation.results.choices import best_run
 from limbeck.evaluation.results.predictions import read_predictions
@@ -21,7 +22,31 @@ SUBMISSIONS = "submissions"
 """The folder of an evaluation's leaderboard files."""
 
 
-def write_submissions(folder: Path, model: str, task: Task, cells: Sequence[EvaluationCell], metric: str) -> list[Path]:
+def folder_names(models: Iterable[str]) -> dict[str, str]:
+    """Return the name of the folder of each model's files, within `SUBMISSIONS`.
+
+    Args:
+        models: The models, as the user named them.
+    """
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for model in models:
+        # "org/model" becomes "org-model": a folder has no slashes in its name, nor what else some disk refuses.
+        plain_name = re.sub(r"[^\w.-]+", "-", model).strip("-.") or "model"
+        name = plain_name
+        number = 1
+        # "a/b" and "a-b" would have the same folder, and on some disks "A" and "a". Later models get a number.
+        while name.lower() in taken:
+            number += 1
+            name = f"{plain_name}-{number}"
+        taken.add(name.lower())
+        names[model] = name
+    return names
+
+
+def write_submissions(
+    folder: Path, folder_name: str, task: Task, cells: Sequence[EvaluationCell], metric: str
+) -> list[Path]:
     """Write the leaderboard files of a model on a task, with the predictions of one of its runs.
 
     Several runs may have the chosen settings, one for each seed. The files are those of the run with the best score on
@@ -29,7 +54,7 @@ def write_submissions(folder: Path, model: str, task: Task, cells: Sequence[Eval
 
     Args:
         folder: The folder of the evaluation, in which the run's predictions were saved.
-        model: The model, as the user named it; its files go to a folder of their own.
+        folder_name: Name of the folder of the model's files, see `folder_names`.
         task: The task.
         cells: The finished runs with the chosen settings.
         metric: The metric of the score that decides.
@@ -38,7 +63,7 @@ def write_submissions(folder: Path, model: str, task: Task, cells: Sequence[Eval
         The paths of the files; an empty list where no run has predictions.
 
     Raises:
-        OutputError: if the saved predictions are missing or damaged.
+        OutputError: if the saved predictions are missing or damaged, or a file cannot be written.
     """
     # A cell names the file of its predictions only if the task has splits for leaderboards.
     cells_with_predictions = [cell for cell in cells if cell.predictions]
@@ -47,14 +72,12 @@ def write_submissions(folder: Path, model: str, task: Task, cells: Sequence[Eval
     best = best_run(cells_with_predictions, metric)
     # Where a row may have several classes, its probabilities become classes by the thresholds that the run chose.
     task_with_thresholds = replace(task, thresholds=_thresholds_of(best, task))
-    # "org/model" becomes "org-model": a folder has no slashes in its name, nor anything else that some disk refuses.
-    folder_name = re.sub(r"[^\w.-]+", "-", model).strip("-.") or "model"
     folder_of_model = folder / SUBMISSIONS / folder_name
-    files = []
+    paths = []
     for split, predictions in read_predictions(folder / str(best.predictions)).items():
         if split in task.predicted:
-            files.append(write_submission(task_with_thresholds, split, predictions, folder_of_model))
-    return files
+            paths.append(write_submission(task_with_thresholds, split, predictions, folder_of_model))
+    return paths
 
 
 def _thresholds_of(cell: EvaluationCell, task: Task) -> tuple[float, ...]:
@@ -91,6 +114,9 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
     Returns:
         The path of the file.
 
+    Raises:
+        OutputError: if it cannot be written.
+
     Source: GLUE's page on submissions (gluebenchmark.com/faq); CLUE's notes on submissions of 4 September 2021, which
     name files `<task>_predict.json` and say that of a line only the label is read; OCNLI's file name is that of the
     CLUE baselines in PaddleNLP; SQuAD's evaluation script.
@@ -110,8 +136,8 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
         kind = KINDS[task.kind]
         values = [kind.submitted(prediction, task, submission) for prediction in predictions]
         text = _json_lines(values) if path.suffix == ".json" else _table(values)
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    with files.writing(path):
+        files.atomic_text(path, text)
     return path
 
 

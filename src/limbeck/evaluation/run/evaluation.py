@@ -27,7 +27,7 @@ from limbeck.evaluation.plan.planned_model import PlannedModel, plan_models
 from limbeck.evaluation.plan.planner import PlannedTask, Planner
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.results.choices import Cells, Choices, choose_all, has_metrics
-from limbeck.evaluation.results.submissions import write_submissions
+from limbeck.evaluation.results.submissions import folder_names, write_submissions
 from limbeck.evaluation.results.summary import summarise
 from limbeck.evaluation.run import kept_weights
 from limbeck.evaluation.run.cell_rows import Provenance, row_of
@@ -107,7 +107,7 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
     if request.as_is:
         summary.as_is = True
     _note_weight_folders(folder, summary, done)
-    submissions, problems = _write_submissions(folder, done.choices, done.tasks)
+    submissions, problems = _write_submissions(folder, done.choices, done.tasks, models)
     problems += _notes_on_lost_weights(done)
     summary.notes += problems
     summary.notes_in_short += problems
@@ -341,15 +341,18 @@ def _notes_on_lost_weights(done: _Finished) -> list[str]:
     return notes
 
 
-def _write_submissions(folder: Path, choices: Choices, tasks: Sequence[PlannedTask]) -> tuple[list[Path], list[str]]:
+def _write_submissions(
+    folder: Path, choices: Choices, tasks: Sequence[PlannedTask], models: Sequence[PlannedModel]
+) -> tuple[list[Path], list[str]]:
     """Write the files for leaderboards; a file that cannot be written is named in a note."""
     submissions: list[Path] = []
     notes: list[str] = []
     task_of = {task.name: task for task in tasks}
+    name_of_folder = folder_names(model.name for model in models)
     for (model, name), choice in choices.items():
         task = task_of[name]
         try:
-            submissions += write_submissions(folder, model, task.task, choice.cells, task.metric)
+            submissions += write_submissions(folder, name_of_folder[model], task.task, choice.cells, task.metric)
         except OutputError as error:
             notes.append(f"The leaderboard file of {model} on {task.task.title} could not be written: {error}")
     return submissions, notes
