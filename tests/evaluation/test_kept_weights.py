@@ -6,7 +6,7 @@ from collections import namedtuple
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 from limbeck.core.folder_lock import folder_lock
@@ -238,6 +238,19 @@ def test_a_disk_without_room_is_told_before_anything_is_trained(keep, hint, ask,
     monkeypatch.setattr(kept_weights.shutil, "disk_usage", lambda _: usage(10**6, 10**6, 1000))
     with pytest.raises(OutputError, match=hint):
         run_evaluation(ask(tmp_path / "o", keep))
+    assert trained == []
+
+
+def test_room_is_counted_in_float32_since_models_are_trained_in_it(ask, tmp_path, monkeypatch, trained):
+    half = tiny_folder(tmp_path)
+    weights = half / "model.safetensors"
+    save_file({name: tensor.half() for name, tensor in load_file(weights).items()}, weights, {"format": "pt"})
+    # Four models as large as the checkpoint would have room, but not four that are twice as large.
+    usage = namedtuple("Usage", "total used free")
+    free = 6 * weights.stat().st_size
+    monkeypatch.setattr(kept_weights.shutil, "disk_usage", lambda _: usage(2 * free, free, free))
+    with pytest.raises(OutputError, match="Keeping weights takes about"):
+        run_evaluation(ask(tmp_path / "o", "all", models=(str(half),)))
     assert trained == []
 
 

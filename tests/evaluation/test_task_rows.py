@@ -8,12 +8,12 @@ import yaml
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.rows.labelled_rows import NO_ANSWER, LabelledRow
 from limbeck.corpus.source_report import SourceReport
-from limbeck.errors import RecipeError
+from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.plan.planner import Planner
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.tasks.corpus_rows import TaskRows
 from limbeck.evaluation.tasks.held_out_rows import hold_out_rows
-from limbeck.evaluation.tasks.loading import load_task
+from limbeck.evaluation.tasks.loading import check_scored, load_task
 from limbeck.evaluation.tasks.registry import DEFINITIONS
 from limbeck.evaluation.tasks.splits import TRAIN
 from tests.support.task_files import write_table
@@ -123,6 +123,35 @@ def test_where_a_task_has_a_test_split_alone_rows_to_train_on_are_held_out_to_ch
     held, kept = ({row.text for row in split[name]} for name in ("held_out", "train"))
     assert not held & kept and len(split["held_out"]) + len(split["train"]) == 40
     assert split["test"] == data.splits["test"]
+
+
+def test_a_task_with_nothing_but_rows_to_train_on_has_nothing_to_score(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(OWN.replace("FILES", "train: t.jsonl"))
+    (tmp_path / "t.jsonl").write_text('{"a": "x", "b": "bad"}')
+    for name, problem in ((str(path), "no split to score"), (f"mteb:clustering:{path}", "no labelled split")):
+        request = EvaluationRequest(("m",), name, tmp_path / "out", as_is=True)
+        with pytest.raises(CorpusError, match=f"reviews has {problem}"):
+            Planner(request).plan(name)
+    with pytest.raises(CorpusError, match="reviews has no labelled split there"):
+        check_scored(str(path), data=None)
+
+
+def test_rows_are_others_if_their_description_reads_them_otherwise(tmp_path):
+    write_pairs(tmp_path, "train.jsonl")
+    files = {"files": {"train": "train.jsonl"}}
+    hub = {"hub": {"name": "me/reviews", "splits": {"train": "train"}}}
+    # Both tell how rows are read: quotation marks in tables, and the column of the text on the Hub.
+    changes = [
+        *(files, files | {"quotes": "characters"}, files | {"quotes": "fields"}),
+        *(hub, *({"hub": hub["hub"] | {"columns": {"text": name}}} for name in ("body", "title"))),
+    ]
+    described = {"name": "own", "type": "classification", "columns": {"text": "abst"}, "labels": ["0", "1"]}
+    found = []
+    for change in changes:
+        (tmp_path / "own.yaml").write_text(yaml.safe_dump(described | change))
+        found.append(json.dumps(TaskRows.of_task(str(tmp_path / "own.yaml"), TRAIN, None).fingerprint()))
+    assert len(set(found)) == len(changes)
 
 
 TWO_RUNS = {"seeds": 2, "keep_weights": "best"}

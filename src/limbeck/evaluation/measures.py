@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field, field_validator
 
-from limbeck.core.records import flat
 from limbeck.core.strict import Strict
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
+from limbeck.evaluation.protocols.settings import FineTuning
 
 
 class HeldOutSpec(Strict):
@@ -87,4 +88,12 @@ class MeasuresSpec(Strict):
     @property
     def overrides(self) -> tuple[str, ...]:
         """The settings as `limbeck evaluate --set` takes them."""
-        return tuple(f"{path}={json.dumps(value)}" for path, value in flat(self.settings).items())
+        overrides: list[str] = []
+        for name, value in self.settings.items():
+            # The settings of one task. But the value of a setting may be a mapping too, as the weights of classes are.
+            if isinstance(value, Mapping) and name not in FineTuning.model_fields:
+                for setting, value_for_task in value.items():
+                    overrides.append(f"{name}.{setting}={json.dumps(value_for_task)}")
+            else:
+                overrides.append(f"{name}={json.dumps(value)}")
+        return tuple(overrides)

@@ -8,12 +8,14 @@ import pytest
 import yaml
 
 from limbeck.errors import RecipeError
+from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.evaluation.plan import columns
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.identity import identity, training_identity
 from limbeck.evaluation.plan.points import training_points
 from limbeck.evaluation.protocols import protocol as protocols
 from limbeck.evaluation.protocols import published
+from limbeck.evaluation.protocols.overrides import parse_overrides
 from limbeck.evaluation.tasks.registry import TASKS
 
 # (preset, task): rates, epochs, batch, length, runs, where settings of a kind, a group and a task meet. The golden
@@ -91,6 +93,14 @@ def test_overrides_win_and_those_of_a_task_most():
     assert protocol.settings(cola, overrides).epochs == (2,)
     assert protocol.settings(rte, overrides).epochs == (7,)
     assert protocol.settings(rte, overrides).learning_rates == (1e-4, 2e-4)
+
+
+def test_settings_of_a_comparison_are_overrides_of_all_tasks_or_of_one():
+    settings = {"epochs": 2, "cola": {"epochs": 3, "seeds": 1}, "class_weights": {"unacceptable": 3, "acceptable": 1}}
+    overrides = parse_overrides(MeasuresSpec(settings=settings).overrides, ["cola"])
+    found = protocols.PROTOCOLS["minilmv2"].settings(TASKS["cola"], overrides)
+    assert (found.epochs, found.seeds) == ((3,), 1)
+    assert found.class_weights == settings["class_weights"]
 
 
 SOME = ("minilmv2", "minilm", "comparative_study", "comparative_study_multilingual")

@@ -203,7 +203,7 @@ def train_once(cells: Sequence[ReadyCell], report: Share) -> Trained:
     cell = cells[0].cell
     prepared: PreparedTask = cells[0].prepared
     point = _training_point(cell)
-    with head_outputs.quiet_and_explain_oom():
+    with head_outputs.quiet_and_explain_oom("batch_size or length"):
         tokenizer = load_tokenizer(cell.model)
         arguments = training_arguments(point, cell.seed)
         model = load_task_model(cell.model, prepared.task, seed=cell.seed)

@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from limbeck.core.blocks import counted
-from limbeck.core.kinds import KINDS, are_made_up, kind_of
+from limbeck.core.kinds import KINDS as FACTS
+from limbeck.core.kinds import are_made_up, kind_of
 from limbeck.corpus.rows.labelled_rows import without_surrogates
 from limbeck.errors import ModelError, RecipeError, suggestion
 from limbeck.kinds.task import Task
@@ -99,7 +100,7 @@ def match_head(
         ModelError: if it was saved without such a head, or its outputs are not as many as the task's classes, or are
             other classes.
     """
-    facts = KINDS[task.kind]
+    facts = FACTS[task.kind]
     classes = names_of_classes(config)
     # None where the number of outputs does not depend on the task, as for question answering.
     needed_outputs = facts.output_count(len(task.labels))

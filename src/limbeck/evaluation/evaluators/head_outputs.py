@@ -156,8 +156,11 @@ def check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int)
 
 
 @contextmanager
-def quiet_and_explain_oom() -> Iterator[None]:
+def quiet_and_explain_oom(settings: str = "length") -> Iterator[None]:
     """Keep libraries quiet inside the block, and replace torch's error of a full device by one line with the way out.
+
+    Args:
+        settings: The settings that need less memory if they are lower. Scoring takes batches of a fixed size.
 
     Raises:
         TrainingError: where the device is out of memory.
@@ -166,4 +169,4 @@ def quiet_and_explain_oom() -> Iterator[None]:
         with quiet():
             yield
     except torch.OutOfMemoryError:
-        raise TrainingError("The device is out of memory; lower batch_size or length by --set.") from None
+        raise TrainingError(f"The device is out of memory; lower {settings} by --set.") from None

@@ -25,6 +25,8 @@ from limbeck.models.fingerprint import model_fingerprint
 from limbeck.models.quiet import quiet
 
 _GIGABYTE = 1e9
+_BYTES_OF_NUMBER = 4
+"""Of float32."""
 
 
 def save_weights(folder: Path, model: PreTrainedModel, tokenizer: Any) -> str:
@@ -194,7 +196,8 @@ def check_room(
     """
     needed_bytes = 0
     for model in models:
-        model_bytes = sum(file.stat().st_size for file in weight_files.fetch_weights(model.name, None))
+        # Models are trained and saved in float32, also those that are stored in half precision.
+        model_bytes = _BYTES_OF_NUMBER * weight_files.count_numbers(weight_files.fetch_weights(model.name, None))
         for task in tasks:
             trained = [planned.id for planned in task.cells_of(model.name) if planned.cell.is_trained]
             if keep == "best":

@@ -168,6 +168,14 @@ class TaskRows:
         values = ["task", described, self.split, list(self.classes), states]
         if self.layout != UNKNOWN_LAYOUT:
             values.append(self.layout)
+        # Earlier versions did not look at these. They are left out of built-in tasks, whose descriptions no user
+        # changes, and where they are not given, so that the fingerprints of those versions stay.
+        is_own_task = self.beside is not None
+        if is_own_task and self.definition.quotes is not None:
+            values.append(["quotes", self.definition.quotes])
+        hub = self.definition.hub
+        if is_own_task and hub is not None and hub.columns is not None:
+            values.append(["columns of the hub", hub.columns.model_dump(mode="json")])
         return values
 
     def read_files(self) -> list[FilePath]:

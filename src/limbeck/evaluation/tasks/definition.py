@@ -15,7 +15,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from limbeck.core.kinds import KINDS, KindFacts
+from limbeck.core.kinds import KINDS as FACTS
+from limbeck.core.kinds import KindFacts
 from limbeck.core.metric_names import (
     MetricNames,
     PositiveClass,
@@ -56,8 +57,8 @@ _SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 def _known_type(name: str) -> str:
     """Return the name of a type of task, or refuse one that is unknown."""
-    if name != _PAIR and name not in KINDS:
-        raise ValueError(f"'{name}' is not a type of task.{suggestion(name, [*KINDS, _PAIR])}")
+    if name != _PAIR and name not in FACTS:
+        raise ValueError(f"'{name}' is not a type of task.{suggestion(name, [*FACTS, _PAIR])}")
     return name
 
 
@@ -304,7 +305,7 @@ class TaskDefinition(Strict):
     @property
     def facts(self) -> KindFacts:
         """The facts of its kind."""
-        return KINDS[self.kind]
+        return FACTS[self.kind]
 
     @property
     def is_trained(self) -> bool:

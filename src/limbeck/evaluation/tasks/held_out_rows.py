@@ -40,6 +40,7 @@ def hold_out_rows(data: TaskData) -> TaskData:
         f"{task.title}: {len(held_out)} of its {len(rows)} training rows are held out to choose settings on, since "
         f"{reason}"
     )
+    # Each row has its language itself, so the facts of the new split need not say it.
     return replace(
         data,
         task=replace(task, select=HELD_OUT, splits={**task.splits, HELD_OUT: SplitFacts()}),

@@ -37,7 +37,8 @@ def load_task(
         data: Folder with the task's files, in it or in its subfolders; None for the Hub. The files of an own task are
             looked for beside its YAML first, unless it is on the Hub and there is no data folder.
         splits: Load these, all of which must be there: `"train"`, splits of the task, or `"other task:split"`.
-        training: Load the rows to train and to select on too, and not only those that are scored or predicted.
+        training: Load the rows to train and to select on too, and not only those that are scored or predicted. Without
+            it, nothing is loaded of a task that has only rows to train on.
 
     Raises:
         RecipeError: for an unknown task.
@@ -142,7 +143,8 @@ def _look_for_splits(splits_of_task: Splits, *, training: bool) -> _Presence:
     keys = list(dict.fromkeys(keys))
 
     present = [key for key in keys if splits_of_task.has(key)]
-    if not present:
+    # A task that has only rows to train on needs no splits where nothing is trained. Callers say that it has no scores.
+    if keys and not present:
         _refuse_missing(splits_of_task, keys)
     return _Presence(present, missing=[key for key in keys if key not in present])
 
