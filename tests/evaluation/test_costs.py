@@ -1,5 +1,6 @@
 """Size and latency."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from limbeck.core.timing import FEWEST_ROUNDS
 from limbeck.errors import ModelError
 from limbeck.evaluation import count_parameters, measure_latency, tensors_megabytes, weights_megabytes
 from limbeck.evaluation.costs import find_blocks
+from limbeck.evaluation.latency import _BlockClock
 from limbeck.models.inference import longest_input
 from tests.support.word_models import tiny_bert, tiny_models
 
@@ -74,6 +76,15 @@ def test_latency_has_every_part():
             assert 0 < whole.p10_ms <= whole.median_ms <= whole.p90_ms
             assert 0 < part.median_ms < whole.median_ms
         assert batch.speedup > 0 and batch.transformer_speedup > 0
+
+
+def test_blocks_have_no_time_on_a_device_whose_work_the_cpu_does_not_wait_for():
+    model = tiny_bert(2)
+    for device, has_time in (("cpu", True), ("mps", False), ("xpu", False)):
+        clock = _BlockClock(torch.device(device))
+        with clock.watching(find_blocks(model)):
+            model(torch.ones(1, 4, dtype=torch.long))
+        assert math.isfinite(clock.seconds()) == has_time, device
 
 
 @pytest.mark.parametrize("family", list(tiny_models()))

@@ -7,9 +7,17 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
+from limbeck.core.records.run_evaluation import SENTENCE_IN_PASSAGES, SUMMARY_IN_BODIES
 from limbeck.errors import CorpusError
 from limbeck.evaluation import Amounts, Side, Start, compare_models
-from limbeck.evaluation.passages import FIRST_POOL, SENTENCE_IN_PASSAGES, build_passage_pairs, grow_pool
+from limbeck.evaluation.passages import (
+    FIRST_POOL,
+    SearchPairs,
+    build_passage_pairs,
+    build_search_pairs,
+    grow_pool,
+    score_passages,
+)
 from limbeck.evaluation.similarity_strata import STRATA, choose_sentences, stratify_pairs
 from tests.support.corpora import documents
 from tests.support.word_models import tiny_bert, tiny_tokenizer
@@ -42,9 +50,14 @@ def test_text_of_single_sentences_gives_summaries_and_bodies():
         )
         for n in range(30)
     ]
-    assert sorted(build_passage_pairs(titled)) == sorted(titled)
-    with pytest.raises(CorpusError, match="hold out more text"):
-        build_passage_pairs(["One sentence."])
+    found = build_search_pairs(titled)
+    assert (sorted(found.pairs), found.measure) == (sorted(titled), SUMMARY_IN_BODIES)
+    vectors = torch.eye(len(titled))
+    assert grow_pool(found, lambda _: (vectors, vectors)).figures.measure == SUMMARY_IN_BODIES
+    assert score_passages(vectors, vectors, found.measure).measure == SUMMARY_IN_BODIES
+    assert build_search_pairs(TEXTS) == (build_passage_pairs(TEXTS), SENTENCE_IN_PASSAGES)
+    with pytest.raises(CorpusError, match=r"\(sentence, passage\).*hold out more text"):
+        build_search_pairs(["One sentence."])
 
 
 @pytest.mark.parametrize(("shift", "size"), [(0, 1700), (1, FIRST_POOL)])
@@ -61,7 +74,7 @@ def test_the_pool_grows_until_the_teacher_fails(shift, size):
             [(angles + shift).cos(), (angles + shift).sin()], 1
         )
 
-    pool = grow_pool(pairs, encode)
+    pool = grow_pool(SearchPairs(pairs, SENTENCE_IN_PASSAGES), encode)
     assert len(pool.pairs) == len(pool.queries) == pool.figures.pool == size
     assert encoded == pairs[:size], "each text is encoded once"
     assert pool.figures.measure == SENTENCE_IN_PASSAGES

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -208,8 +209,8 @@ def compare_models(
             _measure_agreement(evaluation, cuts, sides, texts, amounts.pairs, widths, report)
     if texts is not None and amounts.retrieval_pairs > 0:
         with _measuring(evaluation, "retrieval"):
-            pairs = passages.build_passage_pairs(texts, amounts.retrieval_pairs, seed=seed)
-            _measure_retrieval(evaluation, cuts, sides, pairs, widths, report, asymmetric=asymmetric)
+            search = passages.build_search_pairs(texts, amounts.retrieval_pairs, seed=seed)
+            _measure_retrieval(evaluation, cuts, sides, search, widths, report, asymmetric=asymmetric)
     if amounts.latency_seconds > 0:
         with _measuring(evaluation, "latency"):
             evaluation.latency = measure_latency(
@@ -349,7 +350,7 @@ def _measure_retrieval(
     evaluation: records.RunEvaluation,
     cuts: dict[int, records.CutVectors],
     sides: _Sides,
-    pairs: Sequence[tuple[str, str]],
+    search: passages.SearchPairs,
     widths: Sequence[int],
     report: progress.Report,
     *,
@@ -361,13 +362,13 @@ def _measure_retrieval(
         evaluation: Receives the figures of whole vectors, in place.
         cuts: Receives the figures of cut vectors by width, in place.
         sides: The models.
-        pairs: Sentences and passages, of which as many are used as are hard enough for the teacher.
+        search: Sentences and passages, of which as many are used as are hard enough for the teacher.
         widths: Numbers of components that vectors are cut to.
         report: Receives the progress.
         asymmetric: Whether the student's vectors of sentences also search the teacher's vectors of passages.
     """
     # The teacher reads pairs until the search among them is hard enough; the student then reads the same ones.
-    pool = grow_pool_of(sides.teacher, pairs, progress.part_of(report, *_TEACHER_RETRIEVAL))
+    pool = grow_pool_of(sides.teacher, search, progress.part_of(report, *_TEACHER_RETRIEVAL))
     report_student = progress.part_of(report, *_STUDENT_RETRIEVAL)
     student_queries, student_passages = sides.student.encode(pool.pairs, report_student, retrieval.ROLES)
 
@@ -381,7 +382,7 @@ def _measure_retrieval(
             "aligned_embedding makes them equal."
         )
 
-    score = passages.score_passages
+    score = partial(passages.score_passages, measure=search.measure)
     evaluation.student.retrieval = score(student_queries, student_passages)
     evaluation.teacher.retrieval = pool.figures
     if asymmetric and have_same_width:
@@ -402,24 +403,24 @@ def _measure_retrieval(
         evaluation.start.retrieval = score(start_queries, start_passages)
 
 
-def grow_pool_of(teacher: Side, pairs: Sequence[tuple[str, str]], report: progress.Report) -> passages.Pool:
+def grow_pool_of(teacher: Side, search: passages.SearchPairs, report: progress.Report) -> passages.Pool:
     """Return the pairs among which the search is hard enough for a teacher, with its vectors; see `passages.grow_pool`.
 
     Args:
         teacher: The teacher.
-        pairs: Sentences and passages, of which the first ones are read, and more of them as long as it is too easy.
+        search: Sentences and passages, of which the first ones are read, and more of them as long as it is too easy.
         report: Receives the share of all pairs that is read.
     """
     pairs_read = 0
 
     def encode_further(further_pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
         nonlocal pairs_read
-        begin = pairs_read / len(pairs)
+        begin = pairs_read / len(search.pairs)
         pairs_read += len(further_pairs)
-        report_part = progress.part_of(report, begin, pairs_read / len(pairs))
+        report_part = progress.part_of(report, begin, pairs_read / len(search.pairs))
         return teacher.encode(further_pairs, report_part, retrieval.ROLES)
 
-    return passages.grow_pool(pairs, encode_further)
+    return passages.grow_pool(search, encode_further)
 
 
 def _usable_widths(widths: Sequence[int], student_vectors: Tensor, teacher_vectors: Tensor) -> list[int]:

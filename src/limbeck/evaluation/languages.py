@@ -36,7 +36,8 @@ def measure_languages(
         documents_of_language: Held-out documents of each language.
 
     Returns:
-        The figures of each language; those of a language with too few documents have their number alone.
+        The figures of each language; those of a language with too few documents have their number alone, and only
+        documents with a translation count for whether translations find each other.
 
     Raises:
         ModelError: for a teacher whose outputs are stored, if it has none of these texts.
@@ -64,11 +65,16 @@ def _measure_language(teacher: Side, student: Side, language: str, distinct: Seq
     teacher_vectors = _encode(teacher, teacher_texts)
     figures.agreement = spearman_agreement(_similarities(student_vectors), _similarities(teacher_vectors))
 
-    if texts != teacher_texts:
+    # Text without a translation, which may stand beside parallel text, would find itself.
+    places = [place for place, text in enumerate(texts) if teacher_texts[place] != text]
+    if len(places) >= FEWEST_TEXTS:
+        sentences = [texts[place] for place in places]
+        translations = [teacher_texts[place] for place in places]
         # Both sides are the student's, as they are in a search across languages.
-        translations = _encode(student, teacher_texts)
-        figures.to_teacher_language = _accuracy(texts, student_vectors, teacher_texts, translations)
-        figures.from_teacher_language = _accuracy(teacher_texts, translations, texts, student_vectors)
+        sentence_vectors = student_vectors[places]
+        translation_vectors = _encode(student, translations)
+        figures.to_teacher_language = _accuracy(sentences, sentence_vectors, translations, translation_vectors)
+        figures.from_teacher_language = _accuracy(translations, translation_vectors, sentences, sentence_vectors)
     return figures
 
 

@@ -36,7 +36,8 @@ class PassTime:
         wall: Seconds on the clock, the device's work included.
         cpu: Processor seconds of the thread that called the model; None where another device computed.
         blocks: Seconds of the Transformer part, from the entry of the first block to the exit of the last. It leaves
-            out the embedding lookup with its norm, and the pooler. NaN where no block was watched or called.
+            out the embedding lookup with its norm, and the pooler. NaN where no block was watched or called, and on
+            devices other than a CPU and CUDA.
     """
 
     wall: float
@@ -158,17 +159,22 @@ class _BlockClock:
     ALBERT calls the same block many times, so all entries and exits are marked, and the first and last mark count.
 
     Args:
-        device: The device of the model.
+        device: The device of the model. On devices other than a CPU and CUDA nothing is marked: the CPU does not wait
+            for their work, and their own events are not read here.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._on_gpu = device.type == "cuda"
+        self._can_mark = device.type in ("cpu", "cuda")
         # Points in time: seconds of the clock, or events of the GPU, since the CPU does not wait for the GPU's work.
         self._marks: list[Any] = []
 
     @contextmanager
     def watching(self, blocks: nn.ModuleList) -> Iterator[None]:
         """Mark entries and exits of blocks inside of the context."""
+        if not self._can_mark:
+            yield
+            return
         hooks = [block.register_forward_pre_hook(self._mark) for block in blocks]
         hooks += [block.register_forward_hook(self._mark) for block in blocks]
         try:

@@ -7,13 +7,15 @@ enough for the teacher: a search that the teacher always wins does not tell stud
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from limbeck.core.records import Retrieval
-from limbeck.core.records.run_evaluation import SATURATED
+from limbeck.core.records.run_evaluation import SATURATED, SENTENCE_IN_PASSAGES, SUMMARY_IN_BODIES
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation.retrieval import (
@@ -24,8 +26,6 @@ from limbeck.evaluation.retrieval import (
 )
 from limbeck.evaluation.sentence_pairs import check_enough, normalised
 
-SENTENCE_IN_PASSAGES = "sentence_in_passages"
-"""Name of the measure in records. Records without a name have the older one, of summaries that search bodies."""
 FIRST_POOL = 500
 """Passages that the first search is among; a pool that is too easy is doubled."""
 _SENTENCES_OF_PASSAGE = 5
@@ -37,13 +37,41 @@ Pair = tuple[str, str]
 """A query and its passage."""
 
 
+class SearchPairs(NamedTuple):
+    """Queries with the texts that they look for, and the name of the measure that they are for.
+
+    Attributes:
+        pairs: The queries and their texts.
+        measure: `SENTENCE_IN_PASSAGES` or `SUMMARY_IN_BODIES`.
+    """
+
+    pairs: Sequence[Pair]
+    measure: str
+
+
+def build_search_pairs(documents: Sequence[str | Pair], count: int = 2000, *, seed: int = 0) -> SearchPairs:
+    """Choose (sentence, passage) pairs, or (summary, body) pairs of text whose paragraphs have a sentence each.
+
+    The arguments are those of `build_passage_pairs`.
+
+    Raises:
+        CorpusError: if there are too few of both.
+    """
+    try:
+        return SearchPairs(build_passage_pairs(documents, count, seed=seed), SENTENCE_IN_PASSAGES)
+    except CorpusError:
+        with suppress(CorpusError):
+            return SearchPairs(build_retrieval_pairs(documents, count, seed=seed), SUMMARY_IN_BODIES)
+        # There are too few summaries and bodies as well. The error is on passages, which were looked for first.
+        raise
+
+
 def build_passage_pairs(documents: Sequence[str | Pair], count: int = 2000, *, seed: int = 0) -> list[Pair]:
     """Choose (sentence, passage) pairs from held-out documents.
 
     A passage is up to five sentences of a paragraph, one of which, drawn at random, is taken out as the query.
     Documents take turns with up to ten passages each. A pair is dropped if the passage contains its query, or if either
-    text was in an earlier pair. A text whose paragraphs have a sentence each gives the pairs of
-    `build_retrieval_pairs`, its summaries and bodies.
+    text was in an earlier pair.
 
     Args:
         documents: Plain texts, or (title, body) pairs where the corpus knows its titles.
@@ -71,12 +99,7 @@ def build_passage_pairs(documents: Sequence[str | Pair], count: int = 2000, *, s
             pairs.append((query, passage))
 
     needed = min(FEWEST_RETRIEVAL_PAIRS, count)
-    if len(pairs) < needed:
-        try:
-            return build_retrieval_pairs(documents, count, seed=seed)
-        except CorpusError:
-            # There are too few summaries and bodies as well. The error is on passages, which were looked for first.
-            check_enough(len(pairs), needed=needed, noun="(sentence, passage) pair", documents=len(documents))
+    check_enough(len(pairs), needed=needed, noun="(sentence, passage) pair", documents=len(documents))
     return pairs
 
 
@@ -124,18 +147,18 @@ class Pool:
     figures: Retrieval
 
 
-def grow_pool(pairs: Sequence[Pair], encode: Callable[[Sequence[Pair]], tuple[Tensor, Tensor]]) -> Pool:
+def grow_pool(search: SearchPairs, encode: Callable[[Sequence[Pair]], tuple[Tensor, Tensor]]) -> Pool:
     """Search in the first pairs, and double them until the teacher's MRR@10 is at most `SATURATED` or none are left.
 
     Args:
-        pairs: All pairs, as `build_passage_pairs` gives them.
+        search: All pairs, as `build_search_pairs` gives them.
         encode: Returns the teacher's vectors of queries and passages, of length one; it gets each pair once.
     """
+    pairs = search.pairs
     size = min(FIRST_POOL, len(pairs))
     queries, passages = encode(pairs[:size])
     while True:
-        figures = score_matches(queries, passages)
-        figures.measure = SENTENCE_IN_PASSAGES
+        figures = score_passages(queries, passages, search.measure)
         mrr = figures.mrr_at_10
         is_hard_enough = mrr is not None and mrr <= SATURATED
         if is_hard_enough or size == len(pairs):
@@ -147,8 +170,8 @@ def grow_pool(pairs: Sequence[Pair], encode: Callable[[Sequence[Pair]], tuple[Te
         size = larger
 
 
-def score_passages(queries: Tensor, passages: Tensor) -> Retrieval:
-    """Return how well queries find their passages, as `score_matches`, under the name of this measure."""
+def score_passages(queries: Tensor, passages: Tensor, measure: str) -> Retrieval:
+    """Return how well queries find their passages, as `score_matches`, under the name of the measure."""
     figures = score_matches(queries, passages)
-    figures.measure = SENTENCE_IN_PASSAGES
+    figures.measure = measure
     return figures

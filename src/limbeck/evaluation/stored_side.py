@@ -22,7 +22,7 @@ from limbeck.core import progress, records
 from limbeck.corpus.text.text_keys import text_key
 from limbeck.errors import CorpusError, ModelError
 from limbeck.evaluation.compare import Amounts, Side, Text, encode_sentences, grow_pool_of
-from limbeck.evaluation.passages import build_passage_pairs
+from limbeck.evaluation.passages import build_search_pairs
 from limbeck.evaluation.retrieval import ROLES
 from limbeck.evaluation.sentence_pairs import text_of
 from limbeck.evaluation.similarity_strata import HeldOutSentence, choose_sentences, choose_texts
@@ -185,8 +185,8 @@ def _encode_compared(
             yield _Encoded(pairs_of_equals, vectors, vectors)
     if amounts.retrieval_pairs > 0:
         with suppress(CorpusError):
-            pairs = build_passage_pairs(texts, amounts.retrieval_pairs, seed=seed)
-            pool = grow_pool_of(teacher, pairs, progress.part_of(report, 0.5, 1.0))
+            search = build_search_pairs(texts, amounts.retrieval_pairs, seed=seed)
+            pool = grow_pool_of(teacher, search, progress.part_of(report, 0.5, 1.0))
             yield _Encoded(_Pairs(pool.pairs, ROLES), pool.queries, pool.passages)
 
 

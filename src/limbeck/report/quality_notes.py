@@ -12,7 +12,7 @@ from limbeck.core.records import (
     RunEvaluation,
     TaskFigures,
 )
-from limbeck.core.records.run_evaluation import SATURATED
+from limbeck.core.records.run_evaluation import SATURATED, SUMMARY_IN_BODIES
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
     FEWEST_QUERIES,
@@ -133,7 +133,10 @@ def _retrieval_notes(evaluation: RunEvaluation, retrieval: Retrieval, pool: floa
     if retrieval.measure is None:
         yield f"Retrieval: each held-out summary is used to find its body among {pool:.0f}."
         return
-    yield f"Passage retrieval: each held-out sentence is used to find the passage it was taken from, among {pool:,.0f}."
+    searched = "sentence is used to find the passage it was taken from"
+    if retrieval.measure == SUMMARY_IN_BODIES:
+        searched = "title or first sentence is used to find the text behind it"
+    yield f"Passage retrieval: each held-out {searched}, among {pool:,.0f}."
     if not has_enough_queries(retrieval):
         yield (
             f"Fewer than {FEWEST_QUERIES} passages are too few for a share of the teacher's retrieval, and for the "

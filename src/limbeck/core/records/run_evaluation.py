@@ -6,6 +6,11 @@ from pydantic import Field
 
 from limbeck.core.records.base import Number, Record
 
+SENTENCE_IN_PASSAGES = "sentence_in_passages"
+"""Name of the measure of a retrieval: sentences search the passages that they were taken from."""
+SUMMARY_IN_BODIES = "summary_in_bodies"
+"""Name of the measure of text that has no passages: titles or summaries search their bodies. Records without a name are
+of earlier versions, which measured all text so, in a pool that did not grow."""
 SATURATED = 0.9
 """A score of the teacher's retrieval above which the search is too easy to tell students apart."""
 
@@ -81,7 +86,7 @@ class Retrieval(Record):
         ndcg_at_10: Mean over queries of 1 / log2(1 + rank) of the right document, 0 where the rank is above 10.
         recall_at_10: Share of queries whose right document is among the first ten.
         intervals: Those of `ndcg_at_10` and `recall_at_10`, by name.
-        measure: Name of the queries and documents: `limbeck.evaluation.passages.SENTENCE_IN_PASSAGES`, or None for
+        measure: Name of the queries and documents: `SENTENCE_IN_PASSAGES` or `SUMMARY_IN_BODIES`, or None for
             summaries that search bodies, in records of earlier versions.
     """
 
