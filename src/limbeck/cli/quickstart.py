@@ -24,7 +24,7 @@ def quickstart(
         typer.Option(help="Output folder of the run; default: runs/quickstart, or one named after the corpus."),
     ] = None,
     overrides: Overrides = None,
-    device: Device = "auto",
+    device: Device = "auto",  # Its callback chooses the device before this function runs.
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     verbose: Verbose = False,

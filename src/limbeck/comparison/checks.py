@@ -97,7 +97,9 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
         try:
             runs.append((combination, plan_run(load_recipe(recipe))))
         except (RecipeError, ModelError) as error:
-            impossible.append(_Impossible(combination, _STAGE_PLACE.sub("", str(error))))
+            # The place of a mistake in a recipe, such as `stages.0.method: `, is none in a plan.
+            reason = _STAGE_PLACE.sub("", str(error))
+            impossible.append(_Impossible(combination, reason))
 
     # The plan may leave impossible combinations out, as long as a run remains that trains.
     trains_any = any(run.stages for _, run in runs)

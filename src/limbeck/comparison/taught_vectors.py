@@ -97,8 +97,9 @@ class TaughtVectors:
         self._vectors: list[Tensor] = []
         for start in range(0, len(rows), size):
             batch = read_batch(collate(rows[start : start + size]))
+            vectors = teaching.read(batch)[key]
             self._batches.append(batch)
-            self._vectors.append(teaching.read(batch)[key].float().cpu())
+            self._vectors.append(vectors.float().cpu())
 
     def unexplained(self, student: PreTrainedModel, pooling: str | SentenceHead) -> float:
         """The share of the variance of the teacher's vectors that the best linear map of the student's leaves.

@@ -128,7 +128,8 @@ def _named() -> list[str]:
 
 def _run(path: Path) -> str | PluginError:
     """Run a file as a separate module; return its hash, or the error for a file that cannot be run."""
-    name = f"limbeck_plugin_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    hash_of_path = hashlib.sha256(str(path).encode()).hexdigest()
+    name = f"limbeck_plugin_{hash_of_path[:12]}"
     spec = util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         return PluginError(f"The plugin '{path}' ({VARIABLE}) is not a Python file; give one that ends in .py.")

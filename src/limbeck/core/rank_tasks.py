@@ -62,6 +62,7 @@ def run_broadcast_tasks(carry_out: Callable[[Any], None]) -> None:
         TrainingError: if the main process ends without releasing this one.
     """
     try:
+        # `broadcast` returns the main rank's value, whatever this rank gives.
         task: Any = broadcast(None)
         while task != _END:
             carry_out(task)

@@ -47,7 +47,7 @@ class SentenceTransformers(Safetensors):
         return replace(source, model=source.model.base_model, head=None, sentence=pooling)
 
     def runner(self, source: LoadedModel, folder: Path) -> Runner:
-        """Run the model with sentence-transformers, which reads text."""
+        """Run the exported model with sentence-transformers, which reads text; `source` is not needed for that."""
         from sentence_transformers import SentenceTransformer
 
         from limbeck.export.outputs import SENTENCE

@@ -146,6 +146,7 @@ def _session_pass(session: InferenceSession) -> Callable[..., Any]:
         arrays = dict.fromkeys(names, torch.zeros_like(input_ids).numpy())
         arrays["input_ids"] = input_ids.numpy()
         arrays["attention_mask"] = attention_mask.numpy()
+        # None asks for all outputs.
         return session.run(None, arrays)
 
     return run

@@ -138,7 +138,7 @@ def trim_model(
             parameters_before=parameters_before,
             parameters=parameters,
             megabytes_before=_megabytes(fetch_weights(source.name, source.revision)),
-            megabytes=_megabytes(fetch_weights(folder, None)),
+            megabytes=_megabytes(fetch_weights(folder, revision=None)),
             costs=counted.costs,
             created=records.timestamp(),
             versions={package: importlib.metadata.version(package) for package in _PACKAGES},

@@ -136,6 +136,7 @@ class QuestionAnswering(Kind):
         # `tokens` returns the data set of windows that `encode_for_scoring` made. Decoding needs only the characters
         # that each token stands for, so the tokens and the label are left empty.
         windows = []
+        # Without a format, the rows are plain Python values.
         for item in tokens().select_columns(list(self.scoring_types)).with_format(None):
             window = AnswerWindow(
                 row=item["row"],
@@ -196,7 +197,7 @@ class QuestionAnswering(Kind):
         """Compare the student's answers with the teacher's.
 
         The distance of two answers, 0 to 1, is 1 less the F1 of the student's answer with the teacher's as the gold
-        answer. They differ if they are not an exact match.
+        answer. They differ if they are not an exact match. `outputs` is not needed: the signature is that of all kinds.
         """
         student_answers, teacher_answers = (cast(Answers, answers) for answers in predictions)
         student_texts = [_text(student_answers.get(row.id), task) for row in rows]

@@ -121,7 +121,7 @@ class Ranking(ValueKind):
     ) -> Sequence[HeldOutScore]:
         """Return the means over queries of nDCG@10 and MRR@10; they are undefined where a label is unknown."""
         if np.isnan(labels).any():
-            return [HeldOutScore(name, None) for name in self.metrics]
+            return [HeldOutScore(name, value=None) for name in self.metrics]
         model_scores = predicted.astype(np.float64)
         scores_of_queries = [score_query(model_scores[query], labels[query]) for query in slices_of(rows.groups)]
         scores = []

@@ -75,7 +75,10 @@ class ValueKind(Kind):
         outputs: tuple[Outputs, Outputs],
         task: Task,
     ) -> Disagreements | None:
-        """Compare the student's and the teacher's values; the distance on a row is the absolute difference."""
+        """Compare the student's and the teacher's values; the distance on a row is the absolute difference.
+
+        Only `predictions` is needed: the signature is that of all kinds.
+        """
         student, teacher = (np.asarray(values, dtype=np.float64) for values in predictions)
         return Disagreements(
             distances=np.abs(student - teacher),

@@ -234,7 +234,8 @@ class TokenClassification(Kind):
     ) -> Disagreements | None:
         """Compare the classes that student and teacher give the words of each sentence.
 
-        The distance, 0 to 1, is the share of words with different classes.
+        The distance, 0 to 1, is the share of words with different classes. `outputs` is not needed: the signature is
+        that of all kinds.
         """
         student, teacher = (cast(Sequence[Sequence[int]], tags) for tags in predictions)
         shares = []

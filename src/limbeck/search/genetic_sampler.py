@@ -122,6 +122,8 @@ class GeneticSampler(BaseSampler):
     ) -> dict[str, Any]:
         """Choose an open genome of the present generation, after all earlier trials have chosen.
 
+        `search_space`, Optuna's own, is not needed: the sampler has the space of layer mappings.
+
         Raises:
             ValueError: for a study that minimises or has several objectives.
             TrainingError: if every genome of a generation was given up, so that there is nothing to breed from.
