@@ -101,18 +101,18 @@ def test_prompts_and_widths_are_in_its_code(tmp_path: Path):
 
 def test_a_pooler_that_sentence_vectors_do_without_is_no_warning(tmp_path: Path):
     untrained = {"names": ["pooler.dense.weight", "pooler.dense.bias"], "from_teacher": ["pooler.dense.bias"]}
-    assert "No stage trained 2 of its parameter tensors" in text_of_card(run_record(untrained=untrained), tmp_path)
+    assert "No stage trained 2 of the student's" in text_of_card(run_record(untrained=untrained), tmp_path)
     (tmp_path / "modules.json").write_text("[]", encoding="utf-8")
     assert "No stage trained" not in text_of_card(run_record(untrained=untrained), tmp_path)
     untrained["names"].append("encoder.layer.0.output.dense.bias")
-    assert "No stage trained 1 of its parameter tensors" in text_of_card(run_record(untrained=untrained), tmp_path)
+    assert "No stage trained 1 of the student's" in text_of_card(run_record(untrained=untrained), tmp_path)
 
 
 def test_the_content_of_untrained_parameters(tmp_path: Path):
     names = [f"encoder.layer.{layer}.output.dense.weight" for layer in range(20)]
     for found, from_teacher, parts in (
-        (names, names, ("No stage trained 20 of its", "and 8 more modules", "left with the teacher's values.")),
-        (names, names[:3], ("3 left with the teacher's values, the rest with initial values.",)),
+        (names, names, ("No stage trained 20 of", "and 8 more modules", "left with the teacher's values.")),
+        (names, names[:3], ("left with the teacher's values (3 of them) or initial values (the rest).",)),
         ([], [], ()),
     ):
         text = text_of_card(run_record(untrained={"names": found, "from_teacher": from_teacher}), tmp_path)
@@ -132,7 +132,7 @@ def test_the_content_of_untrained_parameters(tmp_path: Path):
         (
             {"random": ["embeddings.word_embeddings.weight"]},
             False,
-            "keep their starting values. Fine-tune before using the student on texts with other words.\n",
+            "keep their starting values. Fine-tune the student before you use it on texts with other words.\n",
         ),
     ],
 )
@@ -144,7 +144,7 @@ def test_whose_values_untrained_embeddings_hold(tmp_path: Path, start, filled, s
     untrained = {"names": ["bert.encoder.layer.0.output.dense.weight"]}
     student = {"initialisation": {"copied": ["encoder.layer.0.output.dense.weight"]}}
     text = text_of_card(run_record(student=student, untrained=untrained), tmp_path)
-    assert "No stage trained 1 of its" in text and "left with the teacher's values." in text
+    assert "No stage trained 1 of the student's" in text and "left with the teacher's values." in text
 
 
 @pytest.mark.parametrize(
@@ -491,7 +491,7 @@ def test_the_code_of_a_graph_reads_prompts(tmp_path: Path):
     assert abs(found["vectors"] - wanted).max() < 1e-5
     pooling = student / "1_Pooling" / "config.json"
     pooling.write_text(json.dumps(json.loads(pooling.read_text()) | {"include_prompt": False}))
-    with pytest.raises(ModelError, match="leaves the tokens of its prompts out"):
+    with pytest.raises(ModelError, match="leaves the tokens of prompts out"):
         export_model(ExportRequest(str(student), "onnx", output=tmp_path / "other"))
 
 
@@ -528,7 +528,7 @@ def test_assistants_have_separate_cards(tmp_path: Path):
     card = ModelCard.load(own / "README.md")
     assert card.data.base_model == "some-org/another-teacher" and card.data.eval_results is None
     assert card.text.strip().startswith("# quickstart, assistant")
-    assert all(part in card.text for part in ("6x384", "minilmv2", "Its quality was not measured"))
+    assert all(part in card.text for part in ("6x384", "minilmv2", "The student's quality was not measured"))
     assert "sentence\\_embedding" not in card.text, "a stage of the other student"
     assert (
         run_cards.find_record(own).name == "quickstart, assistant"

@@ -244,8 +244,8 @@ def test_what_is_not_a_report_is_not_replaced(tmp_path):
     mine.write_text("<h1>My page about limbeck</h1>")
     for folders, output, error, words in (
         ([SEARCHED], mine, OutputError, "is not a limbeck report"),
-        ([SEARCHED], tmp_path, RecipeError, "ends with .html"),
-        ([SEARCHED], tmp_path / "report.pdf", RecipeError, "ends with .html"),
+        ([SEARCHED], tmp_path, RecipeError, "end with .html"),
+        ([SEARCHED], tmp_path / "report.pdf", RecipeError, "end with .html"),
         ([SIMILARITY], mine / "report.html", OutputError, "cannot be written"),
         ([], None, RecipeError, "needs at least one folder"),
     ):
@@ -265,7 +265,7 @@ def test_markdown_and_pictures_that_are_not_of_a_report_are_not_replaced(tmp_pat
     picture = tmp_path / "mine-figures" / "layers.svg"
     picture.parent.mkdir()
     picture.write_text("my own")
-    with pytest.raises(OutputError, match=r"mine-figures', already has files, but there is no 'mine.md'"):
+    with pytest.raises(OutputError, match=r"mine-figures', already has files of something else .there is no 'mine.md'"):
         write_report([SEARCHED], tmp_path / "mine.html", markdown=True)
     assert picture.read_text() == "my own"
     (tmp_path / "file-figures").write_text("a file")
@@ -296,7 +296,7 @@ def test_paths_sections_and_warnings_are_printed(limbeck, tmp_path):
 
 def test_mistakes_are_one_line(limbeck, tmp_path):
     assert_one_line_error(limbeck("report", tmp_path), 2, "is not the folder of a run", "run.json")
-    assert_one_line_error(limbeck("report", SEARCHED, "--output", tmp_path / "x.pdf"), 2, "ends with .html")
+    assert_one_line_error(limbeck("report", SEARCHED, "--output", tmp_path / "x.pdf"), 2, "end with .html")
     assert limbeck("report").returncode == 2
     (tmp_path / "taken").write_text("")
     for place in ("taken", "taken/below"):

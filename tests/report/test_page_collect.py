@@ -179,7 +179,7 @@ def test_what_is_nothing_of_ours_is_refused_with_what_would_be_right(tmp_path):
     for path, parts in (
         (tmp_path, ("run.json", "comparison.json", "search.json", "attention.json")),
         (tmp_path / "missing", ("does not exist",)),
-        (tmp_path / "notes.txt", ("a file, but not that of an inspection",)),
+        (tmp_path / "notes.txt", ("a file, but not one that `limbeck inspect` wrote",)),
         (shipped, ("some lie below it", str(shipped / "comparison"))),
     ):
         with pytest.raises(OutputError) as error:

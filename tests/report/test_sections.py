@@ -49,7 +49,9 @@ def test_sections_stand_in_the_order_of_their_registration_or_behind_another(fol
 @pytest.mark.parametrize("after", [{"Memory": "Overveiw"}, {"Memory": "Cores", "Cores": "Memory"}])
 def test_a_section_that_follows_none_is_refused(folder, after):
     register(type(folder), "Overview", **after)
-    with pytest.raises(PluginError, match=r"section 'Memory' .* is not before it; the sections are Overview"):
+    with pytest.raises(
+        PluginError, match=r"section 'Memory' .* no section before it has that title; the sections are Overview"
+    ):
         sections_of(folder)
 
 

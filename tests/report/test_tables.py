@@ -103,7 +103,7 @@ def test_files_of_a_run(values, tmp_path):
     assert [path.name for path in write_tables(values, tmp_path)] == ["evaluation.md", "evaluation.csv"]
     (path,) = write_tables(values, tmp_path, stem="figures", suffixes=[".json"])
     assert json.loads(path.read_text()) == values
-    with pytest.raises(ValueError, match=r"no table format \.xlsx"):
+    with pytest.raises(ValueError, match=r"\.xlsx is not a format of tables"):
         write_tables(values, tmp_path, suffixes=[".xlsx"])
 
 

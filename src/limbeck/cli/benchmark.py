@@ -6,7 +6,7 @@ from limbeck.cli.messages import Messages, print_result
 
 benchmark = command_group(
     "benchmark",
-    "Measure what losses, training steps and models cost on this machine.",
+    "Measure the time and memory of losses, training steps and models on this machine.",
     "limbeck benchmark step --teacher 12x768 --student 6x384 --output step.csv",
 )
 
@@ -19,7 +19,7 @@ benchmark = command_group(
     group=benchmark,
 )
 def loss(request: requests.LossRequest, messages: Messages) -> None:
-    """Time a loss, forward and backward, by each backend: time, peak memory, error against float64."""
+    """Time a loss, forward and backward, with each backend, and show its peak memory and its error against float64."""
     _measure("loss", request, messages)
 
 
@@ -33,9 +33,9 @@ def loss(request: requests.LossRequest, messages: Messages) -> None:
     group=benchmark,
 )
 def step(request: requests.StepRequest, messages: Messages) -> None:
-    """Time whole optimizer steps and their parts: tokens/s, peak memory, and how close they come to the floor.
+    """Time training steps and their parts, and compare them with the fastest that this machine can be (the floor).
 
-    Weights and tokens are random, which does not change the times: nothing is downloaded.
+    Weights and tokens are random, so nothing is downloaded. This does not change the times.
     """
     _measure("step", request, messages)
 
@@ -48,7 +48,7 @@ def step(request: requests.StepRequest, messages: Messages) -> None:
     group=benchmark,
 )
 def model(request: requests.ModelRequest, messages: Messages) -> None:
-    """Time the forward passes of one or more models, alternately: latency, throughput, speedup."""
+    """Time the forward passes of one or more models in turn, and show latency, throughput and speedup."""
     _measure("model", request, messages)
 
 

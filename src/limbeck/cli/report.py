@@ -18,9 +18,9 @@ from limbeck.core.blocks import counted
     is_long=False,
 )
 def report(request: ReportRequest, messages: Messages) -> None:
-    """Write a single HTML page of what was done and found, which needs no network and no other file.
+    """Write a report on runs and other results as one HTML page, which needs no network and no other file.
 
-    Runs that are unfinished, failed or damaged are reported as far as they go, with warnings.
+    Runs that are unfinished, failed or damaged are reported as far as possible, with warnings.
 
     The exit code is 0 if the page was written, and 2 for a folder without results of limbeck.
     """

@@ -6,7 +6,7 @@ from limbeck.cli.messages import Messages, print_result
 
 search = command_group(
     "search",
-    "Find a layer mapping, a student's shape or a teacher layer on a cheap proxy of the run.",
+    "Find the best layer mapping, student shape or teacher layer by trial trainings shorter than the run.",
     "limbeck search mapping recipe.yaml --steps 2000 --output runs/mapping",
 )
 
@@ -24,9 +24,9 @@ search = command_group(
     group=search,
 )
 def mapping(request: requests.MappingRequest, messages: Messages) -> None:
-    """Search for the layer mapping whose student does best on a proxy, by ELM's genetic algorithm.
+    """Search for the layer mapping whose student does best after a short training, with ELM's genetic algorithm.
 
-    Candidates share the teacher's forward pass.
+    Several candidates train at the same time and share the teacher's forward pass.
     """
     _search("mapping", request, messages)
 
@@ -45,9 +45,9 @@ def mapping(request: requests.MappingRequest, messages: Messages) -> None:
     group=search,
 )
 def architecture(request: requests.ArchitectureRequest, messages: Messages) -> None:
-    """Search for student shapes with low loss at low latency, within limits.
+    """Search for student shapes with a low loss and a low latency, within limits that you set.
 
-    Candidates share the teacher's forward pass.
+    Several candidates train at the same time and share the teacher's forward pass.
     """
     _search("architecture", request, messages)
 
@@ -64,9 +64,9 @@ def architecture(request: requests.ArchitectureRequest, messages: Messages) -> N
     group=search,
 )
 def teacher_layer(request: requests.TeacherLayerRequest, messages: Messages) -> None:
-    """Search for the teacher layer to learn from.
+    """Search for the teacher layer that a student learns from best.
 
-    All candidates train at once, and the worst are dropped along the way.
+    Candidates for all layers train at the same time, and the worst are dropped along the way.
     """
     _search("teacher-layer", request, messages)
 

@@ -15,11 +15,13 @@ from limbeck.cli.messages import Messages, print_result
     "key_variable concurrency requests_per_minute timeout limit tokenizer too_long prompts price terms",
 )
 def teach(request: TeachRequest, messages: Messages) -> None:
-    """Run a teacher once over a text, and store what it says for students that then learn without it.
+    """Run a teacher once over a text, and store its outputs, so that students can learn without the teacher.
 
     The teacher is a model, or a server that is asked for vectors (--endpoint).
 
-    A recipe names the store by teacher: {stored: FOLDER}. The same call goes on where it was stopped.
+    To learn from the store, write `teacher: {stored: FOLDER}` in a recipe.
+
+    If the command is stopped, run it again: it continues where it stopped.
     """
     from limbeck.api.teaching import carry_out_teaching
     from limbeck.core.ranks import is_main

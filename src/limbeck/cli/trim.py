@@ -12,7 +12,7 @@ from limbeck.cli.messages import Messages, print_result
     options="model corpus pieces coverage always text_column output check",
 )
 def trim(request: TrimRequest, messages: Messages) -> None:
-    """Cut a model's vocabulary to the pieces that a text uses, without training, and tell what that costs."""
+    """Reduce a model's vocabulary to the pieces (tokens) of a text, without training, and show the effect on texts."""
     from limbeck.api.trimming import carry_out_trim
 
     result = carry_out_trim(messages.of(request))

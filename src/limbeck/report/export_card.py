@@ -45,7 +45,8 @@ def card_writer(name: str, evaluation: Path | None = None) -> Callable[[Path, Ma
         return partial(_write_card_of_run, run, find_scores(student, evaluation))
     if evaluation is not None:
         raise RecipeError(
-            f"--evaluation is for the card of a run's student, and '{name}' does not belong to a run; leave it out."
+            f"--evaluation adds scores to the card of a run's student, but '{name}' does not belong to a run; "
+            "leave --evaluation out."
         )
     return partial(_write_card_without_run, located)
 
@@ -113,7 +114,7 @@ def card_without_run(located: str, record: ExportRecord) -> str:
     fields["tags"] = list(dict.fromkeys(tags))
     parts = [f"{front_matter(fields)}\n{text.strip()}", "## This export", export_part(export)]
     if export.file:
-        note = "This folder holds the graph and no PyTorch weights. Replace `path/to/student` with it."
+        note = "This folder holds the graph, but no PyTorch weights. Replace `path/to/student` with this folder."
         parts += [note, code_block(onnx_usage(export), "python")]
     # A router has a second model, which encodes documents.
     if export.documents:

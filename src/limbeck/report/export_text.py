@@ -46,7 +46,7 @@ def export_blocks(export: Export) -> Iterator[Block]:
 
 def export_part(export: Export) -> str:
     """Return the section of a card on an export: its format, how far from its source, and what int8 gains or costs."""
-    lines = [f"{escape_markdown(export.source)} as {escape_markdown(export_title(export))}.", ""]
+    lines = [f"This folder holds {escape_markdown(export.source)} as {escape_markdown(export_title(export))}.", ""]
     lines += [f"- {escape_markdown(line)}" for line in export_lines(export)]
     if export.int8 is not None:
         lines += ["", plain_table(latency_table(export.int8.latency))]
@@ -129,11 +129,14 @@ def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
     if busy:
         yield busy
     if weight_bits == 7:
-        yield "Weights have 7 bits, because the exporting processor has no VNNI, without which 8 bits could overflow."
+        yield (
+            "The weights have 7 bits, because the processor that exported them has no VNNI instructions, without "
+            "which sums of 8-bit weights could overflow."
+        )
     else:
         yield (
-            "Weights have 8 bits. On x86 processors without VNNI, sums of products may overflow. To serve on such a "
-            "processor, export on one."
+            "The weights have 8 bits. On an x86 processor without VNNI instructions, their sums may overflow. To "
+            "use the model on such a processor, export it there."
         )
 
 
@@ -178,9 +181,9 @@ def busy_line(rows: Sequence[Int8Latency]) -> str:
     if not doubtful:
         return ""
     return (
-        f"The machine was busy, so no speedup is given ({NOTHING}) at {', '.join(doubtful)} tokens. There were "
-        f"fewer than {timing.FEWEST_ROUNDS} rounds, or the median ratio and the ratio of medians differ. Export "
-        "again with more --seconds."
+        f"No speedup is given ({NOTHING}) at {', '.join(doubtful)} tokens, because the machine was too busy to "
+        f"measure it: there were fewer than {timing.FEWEST_ROUNDS} rounds, or the median ratio and the ratio of "
+        "medians differ. Export again with a larger --seconds."
     )
 
 

@@ -102,7 +102,7 @@ def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
         # The teacher is named only if its scores stand beside the student's.
         if task.teacher_name and task.teacher is not None:
             note += f"; the teacher is '{task.teacher_name}'"
-        yield f"{note}. To score the task, give development rows (corpus.development)."
+        yield f"{note}. For reliable scores of the task, give development rows (corpus.development)."
     retrieval = evaluation.student.retrieval
     if retrieval is not None and retrieval.pool is not None:
         yield from _retrieval_notes(evaluation, retrieval, pool=retrieval.pool)
@@ -122,7 +122,8 @@ def _agreement_note(agreement: Agreement) -> str:
     )
     if not is_reliable_agreement(agreement):
         note += (
-            f" Fewer than {FEWEST_QUERIES} sentences are too few for the card: hold out more text (corpus.held_out)."
+            f" Fewer than {FEWEST_QUERIES} sentences are too few to show the figure in the model card; hold out "
+            "more text (corpus.held_out)."
         )
     return note
 
@@ -139,8 +140,8 @@ def _retrieval_notes(evaluation: RunEvaluation, retrieval: Retrieval, pool: floa
     yield f"Passage retrieval: each held-out {searched}, among {pool:,.0f}."
     if not has_enough_queries(retrieval):
         yield (
-            f"Fewer than {FEWEST_QUERIES} passages are too few for a share of the teacher's retrieval, and for the "
-            "card: hold out more text (corpus.held_out)."
+            f"Fewer than {FEWEST_QUERIES} passages are too few to compare with the teacher's retrieval, or to show "
+            "the figure in the model card; hold out more text (corpus.held_out)."
         )
         return
     teacher = evaluation.teacher.retrieval
@@ -150,8 +151,9 @@ def _retrieval_notes(evaluation: RunEvaluation, retrieval: Retrieval, pool: floa
     if saturated:
         verb = "is" if len(saturated) == 1 else "are"
         yield (
-            f"The teacher's {', '.join(saturated)} {verb} above {SATURATED:g}. Where the teacher hardly fails, poor "
-            "students come near it, so no share is given and the card leaves the figure out."
+            f"The teacher's {', '.join(saturated)} {verb} above {SATURATED:g}. Where the teacher hardly ever "
+            "fails, even poor students come close to it, so no share is given and the model card leaves the "
+            "figure out."
         )
 
 
@@ -169,8 +171,8 @@ def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
         )
         if _is_below_start(evaluation):
             yield (
-                "The student is below the untrained start: give more steps, or start from the teacher's layers, as a "
-                "student does that is given by its number of layers."
+                "The student is worse than the untrained start: train more steps, or start from the teacher's "
+                "layers, for example by giving the student's shape as a number of layers."
             )
 
 

@@ -106,7 +106,7 @@ def _untrained_warnings(run: RunFolder) -> Iterator[str]:
     if len(modules) > _MOST_MODULES:
         module_list += f" and {len(modules) - _MOST_MODULES} more"
     values = untrained_values(run.record, names)
-    yield f"No stage trained {counted(len(names), 'tensor')} of the student ({module_list}): {values}."
+    yield f"No stage trained {counted(len(names), 'tensor')} of the student ({module_list}), {values}."
 
 
 def untrained_values(run: records.Run, names: list[str]) -> str:
@@ -124,7 +124,7 @@ def untrained_values(run: records.Run, names: list[str]) -> str:
     if from_teacher == len(names):
         return "left with the teacher's values"
     if from_teacher:
-        return f"{from_teacher} left with the teacher's values, the rest with initial values"
+        return f"left with the teacher's values ({from_teacher} of them) or initial values (the rest)"
     return "left with initial values"
 
 

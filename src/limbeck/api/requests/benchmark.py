@@ -40,7 +40,7 @@ class BenchmarkRequest:
 
 def _ragged_option() -> Any:
     """Return the field of `ragged`."""
-    return option("Draw sample lengths from [L/2, L] instead of using L for all.", default=False)
+    return option("Draw the length of each sample from L/2 to L instead of using the length L for all.", default=False)
 
 
 def _memory_option() -> Any:
@@ -66,7 +66,7 @@ class LossRequest(BenchmarkRequest):
         complete=completions.complete(OBJECTIVES),
     )
     backends: str | None = option(
-        "Backends, separated by commas; default: all that run on the device.",
+        "Backends to measure, separated by commas; default: all that run on the device.",
         default=None,
         cls=str,
         reads=values.optional_commas,
@@ -78,7 +78,7 @@ class LossRequest(BenchmarkRequest):
         reads=values.numbers,
     )
     heads: tuple[int, ...] | None = option(
-        "Numbers of heads, separated by commas; default: 48, or 12 for attention.",
+        "Numbers of heads, separated by commas; default: 48, or 12 for attention_score_mse.",
         default=None,
         cls=str,
         reads=values.optional_numbers,
@@ -99,14 +99,16 @@ class StepRequest(BenchmarkRequest):
     """A training step: of a recipe's stage, or of a method with a teacher and a student."""
 
     recipe: str | Path | None = argument(
-        "The recipe (YAML); without one, --teacher, --student and --method say what to time.",
+        "Recipe (YAML) whose step is timed; without a recipe, --teacher, --student and --method describe the step.",
         default=None,
         cls=Path,
         show_default=False,
     )
     _: KW_ONLY
-    teacher: str | None = option('Shape of a BERT teacher, or a model; default: "12x768".', default=None)
-    student: str | None = option('Shape of the student; default: "6x384".', default=None)
+    teacher: str | None = option(
+        'Shape (layers x width) of a BERT teacher, or a model; default: "12x768".', default=None
+    )
+    student: str | None = option('Shape (layers x width) of the student; default: "6x384".', default=None)
     method: str | None = option(
         "Method, with its default options; default: minilmv2.",
         default=None,
@@ -136,7 +138,8 @@ class ModelRequest(BenchmarkRequest):
     """Models, and the sizes of the texts that they read."""
 
     models: Any = argument(
-        'Folders, Hub names or shapes such as "6x384"; speedups are relative to the first.', cls=list[str]
+        'Models to time: folders, Hub names or shapes such as "6x384"; speedups are relative to the first model.',
+        cls=list[str],
     )
     _: KW_ONLY
     batch_sizes: tuple[int, ...] = option(

@@ -24,7 +24,7 @@ class CompareRequest:
     """A plan of a comparison, and its folder."""
 
     plan: ComparisonPlan | Mapping[str, Any] | str | Path = argument(
-        "The plan (YAML).",
+        "The plan of the comparison (YAML).",
         python="A `ComparisonPlan`, a dict (with objects in the places of names), or the path of a YAML file.",
         cls=Path,
     )
@@ -39,13 +39,13 @@ class CompareRequest:
     )
     _: KW_ONLY
     output: str | Path | None = option(
-        "Output folder; finished runs in it are not run again.",
+        "Output folder; runs that are finished there are not repeated.",
         default=None,
         python="The comparison's folder; finished runs in it are not run again.",
         cls=Path,
     )
     data: str | Path | None = option(
-        "Folder with the task files, or `hub`; overrides the plan's.",
+        "Folder with the task files, or `hub`; replaces the plan's folder.",
         default=None,
         python="Folder with the tasks' files, or `\"hub\"`; wins over the plan's.",
         cls=str,

@@ -19,7 +19,7 @@ class EvaluateRequest:
     """Models and tasks to score them on, and how their costs are measured."""
 
     models: Any = argument(
-        "Folders, Hub names or package:NAME.",
+        "Models to score: folders, Hub names or package:NAME (of an installed package).",
         default=(),
         python="Folders, `package:NAME` or Hub names; models of transformers or sentence-transformers, which are kept "
         "in the folder's `inputs`; results of `distill` and `finetune`. Several in a list, or one alone.",
@@ -33,7 +33,7 @@ class EvaluateRequest:
         complete=completions.complete_list((*completions.TASK_GROUPS, *completions.TASKS)),
     )
     _: KW_ONLY
-    output: str | Path = option("Output folder; finished cells in it are not run again.", cls=Path)
+    output: str | Path = option("Output folder; parts that are finished there are not repeated.", cls=Path)
     data: str | Path | None = option(
         "Folder with the task files; default: hub, the Hugging Face Hub.",
         default=None,
@@ -41,7 +41,7 @@ class EvaluateRequest:
         cls=str,
         metavar="DIR",
     )
-    as_is: bool = option("Score the models with the heads they have; nothing is trained.", default=False)
+    as_is: bool = option("Score the models with the heads that they have, without any training.", default=False)
     classes: Mapping[str, str] | None = option(
         "With --as-is: the task's names for the model's classes, such as LABEL_0=entailment,…",
         default=None,

@@ -25,7 +25,7 @@ class ExportRequest:
     """A student, the format that it is exported to, and where the export goes."""
 
     student: Any = argument(
-        "A run's folder, a model's folder, package:NAME or a Hub name.",
+        "Student to export: a run's folder, a model's folder, package:NAME or a Hub name.",
         python="A run's folder, a model's folder, `package:NAME` or a Hub name; a result of `distill`; or a model of "
         "transformers or sentence-transformers.",
         cls=str,

@@ -20,7 +20,7 @@ class FinetuneRequest:
     """A model, and the task that it is fine-tuned on."""
 
     model: Any = argument(
-        "Folder, Hub name or package:NAME.",
+        "Model to fine-tune: a folder, a Hub name or package:NAME (of an installed package).",
         python="A folder, `package:NAME` or a Hub name; or a model of transformers, with its tokenizer as (model, "
         "tokenizer) where that is not found where it was loaded from.",
         cls=str,
@@ -30,7 +30,7 @@ class FinetuneRequest:
     )
     _: KW_ONLY
     output: str | Path = option(
-        "Output folder; finished runs in it are not run again.",
+        "Output folder; runs that are finished there are not repeated.",
         python="The folder; the model is `model` in it.",
         cls=Path,
     )

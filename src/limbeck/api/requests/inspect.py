@@ -35,8 +35,10 @@ def _count_option(default: int) -> Any:
 class InspectRequest:
     """The options of every inspection."""
 
-    model: Any = argument("A folder, package:NAME, or a Hub name; with --teacher, the student.", cls=str)
-    teacher: Any = option("Second model, to compare it with.", default=None, cls=str)
+    model: Any = argument(
+        "Model to look into (with --teacher, the student): a folder, a Hub name or package:NAME.", cls=str
+    )
+    teacher: Any = option("Teacher, a second model that the first is compared with.", default=None, cls=str)
     _: KW_ONLY
     texts: str | Path | Sequence[str] | None = option(
         "File with one text per line; default: built-in sentences.",
@@ -107,12 +109,15 @@ class AttentionRequest(InspectRequest):
         "Sentence to draw maps of; default: the first text.", default=None, show_default=False
     )
     layers: Any = option(
-        "Layers to draw, separated by commas: 6, 3:6 with the teacher's after the colon, or all; default: the last.",
+        "Layers to draw, such as 3,6 or all; with a teacher also pairs STUDENT:TEACHER, such as 3:6. Default: the "
+        "last layer.",
         default=None,
         cls=str,
         show_default=False,
     )
-    heads: Any = option("Heads to draw, separated by commas: numbers, mean or all.", default="mean", cls=str)
+    heads: Any = option(
+        "Heads to draw, separated by commas: numbers, mean (of all heads) or all.", default="mean", cls=str
+    )
 
 
 @request

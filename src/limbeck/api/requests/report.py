@@ -17,13 +17,14 @@ class ReportRequest:
     """Folders with results, and the files of their report."""
 
     folders: Any = argument(
-        "Folders of runs, comparisons, searches, evaluations or inspections; several are shown side by side.",
+        "One or more folders, each of a run, comparison, search, evaluation or inspection; several folders are "
+        "shown side by side.",
         python="A folder, or several that are put side by side; results of limbeck stand for their folders.",
         cls=list[Path],
         metavar="RUN...",
     )
     output: str | Path | None = option(
-        "Page to write; default: report.html in the folder, or in the current folder for several.",
+        "Page to write; default: report.html in that folder or, for several folders, in the current folder.",
         default=None,
         python="The HTML file; by default `report.html` in the folder, or in the current one for several.",
         cls=Path,

@@ -40,12 +40,13 @@ class SearchRequest:
     """The run that a search is for, the share of text and steps that its candidates get, and the study."""
 
     recipe: Recipe | Mapping[str, Any] | str | Path | None = shared.recipe_argument(
-        "Recipe (YAML) of the run that the search is for.", "Of the run to search for, as `distill` takes it."
+        "Recipe (YAML) of the run for which the search finds a setting.",
+        "Of the run to search for, as `distill` takes it.",
     )
     overrides: str | Sequence[str] = shared.overrides_option()
     _: KW_ONLY
     output: str | Path = option(
-        "Folder of the search; the same command, run again, continues it.", cls=Path, metavar="DIR"
+        "Folder of the search; run the same command again to continue a search there.", cls=Path, metavar="DIR"
     )
     teacher: Any = shared.teacher_option()
     student: Any = shared.student_option()

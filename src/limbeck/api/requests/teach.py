@@ -28,7 +28,7 @@ class TeachRequest:
     """A teacher or an endpoint, its text, and the folder for what it says."""
 
     recipe: Recipe | Mapping[str, Any] | str | Path | None = shared.recipe_argument(
-        "The recipe (YAML) whose students will learn from the outputs; or, with --check, the folder of a store.",
+        "Recipe (YAML) whose students will learn from the stored outputs; with --check, the folder of a store.",
         "A recipe whose students will learn from the outputs, as `distill` takes it; or, with `check`, the folder of a "
         "store.",
     )
@@ -49,33 +49,35 @@ class TeachRequest:
     )
     output: str | Path | None = option("Folder of the store.", default=None, cls=str)
     number_format: str = option(
-        "Numbers are kept as float32, float16 or int8 with a scale for each row.", default="float32", flag="--format"
+        "Number format of the store: float32, float16, or int8 with a scale for each row.",
+        default="float32",
+        flag="--format",
     )
     batch_size: int | None = option(
         "Texts that the teacher reads at once; default: 64, and 32 for an endpoint.", default=None, least=1
     )
     check: bool = option(
-        "Tell what a store holds, compare its files with their hashes, merge small ones, and compare a sample with the "
-        "live teacher, or the endpoint, where there is one.",
+        "Check a store: show its contents, compare its files with their hashes, merge small files, and compare a "
+        "sample with the running teacher or endpoint, if there is one.",
         default=False,
     )
     endpoint: str | None = option(
-        "Address of a server with OpenAI's embeddings API, such as http://localhost:8000/v1; it is asked in place of "
-        "a teacher.",
+        "Address of a server with OpenAI's embeddings API, such as http://localhost:8000/v1; that server is asked "
+        "in place of a teacher.",
         default=None,
         metavar="URL",
         panel=ENDPOINT,
     )
-    model: str | None = option("Name of its model.", default=None, metavar="NAME", panel=ENDPOINT)
+    model: str | None = option("Name of the endpoint's model.", default=None, metavar="NAME", panel=ENDPOINT)
     key_variable: str = option(
-        "Environment variable with its key, which is stored nowhere.",
+        "Environment variable with the endpoint's key; limbeck stores the key nowhere.",
         default=DEFAULT_KEY_VARIABLE,
         metavar="NAME",
         panel=ENDPOINT,
     )
     concurrency: int = option("Requests under way at the same time.", default=4, least=1, most=256, panel=ENDPOINT)
     requests_per_minute: float | None = option(
-        "Most requests in a minute; default: no limit.", default=None, least=0.01, panel=ENDPOINT
+        "Largest number of requests in a minute; default: no limit.", default=None, least=0.01, panel=ENDPOINT
     )
     timeout: float = option("Seconds to wait for an answer.", default=60.0, least=1, most=3600, panel=ENDPOINT)
     limit: int | None = option(
@@ -96,10 +98,10 @@ class TeachRequest:
         panel=ENDPOINT,
     )
     price: float | None = option(
-        "Price of a million tokens; the cost is told before it arises.", default=None, least=0, panel=ENDPOINT
+        "Price of a million tokens; the total is shown before anything is sent.", default=None, least=0, panel=ENDPOINT
     )
     terms: str = option(
-        "Terms of use of its vectors, for the cards of students: a name, a sentence or an address.",
+        "Terms of use of the endpoint's vectors, for the cards of students: a name, a sentence or an address.",
         default="",
         panel=ENDPOINT,
     )

@@ -21,7 +21,7 @@ class TrimRequest:
     """A model, the text whose pieces its vocabulary keeps, and the folder of the smaller model."""
 
     model: Any = argument(
-        "A run's folder, a model's folder, package:NAME or a Hub name.",
+        "Model whose vocabulary is reduced: a run's folder, a model's folder, package:NAME or a Hub name.",
         python="A run's folder, a model's folder, `package:NAME` or a Hub name; a result of `distill`; or a model of "
         "transformers or sentence-transformers.",
         cls=str,
@@ -36,21 +36,21 @@ class TrimRequest:
     )
     _: KW_ONLY
     pieces: int | None = option(
-        "Number of pieces to keep, those among them that always stay; give this or --coverage.",
+        "Number of pieces to keep, including the pieces that always stay; give this or --coverage.",
         default=None,
         least=1,
         panel=_PIECES,
         python="Number of pieces to keep, those among them that always stay; give this or `coverage`.",
     )
     coverage: float | None = option(
-        "Share of the text's tokens whose pieces to keep, such as 0.9995.",
+        "Share of the text's tokens that the kept pieces must cover, such as 0.9995.",
         default=None,
         least=0,
         most=1,
         panel=_PIECES,
     )
     always: str | Path | Sequence[str] | None = option(
-        "File of words, one a line, whose pieces stay however rare they are.",
+        "File with one word on each line, whose pieces stay even if they are rare.",
         default=None,
         python="Words whose pieces stay however rare they are, or a file with one a line.",
         cls=Path,

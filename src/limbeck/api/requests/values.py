@@ -87,7 +87,9 @@ def prompts(option: str, value: Any) -> dict[str, str]:
         for pair in pairs:
             role, equals, prompt = pair.partition("=")
             if not equals:
-                raise RecipeError(f"{option} '{pair[:80]}' is not ROLE=TEXT, such as query='query: '.")
+                raise RecipeError(
+                    f"{option} '{pair[:80]}' does not have the form ROLE=TEXT; write it as in query='query: '."
+                )
             by_role[role] = prompt
     for role in by_role:
         if role not in PROMPT_ROLES:
