@@ -42,9 +42,9 @@ def test_a_link_in_the_place_of_a_folder_goes_and_its_target_stays(tmp_path, tar
 def test_a_file_is_no_folder_and_a_folder_no_file(tmp_path):
     (tmp_path / "file").write_text("1")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OutputError, match="file' is a file, where a folder"), atomic_folder(tmp_path / "file"):
+    with pytest.raises(OutputError, match="file' is a file, but a folder"), atomic_folder(tmp_path / "file"):
         pass
-    with pytest.raises(OutputError, match="folder' is a folder, where a file"):
+    with pytest.raises(OutputError, match="folder' is a folder, but a file"):
         atomic_text(tmp_path / "folder", "2")
     assert contents(tmp_path) == {"file": "1"} and len(list(tmp_path.iterdir())) == 2
 

@@ -109,7 +109,7 @@ def test_a_long_question_is_cut_and_leaves_room_for_the_context():
 
 def test_an_answer_without_a_token_is_dropped_and_counted():
     rows, counts = encode(tiny_tokenizer(), LabelledRow("", "the  model", "of", (3, 5)))
-    assert (rows.input_ids, counts) == ([], {"answer that none of its context's tokens cover, row left out": 1})
+    assert (rows.input_ids, counts) == ([], {"answer whose characters are in no token of its context, row left out": 1})
 
 
 def test_an_answer_longer_than_a_window_is_in_none():

@@ -377,7 +377,7 @@ def test_a_copy_that_reads_as_a_held_out_row_is_left_out(table):
     settings = settings_of(table, probability=1.0)
     corpus = build_labelled_corpus(settings, TOKENIZER, KINDS[settings.task], cache_dir=table / "cache", workers=1)
     assert len(corpus.train) == 1 and corpus.manifest["augmented"] == 0
-    assert corpus.report.counts == {"augmented copy with the same text as a held-out row, left out": 3}
+    assert corpus.report.counts == {"augmented copy that has the text of a held-out row, left out": 3}
 
 
 class Development:
@@ -479,12 +479,15 @@ def test_what_decides_the_copies_is_in_their_fingerprint(table, masked_lm, tmp_p
     [
         ({"augment": {"copies": 0}}, "copies is 0; give 1 or more"),
         ({"augment": {"probability": 0.0}}, "probability is 0.0; give a number above 0"),
-        ({"augment": {"stop_words": []}}, "the list is empty: give words, or none"),
+        ({"augment": {"stop_words": []}}, "the list of stop words is empty: list words"),
         ({"augment": {"algorithm": "paper"}}, "algorithm is 'paper'; give 'released' or 'printed'"),
         ({"augment": {"candidates": 0}}, "candidates is 0; give 1 or more"),
-        ({"augment": {"masked_lm": "none", "word_vectors": "none"}}, "needs masked_lm, word_vectors or both"),
-        ({"augment": {}, "task": {"kind": "ranking"}}, "would change a query in each of its rows"),
-        ({"augment": {}, "task": {"kind": "token_classification"}}, "would change words that have labels"),
+        ({"augment": {"masked_lm": "none", "word_vectors": "none"}}, "take new words from masked_lm or word_vectors"),
+        ({"augment": {}, "task": {"kind": "ranking"}}, "would change a query differently in each of its rows"),
+        (
+            {"augment": {}, "task": {"kind": "token_classification"}},
+            "would replace words, but here every word has a label",
+        ),
     ],
 )
 def test_copies_that_cannot_be_meant(corpus, message):

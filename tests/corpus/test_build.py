@@ -335,7 +335,7 @@ def test_a_damaged_corpus_is_built_again(articles, cache, damage):
     """Folders as a kill or a full disk may leave them."""
     corpus = build_text(cache, TOKENIZER, articles)
     damage(corpus.path)
-    with pytest.raises(CorpusError, match="is not a complete corpus"):
+    with pytest.raises(CorpusError, match="holds no complete corpus"):
         Corpus(corpus.path)
     assert build_text(cache, TOKENIZER, articles).tokens == corpus.tokens
 
@@ -446,7 +446,7 @@ def test_corpora_of_the_two_kinds_are_kept_apart(pairs, tmp_path, cache):
     assert LabelledCorpus(corpus.path).task == "classification"
     with pytest.raises(CorpusError, match="without labels"):
         LabelledCorpus(build_text(cache, TOKENIZER, pairs).path)
-    with pytest.raises(CorpusError, match="not a complete corpus"):
+    with pytest.raises(CorpusError, match="holds no complete corpus"):
         LabelledCorpus(tmp_path)
 
 

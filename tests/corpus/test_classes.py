@@ -75,7 +75,7 @@ def test_numbers_of_a_data_set_whose_names_are_numbers(classes, names, numbers):
         ([3], r"has the label 3, which is not one .* or a number from 0 to 2"),
         (
             [0, 1, 1, 0],
-            r"has the label \[0, 1, 1, 0\], which names a class twice: name each once, or give a column of 0 and 1",
+            r"has the label \[0, 1, 1, 0\], which names a class twice: name each class once, or give a column of 0",
         ),
         ("anger|anger", "names a class twice"),
         ([None], "has the label None"),
@@ -141,7 +141,7 @@ def test_balanced_weights_of_several_classes_are_the_ratio_of_those_of_its_two_v
         (
             [0, 1, 1],
             "classification",
-            "cannot weigh 3 labels: none of them has the class 'fear, panic'; give the weights by name",
+            "cannot be computed from these 3 labels: none of them has the class 'fear, panic'; give the weight of",
         ),
         ([[1, 1, 0], [0, 1, 1]], "multi_label", "all of them have the class 'anger'"),
     ],
@@ -162,10 +162,10 @@ def test_weights_are_read_by_name_and_by_number():
     [
         ({"angr": 2}, NAMES, r"class_weights names 'angr', which is not a class\. Did you mean 'anger'\?"),
         ([1, 2], NAMES, "class_weights has 2 weights, but there are 3 classes"),
-        ([1, 2, 0], NAMES, "has the weight 0; give numbers above 0"),
+        ([1, 2, 0], NAMES, "has the weight 0; weights must be numbers above 0"),
         ([1, 2, float("nan")], NAMES, "has the weight nan"),
-        ("even", NAMES, "class_weights is 'even'; give balanced"),
-        ("balanced", (), "weights classes, but these labels have none"),
+        ("even", NAMES, "class_weights is 'even'; give 'balanced'"),
+        ("balanced", (), "gives weights to classes, but the labels of this task have no classes"),
     ],
 )
 def test_weights_that_cannot_be_meant_are_refused(given, names, message):

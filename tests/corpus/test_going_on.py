@@ -163,7 +163,7 @@ def test_a_dead_worker_takes_no_finished_piece_with_it(sources, tmp_path, monkey
             return encode(self, texts)
 
         patch.setattr(TokenEncoder, "encode", encode_or_die)
-        with pytest.raises(CorpusError, match="worker process died .* what is finished is kept"):
+        with pytest.raises(CorpusError, match="worker process died .* finished parts are kept"):
             build(sources, cache, workers=2)
     finished = {
         name: (piece.parent / name).stat().st_mtime_ns

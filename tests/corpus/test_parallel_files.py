@@ -95,7 +95,7 @@ def test_a_line_that_is_too_long_moves_no_other_line(tmp_path, monkeypatch):
         ({"en": "a\nb\nc\n", "de": "a\nb\n"}, "text.en' has 3 and .*text.de' has 2: line n of each must be the same"),
         ({"en": "a\n", "de": ""}, "has 1 and .* has 0"),
         ({"en": "a\n", "de": "a\nb\n", "fr": "a\nb\nc"}, "has 1 and .* has 2 and .* has 3"),
-        ({"en": "a\nb\n", "de": "a\rb\r"}, "text.de:1 has CR within a line"),
+        ({"en": "a\nb\n", "de": "a\rb\r"}, "text.de:1 has a carriage return .CR. within a line"),
         ({"en": "a\nb\n", "de": "Straße nach Köln".encode("utf-16")}, "file not in UTF-8, skipped .*text.de"),
     ],
     ids=["fewer", "none", "three", "cr", "utf-16"],
@@ -125,11 +125,11 @@ def test_a_table_has_its_languages_in_columns(tmp_path, content, columns):
 def test_a_table_without_the_columns_is_refused(tmp_path):
     (tmp_path / "pairs.tsv").write_text("Hello\tHallo\nDog\tHund\n")
     with pytest.raises(
-        CorpusError, match=r"pairs.tsv:2 has no column 'en'; it has Hallo, Hello. Name the column .*\[1"
+        CorpusError, match=r"pairs.tsv:2 has no column 'en'; it has Hallo, Hello. Set 'columns' to the column .*\[1"
     ):
         read([tmp_path / "pairs.tsv"])
     (tmp_path / "pairs.csw").write_text("")
-    with pytest.raises(CorpusError, match=r"is not of a known kind: give .*\.tmx"):
+    with pytest.raises(CorpusError, match=r"has an unknown file type: give .*\.tmx"):
         read([tmp_path / "pairs.csw"])
 
 

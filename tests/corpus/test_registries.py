@@ -97,7 +97,7 @@ def test_a_new_kind_of_source_works_for_corpora_and_recipes(tmp_path, monkeypatc
     check_source("count:30")
     with pytest.raises(CorpusError, match="counts to no number"):
         check_source("count:many")
-    with pytest.raises(CorpusError, match="is read as a whole, so it cannot be streamed"):
+    with pytest.raises(CorpusError, match="can only be read as a whole, so it cannot be streamed"):
         stream(tmp_path, TOKENIZER, "count:30")
     with pytest.raises(CorpusError, match=r"parallel: \{en: FILE, de: FILE\}, wordnet or count:NUMBER\.$"):
         check_source(str(tmp_path / "missing.txt"))

@@ -56,7 +56,9 @@ def test_of_several_splits_train_is_read_and_others_by_their_folders(splits):
     assert texts_of(splits)[0] == TEXTS
     assert texts_of(splits / "validation")[0] == ["of validation"]
     datasets.DatasetDict(test=data_set()).save_to_disk(splits / "other")
-    with pytest.raises(CorpusError, match=r"other' has no split 'train', but test: give the folder of a split\.$"):
+    with pytest.raises(
+        CorpusError, match=r"other' has no split 'train'; its splits are test: give the folder of one split\.$"
+    ):
         texts_of(splits / "other")
 
 

@@ -50,9 +50,12 @@ def test_the_named_column_is_read(tmp_path):
     [
         (
             {"title": TEXTS, "body": TEXTS},
-            r"has several columns that may be the text \(body, title\): name it with --text",
+            r"has several columns that may be the text \(body, title\): name the column to read with --text",
         ),
-        ({"a": ["x"], "b": ["y"]}, r"has no column of the text by its looks \(a, b\): name it with --text-column"),
+        (
+            {"a": ["x"], "b": ["y"]},
+            r"has no column of the text by its looks \(a, b\): name the column to read with --text-column",
+        ),
         ({"a whole text of words": TEXTS}, "has no header: its first line would name a column 'a whole text of words'"),
     ],
 )

@@ -132,5 +132,5 @@ def test_labelled_rows_have_the_key_of_both_texts(tmp_path, cache):
 
 def test_rows_that_are_cut_into_windows_have_no_key(tmp_path, cache):
     settings = LabelledSettings(sources=["x.json"], kind="question_answering", length=64, stride=8, text_keys=True)
-    with pytest.raises(CorpusError, match="Rows of question_answering are cut into windows"):
+    with pytest.raises(CorpusError, match="rows of question_answering are cut into windows"):
         build_labelled_corpus(settings, TOKENIZER, KINDS["question_answering"], cache_dir=cache)

@@ -184,8 +184,8 @@ def _build(folder: Path, aside: Path, build: Callable[[Path], dict[str, Any]], g
     placed = _examine_folder(folder)
     if placed.listing is None:
         raise CorpusError(
-            f"Cannot write the corpus cache '{folder}': {placed.damage or 'it is gone'}; check the disk, remove that "
-            "folder and try again."
+            f"Cannot write the corpus cache '{folder}': {placed.damage or 'it is gone'}; check the disk, remove "
+            "that folder and run the command again."
         )
     return placed.listing
 

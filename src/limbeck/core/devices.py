@@ -34,7 +34,8 @@ def check_device(name: str) -> None:
     has_good_index = not colon or is_number
     if device_type not in _DEVICE_TYPES or not has_good_index:
         raise RecipeError(
-            f"There is no device '{name}'; use cpu, or leave --device out for the accelerator, if there is one."
+            f"This machine has no device '{name}'; use cpu, or leave --device out, which takes the accelerator if "
+            "there is one."
         )
 
 
@@ -57,7 +58,10 @@ def computing_on(name: str) -> Iterator[str]:
     device_type, _, index = name.partition(":")
     is_first = index.strip("0") == ""  # No index, or 0.
     if not is_first and device_type not in ("cpu", "cuda"):
-        raise RecipeError(f"--device {name} cannot be chosen by its number; only NVIDIA GPUs can. Give {device_type}.")
+        raise RecipeError(
+            f"--device {name} has a number, but only NVIDIA GPUs (cuda) are chosen by number; give --device "
+            f"{device_type}."
+        )
 
     changes: dict[str, str] = {}
     if device_type == "cpu":

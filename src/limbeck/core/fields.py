@@ -24,7 +24,10 @@ def _check_known_home(text: str) -> str:
         try:
             Path(text).expanduser()
         except RuntimeError:
-            raise ValueError(f"'{text}' begins with the home folder of a user who is not known here") from None
+            raise ValueError(
+                f"'{text}' begins with the home folder (~) of a user who does not exist on this machine: give the "
+                "full path"
+            ) from None
     return text
 
 

@@ -69,7 +69,9 @@ def atomic_file(path: Path, *, durable: bool = True, shared: bool = False) -> It
         with suppress(OSError):
             partial.unlink()
         if isinstance(error, IsADirectoryError):
-            raise OutputError(f"'{path}' is a folder, where a file belongs; move it away.") from None
+            raise OutputError(
+                f"'{path}' is a folder, but a file is to be written there; move or rename the folder."
+            ) from None
         raise
 
 
@@ -125,7 +127,7 @@ def atomic_folder(folder: Path, *, shared: bool = False) -> Iterator[Path]:
     except NotADirectoryError:
         if not folder.is_file():
             raise
-        raise OutputError(f"'{folder}' is a file, where a folder belongs; move it away.") from None
+        raise OutputError(f"'{folder}' is a file, but a folder is to be made there; move or rename the file.") from None
     finally:
         for leftover in (partial, replaced):
             with suppress(OSError):

@@ -152,7 +152,7 @@ class KindTable(Mapping[str, KindFacts]):
         """
         present = self._rows.get(name)
         if present is not None and present != facts:
-            raise ValueError(f"the kind '{name}' exists already with other facts")
+            raise ValueError(f"the kind '{name}' is already registered with other facts: give yours another name")
         self._rows[name] = facts
 
     def __getitem__(self, name: str) -> KindFacts:

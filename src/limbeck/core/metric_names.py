@@ -43,7 +43,9 @@ def class_as_text(value: Any, what: str) -> Any:
     """
     # YAML reads 0 as a number and no as a truth value, which Python counts as a number too.
     if not isinstance(value, str | int) or isinstance(value, bool):
-        raise ValueError(f"the {what} {value!r} is not text: put it in quotation marks")
+        raise ValueError(
+            f"the {what} {value!r} is not text, because YAML reads it as another value: put it in quotation marks"
+        )
     return str(value)
 
 

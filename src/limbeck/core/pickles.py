@@ -53,7 +53,10 @@ def convert_pickles(files: Sequence[Path], target: Path, *, seconds: float = MOS
 
     def check_time() -> None:
         if time.monotonic() > deadline:
-            raise ModelError(f"Reading '{files[0]}' took more than {seconds:g} s; it was stopped.")
+            raise ModelError(
+                f"Reading '{files[0]}' took more than {seconds:g} s, so reading was stopped; the file may be "
+                "damaged or malicious."
+            )
 
     run_tasks(_convert_limited, [_Task(tuple(files), target)], workers=1, ended=note_problem, watch=check_time)
     if not problems:
@@ -102,7 +105,10 @@ def convert(files: Sequence[Path], target: Path) -> None:
     stored = _stored_size(files)
     described = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if described > _MEMORY_PER_BYTE * stored:
-        raise ModelError(f"'{files[0]}' describes {described:,} bytes of tensors but has {stored:,}; it is not read.")
+        raise ModelError(
+            f"'{files[0]}' describes {described:,} bytes of tensors but holds only {stored:,} bytes, as a file "
+            "made to fill the memory does; it is not read."
+        )
 
     # Safetensors refuses tensors that share memory, such as tied weights; a clone also drops the rest of a view's
     # storage.
@@ -119,7 +125,10 @@ def _read(file: Path) -> dict[str, torch.Tensor]:
     is_filled_mapping = isinstance(content, dict) and len(content) > 0
     holds_tensors = is_filled_mapping and all(_is_named_tensor(name, value) for name, value in content.items())
     if not holds_tensors:
-        raise ModelError(f"'{file}' holds something other than named tensors, such as a whole training checkpoint.")
+        raise ModelError(
+            f"'{file}' holds something other than named tensors, perhaps a whole training checkpoint; give a file "
+            "of weights alone (a state_dict)."
+        )
     return dict(content)
 
 

@@ -52,7 +52,8 @@ def use_plugins(paths: Iterable[str | Path]) -> None:
             raise PluginError(f"The plugin '{path}' is not a Python file; give one that ends in .py.")
         if os.pathsep in str(file):
             raise PluginError(
-                f"The plugin '{path}' has a '{os.pathsep}' in its path, which is the separator between files; move it."
+                f"The plugin '{path}' has a '{os.pathsep}' in its path, which separates the paths of plugins; move "
+                "the file to another path."
             )
         named.append(str(file))
     os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys(named))

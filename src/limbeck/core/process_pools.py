@@ -62,8 +62,8 @@ def map_parallel(
                 yield futures.popleft().result()
     except BrokenProcessPool as error:
         raise CorpusError(
-            "A worker process died while building the corpus, perhaps because memory ran out: try fewer workers "
-            f"than {workers}; what is finished is kept."
+            "A worker process died while building the corpus, perhaps because memory ran out: run it again with "
+            f"fewer than {workers} workers; finished parts are kept."
         ) from error
 
 

@@ -122,7 +122,9 @@ class Registry(Generic[T]):
             PluginError: if the registry is closed, the item is of another kind, or the name is taken.
         """
         if self._plugins is None:
-            raise PluginError(f"Nothing can be added to the registry of {self.kind}s.")
+            raise PluginError(
+                f"A {self.kind} cannot be added from outside: limbeck's registry of {self.kind}s is closed."
+            )
         if built_in and name not in self._items:
             return self.register(name, cast(T, item))
         checked = self._plugins.check(self.kind, name, item)

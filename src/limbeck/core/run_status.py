@@ -90,13 +90,13 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
     all_runs: list[Path] = []
     for folder in folders:
         if not os.path.isdir(folder):  # noqa: PTH112 - no error for names that no file system has
-            raise OutputError(f"'{folder}' is not a folder; give a run's folder, or one with runs in it.")
+            raise OutputError(f"'{folder}' is not a folder; give the folder of a run, or a folder that has runs in it.")
         runs = list(_runs_in(folder))
         if not runs:
             hint = ""
             if (Path(folder) / EvaluationRequest.FILE).is_file():
                 hint = " It is an evaluation or a fine-tuning; `limbeck report` shows how far it is."
-            raise OutputError(f"'{folder}' holds no run: no {RUN_RECORD} is in it or below it.{hint}")
+            raise OutputError(f"'{folder}' holds no run: there is no {RUN_RECORD} in this folder or below it.{hint}")
         all_runs += runs
     return list(dict.fromkeys(all_runs))
 

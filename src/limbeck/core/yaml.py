@@ -46,7 +46,9 @@ def parse_yaml(text: str, origin: str) -> Any:
             above.
     """
     if len(text) > MOST_CHARACTERS:
-        raise RecipeError(f"{origin} has more than {MOST_CHARACTERS:,} characters; shorten it.")
+        raise RecipeError(
+            f"{origin} has more than {MOST_CHARACTERS:,} characters, the most that limbeck reads; shorten the file."
+        )
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
@@ -105,7 +107,10 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise _problem(f"more than {DEEPEST} levels of lists and mappings", self.peek_event().start_mark)
+            raise _problem(
+                f"more than {DEEPEST} levels of nested lists and mappings; no key of limbeck is that deep",
+                self.peek_event().start_mark,
+            )
         try:
             return super().compose_node(parent, index)
         finally:

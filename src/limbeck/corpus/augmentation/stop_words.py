@@ -42,12 +42,15 @@ def read_stop_words(path: Path) -> tuple[str, ...]:
         raise CorpusError(f"Cannot read '{safe_name(path)}': {error.strerror}.") from error
     if len(content) > _MOST_BYTES:
         raise CorpusError(
-            f"'{safe_name(path)}' has more than {_MOST_BYTES:,} bytes: give a list with a word on each line."
+            f"'{safe_name(path)}' has more than {_MOST_BYTES:,} bytes, too many for a list of stop words: give a "
+            "text file with one word on each line."
         )
     try:
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise CorpusError(f"'{safe_name(path)}' is not in UTF-8: save it so, with a word on each line.") from None
+        raise CorpusError(
+            f"'{safe_name(path)}' is not in UTF-8: save the file as UTF-8, with a word on each line."
+        ) from None
 
     words: list[str] = []
     for line in lines:

@@ -372,6 +372,6 @@ def _without_untrained_texts(
                     copies.append(copy)
                     numbers.append(number)
             left_out = len(batch.rows) - len(copies)
-            report.note("augmented copy with the same text as a held-out row, left out", path.stem, left_out)
+            report.note("augmented copy that has the text of a held-out row, left out", path.stem, left_out)
             if copies:
                 yield RowBatch(copies, batch.keys[numbers])

@@ -59,7 +59,7 @@ def fast_tokenizer(name: ModelName) -> PreTrainedTokenizerBase:
     if not tokenizer.is_fast:
         raise CorpusError(
             f"Augmentation needs the position of every token in the text, which the slow tokenizer of '{name[0]}' "
-            "does not provide: name a model with a fast one (a tokenizer.json)."
+            "does not provide: name a model with a fast tokenizer (one with a tokenizer.json)."
         )
     return tokenizer
 

@@ -34,7 +34,8 @@ def collate_token_classes(labels: Sequence[Any], layout: PaddedLayout) -> NDArra
     rows = [np.asarray(row, dtype=np.int64) for row in labels]
     if [len(row) for row in rows] != layout.lengths.tolist():
         raise CorpusError(
-            "A row has different numbers of labels and tokens: with labels='token' every token has a label."
+            "A row has not as many labels as tokens, but with labels='token' every token needs a label: give the "
+            "row one label for each token."
         )
     return layout.fill(rows, IGNORED_LABEL)
 

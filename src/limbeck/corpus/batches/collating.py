@@ -59,7 +59,10 @@ class PadCollator:
         if self.side not in _SIDES:
             raise CorpusError(f"Unknown padding side '{self.side}'.{suggestion(self.side, _SIDES)}")
         if self.pad_token_id is None:
-            raise CorpusError("The tokenizer has no padding token: set one, for example its eos token.")
+            raise CorpusError(
+                "The tokenizer has no padding token, which batches need: set its pad_token, for example to its "
+                "eos_token."
+            )
         if self.multiple_of < 1:
             raise CorpusError(f"multiple_of is {self.multiple_of}: give 1 or more.")
         if self.labels not in LABEL_COLLATORS:
@@ -148,7 +151,10 @@ class PadCollator:
         """Return the labels of all rows; refuse a row without them."""
         for row in rows:
             if LABELS not in row:
-                raise CorpusError(f"A row has no labels, but this batch needs labels of the kind '{self.labels}'.")
+                raise CorpusError(
+                    f"A row has no labels, but labels='{self.labels}' needs them in every row of a batch: give "
+                    "every row 'labels', or leave the row out."
+                )
         return [row[LABELS] for row in rows]
 
 

@@ -146,7 +146,7 @@ class MaskedTokens(_ChangedTokens):
     ) -> None:
         super().__init__(blocks, share, words=words, special={*special, mask_id}, seed=seed)
         if len(words) == 0:
-            raise CorpusError("There are no words to draw random tokens from: give at least one token id.")
+            raise CorpusError("'words' is empty, so no random tokens can be drawn: give at least one token id.")
         self._mask_id = mask_id
         # The epoch is in shared memory, so that worker processes of a data loader see it change.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
@@ -170,7 +170,10 @@ class MaskedTokens(_ChangedTokens):
             CorpusError: if the row has labels, or is one of two tokenizers.
         """
         if "labels" in row:
-            raise CorpusError("Labelled rows cannot be masked as well: leave out either the masking or the task.")
+            raise CorpusError(
+                "Rows with labels cannot be masked, because masked tokens get labels of their own: leave out "
+                "either the masking or corpus.task."
+            )
         ids, is_chosen, generator = self._choose(row, epoch)
         labels = np.where(is_chosen, ids, IGNORED_LABEL)
 

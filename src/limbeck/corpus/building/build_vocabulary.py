@@ -152,8 +152,8 @@ def _text_of(
         return _Text(partial(_texts_of_rows, stored, development, settings, kind), identity)
     if settings.streaming:
         raise CorpusError(
-            "student.vocabulary is made of the whole text, but a stream has no end; leave out corpus.streaming, or "
-            "start from a model with a tokenizer (student.initialise.from)."
+            "student.vocabulary is made from the whole text, but a streamed text is never read as a whole; leave "
+            "out corpus.streaming, or start from a model that has a tokenizer (student.initialise.from)."
         )
     stored, _ = store_documents(settings, cache, progress=progress)
     held_out_settings: list[Any] = [settings.held_out, settings.held_out_documents]

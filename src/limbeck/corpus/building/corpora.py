@@ -67,7 +67,9 @@ class Corpus:
     ) -> None:
         manifest = read_manifest(Path(path))
         if manifest is None or "splits" not in manifest:
-            raise CorpusError(f"'{path}' is not a complete corpus, or is damaged: build it with build_corpus.")
+            raise CorpusError(
+                f"'{path}' holds no complete corpus (unfinished or damaged): build the corpus with build_corpus."
+            )
         self.path = Path(path)
         self.manifest: dict[str, Any] = manifest
         self.mix = mix
@@ -139,7 +141,7 @@ class Corpus:
                 noun = "language" if is_language else "source"
                 raise CorpusError(
                     f"The {noun} '{safe_name(name)}' has no block to train on once repeated and held-out documents "
-                    "are left out: give more of its text, or leave it out of the mix."
+                    f"are left out: give more text of this {noun}, or leave the {noun} out of the mix."
                 )
 
     def shares(self) -> list[float]:
@@ -261,7 +263,7 @@ class LabelledCorpus(Corpus):
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
         if "task" not in self.manifest:
-            raise CorpusError(f"'{path}' is a corpus of text without labels: open it with Corpus.")
+            raise CorpusError(f"'{path}' is a corpus of text without labels: open it with the class Corpus.")
         self.task: KindName = self.manifest["task"]
 
     def shares(self) -> list[float]:

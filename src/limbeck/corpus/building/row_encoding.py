@@ -142,8 +142,8 @@ def row_encoding(
     if settings.text_keys:
         if kind.has_windows or KINDS[settings.task].of_words:
             raise CorpusError(
-                f"Rows of {settings.task} are cut into windows, so that no stored output belongs to a whole row; let "
-                "the model itself teach (teacher.model)."
+                f"Stored outputs belong to whole rows, but rows of {settings.task} are cut into windows or words; "
+                "let the teacher's model itself teach (teacher.model)."
             )
         columns.append(pa.field(TEXT_KEY, pa.int64()))
     return RowEncoding(

@@ -54,8 +54,8 @@ def _read_all_lines(path: FilePath, report: SourceReport) -> Iterator[str]:
         for line in read_lines(stream, path, report, marks_of_skipped=marks_of_skipped):
             if "\r" in line.text:
                 raise CorpusError(
-                    f"{safe_name(path)}:{line.line} has CR within a line, so it is not clear where its lines end: "
-                    "end them with LF, or with CR and LF."
+                    f"{safe_name(path)}:{line.line} has a carriage return (CR) within a line, so it is not clear "
+                    "where lines end: end all lines with LF, or with CR and LF."
                 )
             skipped_lines = line.line - lines_before - 1
             for _ in range(skipped_lines):

@@ -100,7 +100,11 @@ def read_file(
             if most_characters is None:
                 most_characters = limits.most_unpacked(addresses.file_size(path))
             if characters > most_characters:
-                report.note(opening.DAMAGED, f"{path}: it unpacks to more than {limits.MOST_EXPANSION} times its size")
+                report.note(
+                    opening.DAMAGED,
+                    f"{path}: it unpacks to more than {limits.MOST_EXPANSION} times its size, as files made to fill "
+                    "a disk do",
+                )
                 return
 
 

@@ -100,7 +100,9 @@ class GuardedStream(io.RawIOBase):
             DamagedError: if they are damage.
         """
         if self._packed is not None and self._unpacked > limits.most_unpacked(self.packed_position()):
-            raise DamagedError(f"it unpacks to more than {limits.MOST_EXPANSION} times its size")
+            raise DamagedError(
+                f"it unpacks to more than {limits.MOST_EXPANSION} times its size, as files made to fill a disk do"
+            )
         if self._judge is not None:
             self._judge.check(bytes(block))
 

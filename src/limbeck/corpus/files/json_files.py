@@ -149,7 +149,8 @@ def _rows_of(value: Any, where: str, file: OpenFile) -> Iterator[PlacedRow]:
             questions += [(paragraph["context"], dict(question)) for question in paragraph["qas"]]
     except (KeyError, TypeError, ValueError) as error:
         raise CorpusError(
-            f"The article at {where} is not in the format of SQuAD: paragraphs, each with a context and qas."
+            f"The article at {where} is not in the format of SQuAD, in which an article has 'paragraphs', each "
+            "with a 'context' and 'qas'."
         ) from error
     for number, (context, question) in enumerate(questions, start=1):
         place = f"{where}, question {question.get('id', number)}"
@@ -175,8 +176,8 @@ def _rows_of_cmrc(article: dict[str, Any], where: str) -> Iterator[PlacedRow]:
             rows.append(row)
     except (AttributeError, KeyError, TypeError) as error:
         raise CorpusError(
-            f"The article at {where} is not in the format of CMRC 2018: context_text, and qas, each with query_text, "
-            "query_id and answers."
+            f"The article at {where} is not in the format of CMRC 2018, in which an article has a context_text and "
+            "'qas', each with query_text, query_id and 'answers'."
         ) from error
     for row in rows:
         yield PlacedRow(f"{where}, question {row['id']}", row)

@@ -60,8 +60,8 @@ class ParallelFiles:
         suffixes = readable_suffixes("rows")
         if suffix_of(path) not in suffixes:
             raise CorpusError(
-                f"'{safe_name(path)}' is not of a known kind: give {', '.join(suffixes)}, also with .gz, .xz or .zst, "
-                "or a text file of each language."
+                f"'{safe_name(path)}' has an unknown file type: give a file that ends with {', '.join(suffixes)} "
+                "(.gz, .xz or .zst may follow), or a text file for each language."
             )
         yield from read_rows(path, report, layout=self._layout())
 
@@ -86,8 +86,8 @@ class ParallelFiles:
         """
         if column not in row.values and suffix_of(self.paths[0]) != TMX:
             raise CorpusError(
-                f"{row.where} has no column '{column}'; it has {list_columns(row.values)}. Name the column of each "
-                "language in columns, or give the numbers of its fields, as in [1, 2], if the table has no header."
+                f"{row.where} has no column '{column}'; it has {list_columns(row.values)}. Set 'columns' to the "
+                "column of each language or, if the table has no header, to their numbers, as in [1, 2]."
             )
         value = row.values.get(column)
         if value is None:

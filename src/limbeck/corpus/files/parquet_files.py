@@ -180,7 +180,9 @@ def _open_parquet(content: Any, **options: Any) -> pq.ParquetFile:
     table = pq.ParquetFile(content, buffer_size=_READ_BUFFER, pre_buffer=False, **options)
     for column in _column_chunks(table.metadata):
         if column.total_uncompressed_size > limits.most_unpacked(column.total_compressed_size):
-            raise guarded_stream.DamagedError(f"a column unpacks to more than {limits.MOST_EXPANSION} times its size")
+            raise guarded_stream.DamagedError(
+                f"a column unpacks to more than {limits.MOST_EXPANSION} times its size, as files made to fill a disk do"
+            )
     return table
 
 

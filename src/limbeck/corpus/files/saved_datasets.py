@@ -126,7 +126,8 @@ def _split_to_read(folder: Path) -> Path:
     if _USUAL_SPLIT not in splits:
         shown = ", ".join(map(safe_name, splits)) or "none"
         raise CorpusError(
-            f"'{safe_name(folder)}' has no split '{_USUAL_SPLIT}', but {shown}: give the folder of a split."
+            f"'{safe_name(folder)}' has no split '{_USUAL_SPLIT}'; its splits are {shown}: give the folder of one "
+            "split."
         )
     split = folder / _USUAL_SPLIT
     if not (split / _STATE).is_file():

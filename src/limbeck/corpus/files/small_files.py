@@ -43,6 +43,6 @@ def _plain_text(path: Path) -> Iterator[TextIO]:
         with path.open(encoding="utf-8-sig") as file:
             yield file
     except UnicodeDecodeError as error:
-        raise CorpusError(f"'{path}' is not in UTF-8 (byte {error.start}); convert it first.") from error
+        raise CorpusError(f"'{path}' is not in UTF-8 (byte {error.start}); convert the file to UTF-8 first.") from error
     except OSError as error:
         raise CorpusError(f"Cannot read '{path}': {error.strerror}; give a text file.") from error

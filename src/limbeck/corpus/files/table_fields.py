@@ -283,8 +283,9 @@ class _CsvLines:
         line_opens_or_closes_field = self._marks_of_skipped[skipped] % 2 == 1
         if not marks_are_known or field_was_open or line_opens_or_closes_field:
             raise CorpusError(
-                f"Cannot read '{self._file.path}': line {skipped} is longer than {limits.LONGEST_LINE:,} bytes and a "
-                "part of a field between quotation marks. Shorten the field."
+                f"Cannot read '{self._file.path}': line {skipped} is longer than {limits.LONGEST_LINE:,} bytes and "
+                "lies within a field in quotation marks. Shorten the field, or add the quotation mark that ends "
+                "it."
             )
 
     def take_row(self) -> int:

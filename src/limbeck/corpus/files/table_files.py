@@ -100,7 +100,7 @@ def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:
         return file.text_column
     problem = missing_header(first_rows[0])
     if problem is not None:
-        raise CorpusError(f"{problem}; write the names of the columns into its first line.")
+        raise CorpusError(f"{problem}; write the names of the columns into the first line of the file.")
     # A column that the user named counts, also where it is missing, which is refused later. The usual name may be the
     # default, so without such a column another is looked for.
     columns = list(first_rows[0].values)
@@ -113,8 +113,8 @@ def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:
     if len(text_columns) != 1:
         may_be = "several columns that may be the text" if text_columns else "no column of the text by its looks"
         raise CorpusError(
-            f"'{safe_name(file.path)}' has {may_be} ({list_columns(text_columns or columns)}): name it with "
-            "--text-column, which is text_column in a recipe's corpus."
+            f"'{safe_name(file.path)}' has {may_be} ({list_columns(text_columns or columns)}): name the column to "
+            "read with --text-column, or with corpus.text_column in a recipe."
         )
     [text_column] = text_columns
     # A file that is read on from a later position has its note already.
@@ -182,4 +182,6 @@ def _check_header(header: list[str], file: OpenFile) -> None:
     """Refuse a header that names two columns alike."""
     repeated = {name for name in header if name and header.count(name) > 1}
     if repeated:
-        raise CorpusError(f"The header of '{file.path}' names the column '{min(repeated)}' twice: rename one.")
+        raise CorpusError(
+            f"The header of '{file.path}' names the column '{min(repeated)}' twice: rename one of the two columns."
+        )

@@ -160,7 +160,9 @@ class _Units:
             raise _refusal(self._path, f"{problem} (line {self._line})")
 
     def _refuse_entity(self, name: str, *_: object) -> None:
-        raise _refusal(self._path, f"it has the entity '{safe_name(name)}', which may stand for anything: replace it")
+        raise _refusal(
+            self._path, f"it has the entity '{safe_name(name)}', whose text is not known: replace it by its text"
+        )
 
 
 def _refusal(path: FilePath, problem: str) -> CorpusError:

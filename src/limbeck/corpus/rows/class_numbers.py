@@ -58,7 +58,10 @@ class ClassNumbers:
     ) -> None:
         self.lists = lists
         if not labels:
-            raise CorpusError("Classification has no class names: give labels, in the order of the teacher's id2label.")
+            raise CorpusError(
+                "Classification needs the names of the classes, but there are none: give 'labels', in the order "
+                "of the teacher's id2label."
+            )
         self._owner = owner
         self._labels = tuple(labels)
         # The number of a class by each spelling. Later entries take precedence: folded names that only one class has,
@@ -122,20 +125,20 @@ class ClassNumbers:
                 return tuple(int(flag) for flag in value)
             if reading is None:
                 raise CorpusError(
-                    f"{where} has the label {value!r}, which can be numbers of classes, or 1 or 0 for each class: set "
-                    "label_lists to numbers or to flags."
+                    f"{where} has the label {value!r}, which may be the numbers of classes, or a 1 or 0 for each "
+                    "class: set label_lists to 'numbers' or to 'flags'."
                 )
         elif self.lists == "flags" and _is_list_of_numbers(value):
             raise CorpusError(
-                f"{where} has the label {value!r}, which is no list with 1 or 0 for each of {len(self._labels)} "
-                "classes, as label_lists: flags says."
+                f"{where} has the label {value!r}, but 'label_lists: flags' needs a list with a 1 or 0 for each of "
+                f"the {len(self._labels)} classes: change the label, or set label_lists to 'numbers'."
             )
         # From here on the value names classes, or gives their numbers.
         numbers = [self.number(part, where, names) for part in self._classes_in(value)]
         if len(set(numbers)) < len(numbers):
             raise CorpusError(
-                f"{where} has the label {value!r}, which names a class twice: name each once, or give a column of "
-                "0 and 1 for each class (label_columns)."
+                f"{where} has the label {value!r}, which names a class twice: name each class once, or give a "
+                "column of 0 and 1 for each class (label_columns)."
             )
         return self._flags(numbers)
 

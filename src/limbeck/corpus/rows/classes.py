@@ -127,7 +127,9 @@ def read_weights(setting: Any, names: Sequence[str], where: str) -> ClassWeights
             classes, or a weight is not above 0.
     """
     if not names:
-        raise RecipeError(f"{where} weights classes, but these labels have none: leave it out.")
+        raise RecipeError(
+            f"{where} gives weights to classes, but the labels of this task have no classes: leave it out."
+        )
     if setting == "balanced":
         return "balanced"
     if isinstance(setting, Mapping):
@@ -135,12 +137,17 @@ def read_weights(setting: Any, names: Sequence[str], where: str) -> ClassWeights
     elif isinstance(setting, Sequence) and not isinstance(setting, str):
         weights = setting
     else:
-        raise RecipeError(f"{where} is {setting!r}; give balanced, a weight for each class by name, or a list of them.")
+        raise RecipeError(
+            f"{where} is {setting!r}; give 'balanced', a weight for each class name, such as {{yes: 2, no: 1}}, or "
+            "a list of weights, one for each class."
+        )
     if len(weights) != len(names):
-        raise RecipeError(f"{where} has {len(weights)} weights, but there are {len(names)} classes: give one for each.")
+        raise RecipeError(
+            f"{where} has {len(weights)} weights, but there are {len(names)} classes: give one weight for each class."
+        )
     for weight in weights:
         if not _is_weight(weight):
-            raise RecipeError(f"{where} has the weight {weight!r}; give numbers above 0.")
+            raise RecipeError(f"{where} has the weight {weight!r}; weights must be numbers above 0.")
     return tuple(float(weight) for weight in weights)
 
 
@@ -173,8 +180,8 @@ def balance(weights: ClassWeights, counts: ClassCounts) -> tuple[float, ...]:
             problem = "all of them have"
         if problem is not None:
             raise CorpusError(
-                f"class_weights: balanced cannot weigh {counts.total:,} labels: {problem} the class '{name}'; give the "
-                "weights by name, or add rows of every class."
+                f"'class_weights: balanced' cannot be computed from these {counts.total:,} labels: {problem} the "
+                f"class '{name}'; give the weight of each class by name, or add rows of every class."
             )
 
     if counts.kind.has_several:

@@ -82,7 +82,7 @@ def by_query(rows: Iterable[LabelledRow], report: SourceReport) -> list[Labelled
             row_of_document[row.pair] = row
             continue
         check_one_relevance(row_of_document[row.pair], row, "The ranking")
-        report.note("document that its query names again, counted once", row.text[:_SHOWN_CHARACTERS])
+        report.note("document that is listed twice for its query, counted once", row.text[:_SHOWN_CHARACTERS])
     return list(chain.from_iterable(row_of_document.values() for row_of_document in first_rows.values()))
 
 
@@ -100,8 +100,8 @@ def check_one_relevance(first: LabelledRow, row: LabelledRow, origin: str) -> No
     # A corpus may have documents of unknown relevance, whose label is NaN: as text it equals itself.
     if str(first.label) != str(row.label):
         raise CorpusError(
-            f"{origin} gives the document '{(row.pair or '')[:_SHOWN_CHARACTERS]}' two relevances to the query "
-            f"'{row.text[:_SHOWN_CHARACTERS]}': keep one of the two rows."
+            f"{origin} gives the document '{(row.pair or '')[:_SHOWN_CHARACTERS]}' two different relevances for "
+            f"the query '{row.text[:_SHOWN_CHARACTERS]}': keep only one of the two rows."
         )
 
 

@@ -125,7 +125,9 @@ def check_tags(tags: Sequence[str]) -> None:
         return
     for tag, usual in zip(tags, usual_tags, strict=True):
         if usual != OUTSIDE and not _split_tag(usual).type.strip():
-            raise CorpusError(f"The tag '{tag}' names no type of entity: write it behind the hyphen, as in B-PER.")
+            raise CorpusError(
+                f"The tag '{tag}' names no type of entity: write the type behind the hyphen, as in B-PER."
+            )
 
 
 def find_entities(tags: Sequence[str]) -> list[Entity]:

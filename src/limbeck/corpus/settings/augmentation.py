@@ -96,13 +96,16 @@ class RowAugmentationSpec(Grown):
     @classmethod
     def _names_stop_words(cls, stop_words: list[str] | str | None) -> list[str] | str | None:
         if stop_words == []:
-            raise ValueError("the list is empty: give words, or none")
+            raise ValueError("the list of stop words is empty: list words, or write 'none' for no stop words")
         return stop_words
 
     @model_validator(mode="after")
     def _words_come_from_somewhere(self) -> RowAugmentationSpec:
         if self.masked_lm == NONE and self.word_vectors == NONE:
-            raise ValueError("an augmentation needs masked_lm, word_vectors or both, but both are none: give one")
+            raise ValueError(
+                "augmented copies take new words from masked_lm or word_vectors, but both are 'none': give a "
+                "model, a file of word vectors, or both"
+            )
         return self
 
 

@@ -157,31 +157,40 @@ class CorpusSpec(TextSpec):
                     )
             return self
         if self.data is not None:
-            raise ValueError("data is the folder of a task's files, but no task is named: give sources instead")
+            raise ValueError(
+                "'data' is the folder with the files of a named task, but task.name is missing: name the task, or "
+                "give 'sources' in place of 'data'"
+            )
         mix_names_sources = self.mix is not None and self.mix.by is not None
         if mix_names_sources and self.sources:
-            raise ValueError("mix.by names the sources, but sources are given too: leave one of them out")
+            raise ValueError("mix.by and 'sources' both name the files to read: leave one of the two out")
         if not mix_names_sources and not self.sources:
-            raise ValueError("sources is missing: give files, folders or data sets, or mix.by")
+            raise ValueError(
+                "'sources' is missing: give files, folders or data sets as 'sources', or a pattern of files as mix.by"
+            )
         return self
 
     @model_validator(mode="after")
     def _development_rows_are_labelled(self) -> CorpusSpec:
         """Refuse development rows for text, beside a share of held-out rows, or without any file."""
         if self.development is not None and self.task is None:
-            raise ValueError("development is for labelled rows, but this corpus has no task: name one, or leave it out")
+            raise ValueError(
+                "'development' applies only to labelled rows, but this corpus has no 'task': add 'task', or leave "
+                "'development' out"
+            )
         if self.development and self.held_out:
             raise ValueError(
-                f"held_out {self.held_out} is for rows without a development set, but one is given: leave one of "
-                "them out"
+                f"held_out {self.held_out} holds training rows out for want of a development set, but "
+                "'development' is given: leave held_out or 'development' out"
             )
         has_metrics = self.task is not None and bool(self.task.metric or self.task.positive)
         if has_metrics and self.development is None:
             raise ValueError(
-                "task.metric and task.positive are for development rows: give development, or leave them out"
+                "task.metric and task.positive score development rows, but there are none: give 'development', or "
+                "leave both keys out"
             )
         if self.development == []:
-            raise ValueError("development is empty: give a file with labelled rows, or leave it out")
+            raise ValueError("'development' is empty: give a file with labelled rows, or leave the key out")
         return self
 
     @model_validator(mode="after")
@@ -198,9 +207,15 @@ class CorpusSpec(TextSpec):
         # `CorpusSettings` has a number as the default of shuffle_buffer, which nobody gave.
         gives_buffer = "shuffle_buffer" in self.model_fields_set and self.shuffle_buffer is not None
         if gives_buffer and not self.streaming:
-            raise ValueError("shuffle_buffer is for streaming; a built corpus is shuffled as a whole: leave it out")
+            raise ValueError(
+                "shuffle_buffer applies only to 'streaming', because a built corpus is shuffled as a whole: leave "
+                "shuffle_buffer out"
+            )
         if self.streaming and self.max_documents is not None:
-            raise ValueError("max_documents is for a built corpus; a stream is as long as its training: leave it out")
+            raise ValueError(
+                "max_documents does not apply to 'streaming', because a stream is read for as long as training "
+                "lasts: leave max_documents out"
+            )
         return self
 
     @model_validator(mode="after")
@@ -209,18 +224,23 @@ class CorpusSpec(TextSpec):
         weights = self.mix.weights if self.mix is not None else None
         sources = len(self.described_sources)
         if weights is not None and len(weights) != sources:
-            raise ValueError(f"mix.weights has {len(weights)} weights for {sources} sources: give one for each")
+            raise ValueError(
+                f"mix.weights has {len(weights)} weights for {sources} sources: give one weight for each source"
+            )
         shares = [source.share for source in self.described_sources if source.share is not None]
         if shares and self.mix is not None:
-            raise ValueError("sources have shares, but there is a mix too: leave one of them out")
+            raise ValueError(
+                "the shares of 'sources' and 'mix' both say how much to read of each source: leave out 'mix', or "
+                "every 'share'"
+            )
         total = math.fsum(shares)
         if total > 1 + _ROUNDING_OF_SHARES:
-            raise ValueError(f"the shares of sources add up to {total:g}: change them to add up to 1 or less")
+            raise ValueError(f"the shares of sources add up to {total:g}, which is more than 1: lower some of them")
         some_have_none = len(shares) < sources
         if some_have_none and total >= 1:
             raise ValueError(
-                f"the shares of sources add up to {total:g} and leave nothing for those without one: give smaller "
-                "ones, or give every source a share"
+                f"the shares of sources add up to {total:g} and leave nothing for the sources without a share: "
+                "give smaller shares, or give every source a share"
             )
         return self
 
@@ -230,14 +250,25 @@ class CorpusSpec(TextSpec):
         if self.task is None:
             return self
         if self.streaming:
-            raise ValueError("streaming is for text without labels: leave out streaming, or the task")
+            raise ValueError(
+                "'streaming' and 'task' exclude each other, because only running text can be streamed, not the "
+                "rows of a task: leave one of the two out"
+            )
         if self.mix is not None:
-            raise ValueError("mix is for text without labels: leave out mix, or the task")
+            raise ValueError(
+                "'mix' and 'task' exclude each other, because only running text can be mixed, not the rows of a "
+                "task: leave one of the two out"
+            )
         for key in (*TEXT_ALONE, "separator"):
             if getattr(self, key) is not None:
-                raise ValueError(f"{key} is for text without labels; with task every row stays whole: leave it out")
+                raise ValueError(
+                    f"'{key}' applies only to running text, because with 'task' every row stays whole: leave "
+                    f"'{key}' out"
+                )
         if any(isinstance(source, SourceSpec) for source in self.sources):
-            raise ValueError("keys of a source are for text without labels: give its name alone")
+            raise ValueError(
+                "a source of rows takes no keys of its own when 'task' is given: give its name alone, such as rows.csv"
+            )
         return self
 
     @model_validator(mode="after")
@@ -249,14 +280,18 @@ class CorpusSpec(TextSpec):
         if "text" not in kind.columns:
             if not self._has_default("text_column"):
                 raise ValueError(
-                    f"text_column does not apply to {self.task.kind}, whose columns task names: leave it out"
+                    f"text_column does not apply to {self.task.kind}, whose columns are named under 'task': leave "
+                    "text_column out"
                 )
             return self
         columns = [self.text_column, self.task.pair_column]
         if self.task.labelled:
             columns.append(self.task.label_column)
         if len(set(columns)) < len(columns):
-            raise ValueError(f"text, pair and label are separate columns, but these are {columns}: name each once")
+            raise ValueError(
+                f"the columns for the text, the pair and the label must differ, but they are {columns}: give each "
+                "another column"
+            )
         return self
 
     @model_validator(mode="after")
@@ -267,8 +302,8 @@ class CorpusSpec(TextSpec):
         length = self.length or DEFAULT_LENGTH
         if self.task.stride > length // 2:
             raise ValueError(
-                f"task.stride {self.task.stride} leaves little room in windows of {length} tokens; use {length // 2} "
-                "or less, or longer windows (length)"
+                f"task.stride {self.task.stride} is more than half of a window of {length} tokens, so windows "
+                f"would mostly repeat each other; use {length // 2} or less, or raise 'length'"
             )
         return self
 
@@ -279,16 +314,19 @@ class CorpusSpec(TextSpec):
             return self
         if self.task is None:
             raise ValueError(
-                "augment copies labelled rows, but this corpus has no task: give one, or change the text while a "
-                "stage trains with its augment.replace_tokens"
+                "'augment' copies labelled rows, but this corpus has no 'task': add 'task', or change text during "
+                "training by the stage's augment.replace_tokens"
             )
         kind = KINDS[self.task.kind]
         if kind.has_queries:
             raise ValueError(
-                "augment would change a query in each of its rows, and so separate its documents: leave it out"
+                "'augment' would change a query differently in each of its rows, so that its documents no longer "
+                "belong together: leave 'augment' out"
             )
         if kind.of_words:
-            raise ValueError("augment would change words that have labels of their own: leave it out")
+            raise ValueError(
+                "'augment' would replace words, but here every word has a label of its own: leave 'augment' out"
+            )
         return self
 
     def _has_default(self, key: str) -> bool:

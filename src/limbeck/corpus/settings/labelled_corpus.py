@@ -100,7 +100,10 @@ class LabelledSettings(Checked, TaskSpec):
     @model_validator(mode="after")
     def _classes_have_different_names(self) -> LabelledSettings:
         if len(set(self.labels)) < len(self.labels):
-            raise ValueError(f"Two classes have the same name in {', '.join(self.labels)}: rename them in id2label.")
+            raise ValueError(
+                f"Two classes have the same name in {', '.join(self.labels)}: give each class its own name in the "
+                "model's id2label."
+            )
         return self
 
     @property

@@ -57,19 +57,23 @@ class LengthSchedule:
 
         if len(lengths) < 2:
             raise CorpusError(
-                f"lengths {dict(part_of_length)} is not a schedule: give two lengths or more, or length alone."
+                f"lengths {dict(part_of_length)} has a single length, which is no schedule: give two lengths or "
+                "more, or use 'length' alone."
             )
         if list(lengths) != sorted(lengths):
             raise CorpusError(
-                f"lengths {list(lengths)} decrease; a schedule goes from short to long: reverse their order."
+                f"lengths {list(lengths)} get shorter, but a schedule goes from short to long: reverse their order."
             )
         if not in_epochs and any(part is not None for part in epochs):
             raise CorpusError(
-                f"lengths {dict(part_of_length)} mixes shares and epochs: give only shares, or only epochs."
+                f"lengths {dict(part_of_length)} mixes shares of the steps with epochs: give only shares, or only "
+                "epochs."
             )
         total = math.fsum(parts)
         if not in_epochs and abs(total - 1) > 1e-6:
-            raise CorpusError(f"The shares of lengths add up to {total:g}: change them to add up to 1.")
+            raise CorpusError(
+                f"The shares of 'lengths' add up to {total:g}, but must add up to 1: change some of them."
+            )
         return cls(lengths, tuple(parts), in_epochs)
 
     def ends(self, max_steps: int, steps_an_epoch: Sequence[int] = ()) -> list[int]:
@@ -94,7 +98,7 @@ class LengthSchedule:
         for length, (begin, end) in zip(self.lengths, pairwise([0, *ends]), strict=True):
             if begin == end:
                 raise CorpusError(
-                    f"Length {length} gets none of the {total:,} steps: give more steps, or leave it out."
+                    f"Length {length} gets none of the {total:,} steps: train more steps, or leave that length out."
                 )
         return ends
 

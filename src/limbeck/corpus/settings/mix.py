@@ -60,9 +60,9 @@ class MixSpec(Grown):
     @model_validator(mode="after")
     def _weights_or_exponent(self) -> MixSpec:
         if self.by is not None and self.exponent is None:
-            raise ValueError("by needs an exponent, such as 0.3; weights are for listed sources")
+            raise ValueError("'by' needs an 'exponent', such as 0.3, because 'weights' apply only to listed sources")
         if (self.weights is None) == (self.exponent is None):
-            raise ValueError("a mix needs either weights or an exponent: give one of the two")
+            raise ValueError("'mix' needs exactly one of 'weights' and 'exponent'")
         return self
 
     @property
@@ -212,7 +212,7 @@ def shares_by_size(sizes: Sequence[int | None], exponent: float = 1.0) -> list[f
     if len(known) < len(sizes):
         raise CorpusError(
             "The size of a source is not known before it is read (a Hub data set, or files of a server that "
-            "states no size), so an exponent cannot be applied: give the mix weights."
+            "states no size), so mix.exponent cannot be applied: give mix.weights in its place."
         )
     parts = np.asarray(known, dtype=np.float64) ** exponent
     parts[np.asarray(known) == 0] = 0  # 0^0 is 1, but there is nothing to read.

@@ -23,13 +23,13 @@ def _check_language(value: Any) -> Any:
     """Refuse what is no code of a language, in words that say what to write."""
     if isinstance(value, bool):
         raise ValueError(
-            f'{str(value).lower()} is no code of a language: put the code in quotation marks, as in "no", where YAML '
-            "reads it as true or false"
+            f"{str(value).lower()} is not the code of a language, because YAML reads codes such as no as true or "
+            'false: put the code in quotation marks, as in "no"'
         )
     if isinstance(value, str) and re.fullmatch(_LANGUAGE_CODE, value) is None:
         raise ValueError(
-            f"{value[:_LONGEST_SHOWN]!r} is no code of a language: give up to 30 letters, digits, - and _, such as de "
-            "or zh-Hans"
+            f"{value[:_LONGEST_SHOWN]!r} is not the code of a language: give up to 30 letters, digits, - and _, "
+            "such as de or zh-Hans"
         )
     return value
 
@@ -60,17 +60,23 @@ class ParallelSpec(Grown):
         has_several_files = self.files is not None
         has_one_file = self.file is not None
         if has_several_files == has_one_file:
-            raise ValueError("give a file of each language, as in {en: FILE, de: FILE}, or one file with its languages")
+            raise ValueError(
+                "give either a file for each language, as in {en: FILE, de: FILE}, or one 'file' with its 'languages'"
+            )
         if self.files is not None and (self.languages or self.columns):
-            raise ValueError("languages and columns are for one file of all languages: leave them out")
+            raise ValueError(
+                "'languages' and 'columns' apply only to a single 'file' of all languages, but each language has "
+                "a file here: leave both keys out"
+            )
         if self.file is not None and self.languages is None:
-            raise ValueError("languages is missing: name the languages of the file, as in [en, de]")
+            raise ValueError("'languages' is missing: name the languages of 'file', as in [en, de]")
         languages_differ = len(set(self.all_languages)) == len(self.all_languages)
         if not languages_differ or len(self.all_languages) < 2:
-            raise ValueError("parallel text has two languages or more, which differ")
+            raise ValueError("parallel text needs at least two languages, and each only once: name another language")
         if self.columns is not None and len(self.columns) != len(self.all_languages):
             raise ValueError(
-                f"columns names {len(self.columns)} columns for {len(self.all_languages)} languages: give one for each"
+                f"'columns' names {len(self.columns)} columns for {len(self.all_languages)} languages: name one "
+                "column for each language"
             )
         return self
 

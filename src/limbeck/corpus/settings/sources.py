@@ -38,11 +38,11 @@ class SourceSpec(Grown):
     @model_validator(mode="after")
     def _is_one_source(self) -> SourceSpec:
         if (self.source is None) == (self.parallel is None):
-            raise ValueError("give either source or parallel")
+            raise ValueError("give exactly one of 'source' and 'parallel'")
         if self.parallel is not None:
             for key in ("language", "share", "units"):
                 if getattr(self, key) is not None:
-                    raise ValueError(f"{key} is not for parallel text, whose sentences stay whole: leave it out")
+                    raise ValueError(f"'{key}' does not apply to parallel text: leave '{key}' out")
         return self
 
     @property

@@ -121,7 +121,7 @@ class TaskSpec(Grown):
             if key in _KEYS_OF_ANY_TASK or self._has_default(key):
                 continue
             if key not in applicable_keys:
-                raise ValueError(f"{key} does not apply to {self.kind}: leave it out")
+                raise ValueError(f"{key} does not apply to a task of the kind {self.kind}: leave {key} out")
             if self.name is None:
                 continue
             if key in ("metric", "positive"):
@@ -154,25 +154,35 @@ class TaskSpec(Grown):
             return self
         # Rows of queries may lack labels in any case.
         if KINDS[self.kind].has_queries:
-            raise ValueError(f"labelled does not apply to {self.kind}, whose rows need no labels: leave it out")
+            raise ValueError(
+                f"'labelled' does not apply to {self.kind}, whose rows need no labels: leave 'labelled' out"
+            )
         if self.name is not None:
-            raise ValueError(f"the rows of the task '{self.name}' have labels: leave out labelled, or the task's name")
+            raise ValueError(
+                f"the rows of the task '{self.name}' have labels, so 'labelled: false' is wrong: leave out "
+                "'labelled', or the task's name"
+            )
         for name in _KEYS_OF_LABELS:
             if not self._has_default(name):
-                raise ValueError(f"{name} is for rows with labels, but labelled is false: leave one of them out")
+                raise ValueError(
+                    f"{name} applies only to rows with labels, but 'labelled' is false: leave {name} or 'labelled' out"
+                )
         return self
 
     @model_validator(mode="after")
     def _columns_are_different(self) -> TaskSpec:
         """Refuse one name for several columns."""
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
-            raise ValueError(f"columns are {', '.join(self.columns)}: give each field a different name")
+            raise ValueError(
+                f"'columns' is {', '.join(self.columns)}, which names a field twice: give each field a different name"
+            )
         query_column = self.query_column or "query"
         document_columns = self.document_columns or ["documents"]
         ranking_columns = [query_column, *document_columns]
         if len(set(ranking_columns)) < len(ranking_columns):
             raise ValueError(
-                f"query and documents are separate columns, but these are {ranking_columns}: name each once"
+                f"the columns for the query and the documents must differ, but they are {ranking_columns}: give "
+                "each another column"
             )
         return self
 

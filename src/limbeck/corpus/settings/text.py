@@ -59,7 +59,10 @@ class TextSpec(Grown):
     def _unit_or_units(self) -> TextSpec:
         # What was not given may have a default beside the other.
         if {"unit", "units"} <= self.model_fields_set and self.unit is not None and self.units is not None:
-            raise ValueError(f"unit {self.unit} and units {self.units} exclude each other: leave one out")
+            raise ValueError(
+                f"'unit' ({self.unit}) and 'units' ({self.units}) both say into what text is cut: leave one of the "
+                "two out"
+            )
         return self
 
 
@@ -82,7 +85,9 @@ class StageTextSpec(TextSpec):
     @model_validator(mode="after")
     def _lengths_are_a_schedule(self) -> StageTextSpec:
         if self.lengths is not None and self.length is not None:
-            raise ValueError(f"length {self.length} and lengths exclude each other: leave one out")
+            raise ValueError(
+                f"'length' ({self.length}) and 'lengths' both say how long texts may be: leave one of the two out"
+            )
         try:
             _ = self.schedule
         except CorpusError as error:

@@ -90,9 +90,15 @@ class CorpusSettings(Checked, CorpusSpec):
     def _blocks_can_be_cut(self) -> CorpusSettings:
         if self.has_pieces and (self.join or self.pairs):
             key = "join" if self.join else "pairs"
-            raise ValueError(f"{key} joins texts that prompts and units keep apart: leave one of them out")
+            raise ValueError(
+                f"'{key}' joins texts to blocks, but the prompts and 'units' of sources keep every text apart: "
+                f"leave out '{key}', or the 'role' and 'units' of each source"
+            )
         if self.pairs and self.length < _SHORTEST_PAIR:
-            raise ValueError(f"length is {self.length}: a pair, [CLS] A [SEP] B [SEP], has at least {_SHORTEST_PAIR}")
+            raise ValueError(
+                f"length is {self.length}: a pair, [CLS] A [SEP] B [SEP], has at least {_SHORTEST_PAIR} tokens: "
+                "raise 'length'"
+            )
         return self
 
     @property

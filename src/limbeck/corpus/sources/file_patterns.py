@@ -68,7 +68,9 @@ def find_sources(pattern: str) -> dict[str, str]:
     # A file that the sources of two values match would be read twice.
     files_of_sources = sum(len(find_files(source, ANY_TEXT_COLUMN).files) for source in source_of_value.values())
     if files_of_sources != len(values_of_files):
-        raise CorpusError(f"{shown} matches a file in two ways: leave out wildcards, or name the folders.")
+        raise CorpusError(
+            f"{shown} matches a file in two ways, so its value is not clear: use fewer wildcards, or name the folders."
+        )
     return source_of_value
 
 
@@ -87,13 +89,20 @@ def _placeholder_of(pattern: str, shown: str) -> str:
         problem = "no placeholder"
         if names:
             problem = f"the placeholders {', '.join(names)}"
-        raise CorpusError(f"{shown} has {problem}: write one, as in data/{{language}}.txt.xz, and * for the rest.")
+        raise CorpusError(
+            f"{shown} has {problem}, but needs exactly one: write it as in data/{{language}}.txt.xz, and * for "
+            "other parts that vary."
+        )
     # A pattern with the form of another kind of source, such as `hub:owner/{name}`, names no files.
     names_files = source_kind(pattern) is SOURCES["files"]
     if not names_files:
-        raise CorpusError(f"{shown} is not a path or address: list other sources in corpus.sources, with weights.")
+        raise CorpusError(
+            f"{shown} is not a pattern of paths or addresses: list such sources in corpus.sources, with mix.weights."
+        )
     if _NO_BORDER.search(pattern):
-        raise CorpusError(f"{shown} does not say where {names[0]} begins and ends: put a / - _ or . beside it.")
+        raise CorpusError(
+            f"{shown} does not say where {names[0]} begins and ends: put one of / - _ . beside the placeholder."
+        )
     return names[0]
 
 

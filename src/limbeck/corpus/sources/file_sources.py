@@ -286,11 +286,11 @@ def _list_remote(text: str, suffixes: Collection[str]) -> ListedFiles:
             names = []
         addresses = [system.unstrip_protocol(name) for name in names]
     if not addresses:
-        raise CorpusError(f"There is no file at '{safe_name(text)}': check the address.")
+        raise CorpusError(f"There is no file at the address '{safe_name(text)}': check the spelling.")
     files = [address for address in addresses if suffix_of(address) in suffixes]
     if not files:
         types = supported_types(suffixes, addresses[0])
-        raise CorpusError(f"'{safe_name(text)}' names no file of a supported type: {types}")
+        raise CorpusError(f"'{safe_name(text)}' names no file of a supported type; supported are {types}")
     ignored = [address for address in addresses if suffix_of(address) not in suffixes]
     return ListedFiles(files, places=files, ignored=ignored)
 

@@ -54,7 +54,9 @@ class InstalledDocs:
         self.roots = [root.resolve() for root in roots] if roots else installed_roots()
         for root in self.roots:
             if not root.is_dir():
-                raise CorpusError(f"{self.name}: '{root}' is not a folder of Python packages.")
+                raise CorpusError(
+                    f"{self.name}: '{root}' is not a folder; give a folder of Python packages, such as site-packages."
+                )
 
     def paths(self) -> list[str]:
         """Return the files that are read, in their order."""

@@ -84,7 +84,8 @@ def open_rows(text: str, layout: TableLayout = UNKNOWN_LAYOUT, text_of_line: str
     kind = source_kind(text)
     if not kind.is_labelled:
         raise CorpusError(
-            f"The source '{text}' has no labels and no second texts, only texts: leave out the task, or give rows."
+            f"The source '{text}' has only texts, without labels or second texts, but corpus.task needs rows: give "
+            "a source of rows, or leave out corpus.task."
         )
     source: RowSource = kind.open(text, None, None)
     if isinstance(source, Files):
@@ -134,7 +135,10 @@ def check_source(text: str, content: file_kinds.Content | None = None) -> None:
     # Without a column `find_files` looks for files of labelled rows.
     text_column = ANY_TEXT_COLUMN if content == "texts" else None
     if find_files(text, text_column).stored_size() == 0:
-        raise CorpusError(f"The source '{safe_name(text)}' holds no {content}: its files are empty.")
+        raise CorpusError(
+            f"The source '{safe_name(text)}' holds no {content}: its files are empty, or of other types. Give a "
+            f"source with {content}."
+        )
 
 
 def shards_of(source: Source) -> Any:

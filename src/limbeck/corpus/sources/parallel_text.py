@@ -42,7 +42,8 @@ def open_parallel_text(text: str) -> ParallelText:
         raise CorpusError(f"The source '{safe_name(text)}': {problem}") from None
     except ValueError:
         raise CorpusError(
-            f"The source '{safe_name(text)}' is not written as a source: give {{parallel: {{en: FILE, de: FILE}}}}."
+            f"The source '{safe_name(text)}' cannot be written as text; write parallel text as {{parallel: {{en: "
+            "FILE, de: FILE}}."
         ) from None
     if language not in parallel.all_languages:
         raise CorpusError(f"The source '{safe_name(text)}' has no language '{safe_name(language)}'.")

@@ -267,8 +267,8 @@ def _check_disk(folder: Path, sources: Sequence[ListedSource]) -> None:
     problem = missing_room(folder, 2 * text_size)
     if problem is not None:
         raise CorpusError(
-            f"The text needs {problem}: its documents and the blocks of tokens, which the cache holds. Make room, or "
-            "set $LIMBECK_CACHE to a folder on another disk."
+            f"The text needs {problem} in the cache, for its documents and its blocks of tokens. Make room, or set "
+            "$LIMBECK_CACHE to a folder on another disk."
         )
 
 

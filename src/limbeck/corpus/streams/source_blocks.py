@@ -206,9 +206,9 @@ class SourceBlocks(Iterator[Block]):
         if is_pass_over:
             if not self._pass_has_blocks:
                 raise CorpusError(
-                    f"The source '{safe_name(self._source.name)}' has no block of text for process "
-                    f"{self._lane.index + 1} of the {self._lane.count} that read it: use fewer processes, build the "
-                    "corpus, or leave the source out."
+                    f"The source '{safe_name(self._source.name)}' is too small for {self._lane.count} processes: "
+                    f"process {self._lane.index + 1} gets no block of text. Use fewer processes, leave out "
+                    "corpus.streaming, or leave the source out."
                 )
             self._pass += 1
             self._pass_has_blocks = False

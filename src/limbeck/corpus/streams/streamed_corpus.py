@@ -136,7 +136,9 @@ def open_stream(
 def _open_sharded(place: str, settings: CorpusSettings) -> ShardedSource:
     source = open_source(place, settings.text_column, separator=settings.separator)
     if not isinstance(source, ShardedSource):
-        raise CorpusError(f"'{safe_name(place)}' is read as a whole, so it cannot be streamed: leave out streaming.")
+        raise CorpusError(
+            f"'{safe_name(place)}' can only be read as a whole, so it cannot be streamed: leave out corpus.streaming."
+        )
     return source
 
 

@@ -95,7 +95,9 @@ def find_frame(backend: Tokenizer) -> PairFrame:
             first_type=types[first_start],
             second_type=types[second_start],
         )
-    raise CorpusError("The tokenizer turns plain text into no tokens: it is empty or broken.")
+    raise CorpusError(
+        "The tokenizer turns plain text into no tokens, so it is empty or damaged: copy or download the model again."
+    )
 
 
 class Question(NamedTuple):
@@ -158,8 +160,8 @@ class AnswerWindows:
     def __init__(self, tokenizer: Any, length: int = 384, stride: int = 128) -> None:
         if not tokenizer.is_fast:
             raise CorpusError(
-                f"Question answering needs the position of every token in the text, which the slow tokenizer "
-                f"{type(tokenizer).__name__} does not provide: use a fast one (a tokenizer.json)."
+                "Question answering needs the position of every token in the text, which the slow tokenizer "
+                f"{type(tokenizer).__name__} does not provide: use a fast tokenizer (one with a tokenizer.json)."
             )
         self._backend = plain_backend(tokenizer)
         self._frame = find_frame(self._backend)
@@ -167,7 +169,7 @@ class AnswerWindows:
         if self._room - stride < 2:
             raise CorpusError(
                 f"length {length} and stride {stride} leave no room for a question and new text beside "
-                f"{self._frame.size} special tokens: give a smaller stride or a larger length."
+                f"{self._frame.size} special tokens: give a smaller 'stride' or a larger 'length'."
             )
         self._stride = stride
         self._question_room = (self._room - stride) // 2
@@ -218,7 +220,7 @@ class AnswerWindows:
             if question.answer is not None:
                 span = _covered_tokens(question.answer, context.offsets)
                 if span is None:
-                    report.note("answer that none of its context's tokens cover, row left out", question.name)
+                    report.note("answer whose characters are in no token of its context, row left out", question.name)
                     continue
             windows += self._windows(question.name, ids, context, span)
         return windows

@@ -95,11 +95,14 @@ class BlockPacker:
             content = "pair" if self.pairs else "text"
             raise CorpusError(
                 f"length is {self.length}, but this tokenizer puts {special_tokens} special tokens in a "
-                f"block{prompt}: no {content} fits."
+                f"block{prompt}, so that no {content} fits: give a larger 'length'."
             )
         if (self.join or self.pairs) and self.separator is None:
             option = "pairs" if self.pairs else "join"
-            raise CorpusError(f"{option} needs a separator, and this tokenizer has neither a sep nor an eos token.")
+            raise CorpusError(
+                f"'{option}' needs a token that separates texts, but this tokenizer has neither a sep_token nor an "
+                f"eos_token: leave '{option}' out, or set one of the two."
+            )
         # A minimum that no block could reach would drop all of them.
         reachable_minimum = min(self.minimum, room_for_text)
         self.minimum = max(reachable_minimum, fewest_tokens)

@@ -48,7 +48,8 @@ class SequenceEncoder:
         fewest_tokens = 2 if paired else 1  # One token of each text.
         if length < special_tokens + fewest_tokens:
             raise CorpusError(
-                f"length is {length}, which is too short: this tokenizer puts {special_tokens} special tokens in a row."
+                f"length is {length}, which is too short: this tokenizer puts {special_tokens} special tokens in a "
+                "row; give a larger 'length'."
             )
         self._length = length
         self._room = length - special_tokens

@@ -181,9 +181,10 @@ class _SlowTokenizer:
     def begins(self, text: str) -> list[int]:
         """Refuse, since these tokenizers do not know where their tokens stand."""
         raise CorpusError(
-            f"A text is longer than length, and the teacher's tokenizer ({type(self._tokenizer).__name__}) does not "
-            "tell where its tokens stand, so that the student cannot read the same part; give a larger length, or "
-            f"save the tokenizer as a fast one (tokenizer.json). The text: {text[:_SHOWN_CHARACTERS]!r}"
+            f"A text is longer than 'length', and the teacher's tokenizer ({type(self._tokenizer).__name__}) does "
+            "not tell where its tokens stand, so that the student cannot read the same part; give a larger "
+            "'length', or save the tokenizer as a fast one (tokenizer.json). The text: "
+            f"{text[:_SHOWN_CHARACTERS]!r}"
         )
 
     def content(self) -> str:
@@ -207,4 +208,6 @@ def _find_special_tokens(tokenizer: _FastTokenizer | _SlowTokenizer) -> tuple[li
             end = start + len(plain)
             if whole[start:end] == plain:
                 return whole[:start], whole[end:]
-    raise CorpusError("The tokenizer turns plain text into no tokens: it is empty or broken.")
+    raise CorpusError(
+        "The tokenizer turns plain text into no tokens, so it is empty or damaged: copy or download the model again."
+    )

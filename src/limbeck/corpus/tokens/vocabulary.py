@@ -26,8 +26,8 @@ def mask_id_of(tokenizer: Any) -> int:
     mask_id: int | None = tokenizer.mask_token_id
     if mask_id is None:
         raise CorpusError(
-            f"The tokenizer ({type(tokenizer).__name__}) has no mask token: choose a method without masked language "
-            f"modelling, or a teacher that was trained with it."
+            f"The tokenizer ({type(tokenizer).__name__}) has no mask token: choose a method without masked "
+            "language modelling, or a teacher that was trained by masked language modelling."
         )
     return mask_id
 

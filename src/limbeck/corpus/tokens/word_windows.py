@@ -71,8 +71,8 @@ class WordEncoder:
     def __init__(self, tokenizer: Any, length: int) -> None:
         if not tokenizer.is_fast:
             raise CorpusError(
-                f"Token classification needs the word of every token, which the slow tokenizer "
-                f"{type(tokenizer).__name__} does not provide: use a fast one (a tokenizer.json)."
+                "Token classification needs the word of every token, which the slow tokenizer "
+                f"{type(tokenizer).__name__} does not provide: use a fast tokenizer (one with a tokenizer.json)."
             )
         self._tokenizer = copy.deepcopy(tokenizer)  # A call changes the truncation of the tokenizer.
         pre_tokenizer = self._tokenizer.backend_tokenizer.pre_tokenizer
@@ -82,7 +82,8 @@ class WordEncoder:
         special_tokens = tokenizer.num_special_tokens_to_add(pair=False)
         if length <= special_tokens:
             raise CorpusError(
-                f"length is {length}, which is too short: this tokenizer puts {special_tokens} special tokens in a row."
+                f"length is {length}, which is too short: this tokenizer puts {special_tokens} special tokens in a "
+                "row; give a larger 'length'."
             )
         self._length = length
         self._room = length - special_tokens
@@ -143,7 +144,11 @@ class WordEncoder:
             report: Receives what was cut.
         """
         shown = repr(" ".join(words)[:_SHOWN_CHARACTERS])
-        report.note("word without a token: not trained on, scored as O or as the first class", shown, sizes.count(0))
+        report.note(
+            "word without a token: not trained on, scored as O or as the first class",
+            shown,
+            sizes.count(0),
+        )
         report.note("word longer than a window, cut", shown, sum(size > self._room for size in sizes))
         parts = []
         start = 0  # Index of the first word of the part that is being filled.
