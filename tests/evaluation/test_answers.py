@@ -151,5 +151,5 @@ def test_rows_that_cannot_be_trained_on_are_left_out_of_training_only() -> None:
     windows = kind.encoder(tiny_tokenizer(), 40, 10, paired=True)
     # [CLS] of [SEP] the model [SEP]
     assert windows.encode(rows, report).labels == [[4, 4], [0, 0]]
-    assert report.counts == {"answer that none of its context's tokens cover, row left out": 2}
+    assert report.counts == {"answer whose characters are in no token of its context, row left out": 2}
     assert kind.encode_for_scoring(windows, rows, report, 0)["row"] == [row.id for row in rows]

@@ -234,7 +234,9 @@ def test_cells_as_they_are_in_the_same_tables(evaluate, data, classifier, model_
     assert same == rows and again.summary == outcome.summary
     request = EvaluationRequest((turned,), "mrpc", tmp_path / "out", data=data, preset="mlkd_bert",
                                 overrides=("length=32",))  # fmt: skip
-    with pytest.raises(OutputError, match="scores models as they are; give --as-is, or another --output"):
+    with pytest.raises(
+        OutputError, match="was begun with --as-is, so it cannot go on without; give --as-is again, or another --output"
+    ):
         run_evaluation(request)
 
 

@@ -172,9 +172,9 @@ def test_a_folder_takes_one_preset_and_its_settings(tmp_path):
     assert json.loads((folder / EVALUATION_REQUEST).read_text()) == {"preset": "quick", "set": ["epochs=1"]}
     ResultsFile(folder).append(EvaluationCell(id="a", status="failed", error="x"))
     assert prepare_folder(folder, preset="quick", overrides=["epochs=1"]) == folder
-    with pytest.raises(OutputError, match="--preset quick, not elm"):
+    with pytest.raises(OutputError, match="--preset quick, but now it is elm"):
         prepare_folder(folder, preset="elm", overrides=["epochs=1"])
-    with pytest.raises(OutputError, match="--set epochs=1, not nothing"):
+    with pytest.raises(OutputError, match="--set epochs=1, but now it is nothing"):
         prepare_folder(folder, preset="quick", overrides=[])
 
 
@@ -212,9 +212,9 @@ def test_overrides_are_of_all_tasks_or_of_one():
     ("text", "parts"),
     [
         ("epochs", ["has no value"]),
-        (".epochs=3", ["names no task before the dot"]),
+        (".epochs=3", ["has no task before the dot"]),
         ("epoch=3", ["no setting 'epoch'", "Did you mean 'epochs'"]),
-        ("colla.epochs=3", ["'colla' is not among the tasks", "Did you mean 'cola'"]),
+        ("colla.epochs=3", ["'colla' is not one of the tasks to evaluate", "Did you mean 'cola'"]),
         ("epochs=[3", ["not valid YAML"]),
         ("epochs=0", ["--set epochs", "give a number above 0"]),
         ("rte.learning_rates=[3]", ["--set learning_rates", "give 1 or less"]),

@@ -329,18 +329,21 @@ def test_without_the_extra_one_line_says_what_to_install(folder, tmp_path, monke
     monkeypatch.setitem(importlib.import_module("sys").modules, "mteb", None)
     with pytest.raises(PluginError) as error:
         evaluate(folder, "plain", "mteb:SICK-R", tmp_path / "out")
-    assert str(error.value) == 'mteb:SICK-R needs the package mteb: pip install "limbeck[mteb]"'
+    assert str(error.value) == 'mteb:SICK-R needs the package mteb, which is not installed: pip install "limbeck[mteb]"'
 
 
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
         ("SICKR", "Neither mteb nor limbeck has a task 'SICKR'. Did you mean 'SICK-R'?"),
-        ("CQADupstackRetrieval", "is made of several tasks of mteb; name them: mteb:CQADupstack"),
-        ("CIFAR10", "is on image, but models of limbeck read texts"),
+        ("CQADupstackRetrieval", "stands for several tasks of mteb; name one or more of them: mteb:CQADupstack"),
+        ("CIFAR10", "is on image, but limbeck's models read only text"),
         ("clustering:SICK-R", "Unknown task 'SICK-R'"),
         ("clustering:@pairs.yaml", "pairs is a task of similarity, whose rows have no classes to cluster by"),
-        ("@several.yaml", "several is a task of multi_label, which mteb does not score by vectors; give a task of sim"),
+        (
+            "@several.yaml",
+            "several is a task of multi_label, which mteb cannot score by sentence vectors; give a task of sim",
+        ),
         ("@missing.yaml", "missing.yaml' does not exist"),
     ],
 )
@@ -354,7 +357,7 @@ def test_rows_that_mteb_cannot_score_fail_in_one_line(folder, tmp_path):
     found = evaluate(folder, "plain", f"mteb:{folder}/halves.yaml", tmp_path / "out")
     [row] = ResultsFile(tmp_path / "out").read()
     assert found.failed == 1
-    assert "halves test has the relevance 0.5, but mteb takes whole numbers" in row.error
+    assert "halves test has the relevance 0.5, but mteb takes only whole numbers" in row.error
 
 
 def test_settings_that_do_not_apply_are_named(folder, tmp_path):

@@ -79,7 +79,7 @@ def test_unknown_evaluators_and_evaluators_without_metrics_are_refused(tmp_path)
 @pytest.mark.parametrize(
     ("figure", "problem"),
     [
-        (87.5, "87.5 as figure, but scores are 0 to 1, or -1 to 1: return a share in place of percent."),
+        (87.5, "87.5 as figure, but scores must be from -1 to 1: return shares, not percent."),
         (math.nan, "nan as figure, which is no score: return 0 where the metric is undefined."),
     ],
 )
@@ -112,7 +112,10 @@ def test_a_metric_that_is_left_out_is_a_failure(tmp_path):
     outcome = run_evaluation(EvaluationRequest((model,), "renamed:task", tmp_path / "out"))
     (row,) = ResultsFile(tmp_path / "out").read()
     assert outcome.summary.models[0].columns == {}
-    assert row.error == "The evaluator 'renamed' returned no score for its metric 'main'."
+    assert (
+        row.error
+        == "The evaluator 'renamed' returned no score for its metric 'main'; return a score for each of its metrics."
+    )
 
 
 def test_the_tables_of_an_evaluator_without_settings_say_that_nothing_was_trained(tmp_path):

@@ -167,7 +167,7 @@ def no_weights(*_, **__):
     [
         ("classifier", "retrieval", r"is not an embedding model: it has a head \(…ForSequenceClassification\)"),
         ("router", "stsb_cosine", "sends queries and documents to different models, but STS-B .* has neither"),
-        ("parts", "retrieval", "does not have them as whole folders 'query' and 'document'"),
+        ("parts", "retrieval", "does not store them as complete folders 'query' and 'document'"),
         ("student", "retrieval", "No file of the splits of Retrieval in"),
         ("gone", "retrieval", "gone"),
     ],

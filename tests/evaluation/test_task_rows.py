@@ -214,7 +214,10 @@ def test_two_task_files_of_one_name_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("models", "surplus"),
-    [(("m",), "3 names for 1 model; leave out 'b' and 'c'."), (("m", "n"), "3 names for 2 models; leave out 'c'.")],
+    [
+        (("m",), "--name is given 3 times for 1 model; leave out 'b' and 'c'."),
+        (("m", "n"), "--name is given 3 times for 2 models; leave out 'c'."),
+    ],
 )
 def test_names_without_a_model_are_refused(models, surplus, tmp_path):
     with pytest.raises(RecipeError) as refused:

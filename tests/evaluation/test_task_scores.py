@@ -106,7 +106,7 @@ def test_scores(task):
 
 def test_too_few_rows_are_refused():
     model = tiny_model("bert", head="classification", layers=1)
-    with pytest.raises(CorpusError, match="a larger held_out"):
+    with pytest.raises(CorpusError, match="raise corpus.held_out"):
         measure_task(model, model, [], PadCollator(0, labels="class"), "classification")
 
 

@@ -200,7 +200,7 @@ def test_lists_of_flags_are_told_from_lists_of_classes_by_their_column(rows, wri
     can_be_both = written is int and classes == 2 and all(sorted(row) == [0, 1] for row in rows)
     for value, row in zip(values, rows, strict=True):
         if can_be_both:
-            with pytest.raises(CorpusError, match="set label_lists to numbers or to flags"):
+            with pytest.raises(CorpusError, match="set label_lists to 'numbers' or to 'flags'"):
                 numbers.flags(value, "it")
         else:
             assert numbers.flags(value, "it") == row
@@ -226,7 +226,7 @@ def test_a_corpus_of_two_classes_is_read_by_all_of_its_rows(tmp_path):
     rows, _ = examples(path, task="multi_label", labels=("first", "second"))
     assert [row.label for row in rows] == [(1, 1), (1, 1), (1, 0)]
     path.write_text(write.replace("[0, 0]", "[1, 0]"))
-    with pytest.raises(CorpusError, match="a.jsonl:1 has the label .* set label_lists to numbers or to flags"):
+    with pytest.raises(CorpusError, match="a.jsonl:1 has the label .* set label_lists to 'numbers' or to 'flags'"):
         examples(path, task="multi_label", labels=("first", "second"))
     rows, _ = examples(path, task="multi_label", labels=("first", "second"), label_lists="numbers")
     assert [row.label for row in rows] == [(1, 1)] * 3
@@ -236,7 +236,7 @@ def test_lists_in_a_table_are_read_as_lists(tmp_path):
     """pandas writes [0, 1] into a table as text; of two classes it is refused as a list would be."""
     path = tmp_path / "a.csv"
     path.write_text('text,label\na,"[0, 1]"\nb,"[1, 0]"\n')
-    with pytest.raises(CorpusError, match="a.csv:2 has the label .* set label_lists to numbers or to flags"):
+    with pytest.raises(CorpusError, match="a.csv:2 has the label .* set label_lists to 'numbers' or to 'flags'"):
         examples(path, task="multi_label", labels=("first", "second"))
     path.write_text('text,label\na,"[0, 1]"\nb,"[1.0, 1.0]"\nc,"[False, False]"\n')
     rows, _ = examples(path, task="multi_label", labels=("first", "second"))
@@ -275,7 +275,7 @@ def test_numbers_as_texts_that_may_be_flags_are_told_by_their_column(both):
     for other, expected in (("1", (1, 1)), (["1"], (1, 1)), ("0|0", (0, 1)), (["1", "1"], (0, 1))):
         numbers = ClassNumbers(("first", "second"), lists=reading_of_lists([both, other], 2))
         assert numbers.flags(both, "it") == expected
-    with pytest.raises(CorpusError, match="set label_lists to numbers or to flags"):
+    with pytest.raises(CorpusError, match="set label_lists to 'numbers' or to 'flags'"):
         ClassNumbers(("first", "second")).flags(both, "it")
     assert ClassNumbers(("first", "second"), lists="flags").flags(both, "it") == (0, 1)
     # Names of classes stay names.
@@ -301,7 +301,9 @@ def test_all_sources_tell_what_lists_are(tmp_path):
 def test_lists_that_are_no_flags_are_refused_where_flags_are_said():
     numbers = ClassNumbers(("first", "second"), lists="flags")
     assert numbers.flags([0, 1], "it") == (0, 1)
-    with pytest.raises(CorpusError, match=r"\[1\], which is no list with 1 or 0 for each of 2 classes"):
+    with pytest.raises(
+        CorpusError, match=r"\[1\], but 'label_lists: flags' needs a list with a 1 or 0 for each of the 2 classes"
+    ):
         numbers.flags([1], "it")
 
 

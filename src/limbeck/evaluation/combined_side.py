@@ -30,7 +30,9 @@ class CombinedSide(Side):
     ) -> tuple[Tensor, Tensor]:
         """Return the combined vectors of the first and of the second of each pair; see `Side.encode`."""
         if self.combination is None:
-            raise ModelError("No stage of this run combined the sentence vectors of its teachers.")
+            raise ModelError(
+                "No stage of this run combined the sentence vectors of its teachers, so there are none to compare with."
+            )
         first_vectors = []
         second_vectors = []
         for index, member in enumerate(self.members):
@@ -55,7 +57,7 @@ class CombinedSide(Side):
 
     def timed_model(self) -> nn.Module:
         """Refuse to time several models as one."""
-        raise ModelError("Several teachers taught, which are not timed as one.")
+        raise ModelError("The student had several teachers, which cannot be timed as one model.")
 
 
 def _sum_of(sizes: Sequence[float | None]) -> float | None:

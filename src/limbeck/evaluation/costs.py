@@ -65,7 +65,10 @@ def find_blocks(model: nn.Module) -> nn.ModuleList:
     module_lists = [module for module in encoder_of(model).modules() if isinstance(module, nn.ModuleList)]
     filled_lists = [modules for modules in module_lists if len(modules) > 0]
     if not filled_lists:
-        raise ModelError(f"{type(model).__name__} has no list of blocks to measure.")
+        raise ModelError(
+            f"{type(model).__name__} has no list of blocks (torch.nn.ModuleList) that could be measured; choose "
+            "another model."
+        )
     # `max` keeps the first of equals, and `modules` goes from the outside in.
     return max(filled_lists, key=_parameter_count)
 

@@ -47,7 +47,8 @@ def measure_task(
     """
     if len(rows) < 2:
         raise CorpusError(
-            f"{counted(len(rows), 'row')} held out: too few to score; give corpus.development, or a larger held_out."
+            f"{counted(len(rows), 'row')} held out, which are too few to score; give corpus.development, or raise "
+            "corpus.held_out."
         )
     kind = KINDS[task]
     batches: list[Batch] = []

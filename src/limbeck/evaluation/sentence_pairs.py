@@ -90,8 +90,8 @@ def check_enough(pairs: int, *, needed: int, noun: str, documents: int) -> None:
     """
     if pairs < needed:
         raise CorpusError(
-            f"Only {counted(pairs, noun)} can be made from {counted(documents, 'held-out document')}; {needed} are "
-            "needed: hold out more text (corpus.held_out)."
+            f"Only {counted(pairs, noun)} can be made from {counted(documents, 'held-out document')}; at least "
+            f"{needed} are needed: raise corpus.held_out, or give more text."
         )
 
 

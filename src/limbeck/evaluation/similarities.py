@@ -38,7 +38,10 @@ def spearman_agreement(student_similarities: Similarities, teacher_similarities:
     student = np.asarray(student_similarities, np.float64)
     teacher = np.asarray(teacher_similarities, np.float64)
     if student.shape != teacher.shape or student.ndim != 1:
-        raise ValueError(f"two lists of equal length are needed, not shapes {student.shape} and {teacher.shape}")
+        raise ValueError(
+            f"student and teacher must be two lists of equal length, but their shapes are {student.shape} and "
+            f"{teacher.shape}"
+        )
     if len(student) < 2 or np.isnan(student).any() or np.isnan(teacher).any():
         return float("nan")
     # It takes a third of a second to import, which a run need not wait for.

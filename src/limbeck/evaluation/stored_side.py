@@ -70,11 +70,14 @@ class StoredSide(Side):
         missing = int((~is_stored).sum())
         if missing and self._has_compared:
             raise ModelError(
-                f"{missing} of {2 * len(texts)} compared texts are not among those whose vectors are stored; run "
-                "`limbeck teach` with the recipe of this run."
+                f"{missing} of {2 * len(texts)} texts to compare have no stored vectors of the teacher; run "
+                "`limbeck teach` with the recipe of this run, which adds them."
             )
         if missing:
-            raise ModelError("Only the vectors of whole texts are known, not those of their sentences and passages.")
+            raise ModelError(
+                "The store has the teacher's vectors of whole texts only, not of their sentences and passages, so "
+                "these cannot be compared."
+            )
         return torch.from_numpy(store.read(first)[_VECTOR]), torch.from_numpy(store.read(second)[_VECTOR])
 
     def choose_sentences(self, texts: Sequence[Text], pairs: int, *, seed: int) -> list[HeldOutSentence]:
@@ -97,18 +100,26 @@ class StoredSide(Side):
         if not self._has_compared:
             whole_texts = Store(self.store)
             if _VECTOR not in whole_texts.facts.streams:
-                raise ModelError(f"The store '{self.store}' has no vectors of compared texts.")
+                raise ModelError(
+                    f"The store '{self.store}' has no sentence vectors, so students cannot be compared with the "
+                    "teacher."
+                )
             return whole_texts
         compared = Store(self.store / COMPARED)
         stored_reading = compared.facts.model
         reading = _reading(self.max_length)
         if stored_reading != reading:
-            raise ModelError(f"The stored vectors of compared texts are of {stored_reading}, not of {reading}.")
+            raise ModelError(
+                f"The stored vectors for the comparison are of {stored_reading}, but this run needs {reading}; run "
+                "`limbeck teach` with the recipe of this run."
+            )
         return compared
 
     def timed_model(self) -> nn.Module:
         """Refuse to time a teacher that is not there."""
-        raise ModelError("The teacher's outputs are stored, so it was not loaded to be timed.")
+        raise ModelError(
+            "The teacher's outputs were read from a store, so the teacher itself was not loaded and cannot be timed."
+        )
 
     def figures(self) -> records.ModelFigures:
         """Return the sizes of the teacher, as they were stored."""

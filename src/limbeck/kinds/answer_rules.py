@@ -13,7 +13,7 @@ from collections.abc import Callable
 from difflib import SequenceMatcher
 from functools import lru_cache
 
-from limbeck.errors import CorpusError, suggestion
+from limbeck.errors import CorpusError
 from limbeck.kinds.chinese_segments import CHINESE_CHARACTER, mixed_segments, remove_punctuation
 
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -55,7 +55,9 @@ def normalise_answer_of(text: str, language: str) -> str:
     Source: the evaluation script of MLQA (arXiv 1910.07475, section 5).
     """
     if language not in _ARTICLES:
-        raise CorpusError(f"MLQA's metric has no rules for the language '{language}'.{suggestion(language, _ARTICLES)}")
+        raise CorpusError(
+            f"MLQA's metric cannot compare answers in the language '{language}'; choose one of {', '.join(_ARTICLES)}."
+        )
     bare = text.lower().translate(_unicode_punctuation())
     articles = _ARTICLES[language]
     if articles is not None:

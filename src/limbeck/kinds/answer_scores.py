@@ -193,5 +193,8 @@ def _gold(row: LabelledRow, task: Task) -> Sequence[str]:
         # As in SQuAD 2.0's script, gold answers of which nothing remains (such as "the") are skipped.
         return [answer for answer in row.answers if normalise_answer(answer)] or [""]
     if not row.answers:
-        raise CorpusError(f"The question '{row.id}' of {task.title} has no gold answer, so its split cannot be scored.")
+        raise CorpusError(
+            f"The question '{row.id}' of {task.title} has no correct answer to compare with, so its split cannot "
+            "be scored."
+        )
     return row.answers

@@ -30,7 +30,7 @@ def _accuracy(predictions: Predictions, rows: Sequence[LabelledRow], task: Task)
 def _f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
     """F1 of the task's positive class."""
     if task.positive is None:
-        raise CorpusError(f"f1 of {task.title} is that of one class; {WAYS_OUT_OF_F1}.")
+        raise CorpusError(f"'f1' is the F1 of one class, but {task.title} does not say of which; {WAYS_OUT_OF_F1}.")
     number = task.labels.index(task.positive)
     return class_scores.f1_of_class(cast(Any, predictions), class_scores.labels_of(rows), number)
 

@@ -55,14 +55,14 @@ class CorpusRows(RowSource):
             problem = missing_header(row)
             if problem is not None:
                 raise CorpusError(
-                    f"{problem}; name its {len(row.values)} fields by corpus.task.columns, in their order and with "
-                    f"'{column}' among them, or leave this source out."
+                    f"{problem}; name its {len(row.values)} fields in their order by corpus.task.columns, one of "
+                    f"them '{column}', or leave this source out."
                 )
             # `where` is the file's path with the number of the line.
             path, _, _ = row.where.rpartition(":")
             way_out = ""
             if suffix_of(path) in TABLES:
-                way_out = ", name the fields by corpus.task.columns if the file has no header"
+                way_out = ", or name the fields by corpus.task.columns if the file has no header"
             raise CorpusError(
                 f"{row.where} has no column '{column}': set {setting} to one of {describe_columns(row)}{way_out}, "
                 "or leave this source out."

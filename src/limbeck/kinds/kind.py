@@ -341,7 +341,7 @@ class Kind:
             ValueError: saying how many there are.
         """
         if isinstance(predictions, Mapping):
-            raise ValueError(f"predictions of {task.title} must be one per row")
+            raise ValueError(f"predictions of {task.title} must be a list with one for each row")
         if len(predictions) != len(rows):
             raise ValueError(f"{len(predictions)} predictions for {len(rows)} rows of {task.title}")
 

@@ -158,7 +158,7 @@ class QuestionAnswering(Kind):
     def check_predictions(self, predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> None:
         """Refuse predictions that are not by row id; a question without a prediction scores 0."""
         if not isinstance(predictions, Mapping):
-            raise ValueError(f"predictions of {task.title} must be answers by row id")
+            raise ValueError(f"predictions of {task.title} must be a dictionary from the id of each row to its answer")
 
     def more_figures(self, predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
         """Return all figures of SQuAD's script."""

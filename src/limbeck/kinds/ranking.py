@@ -212,8 +212,8 @@ def _with_labels(documents: Sequence[Document], label_value: Any, row: PlacedRow
     labels = list(label_value) if isinstance(label_value, list | tuple) else [label_value]
     if len(labels) != len(documents):
         raise CorpusError(
-            f"{row.where} has {counted(len(documents), 'document')} and {counted(len(labels), 'label')} in its column "
-            f"'{label_column}': give each document a label, in the same order."
+            f"{row.where} has {counted(len(documents), 'document')} and {counted(len(labels), 'label')} in its "
+            f"column '{label_column}': give one label for each document, in the same order."
         )
     labelled_documents = []
     for document, label in zip(documents, labels, strict=True):

@@ -52,7 +52,8 @@ def parse_answers(value: Any, where: str) -> list[tuple[str, int]]:
             answers.append((str(text), int(start)))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CorpusError(
-            f"The answers of {where} are not in the format of SQuAD: a text and an answer_start for each."
+            f"The answers of {where} are not in the format of SQuAD, in which an answer has a 'text' and an "
+            "'answer_start'."
         ) from error
     return answers
 

@@ -37,7 +37,8 @@ def score(task: Task, split: str, rows: Sequence[LabelledRow], predictions: Pred
     is_published_without_labels = facts is not None and not facts.labelled
     if is_published_without_labels or not kind.check_labelled(rows):
         raise CorpusError(
-            f"The split '{split}' of {task.title} is unlabelled: its predictions can be written, but not scored."
+            f"The split '{split}' of {task.title} has no labels, so its predictions can be written to files but "
+            "not scored."
         )
     kind.check_predictions(predictions, rows, task)
 

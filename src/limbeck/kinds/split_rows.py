@@ -62,7 +62,7 @@ class SplitRows(RowSource):
         require_columns(row, [column])
         if row.values[column] is None:
             raise CorpusError(
-                f"{row.where} has no text in its column '{column}', but null: fill it in, or leave out the row."
+                f"{row.where} has no text in its column '{column}', but null: write the text, or leave out the row."
             )
         return text_of(row, column)
 
@@ -78,8 +78,9 @@ class SplitRows(RowSource):
         """Return the relevance, without which a ranking cannot be scored."""
         if value is None:
             raise CorpusError(
-                f"{row.where} has documents without relevance: give them labels in the column '{self.columns.label}', "
-                "or the relevant documents in a column before the others."
+                f"{row.where} does not say which documents are relevant: give each document a label in the column "
+                f"'{self.columns.label}', or put the relevant documents into a column of their own before the "
+                "others."
             )
         return value
 
@@ -100,7 +101,7 @@ class SplitRows(RowSource):
                 if text.strip():
                     answers.append((text, start))
         if not answers and self.answerable_only:
-            raise CorpusError(f"{row.where} has no answer, but every question of {self.title} has one.")
+            raise CorpusError(f"{row.where} has no answer, but every question of {self.title} needs one.")
         return answers
 
     def place_answer(self, context: str, answer: str, start: int, where: str) -> int | None:
@@ -118,7 +119,7 @@ class SplitRows(RowSource):
     def claim_id(self, row_id: str, where: str) -> None:
         """Refuse an id that comes twice."""
         if row_id in self._ids:
-            raise CorpusError(f"{where} has the id '{row_id}' of an earlier question: give each question its own.")
+            raise CorpusError(f"{where} has the id '{row_id}' of an earlier question: give each question its own id.")
         self._ids.add(row_id)
 
     def usual_spelling(self, label: Any, row: PlacedRow) -> Any:

@@ -309,14 +309,17 @@ def _read_tags(row: PlacedRow, count: int, source: RowSource) -> tuple[int, ...]
     is_list = isinstance(tags, list | tuple)
     if not is_list or len(tags) != count:
         shown = counted(len(tags), "tag") if is_list else f"the tags {tags!r}"[:_SHOWN_CHARACTERS]
-        raise CorpusError(f"{row.where} has {counted(count, 'word')}, but {shown}: give each word its own.")
+        raise CorpusError(f"{row.where} has {counted(count, 'word')}, but {shown}: give each word one tag.")
 
     # A value such as -1 or -100 stands for no tag, unless a class has it as its name.
     class_numbers = source.numbers
     for place, tag in enumerate(tags, start=1):
         stands_for_no_label = tag in _UNLABELLED and tag not in class_numbers
         if is_missing(tag) or stands_for_no_label:
-            raise CorpusError(f"{row.where} is unlabelled: the tag of its word {place} is {tag!r}.")
+            raise CorpusError(
+                f"{row.where} is unlabelled, because the tag of its word {place} is {tag!r}: give the word a tag, "
+                "or leave the row out."
+            )
     names_of_numbers = row.class_names.get(column, ())
     numbers = []
     for tag in tags:

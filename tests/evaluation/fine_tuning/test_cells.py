@@ -339,7 +339,7 @@ def test_what_cannot_be_run_is_refused_in_one_line(tmp_path, monkeypatch):
         run(folder, data, wild, tmp_path)
     single = make_data("similarity", paired=False)
     point = SimilarityPoint(16, None, None)
-    with pytest.raises(CorpusError, match="rows of a single text"):
+    with pytest.raises(CorpusError, match="rows with a single text"):
         run(folder, single, point, tmp_path)
 
     class Slow:

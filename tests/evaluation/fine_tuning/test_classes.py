@@ -151,16 +151,20 @@ def test_descriptions_that_do_not_fit_are_refused(tmp_path, changes, message):
         (
             "regression",
             "class_weights=balanced",
-            r"--set tiny_regression.class_weights weights classes, but these labels",
+            r"--set tiny_regression.class_weights gives weights to classes, but the labels of this task",
         ),
         ("classification", "class_weights=[1,2,3]", "has 3 weights, but there are 2 classes"),
         ("classification", "class_weights={maybe: 2}", "names 'maybe', which is not a class"),
         (
             "classification",
             "class_weights=even",
-            "class_weights is 'even'; give balanced, a weight for each class by name",
+            "class_weights is 'even'; give 'balanced', a weight for each class name",
         ),
-        ("classification", "choose_thresholds=true", "choose_thresholds is for rows that may have several classes"),
+        (
+            "classification",
+            "choose_thresholds=true",
+            "choose_thresholds applies only to tasks whose rows may have several classes",
+        ),
     ],
 )
 def test_settings_of_classes_that_cannot_be_are_refused(kind, text, message):
@@ -182,7 +186,9 @@ def test_uneven_rows_are_told_and_rows_of_one_class_refused(tmp_path):
     (tmp_path / "rows.tsv").write_text("\n".join(lines))
     told = "moods train: classes are uneven in 41 rows: anger none, fear 1 (2.4%), joy 40 (97.6%)"
     assert told in planned(path, tmp_path).notes
-    with pytest.raises(CorpusError, match="balanced cannot weigh 41 labels: none of them has the class 'anger'"):
+    with pytest.raises(
+        CorpusError, match="balanced' cannot be computed from these 41 labels: none of them has the class 'anger'"
+    ):
         planned(path, tmp_path, "class_weights=balanced")
     (tmp_path / "rows.tsv").write_text("\n".join(lines[:-2]) + "\n")
     with pytest.raises(CorpusError, match="moods train: All 40 rows have the class 'joy'; add rows of other classes"):

@@ -101,12 +101,19 @@ def test_the_best_thresholds_are_found():
 @pytest.mark.parametrize(
     ("name", "split", "found", "predictions", "error", "message"),
     [
-        ("mrpc", "test", rows([1]), [1], CorpusError, "The split 'test' of MRPC is unlabelled"),
-        ("mrpc", "validation", rows([None]), [1], CorpusError, "The split 'validation' of MRPC is unlabelled"),
+        ("mrpc", "test", rows([1]), [1], CorpusError, "The split 'test' of MRPC has no labels"),
+        ("mrpc", "validation", rows([None]), [1], CorpusError, "The split 'validation' of MRPC has no labels"),
         ("mrpc", "validation", [], [], CorpusError, "has no rows to score"),
         ("mrpc", "validation", rows([1]), [1, 0], ValueError, "2 predictions for 1 rows"),
-        ("mrpc", "validation", rows([1]), {"0": AnswerPrediction("x")}, ValueError, "must be one per row"),
-        ("squad", "validation", rows([1]), [1], ValueError, "must be answers by row id"),
+        (
+            "mrpc",
+            "validation",
+            rows([1]),
+            {"0": AnswerPrediction("x")},
+            ValueError,
+            "must be a list with one for each row",
+        ),
+        ("squad", "validation", rows([1]), [1], ValueError, "must be a dictionary from the id of each row"),
     ],
 )
 def test_predictions_that_cannot_be_scored(name, split, found, predictions, error, message):

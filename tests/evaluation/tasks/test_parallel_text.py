@@ -59,7 +59,7 @@ def test_files_lie_beside_the_task_or_in_the_data_folder(folder, tmp_path_factor
     assert len(load_task(task, data=folder).splits["test.en.de"]) == 3
     (folder / "a.de").unlink()
     with pytest.raises(
-        CorpusError, match=r"No file of the split 'test\.en\.de' of translations in 'de' .* looked for a\.de"
+        CorpusError, match=r"No file of the split 'test\.en\.de' of translations in 'de' .* one of these files: a\.de"
     ):
         load_task(task, data=folder)
 
@@ -67,13 +67,17 @@ def test_files_lie_beside_the_task_or_in_the_data_folder(folder, tmp_path_factor
 @pytest.mark.parametrize(
     ("parallel", "more", "problem"),
     [
-        ({"en": "a.en"}, {}, "parallel: parallel text has two languages or more"),
+        ({"en": "a.en"}, {}, "parallel: parallel text needs at least two languages"),
         ({"en": "a.en", "german!": "a.de"}, {}, "parallel.files.german!"),
-        ({"file": "a.tsv"}, {}, "parallel: languages is missing"),
-        ({"file": "a.tsv", "languages": ["en", "en"]}, {}, "two languages or more, which differ"),
-        ({"file": "a.tsv", "languages": ["en", "de"], "columns": [1]}, {}, "columns names 1 columns for 2 languages"),
-        ({"files": {"en": "a.en", "de": "a.de"}, "columns": [1, 2]}, {}, "are for one file of all languages"),
-        ({"languages": ["en", "de"]}, {}, "give a file of each language"),
+        ({"file": "a.tsv"}, {}, "parallel: 'languages' is missing"),
+        ({"file": "a.tsv", "languages": ["en", "en"]}, {}, "at least two languages, and each only once"),
+        ({"file": "a.tsv", "languages": ["en", "de"], "columns": [1]}, {}, "'columns' names 1 columns for 2 languages"),
+        (
+            {"files": {"en": "a.en", "de": "a.de"}, "columns": [1, 2]},
+            {},
+            "apply only to a single 'file' of all languages",
+        ),
+        ({"languages": ["en", "de"]}, {}, "give either a file for each language"),
         (5, {}, "parallel is 5; give a mapping"),
         ({"en": "../a.en", "de": "a.de"}, {}, "must lie in the folder of the description or in --data"),
         ({"en": "a.en", "de": "../a.de"}, {}, "must lie in the folder of the description or in --data"),

@@ -12,5 +12,7 @@ def test_a_document_with_two_relevances_to_a_query_is_refused():
     texts = {"queries": {"q1": "a query", "q2": "another"}, "documents": {"d1": "a document"}}
     assert len(put_texts(rows, **texts, origin="here")) == 3
     rows.append(LabelledRow("3", "q1", "d1", 0.0))
-    with pytest.raises(CorpusError, match="the document 'd1' two relevances to the query 'q1': keep one"):
+    with pytest.raises(
+        CorpusError, match="the document 'd1' two different relevances for the query 'q1': keep only one"
+    ):
         put_texts(rows, **texts, origin="here")

@@ -107,7 +107,7 @@ def test_rows_that_are_refused(load, tmp_path, case):
 
 @pytest.mark.parametrize(
     ("message", "change"),
-    [*REFUSALS["descriptions"], ("each stands for too many splits", {"each": {"language": ["x"] * 3000}})],
+    [*REFUSALS["descriptions"], ("'each' makes too many splits", {"each": {"language": ["x"] * 3000}})],
     ids=lambda part: part[:60] if isinstance(part, str) else "",
 )
 def test_descriptions_that_are_refused(load, message, change):

@@ -118,7 +118,9 @@ def test_two_relevances_of_a_document_are_refused(read, tmp_path, kind):
     rows = [{"query": "a", "document": "b", "label": label} for label in (1, 1, 0)]
     write_lines(tmp_path / "rows.jsonl", rows)
     columns = {"query": "query", "documents": "document", "label": "label"}
-    with pytest.raises(CorpusError, match="the document 'b' two relevances to the query 'a': keep one of the two rows"):
+    with pytest.raises(
+        CorpusError, match="the document 'b' two different relevances for the query 'a': keep only one of the two rows"
+    ):
         read(type=kind, columns=columns, files={SPLIT: "rows.jsonl"})
 
 
@@ -159,6 +161,6 @@ def test_a_corpus_names_a_document_of_a_query_once(label):
     report = SourceReport()
     rows = [LabelledRow("", query, document, label) for query, document in ("ab", "cb", "ad", "ab")]
     assert [(row.text, row.pair) for row in by_query(rows, report)] == [("a", "b"), ("a", "d"), ("c", "b")]
-    assert report.counts == {"document that its query names again, counted once": 1}
-    with pytest.raises(CorpusError, match="two relevances to the query 'a'"):
+    assert report.counts == {"document that is listed twice for its query, counted once": 1}
+    with pytest.raises(CorpusError, match="two different relevances for the query 'a'"):
         by_query([*rows, LabelledRow("", "a", "b", 0.0)], report)

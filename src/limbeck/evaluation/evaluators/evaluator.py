@@ -268,7 +268,10 @@ class Evaluator:
         scores = dict(self.score(ready.cell.model, task, report))
         for metric in self.metrics:
             if metric not in scores:
-                raise PluginError(f"The evaluator '{self.name}' returned no score for its metric '{metric}'.")
+                raise PluginError(
+                    f"The evaluator '{self.name}' returned no score for its metric '{metric}'; return a score for "
+                    "each of its metrics."
+                )
         return CellResult({SPLIT: scores}, seconds=round(time.monotonic() - started, 3))
 
     def score(self, model: str, task: str, report: Share) -> Mapping[str, float]:

@@ -131,14 +131,15 @@ def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> N
     missing = [key for key in sorted(info["missing_keys"]) if key.startswith(prefix) and ".pooler." not in key]
     if missing:
         raise ModelError(
-            f"The weights of '{name}' lack {len(missing)} tensors of its encoder (first {missing[0]}); save the "
-            "whole model."
+            f"The weights of '{name}' lack {len(missing)} tensors of its encoder (the first is {missing[0]}); save "
+            "the whole model again."
         )
     # Each entry is a name with the two shapes that differ.
     mismatched = [key for key, *_ in sorted(info["mismatched_keys"]) if key.startswith(prefix)]
     if mismatched:
         raise ModelError(
-            f"The weights of '{name}' do not fit its config.json (first {mismatched[0]}); copy the model again."
+            f"The weights of '{name}' do not fit its config.json (the first tensor that does not is "
+            f"{mismatched[0]}); copy the model again."
         )
 
 
@@ -338,7 +339,9 @@ class FineTuner:
             model.load_state_dict(self._last_weights)
         are_finite = all(bool(parameter.isfinite().all()) for parameter in model.parameters())
         if not are_finite:
-            raise TrainingError("A weight became infinite or NaN; use a lower learning rate, or --set bf16=false.")
+            raise TrainingError(
+                "A weight became infinite or NaN during fine-tuning; use a lower learning rate, or --set bf16=false."
+            )
 
     def predict(self, prepared: PreparedTask, split: str, report: Report = no_progress) -> Predictions:
         """Predict a split of a task: a class or a value per row, or an answer per row id."""

@@ -68,7 +68,7 @@ def rename_classes(config: PreTrainedConfig, renamed: Mapping[str, str], origin:
     names = [renamed.get(name, name) for name in classes]
     for name in names:
         if names.count(name) > 1:
-            raise RecipeError(f"{origin} gives the name '{name}' to two classes: give each its own.")
+            raise RecipeError(f"{origin} gives the name '{name}' to two classes: give each class its own name.")
     copied = copy.deepcopy(config)
     copied.id2label = dict(enumerate(names))
     copied.label2id = {name: number for number, name in enumerate(names)}
@@ -115,8 +115,8 @@ def match_head(
         if facts.has_classes:
             needs = f"has {needed_outputs} classes ({_shown(task.labels)})"
         raise ModelError(
-            f"'{name}' has {counted(len(classes), 'output')} ({_shown(classes)}), but "
-            f"{task.title} {needs}; give a model that was fine-tuned on it."
+            f"'{name}' has {counted(len(classes), 'output')} ({_shown(classes)}), but {task.title} {needs}; give a "
+            f"model that was fine-tuned on {task.title}."
         )
     if not facts.has_classes:
         return HeadMatch(classes=None)
@@ -167,7 +167,7 @@ def _match_classes(
             described.append(class_name)
     raise ModelError(
         f"'{name}' has the classes {_shown(described)}, but {task.title} has {_shown(task.labels)}; {way_out}, or "
-        "give a model that was fine-tuned on it."
+        f"give a model that was fine-tuned on {task.title}."
     )
 
 

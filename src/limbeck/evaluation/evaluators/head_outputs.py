@@ -169,4 +169,4 @@ def quiet_and_explain_oom(settings: str = "length") -> Iterator[None]:
         with quiet():
             yield
     except torch.OutOfMemoryError:
-        raise TrainingError(f"The device is out of memory; lower {settings} by --set.") from None
+        raise TrainingError(f"The device is out of memory; give a smaller {settings} with --set.") from None

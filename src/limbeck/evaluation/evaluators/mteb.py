@@ -207,7 +207,7 @@ def _main_scores(result: Any, metric: str) -> Iterator[tuple[str, float]]:
             score = scores["main_score"]
             if score is None or not math.isfinite(score):
                 raise ModelError(
-                    f"mteb gives no {metric} on {result.task_name} {name}: it is {score}, as where all texts have the "
-                    "same vector; look at the model by limbeck inspect."
+                    f"mteb gives no {metric} on {result.task_name} {name}: the score is {score}, which happens "
+                    "when all texts have the same vector; examine the model with `limbeck inspect`."
                 )
             yield name, float(score)

@@ -126,8 +126,8 @@ class ModelForMteb:
             return self._queries
         if prompt_type is None:
             raise ModelError(
-                f"'{self._name}' sends queries and documents to different models, but mteb asks for texts that are "
-                "neither; give one of its two models."
+                f"'{self._name}' sends queries and documents to different models, but mteb also embeds texts that "
+                "are neither queries nor documents; give one of the two models."
             )
         return self._documents
 

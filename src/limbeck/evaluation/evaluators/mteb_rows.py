@@ -59,13 +59,13 @@ def find_form(task: Task, *, is_clustered: bool) -> Form:
     if is_clustered:
         if task.kind != "classification":
             raise RecipeError(
-                f"{task.title} is a task of {task.kind}, whose rows have no classes to cluster by; give a task of "
-                f"classification behind mteb:{CLUSTERING}: …"
+                f"{task.title} is a task of {task.kind}, whose rows have no classes to cluster by; give a "
+                f"classification task behind mteb:{CLUSTERING}: …"
             )
         return _CLUSTERING
     if task.kind not in _FORM_OF_KIND:
         raise RecipeError(
-            f"{task.title} is a task of {task.kind}, which mteb does not score by vectors; give a task of "
+            f"{task.title} is a task of {task.kind}, which mteb cannot score by sentence vectors; give a task of "
             f"{', '.join(_FORM_OF_KIND)}, or one of mteb's own."
         )
     return _FORM_OF_KIND[task.kind]
@@ -96,7 +96,10 @@ def make_mteb_task(name: str, form: Form, task: Task, rows: Mapping[str, Sequenc
         where = f"{task.title} {split}"
         labelled_rows = [row for row in rows.get(split, ()) if row.label is not None]
         if not labelled_rows:
-            raise CorpusError(f"{where} has no labelled rows, which mteb needs for {form.type}.")
+            raise CorpusError(
+                f"{where} has no labelled rows, which mteb needs for {form.type}; give rows with labels, or choose "
+                "another task."
+            )
         data[split] = form.make_split(labelled_rows, where)
 
     metadata = TaskMetadata(
@@ -131,7 +134,10 @@ def _pairs(rows: Sequence[LabelledRow], where: str) -> Any:
     from datasets import Dataset
 
     if any(row.pair is None for row in rows):
-        raise CorpusError(f"{where} has rows of a single text, but mteb's STS compares pairs of texts.")
+        raise CorpusError(
+            f"{where} has rows with a single text, but mteb's STS compares two texts a row; choose a task with "
+            "pairs of texts."
+        )
     return Dataset.from_dict(
         {
             "sentence1": [row.text for row in rows],
@@ -150,7 +156,10 @@ def _classes(rows: Sequence[LabelledRow], where: str) -> Any:
     from datasets import Dataset
 
     if any(row.pair is not None for row in rows):
-        raise CorpusError(f"{where} has rows of two texts, but mteb classifies and clusters single texts.")
+        raise CorpusError(
+            f"{where} has rows with two texts, but mteb classifies and clusters single texts; choose a task with "
+            "one text a row."
+        )
     return Dataset.from_dict({"text": [row.text for row in rows], "label": [row.label for row in rows]})
 
 
@@ -234,7 +243,8 @@ def _whole(relevance: Any, where: str) -> int:
     """
     if relevance != int(relevance):
         raise CorpusError(
-            f"{where} has the relevance {relevance:g}, but mteb takes whole numbers; write them so, such as 1, 2, 3."
+            f"{where} has the relevance {relevance:g}, but mteb takes only whole numbers, such as 0, 1 and 2; "
+            "change the relevances."
         )
     return int(relevance)
 

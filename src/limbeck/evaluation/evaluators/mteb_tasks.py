@@ -205,8 +205,8 @@ class TaskOfRows(MtebTask):
         rows = load_rows(self._task_of_rows, request.data, training=self._form.is_trained)
         if not rows.task.scored:
             raise CorpusError(
-                f"{rows.task.title} has no labelled split for {self.name}: name one in its files, or give --data a "
-                "folder that has one."
+                f"{rows.task.title} has no labelled split for {self.name}: name a labelled split in the task's "
+                "files, or give a folder that has one as --data."
             )
         return rows
 
@@ -237,7 +237,7 @@ def find_mteb_task(name: str) -> MtebTask:
         CorpusError: for a task file that cannot be read.
     """
     if importlib.util.find_spec("mteb") is None:
-        raise PluginError(f'{name} needs the package mteb: pip install "limbeck[mteb]"')
+        raise PluginError(f'{name} needs the package mteb, which is not installed: pip install "limbeck[mteb]"')
     _, _, task = name.partition(":")
     prefix = f"{CLUSTERING}:"
     if task.startswith(prefix):
@@ -351,10 +351,12 @@ def _registered(name: str) -> Any:
         raise RecipeError(f"Neither mteb nor limbeck has a task '{name}'.{hint}") from None
     if task.is_aggregate:
         parts = ",".join(f"{MTEB}:{part.metadata.name}" for part in task.metadata.tasks)
-        raise RecipeError(f"'{name}' is made of several tasks of mteb; name them: {parts}.")
+        raise RecipeError(f"'{name}' stands for several tasks of mteb; name one or more of them: {parts}.")
     # What else than texts a task is on, such as images.
     other_modalities = [modality for modality in task.modalities if modality != "text"]
     if other_modalities:
         shown = " and ".join(other_modalities)
-        raise RecipeError(f"mteb's task '{name}' is on {shown}, but models of limbeck read texts.")
+        raise RecipeError(
+            f"mteb's task '{name}' is on {shown}, but limbeck's models read only text; choose a task on text."
+        )
     return task

@@ -142,7 +142,8 @@ def prepare(
     if training:
         if not data.splits.get(TRAIN):
             raise CorpusError(
-                f"{task.title} has no rows to train on ({task.train}); give --data a folder that has some."
+                f"{task.title} has no rows to train on (split '{task.train}'); give a folder that has this split "
+                "as --data."
             )
         train_rows = KINDS[task.kind].draw(data.splits[TRAIN], max_train_rows)
         notes += notes_of_draws(data, {TRAIN: train_rows})

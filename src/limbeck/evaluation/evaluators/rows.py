@@ -77,8 +77,8 @@ def rows_of(name: str, request: EvaluationRequest, *, training: bool) -> TaskDat
     task = data.task
     if not (task.scored or task.predicted):
         raise CorpusError(
-            f"{task.title} has no split to score or to predict: name one in its files, or give --data a folder "
-            "that has one."
+            f"{task.title} has no split to score or to predict: name a split in the task's files, or give a folder "
+            "that has one as --data."
         )
     settings = request.settings(task)
     if settings.metric not in (None, *task.metrics):
@@ -136,8 +136,8 @@ def _check_can_choose(task: Task, select: str | None, request: EvaluationRequest
     keeps_best_of_several = request.keep_weights == "best" and runs > 1
     if keeps_best_of_several and select is None:
         raise CorpusError(
-            f"{task.title} has no labelled rows by which to choose the best of {runs} runs; give --data a "
-            "folder that has its development rows, or ask for a single run: one grid point and --seeds 1."
+            f"{task.title} has no labelled rows by which to choose the best of {runs} runs; give a folder with its "
+            "development rows as --data, or train only one run: a single value of each setting and --seeds 1."
         )
 
 

@@ -338,7 +338,10 @@ def _texts_of_pairs(rows: Sequence[Any], where: str) -> tuple[tuple[str, ...], t
         CorpusError: for a row of one text.
     """
     if any(row.pair is None for row in rows):
-        raise CorpusError(f"{where} has rows of a single text; similarity needs pairs.")
+        raise CorpusError(
+            f"{where} has rows with a single text, but similarity is measured between two; choose a task with "
+            "pairs of texts."
+        )
     return tuple(row.text for row in rows), tuple(row.pair for row in rows)
 
 

@@ -59,8 +59,8 @@ class PlannedModel:
         """
         if self.queries != self.documents:
             raise ModelError(
-                f"'{self.name}' sends queries and documents to different models, but {task.title} has "
-                f"neither; give one of the two: '{self.queries}' or '{self.documents}'."
+                f"'{self.name}' sends queries and documents to different models, but {task.title} has neither "
+                f"queries nor documents; give one of the two models: '{self.queries}' or '{self.documents}'."
             )
 
 

@@ -188,8 +188,9 @@ def training_points(task: Task, settings: FineTuning, *, bf16: bool) -> list[Tra
         class_weights = read_weights(settings.class_weights, task.labels, where)
     if settings.choose_thresholds and not KINDS[task.kind].chooses_thresholds:
         raise RecipeError(
-            f"choose_thresholds is for rows that may have several classes, but {task.title} is a task of "
-            f"{task.kind}; leave it out, or set it for one task (--set TASK.choose_thresholds=true)."
+            f"choose_thresholds applies only to tasks whose rows may have several classes, but {task.title} is a "
+            f"task of {task.kind}; leave choose_thresholds out, or set it for one task alone (--set "
+            "TASK.choose_thresholds=true)."
         )
     best_epoch_by = None
     if settings.keep == "best_epoch":

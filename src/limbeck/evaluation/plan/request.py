@@ -148,7 +148,9 @@ class EvaluationRequest:
             if not title:
                 raise RecipeError("The name '' is empty; give another.")
             if count > 1:
-                raise RecipeError(f"The name '{title}' is that of two models; give another.")
+                raise RecipeError(
+                    f"Two models would have the name '{title}' in the tables; give each its own with --name."
+                )
         return titles
 
     def task_names(self) -> list[str]:
@@ -173,17 +175,24 @@ class EvaluationRequest:
         if self.seeds is not None:
             _check_number("--seeds", self.seeds, _MOST_SEEDS)
         if self.as_is and self.seeds is not None:
-            raise RecipeError("--seeds counts training runs, but --as-is trains nothing; leave one of them out.")
+            raise RecipeError(
+                "--seeds counts training runs, but --as-is trains nothing; leave one of the two options out."
+            )
         if self.classes and not self.as_is:
             raise RecipeError(
-                "--classes names the classes of heads that are scored as they are; give --as-is too, or leave it out."
+                "--classes applies only to models that are scored with the heads they have; give --as-is too, or "
+                "leave --classes out."
             )
         if self.keep_weights not in (None, *WEIGHTS_TO_KEEP):
             raise RecipeError(f"--keep-weights is '{self.keep_weights}'; give {' or '.join(WEIGHTS_TO_KEEP)}.")
         if self.keep_weights is not None and self.as_is:
-            raise RecipeError("--keep-weights keeps trained models, but --as-is trains nothing; leave one of them out.")
+            raise RecipeError(
+                "--keep-weights keeps fine-tuned models, but --as-is trains nothing; leave one of the two options out."
+            )
         if not self.tasks.strip(" ,"):
-            raise RecipeError("There is nothing to measure: give --tasks (names, groups, files), --speed, or both.")
+            raise RecipeError(
+                "There is nothing to measure: give tasks (--tasks, with names, groups or files), --speed, or both."
+            )
 
     def check(self) -> None:
         """Check the request without reading models and rows; torch is not imported.
@@ -223,7 +232,7 @@ def _check_count(names: Sequence[str], models: Sequence[str]) -> None:
     quoted = surplus[-1]
     if len(surplus) > 1:
         quoted = f"{', '.join(surplus[:-1])} and {surplus[-1]}"
-    raise RecipeError(f"{len(names)} names for {counted(len(models), 'model')}; leave out {quoted}.")
+    raise RecipeError(f"--name is given {len(names)} times for {counted(len(models), 'model')}; leave out {quoted}.")
 
 
 def _check_characters(names: Sequence[str]) -> None:
@@ -234,7 +243,10 @@ def _check_characters(names: Sequence[str]) -> None:
     """
     for name in names:
         if without_surrogates(name) != name:
-            raise RecipeError(f"The name {name!a} has half of a character, which no file can hold; leave it out.")
+            raise RecipeError(
+                f"The name {name!a} has half of a character (a lone surrogate), which cannot be saved in a file; "
+                "give the model another name."
+            )
 
 
 def _check_number(option: str, number: int, most: int) -> None:
@@ -257,7 +269,8 @@ def fine_tuned_task(request: EvaluationRequest) -> Task:
     names = request.task_names()
     if len(names) > 1:
         raise RecipeError(
-            f"--task '{request.tasks}' names {len(names)} tasks, but a model is fine-tuned on one; name one task."
+            f"--task '{request.tasks}' names {len(names)} tasks, but a model is fine-tuned on exactly one; name "
+            "one task."
         )
     evaluator = evaluator_named(names[0])
     if evaluator is not None:

@@ -46,7 +46,7 @@ def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool =
         # The last dot divides task and setting, since names of tasks may have dots and names of settings have none.
         task, dot, setting = path.strip().rpartition(".")
         if dot and not task:
-            raise RecipeError(f"{where} names no task before the dot; write {_FORM}.")
+            raise RecipeError(f"{where} has no task before the dot; write {_FORM}.")
         if setting not in _SETTINGS:
             raise RecipeError(f"{where}: no setting '{setting}'.{suggestion(setting, _SETTINGS)}")
         if as_is and setting not in _SETTINGS_AS_IS:
@@ -55,6 +55,6 @@ def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool =
                 f"{', '.join(_SETTINGS_AS_IS)}."
             )
         if task and task not in tasks:
-            raise RecipeError(f"{where}: '{task}' is not among the tasks.{suggestion(task, tasks)}")
+            raise RecipeError(f"{where}: '{task}' is not one of the tasks to evaluate.{suggestion(task, tasks)}")
         overrides.append(Override(task or None, {setting: value}))
     return overrides

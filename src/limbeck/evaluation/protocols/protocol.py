@@ -83,7 +83,7 @@ class Protocol:
             way_out = "leave --average out"
             if averages:
                 way_out = f"choose one of {', '.join(averages)}"
-            raise RecipeError(f"The preset '{self.name}' has no average '{table}'; {way_out}.")
+            raise RecipeError(f"The preset '{self.name}' has no table '{table}' with an average; {way_out}.")
 
         averaged = averages[table]
         changes = {name: dict(change) for name, change in self.changes.items()}

@@ -264,8 +264,8 @@ def _run_pending(
         run_trainings(trainings, workers=request.workers, received=received)
     except KeyboardInterrupt:
         raise Interrupted(
-            f"Stopped; {progress.ended} of {progress.count} cells are done and kept in '{folder}'; the same command "
-            "continues from there."
+            f"Stopped; {progress.ended} of {progress.count} cells are done and kept in '{folder}'; run the same "
+            "command again to continue."
         ) from None
 
 

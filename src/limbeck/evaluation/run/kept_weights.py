@@ -150,7 +150,9 @@ def place_model(folder: Path, cell: EvaluationCell, finish: Callable[[Path], obj
     """
     weights = find_weights(folder, cell)
     if weights is None:
-        raise OutputError(f"The weights of '{cell.id}' are not in '{folder}'; run the same command again.")
+        raise OutputError(
+            f"The weights of '{cell.id}' are not in '{folder}'; run the same command again, which makes them anew."
+        )
     finish(weights)
     target = folder / FINE_TUNED
     if weights == target:

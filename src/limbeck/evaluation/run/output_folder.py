@@ -60,16 +60,22 @@ def _check_same(folder: Path, saved_request: dict[str, Any], request: Mapping[st
     was_as_is = bool(saved_request.get("as_is"))
     is_as_is = bool(request.get("as_is"))
     if was_as_is and not is_as_is:
-        raise OutputError(f"The evaluation in '{folder}' scores models as they are; give --as-is, or another --output.")
+        raise OutputError(
+            f"The evaluation in '{folder}' was begun with --as-is, so it cannot go on without; give --as-is again, "
+            "or another --output."
+        )
     if is_as_is and not was_as_is:
-        raise OutputError(f"The evaluation in '{folder}' fine-tunes its models; give no --as-is, or another --output.")
+        raise OutputError(
+            f"The evaluation in '{folder}' was begun without --as-is, so it cannot go on with it; leave --as-is "
+            "out, or give another --output."
+        )
     for key, option in _OPTIONS.items():
         saved_value = saved_request.get(key)
         value = request[key]
         if value != saved_value:
             raise OutputError(
-                f"The evaluation in '{folder}' has {option} {_in_words(saved_value)}, not {_in_words(value)}; "
-                "use the same, or another --output."
+                f"The evaluation in '{folder}' was begun with {option} {_in_words(saved_value)}, but now it is "
+                f"{_in_words(value)}; give the earlier value again, or another --output."
             )
 
 

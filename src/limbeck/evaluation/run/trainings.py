@@ -155,6 +155,6 @@ def _check_scores(result: CellResult, evaluator: str) -> None:
                 "metric is undefined."
             )
         raise PluginError(
-            f"The evaluator '{evaluator}' returned {problem.value:g} as {problem.metric}, but scores are 0 to 1, or "
-            "-1 to 1: return a share in place of percent."
+            f"The evaluator '{evaluator}' returned {problem.value:g} as {problem.metric}, but scores must be from "
+            "-1 to 1: return shares, not percent."
         )

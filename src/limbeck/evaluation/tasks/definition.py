@@ -164,7 +164,7 @@ class TaskDefinition(Strict):
             has_good_length = 0 < len(text.strip()) <= _LONGEST_TITLE
             if not text.isprintable() or not has_good_length:
                 raise ValueError(
-                    f"{text[:_SHOWN_CHARACTERS]!r} is not a line of 1 to {_LONGEST_TITLE} printable characters"
+                    f"{text[:_SHOWN_CHARACTERS]!r} must be a single line of 1 to {_LONGEST_TITLE} printable characters"
                 )
         return value
 

@@ -34,7 +34,7 @@ def write_out_each(description: Any) -> Any:
 
     combinations = math.prod(map(len, values_of_name.values()))
     if len(repr(description)) * combinations > _MOST_CHARACTERS:
-        raise ValueError("each stands for too many splits: give fewer values")
+        raise ValueError("'each' makes too many splits of this description: list fewer values under 'each'")
 
     written = {}
     for key, value in description.items():

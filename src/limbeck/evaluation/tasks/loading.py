@@ -95,7 +95,9 @@ def check_scored(name: str, *, data: Path | None) -> None:
     presence = _look_for_splits(splits_of_task, training=False)
     task = _narrowed(splits_of_task.definition, presence.present)
     if not task.scored:
-        raise CorpusError(f"{task.title} has no labelled split there: give a folder with its development rows.")
+        raise CorpusError(
+            f"{task.title} has no labelled split to score: give a folder with its development rows as --data."
+        )
     for split in task.scored:
         for key in splits_of_task.keys_to_read(split):
             splits_of_task.check(key)

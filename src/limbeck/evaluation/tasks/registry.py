@@ -80,8 +80,8 @@ def check_trainable(task: Task) -> None:
     """
     if task.train is None:
         raise RecipeError(
-            f"{task.title} has no split to train on: add one to its files, as train, or score models as they are "
-            "(--as-is)."
+            f"{task.title} has no split to train on: add a split 'train' to the task's files, or score models "
+            "without training (--as-is)."
         )
 
 
@@ -194,7 +194,8 @@ def read_own_task(path: Path) -> TaskDefinition:
     # Tables and published rows know a task by its name.
     if definition.name in TASKS:
         raise RecipeError(
-            f"The task file '{path}': name: '{definition.name}' is a task of limbeck; give the task another name."
+            f"The task file '{path}': name: '{definition.name}' is already the name of a task of limbeck; give "
+            "your task another name."
         )
     _check_other_task(path, "select", definition.select, definition)
     _check_other_task(path, "train", definition.train, definition)
@@ -242,7 +243,9 @@ def _read(path: Path, cls: type[D]) -> D:
     """
     content = read_document(path, f"The task file '{path}'", "give a YAML file that describes a task.", CorpusError)
     if not isinstance(content, dict):
-        raise RecipeError(f"The task file '{path}' must be a mapping with name, type, columns and files or hub.")
+        raise RecipeError(
+            f"The task file '{path}' must be a mapping with the keys name, type, columns, and files or hub."
+        )
     try:
         return cls.model_validate(content)
     except ValidationError as error:

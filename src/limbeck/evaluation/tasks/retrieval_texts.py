@@ -45,8 +45,8 @@ def read_texts(file: SplitFile, layout: TextFile, report: SourceReport) -> dict[
         first_text = texts.setdefault(text_id, text)
         if first_text != text:
             raise CorpusError(
-                f"{row.where} has the id '{text_id[:_SHOWN_CHARACTERS]}' of an earlier text that differs: give each "
-                "text its own id."
+                f"{row.where} has the id '{text_id[:_SHOWN_CHARACTERS]}' of an earlier text, but another text: "
+                "give each text its own id."
             )
     return texts
 

@@ -79,7 +79,10 @@ class FileSource(Strict):
     @classmethod
     def _has_two_languages(cls, value: ParallelSpec | None) -> ParallelSpec | None:
         if value is not None and len(value.all_languages) > 2:
-            raise ValueError("a split of parallel text has two languages: name more of them in the task's parallel")
+            raise ValueError(
+                "a split of parallel text has exactly two languages: name further languages in the task's own key "
+                "'parallel'"
+            )
         return value
 
 

@@ -126,7 +126,10 @@ def read_split_file(
     elif source.header:
         rows = _headless_rows(path, TableLayout(source.header, quotes), report)
     elif file_kinds.suffix_of(path) not in suffixes:
-        raise CorpusError(f"'{path}' is not of a known kind: give {', '.join(suffixes)}, also with .gz, .xz or .zst.")
+        raise CorpusError(
+            f"'{path}' has an unknown file type: give a file that ends with {', '.join(suffixes)} (.gz, .xz or "
+            ".zst may follow)."
+        )
     else:
         rows = file_readers.read_rows(path, report, of_words=of_words, layout=TableLayout(quotes=quotes))
     for row in rows:
@@ -189,7 +192,7 @@ def read_split_of_hub(place: HubPlace) -> Iterator[PlacedRow]:
         reason_lines = str(error).splitlines() or [type(error).__name__]
         raise CorpusError(
             f"Cannot load the split '{split_name}' of the Hub data set '{title}': {reason_lines[0].rstrip('.')}. "
-            "Give a folder with its files instead."
+            "Give a folder with the files in its place (--data, or corpus.data in a recipe)."
         ) from error
     class_names = parquet_files.class_names(rows.features)
     for number, row in enumerate(rows, start=1):

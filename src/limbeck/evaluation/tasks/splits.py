@@ -132,7 +132,10 @@ class _Place:
         """
         place = self.definition.on_hub(self.split)
         if place is None:
-            raise CorpusError(f"{self.task.title} is not on the Hub: give a folder with its files.")
+            raise CorpusError(
+                f"{self.task.title} is not on the Hub: give a folder with its files (--data, or corpus.data in a "
+                "recipe)."
+            )
         return place
 
 
@@ -220,7 +223,10 @@ class Splits:
         parts = self._parts(place)
         parts_there = [part for part in parts if self.has(part)]
         if not parts_there:
-            raise CorpusError(f"None of the splits {name_some(parts)} of {place.task.title} is there.")
+            raise CorpusError(
+                f"None of the splits {name_some(parts)} of {place.task.title} was found, so there is nothing to "
+                "join; give a folder with their files (--data, or corpus.data in a recipe)."
+            )
         joint = SplitContent()
         for part in parts_there:
             content = self.read(part)
@@ -301,7 +307,9 @@ def require_file(files: Sequence[PossibleFile], folders: Sequence[Path], title: 
             hint = " (one only)" if "*" in possible.name else ""
             names.append(f"{possible.name}{hint}")
         where = " and ".join(f"'{folder}'" for folder in folders)
-        raise CorpusError(f"No file of {title} in {where} or a subfolder: looked for {', '.join(names)}.")
+        raise CorpusError(
+            f"No file of {title} in {where} or a subfolder; give a folder with one of these files: {', '.join(names)}."
+        )
     return file
 
 
