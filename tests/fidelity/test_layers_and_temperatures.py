@@ -138,7 +138,7 @@ def test_annealed_scores_are_compared_themselves():
     [
         ("only 4 can be drawn", "hidden_states", {"mapping": "random"}, pairing("text", 5)),
         (
-            "annealing teaches the scores of classes or a value",
+            "'annealing' applies only to scores of classes or of a value",
             "output_distribution",
             {"annealing": 3},
             pairing("text"),

@@ -39,7 +39,7 @@ def test_a_start_of_pickles_is_copied_by_the_command_that_its_error_names(tmp_pa
         if not name.startswith(("cls.seq_relationship", "bert.pooler")):
             assert torch.equal(found.state_dict()[name], tensor), name
     assert sorted(path.name for path in tmp_path.iterdir()) == ["start", "start-safetensors"]
-    with pytest.raises(ModelError, match="has safetensors, which are read as they are"):
+    with pytest.raises(ModelError, match="has weights as safetensors, so nothing pickled needs to be read"):
         export_model(ExportRequest(str(done.folder), "safetensors", read_pickled=True))
     assert BertModel.from_pretrained(done.folder)
 

@@ -87,9 +87,7 @@ def test_models_without_two_segments_are_refused(tiny_recipe, tmp_path):
     tiny_recipe["stages"][0]["text"] = {"pairs": True}
     for family, changes in (("distilbert", {}), ("roberta", {"type_vocab_size": 1})):
         tiny_recipe["teacher"]["model"] = str(make_teacher(tmp_path / family, family, **changes))
-        line = (
-            rf"stages.0.text.pairs: a pair has two segments, but the teacher, a {family}, does not tell segments apart"
-        )
+        line = rf"stages.0.text.pairs: a pair has two segments, but the teacher, a {family}, cannot tell segments apart"
         with pytest.raises(RecipeError, match=line):
             plan_run(load_recipe(tiny_recipe))
 

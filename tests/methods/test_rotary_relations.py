@@ -91,7 +91,7 @@ def test_relation_heads_divide_the_attention_heads_of_both_models():
         ({"relation_heads": 48}, "use a divisor of both models' attention heads such as 4, or 'auto'"),
         (
             {"relations": {"query-value": 1}},
-            "Relation 'query-value' is of values and of vectors that the student's rotary",
+            "Relation 'query-value' mixes values with vectors that the student's rotary",
         ),
     ],
 )

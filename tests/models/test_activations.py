@@ -259,7 +259,9 @@ def test_the_record_says_what_activations_decided(changes, said):
 def test_a_teacher_without_activations_is_refused():
     teacher = tiny_model("bert")
     blocks(teacher)[3].output.LayerNorm.weight.fill_(torch.nan)
-    with pytest.raises(ModelError, match="layer 4 gives zeros or numbers that are not finite .* narrow_by: weights"):
+    with pytest.raises(
+        ModelError, match="layer 4 gives only zeros, or numbers that are not finite, .* narrow_by: weights"
+    ):
         start_student(teacher, 2, "ends", hidden=24, narrow_by="activations")
 
 

@@ -96,7 +96,7 @@ def test_a_combination_is_read_as_it_was_saved(tmp_path):
 
 
 def test_too_few_texts_have_no_directions():
-    with pytest.raises(CorpusError, match=r"onto 10 principal directions of the text, but there are 9 texts"):
+    with pytest.raises(CorpusError, match=r"onto 10 principal directions of the text, but 9 texts are too few"):
         concatenated(tensors(draw(9)), WEIGHTS, width=10)
 
 

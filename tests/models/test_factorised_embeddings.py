@@ -146,6 +146,6 @@ def test_a_plain_student_of_deberta_has_no_field_for_them():
 def test_other_families_are_refused_with_those_that_can(family):
     teacher = tiny.tiny_config(family)
     blueprint = tiny.blueprint_like(shape_of(teacher), 2).model_copy(update={"embedding": WIDTH})
-    known = r"albert, convbert, deberta, deberta-v2, electra, rembert and roformer can; leave out embedding"
+    known = r"albert, convbert, deberta, deberta-v2, electra, rembert and roformer can; leave 'embedding' out"
     with pytest.raises(ModelError, match=rf"{family} student cannot have .* those of bert \(as ELECTRA\), {known}"):
         student_config(blueprint, teacher)

@@ -44,7 +44,7 @@ def test_a_student_of_a_teacher_that_pads_left_gives_others_the_same_vectors_in_
     text.write_text("\n\n".join(f"the model of text {number} is it" for number in range(30)))
     options = ["--teacher", teacher, "--student", 2, "--corpus", text, "--steps", 1, "--output", tmp_path / "run"]
     done = limbeck("distill", *options, "--set", "evaluation.enabled=false")
-    assert done.returncode == 0 and "the teacher's tokenizer pads on the left" in done.stderr
+    assert done.returncode == 0 and "the teacher's tokenizer pads texts on the left" in done.stderr
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run" / "student")
     model = AutoModel.from_pretrained(tmp_path / "run" / "student").eval()
     short, long = "the model", "the model of text is it and for that"

@@ -300,7 +300,7 @@ def test_what_cannot_be_applied_is_refused(transformer, text_folder, tmp_path):
         ("processing_kwargs", {"common": {"max_length": 8}}),
         ("modality_config", {"text": {"method": "forward", "method_output_name": "pooler_output"}}),
     ):
-        refused("sentence_bert_config.json", {key: value}, f"says {key}", "of a copy of the folder")
+        refused("sentence_bert_config.json", {key: value}, f"says {key}", "in a copy of the folder")
     refused("tokenizer_config.json", {"model_max_length": 0}, "model_max_length")
     tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer | {"normalizer": None}))

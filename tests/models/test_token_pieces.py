@@ -116,12 +116,14 @@ def test_a_student_starts_from_the_means_that_numpy_projects(words, hidden):
 
 
 def test_a_wider_student_cannot_start_so(words):
-    with pytest.raises(ModelError, match="Embeddings cannot be averaged: .* set embeddings: random, or auto"):
+    with pytest.raises(
+        ModelError, match="Embeddings cannot be averaged: .* set embeddings: random, or embeddings: auto"
+    ):
         start_with(words, tiny_tokenizer("bert"), tiny_model("bert"), layers="random", hidden=64, heads=4)
 
 
 def test_pieces_are_needed(words):
     source = tiny_model("bert")
     config = student_config(blueprint_like(shape_of(source.config), 2), source.config, vocabulary=len(words))
-    with pytest.raises(ModelError, match="need the tokenizers .* set embeddings: random"):
+    with pytest.raises(ModelError, match="needs the tokenizers .* set embeddings: random"):
         start.start_student(build_student(config, seed=1), source, StartSettings("first", "averaged"))

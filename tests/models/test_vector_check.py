@@ -87,10 +87,10 @@ def test_vectors_that_change_with_the_texts_beside_them_are_refused(recipe, teac
     (teacher / "tokenizer_config.json").write_text(json.dumps(tokenizer | {"padding_side": "left"}))
     path = tmp_path / "recipe.yaml"
     path.write_text(json.dumps(recipe))
-    assert_one_line_error(limbeck("validate", path), 2, "pads texts on the left, which moves the positions")
+    assert_one_line_error(limbeck("validate", path), 2, "pads texts on the left, so a text's vector")
     done = limbeck("doctor", "--teacher", teacher, "--quiet")
     *_, finding, end = done.stdout.splitlines()
-    assert done.returncode == 1 and "set padding_side in its tokenizer_config.json to right" in finding
+    assert done.returncode == 1 and "set padding_side to right in its tokenizer_config.json" in finding
     assert end == "limbeck works here, but this teacher's sentence vectors are not confirmed."
     assert "prompt" not in done.stderr, "what the library says of a default prompt is not limbeck's to say"
 
@@ -119,7 +119,7 @@ def test_wrong_vectors_are_not_taught(recipe, compared, limbeck, tmp_path):
         done = limbeck(command, path)
         # A random start says what it costs before.
         done = done._replace(stderr=done.stderr.splitlines()[-1])
-        assert_one_line_error(done, 2, "from those of sentence-transformers, and 0.001 is allowed")
+        assert_one_line_error(done, 2, "from those of sentence-transformers, but only 0.001 is allowed")
     with pytest.raises(ModelError, match=r"up to 0.3\d? from those"):
         Proxy(plan_run(load_recipe(recipe)), console=Console(quiet=True))
     recipe["stages"][0]["method"] = {"name": "minilmv2", "relation_heads": 4}

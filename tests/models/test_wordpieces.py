@@ -57,7 +57,7 @@ def test_the_tokens_of_texts_and_pairs(lowercase, tmp_path):
 
 
 def test_too_few_words_are_refused_with_their_number():
-    with pytest.raises(ModelError, match=r"gives only (\d+) WordPieces; give \1 or less"):
+    with pytest.raises(ModelError, match=r"gives only (\d+) WordPieces; give a number up to \1"):
         train(texts_of(), 20_000)
 
 

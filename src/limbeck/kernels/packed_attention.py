@@ -87,7 +87,8 @@ def packed_attention(
     tokens = query.shape[1]
     if min(lengths, default=0) < 1 or sum(lengths) != tokens:
         raise KernelError(
-            f"Lengths {list(lengths)[:8]} do not divide {tokens} tokens; give lengths of 1 or more that add up to that."
+            f"Lengths {list(lengths)[:8]} do not add up to the {tokens} tokens of the batch; give lengths of 1 or "
+            "more with this sum."
         )
     share = dropped_share(dropout)
     if share == 1:

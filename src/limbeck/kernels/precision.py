@@ -43,7 +43,7 @@ def refuse_second_derivative(objective: str, way_out: str) -> None:
         KernelError: if the running backward pass was called with `create_graph=True`.
     """
     if torch.is_grad_enabled():
-        raise KernelError(f"{objective} has no second derivative, which create_graph=True asks for; {way_out}.")
+        raise KernelError(f"{objective} has no second derivative, but create_graph=True asks for one; {way_out}.")
 
 
 def wanted_gradients(*tensors: Tensor | None) -> list[bool]:

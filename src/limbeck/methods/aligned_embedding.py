@@ -145,13 +145,14 @@ def _keeps_map(options: AlignedEmbeddingOptions, student_width: int, teacher_wid
     has_other_width = student_width != teacher_width
     if options.map == "none" and has_other_width:
         raise RecipeError(
-            f"map is 'none', but the student pools vectors of {student_width} numbers where the teacher pools "
-            f"{teacher_width}; leave map out, or give a student as wide as the teacher."
+            f"'map: none' needs vectors of equal width, but the student's have {student_width} numbers and the "
+            f"teacher's {teacher_width}; leave 'map' out, or give a student as wide as the teacher."
         )
     keeps_map = options.map == "always" or has_other_width
     if options.bias and not keeps_map:
         raise RecipeError(
-            "bias is for the learned map, but at equal widths there is none; give map: always, or leave bias out."
+            "'bias' belongs to the learned map, but student and teacher are equally wide, so there is none; set "
+            "'map: always', or leave 'bias' out."
         )
     return keeps_map
 
@@ -161,6 +162,6 @@ def _check_prefixes(prefixes: list[int], width: int) -> None:
     is_repeated = len(set(prefixes)) < len(prefixes)
     if is_repeated or any(prefix >= width for prefix in prefixes):
         raise RecipeError(
-            f"truncate is {prefixes}, but the teacher's vectors have {width} numbers; give widths below that, each "
-            "once."
+            f"truncate is {prefixes}, but the teacher's vectors have {width} numbers; give widths below {width}, "
+            "each only once."
         )

@@ -63,8 +63,8 @@ def bert_pkd(options: BertPkdOptions, pairing: Pairing) -> list[Term]:
     if options.patient_weight > 0 and not terms:
         raise RecipeError(
             "bert_pkd teaches the CLS vectors of the layers below the student's last, but mapping "
-            f"{options.mapping} with {pairing.student.layers} student layers has none; choose another mapping or "
-            "set patient_weight: 0."
+            f"{options.mapping} with {pairing.student.layers} student layers has no such layer; choose another "
+            "mapping, or set patient_weight: 0."
         )
     if options.patient_weight > 0:
         check_equal_widths(pairing, method="bert_pkd", compared="CLS vectors", otherwise="set patient_weight: 0")

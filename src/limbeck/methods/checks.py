@@ -101,9 +101,10 @@ def check_whole_rotary_heads(pairing: Pairing, heads: int, streams: Iterable[str
             most = most_relation_heads(shape, stream)
             if most % heads:
                 raise RecipeError(
-                    f"relation_heads {heads} cuts through the {most} attention heads of the {owner}'s {stream}, whose "
-                    "features are turned in pairs by rotary positions, so the relation of the same words would depend "
-                    f"on their place; use a divisor of both models' attention heads such as {example}, or 'auto'."
+                    f"relation_heads {heads} cuts through the {most} attention heads of the {owner}'s {stream}, "
+                    "which rotary positions turn in pairs of features, so that the same words would be related "
+                    "differently at another place; use a divisor of both models' attention heads such as "
+                    f"{example}, or 'auto'."
                 )
 
 
@@ -125,9 +126,9 @@ def check_rotary_pairs(pairing: Pairing, pairs: Iterable[str]) -> None:
             mixes_values = "value" in (first, second) and first != second
             if shape.rotary and mixes_values:
                 raise RecipeError(
-                    f"Relation '{pair}' is of values and of vectors that the {owner}'s rotary positions turn, so the "
-                    "relation of the same words would depend on their place; relate values with values, and queries "
-                    "and keys with each other."
+                    f"Relation '{pair}' mixes values with vectors that the {owner}'s rotary positions turn, so "
+                    "that the same words would be related differently at another place; relate values with "
+                    "values, and queries and keys with each other."
                 )
 
 
@@ -143,5 +144,7 @@ def weighted_terms(terms: Iterable[Term], *, method: str) -> list[Term]:
     """
     weighted = [term for term in terms if term.weight > 0]
     if not weighted:
-        raise RecipeError(f"{method} has only weights of 0; give at least one of them a value above 0.")
+        raise RecipeError(
+            f"{method} has only weights of 0, so it would learn nothing; give at least one weight a value above 0."
+        )
     return weighted

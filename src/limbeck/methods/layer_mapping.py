@@ -122,7 +122,9 @@ def resolve_mapping(choice: MappingChoice, pairing: Pairing, more_names: Sequenc
         for teacher_layer in teacher_layers:
             _check_layer(teacher_layer, teacher_depth, "teacher", choice)
         if len(set(teacher_layers)) < len(teacher_layers):
-            raise RecipeError(f"mapping {choice} names a teacher layer twice for student layer {layer}; name it once.")
+            raise RecipeError(
+                f"mapping {choice} names a teacher layer twice for student layer {layer}; name each teacher layer once."
+            )
 
     # A student layer that learns from none is left out.
     mapping = {layer: teacher_layers for layer, teacher_layers in sorted(listed.items()) if teacher_layers}
@@ -135,8 +137,8 @@ def _read_list(choice: list[int], student_depth: int) -> LayerMapping:
     """Read a list with a teacher layer for each student layer; a student layer with 0 learns from none."""
     if len(choice) != student_depth:
         raise RecipeError(
-            f"mapping {choice} has {len(choice)} entries, but the student has {student_depth} layers; give each a "
-            "teacher layer, or 0 for none."
+            f"mapping {choice} has {len(choice)} entries, but the student has {student_depth} layers; give one "
+            "entry for each student layer: a teacher layer, or 0 for none."
         )
     mapping: LayerMapping = {}
     for layer, teacher_layer in enumerate(choice, start=1):
@@ -166,7 +168,10 @@ def _by_name(name: str, pairing: Pairing, names: Sequence[str]) -> LayerMapping:
     student = pairing.student.layers
     teacher = pairing.teacher_shape.layers
     if name not in NAMES:
-        raise RecipeError(f"Unknown mapping '{name}'.{suggestion(name, names)} Or give a list, or layers by number.")
+        raise RecipeError(
+            f"Unknown mapping '{name}'.{suggestion(name, names)} You can also list a teacher layer for each "
+            "student layer, such as [2, 4, 6]."
+        )
     if name in _ONE_LAYER_EACH and student > teacher:
         raise RecipeError(
             f"mapping '{name}' gives every student layer a different teacher layer, but the student has {student} "
@@ -185,7 +190,8 @@ def _check_layer(layer: int, depth: int, owner: str, choice: MappingChoice) -> N
     """Refuse a layer that a model does not have."""
     if not 1 <= layer <= depth:
         raise RecipeError(
-            f"mapping {choice} names {owner} layer {layer}, but the {owner} has only layers 1 to {depth}; change it."
+            f"mapping {choice} names {owner} layer {layer}, but the {owner} has only layers 1 to {depth}; choose "
+            "one of these."
         )
 
 

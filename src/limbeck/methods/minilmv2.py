@@ -121,7 +121,9 @@ def _weights_of_pairs(relations: Mapping[str, float]) -> dict[str, float]:
         if pair not in PAIRS:
             raise RecipeError(f"Unknown relation '{pair}'.{suggestion(pair, PAIRS)}")
         if weight < 0:
-            raise RecipeError(f"Relation '{pair}' has the weight {weight}; give 0 or more.")
+            raise RecipeError(
+                f"Relation '{pair}' has the weight {weight}, but a weight must be 0 or more; change the weight."
+            )
     weights = {pair: weight for pair, weight in relations.items() if weight > 0}
     if not weights:
         raise RecipeError("Every relation has the weight 0; give at least one pair a weight above 0.")

@@ -109,11 +109,14 @@ class MlkdBertOptions(MethodOptions):
         """Refuse options of the other stage."""
         # `joint` is stage 1 with the terms of stage 2 added.
         if self.joint and self.stage == 2:
-            raise ValueError("joint runs both stages in one: leave stage out")
+            raise ValueError(
+                "'joint' trains both stages as one, so 'stage' has no meaning beside it: leave 'stage' out"
+            )
         for name in type(self).model_fields:
             if name in self.unread_options and self._is_changed(name):
                 raise ValueError(
-                    f"{name} belongs to stage {self._other_stage}, but this is stage {self.stage}: leave it out"
+                    f"'{name}' applies only to stage {self._other_stage}, but this is stage {self.stage}: leave "
+                    f"'{name}' out"
                 )
         return self
 
@@ -125,12 +128,15 @@ class MlkdBertOptions(MethodOptions):
         # Only relations are computed per split. Features are compared over the whole width, so no heads are merged.
         if self.mha_loss == "features" and self.mha_mapping != "concat-split":
             raise ValueError(
-                f"mha_mapping {self.mha_mapping!r} merges heads for relations, but mha_loss is 'features': leave "
-                "one of them out"
+                f"mha_mapping {self.mha_mapping!r} merges heads, which only relations need, but mha_loss is "
+                "'features': leave mha_mapping or mha_loss out"
             )
         # Only features have learned maps, so without any there is none to share.
         if self.one_map and "features" not in (self.mha_loss, self.ffn_loss):
-            raise ValueError("one_map is for features, but mha_loss and ffn_loss are 'relation': leave it out")
+            raise ValueError(
+                "one_map shares the learned maps of features, but mha_loss and ffn_loss are both 'relation', "
+                "which has no maps: leave one_map out"
+            )
         return self
 
 
@@ -258,7 +264,8 @@ def _with_merged_heads(terms: list[Term], options: MlkdBertOptions, pairing: Pai
     if heads % splits:
         raise RecipeError(
             f"mha_mapping '{options.mha_mapping}' gives every split the same number of the teacher's {heads} "
-            f"heads, but mha_splits {splits} does not divide that; change mha_splits or use concat-split."
+            f"heads, but mha_splits {splits} does not divide {heads}; change mha_splits, or set mha_mapping: "
+            "concat-split."
         )
     if options.mha_mapping == "average":
         averaged = HeadGroups(heads, splits)
@@ -298,12 +305,14 @@ def _stage_2(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     contrastive_weight = options.sample_contrastive_weight
     if pairing.of_tokens and (relation_weight or contrastive_weight):
         raise RecipeError(
-            f"The sample terms of mlkd_bert relate one vector per sample, but {pairing.task} predicts tokens (section "
-            "4.3 leaves them out there too); set sample_relation_weight and sample_contrastive_weight to 0."
+            f"The sample terms of mlkd_bert relate one vector per sample, but {pairing.task} predicts every token "
+            "(the paper leaves these terms out there too, section 4.3); set sample_relation_weight and "
+            "sample_contrastive_weight to 0."
         )
     if pairing.label != "class" and contrastive_weight:
         raise RecipeError(
-            f"sample_contrastive_weight needs one class per sample, but {pairing.task} has none; set it to 0."
+            f"sample_contrastive_weight needs one class per sample, but {pairing.task} has none; set "
+            "sample_contrastive_weight to 0."
         )
     # None is the default: the weight 1, or 0 where the task cannot have the term.
     if relation_weight is None:

@@ -48,8 +48,8 @@ class MethodOptions(Strict):
         for name in names:
             if self._is_changed(name):
                 raise ValueError(
-                    f"{name} {getattr(self, name)!r} is for {mapping} 'random', but {mapping} is {chosen!r}: leave it "
-                    "out"
+                    f"{name} {getattr(self, name)!r} applies only to {mapping}: random, but {mapping} is "
+                    f"{chosen!r}: leave {name} out"
                 )
 
     def _is_changed(self, name: str) -> bool:

@@ -72,7 +72,8 @@ def annealed_score_term(pairing: Pairing, *, weight: float, highest: int) -> Ter
     """
     if pairing.label not in ("class", "classes", "value"):
         raise RecipeError(
-            f"annealing teaches the scores of classes or a value, but this corpus is for {pairing.task}; leave it out."
+            "'annealing' applies only to scores of classes or of a value, but the task of this corpus is "
+            f"{pairing.task}; leave 'annealing' out."
         )
     return Term(
         name="soft_label",
@@ -107,7 +108,8 @@ def hard_label_term(pairing: Pairing, *, weight: float, is_default: bool = False
         return Term("hard_label", label.objective, student=logits, teacher=(), weight=weight, rows=label.rows)
     if weight > 0:
         raise RecipeError(
-            "hard labels do not apply to rankings, which learn the teacher's scores; give them the weight 0."
+            "Rankings have no hard labels, because they learn the teacher's scores; set the weight of the hard "
+            "labels to 0."
         )
     # Methods drop terms of weight 0, so the objective of this one does not matter.
     return Term("hard_label", "hard_label_ce", student=logits, teacher=(), weight=weight, rows="sample")

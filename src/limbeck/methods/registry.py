@@ -142,7 +142,8 @@ def register_as_method(
         sentence = _first_paragraph(compose) if summary is None else summary
         if not sentence:
             raise PluginError(
-                f"The method '{method_name}' cannot be added: it has no summary; give its function a docstring."
+                f"The method '{method_name}' cannot be added: it has no summary, which lists of methods show; give "
+                "its function a docstring."
             )
         method = Method[Any](
             name=method_name,

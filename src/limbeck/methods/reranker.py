@@ -52,9 +52,15 @@ class RerankerOptions(MethodOptions):
     def _options_that_are_read(self) -> RerankerOptions:
         """Refuse options that have no effect beside the others, as a user who sets them expects one."""
         if self.temperature != 1 and self.loss != "listwise_kl":
-            raise ValueError(f"temperature is for loss 'listwise_kl', but loss is {self.loss!r}: leave it out")
+            raise ValueError(
+                f"'temperature' applies only to the loss 'listwise_kl', but 'loss' is {self.loss!r}: leave "
+                "'temperature' out"
+            )
         if self.mapping != "uniform" and not (self.hidden_weight or self.relation_weight):
-            raise ValueError("mapping is for hidden_weight and relation_weight, but both are 0: leave it out")
+            raise ValueError(
+                "'mapping' has no effect while hidden_weight and relation_weight are both 0: leave 'mapping' out, "
+                "or raise one of the two"
+            )
         return self
 
 

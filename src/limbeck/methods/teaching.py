@@ -148,4 +148,6 @@ def make_teaching(spec: Mapping[str, Any]) -> Teaching:
     try:
         return maker.make(**options)
     except TypeError as error:
-        raise RecipeError(f"teacher.teaching '{maker.name}' cannot be made of its options: {error}.") from error
+        raise RecipeError(
+            f"teacher.teaching '{maker.name}' does not take the options that are given: {error}."
+        ) from error

@@ -101,8 +101,8 @@ def measure(source: PreTrainedModel, layers: Sequence[int], seed: int) -> dict[i
         moments = (activations.inputs, *activations.norms.values())
         if not all(_has_signal(moment) for moment in moments):
             raise ModelError(
-                f"The teacher's layer {layer} gives zeros or numbers that are not finite on random tokens, so nothing "
-                "can be told by its activations; set narrow_by: weights."
+                f"The teacher's layer {layer} gives only zeros, or numbers that are not finite, on random tokens, "
+                "so its activations say nothing about what to keep; set narrow_by: weights."
             )
     return measured
 

@@ -157,8 +157,8 @@ def check_depth(layers: int, of: int, hidden: int) -> None:
     """
     if not 1 <= layers <= of:
         raise ModelError(
-            f"The student '{layers}' would be {layers} of the teacher's layers, but it has {of}; give 1 to "
-            f"{of}, or a shape such as {max(1, min(layers, MAX_LAYERS))}x{hidden}."
+            f"The student '{layers}' would keep {layers} of the teacher's layers, but the teacher has only {of}; "
+            f"give 1 to {of}, or a shape such as {max(1, min(layers, MAX_LAYERS))}x{hidden}."
         )
 
 
@@ -186,7 +186,10 @@ def _parse_text(text: str) -> StudentBlueprint:
     hidden = int(size[2])
     heads = None if size[3] is None else int(size[3])
     if layers > MAX_LAYERS and 1 <= hidden <= MAX_LAYERS:
-        raise ModelError(f"The student '{text}' would have {layers} layers; layers come first: '{hidden}x{layers}'?")
+        raise ModelError(
+            f"The student '{text}' would have {layers} layers, because layers come first; if the numbers are "
+            f"swapped, write '{hidden}x{layers}'."
+        )
     return _complete({"layers": layers, "hidden": hidden, "heads": heads})
 
 
@@ -239,8 +242,8 @@ def _usual_heads(hidden: int) -> int:
     if hidden % USUAL_HEAD_SIZE == 0:
         return hidden // USUAL_HEAD_SIZE
     raise ModelError(
-        f"Neither {USUAL_HEADS} heads nor heads of {USUAL_HEAD_SIZE} divide hidden {hidden}; give their "
-        f"number behind the shape, as in 6x{hidden}h{_nearest_heads(hidden)}."
+        f"The hidden width {hidden} can be divided neither into {USUAL_HEADS} heads nor into heads of width "
+        f"{USUAL_HEAD_SIZE}; give the number of heads behind the shape, as in 6x{hidden}h{_nearest_heads(hidden)}."
     )
 
 
@@ -252,8 +255,8 @@ def _check_heads(blueprint: StudentBlueprint) -> StudentBlueprint:
     """
     if blueprint.hidden % blueprint.heads:
         raise ModelError(
-            f"{blueprint.heads} heads do not divide the student's hidden width {blueprint.hidden}; "
-            f"{_nearest_heads(blueprint.hidden, blueprint.heads)} would."
+            f"{blueprint.heads} heads do not divide the student's hidden width {blueprint.hidden}; give "
+            f"{_nearest_heads(blueprint.hidden, blueprint.heads)} heads, which do."
         )
     return blueprint
 

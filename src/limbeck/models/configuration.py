@@ -26,7 +26,7 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 _MOST_LABELS = 100_000
 # Most levels of nested objects and lists.
 _DEEPEST = 16
-_AGAIN = "copy or download it again"
+_AGAIN = "copy or download the model again"
 # Characters of a value of the file that a message shows.
 _SHOWN = 80
 
@@ -170,12 +170,17 @@ def _select_settings(
         # Any other attribute of the class is a method or a fact of the class. A key that the class does not have is
         # harmless.
         if key not in settings and hasattr(config_class, key):
-            raise ModelError(f"{owner} has '{key}', which is not a setting but part of the program; remove it.")
+            raise ModelError(
+                f"{owner} has the key '{key}', which is not a setting but part of the program; remove this key."
+            )
         values[key] = value
 
     dtype = values.get("dtype", values.get("torch_dtype"))
     if dtype is not None and (not isinstance(dtype, str) or dtype not in DTYPES):
-        raise ModelError(f"{owner} says dtype = {str(dtype)[:_SHOWN]!r}; weights are {', '.join(DTYPES)}.")
+        raise ModelError(
+            f"{owner} says dtype = {str(dtype)[:_SHOWN]!r}, but limbeck loads weights only as {', '.join(DTYPES)}; "
+            "change dtype there."
+        )
     return values
 
 
@@ -189,8 +194,8 @@ def _refuse_other_files(content: Mapping[str, Any], family: Family, owner: str) 
     attention = content.get("attn_implementation")
     if isinstance(attention, str) and not attention.replace("_", "").isalnum():
         raise ModelError(
-            f"{owner} names '{attention[:_SHOWN]}' as its attention, which would be code from the Hub; limbeck has its "
-            "own: remove attn_implementation."
+            f"{owner} names '{attention[:_SHOWN]}' as its attention, which would run code from the Hub; limbeck "
+            "never does: remove attn_implementation."
         )
 
 
@@ -206,8 +211,8 @@ def _check_values(values: Mapping[str, Any], owner: str) -> None:
     # Releases of transformers before 5 computed further kinds of positions. Today's would ignore them without a word.
     if values.get("position_embedding_type", "absolute") not in (None, "absolute", "rope", "rotary"):
         raise ModelError(
-            f"{owner} says position_embedding_type = {_shorten(values['position_embedding_type'])!r}, which no family "
-            "here computes; choose a model with absolute or rotary positions."
+            f"{owner} says position_embedding_type = {_shorten(values['position_embedding_type'])!r}, which "
+            "limbeck does not support; choose a model with absolute or rotary positions."
         )
     for key, value in _numbers(values, owner):
         _check_number(key, value, owner)
@@ -219,14 +224,16 @@ def _check_number(key: str, value: int | float, owner: str) -> None:
     is_endless = isinstance(value, float) and not math.isfinite(value)
     is_too_large = isinstance(value, int) and abs(value) > _MOST_OF_ANY
     if is_endless or is_too_large:
-        raise ModelError(f"{shown}, which no model has; {_AGAIN}.")
+        raise ModelError(f"{shown}, a number that no model has; {_AGAIN}.")
     is_dropout = "dropout" in key or key.endswith("pdrop")
     if is_dropout and not 0 <= value < 1:
-        raise ModelError(f"{shown}; a share of dropout is at least 0 and below 1.")
+        raise ModelError(f"{shown}, but dropout is a share: at least 0 and below 1. Correct the number there.")
     if key.startswith("init") and not 0 < value <= _WIDTH:
-        raise ModelError(f"{shown}; the spread of first weights is above 0.")
+        raise ModelError(
+            f"{shown}, but the spread of the initial weights must be above 0, up to {_WIDTH}; correct the number there."
+        )
     if key.endswith(("_eps", "_epsilon")) and not 0 <= value <= 1:
-        raise ModelError(f"{shown}; the epsilon of a norm is at least 0, up to 1.")
+        raise ModelError(f"{shown}, but the epsilon of a norm must be from 0 to 1; correct the number there.")
 
 
 def _numbers(values: Mapping[str, Any], owner: str) -> Iterator[tuple[str, int | float]]:
@@ -284,7 +291,7 @@ def _check_sizes(
     head_size = values.get("head_dim", getattr(defaults, "head_dim", None))
     # Without a size of its own, a head has an equal part of the hidden width.
     if head_size is None and heads > hidden:
-        raise ModelError(f"{owner} has {heads} heads in a width of {hidden}; {_AGAIN}.")
+        raise ModelError(f"{owner} has {heads} heads, more than its hidden width of {hidden} can hold; {_AGAIN}.")
 
 
 def _check_label_names(values: Mapping[str, Any], owner: str) -> None:
@@ -292,7 +299,10 @@ def _check_label_names(values: Mapping[str, Any], owner: str) -> None:
     for name in ("id2label", "label2id"):
         labels = values.get(name)
         if isinstance(labels, dict) and len(labels) > _MOST_LABELS:
-            raise ModelError(f"{owner} names {len(labels):,} labels in {name}; at most {_MOST_LABELS:,} are read.")
+            raise ModelError(
+                f"{owner} names {len(labels):,} labels in {name}, but limbeck reads at most {_MOST_LABELS:,}; "
+                "choose another model."
+            )
 
 
 def _check_size(field: str, value: Any, most: int, owner: str) -> None:
@@ -303,7 +313,7 @@ def _check_size(field: str, value: Any, most: int, owner: str) -> None:
     if is_whole and value == 0 and field == "type_vocab_size":
         return  # RoBERTa-like models have no segments.
     raise ModelError(
-        f"{owner} says {field} = {_shorten(value)}; a model has a whole number of 1 to {most:,} there: {_AGAIN}."
+        f"{owner} says {field} = {_shorten(value)}, but it must be a whole number from 1 to {most:,}; {_AGAIN}."
     )
 
 
@@ -322,7 +332,8 @@ def _check_padding(
         fits = 0 <= padding < positions - 1
     if not fits:
         raise ModelError(
-            f"{owner} says pad_token_id = {_shorten(padding)}, of {words} words and {positions} positions: {_AGAIN}."
+            f"{owner} says pad_token_id = {_shorten(padding)}, which does not fit its {words} tokens and "
+            f"{positions} positions; {_AGAIN}."
         )
 
 

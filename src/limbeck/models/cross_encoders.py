@@ -77,8 +77,8 @@ def check_no_prompt(name_or_path: str | Path, revision: str | None = None) -> No
     if prompt:
         raise ModelError(
             f"'{name_or_path}' has the prompt {prompt[:40]!r} before its texts by default, but limbeck reads "
-            f"scores without one; set default_prompt_name in its {LIBRARY_CONFIG} to null if its scores mean the "
-            "same without one."
+            "scores without a prompt; if its scores mean the same without the prompt, set default_prompt_name in "
+            f"its {LIBRARY_CONFIG} to null."
         )
 
 

@@ -110,7 +110,8 @@ def block_list(model: PreTrainedModel) -> nn.ModuleList:
         module = base_model(model).get_submodule(path)
     except AttributeError as error:
         raise ModelError(
-            f"{type(model).__name__} has no '{path}', where its family keeps blocks; load it with AutoModel."
+            f"{type(model).__name__} has no '{path}', where models of its family keep their layers; load it with "
+            "AutoModel."
         ) from error
     assert isinstance(module, nn.ModuleList)
     return module

@@ -34,7 +34,8 @@ def read_json(file: Path, default: Any) -> Any:
     try:
         if file.stat().st_size > _LARGEST_JSON:
             raise ModelError(
-                f"The file '{file}' has more than {_LARGEST_JSON:,} bytes, more than that of any real model."
+                f"The file '{file}' has more than {_LARGEST_JSON:,} bytes, more than that file has in any real "
+                "model; copy or download the model again."
             )
         content = json.loads(file.read_text(encoding="utf-8"))
     # JSON that is nested too deeply raises a RecursionError.
@@ -102,6 +103,7 @@ def folder_inside(root: Path, name: str, origin: str) -> Path:
     is_impossible = "\0" in name or len(name) > LONGEST_NAME
     if leads_outside or is_impossible:
         raise ModelError(
-            f"The {origin} of '{root}' names '{name[:80]}', which lies outside of it; nothing there is read."
+            f"The {origin} of '{root}' names '{name[:80]}', which lies outside of that folder, where limbeck reads "
+            "nothing; copy the file into the folder."
         )
     return root / name

@@ -65,7 +65,9 @@ def check_family(config: PreTrainedConfig, head: Head | None) -> None:
         ModelError: if the family has no such head.
     """
     if head is not None and not has_head(config, head):
-        raise ModelError(f"The family {config.model_type} has no {_words(head)} head; choose a method that needs none.")
+        raise ModelError(
+            f"The family {config.model_type} has no {_words(head)} head; choose a method that needs no such head."
+        )
 
 
 def _classes_by_config(head: Head | None) -> Mapping[type[PreTrainedConfig], Any]:
@@ -190,15 +192,17 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
 def _check_classes(name: str, config: PreTrainedConfig, kind: KindName, facts: KindFacts) -> None:
     """Refuse a checkpoint for a task with classes, if its head has a single output or was trained by another loss."""
     if config.num_labels < 2:
-        raise ModelError(f"'{name}' has {config.num_labels} output, but {kind} needs 2 or more; use regression.")
+        raise ModelError(
+            f"'{name}' has {config.num_labels} output, but {kind} needs 2 or more; set the task's kind to regression."
+        )
     problem_type = getattr(config, "problem_type", None)
     if problem_type is None or facts.problem_type is None:
         # No loss is recorded, or the kind has no loss of its own.
         return
     if problem_type != facts.problem_type:
         raise ModelError(
-            f"'{name}' was fine-tuned for {_words(problem_type)} (problem_type of its config.json), but the task is "
-            f"{kind}; choose the kind of task that it was fine-tuned for, or a model of problem_type "
+            f"'{name}' was fine-tuned for {_words(problem_type)} (problem_type of its config.json), but the task "
+            f"is {kind}; choose the kind of task that the model was fine-tuned for, or a model with problem_type "
             f"{facts.problem_type}."
         )
 
@@ -213,13 +217,16 @@ def _check_value(name: str, config: PreTrainedConfig, kind: KindName, facts: Kin
         facts: Facts about this kind.
     """
     if config.num_labels != 1:
-        raise ModelError(f"'{name}' has {config.num_labels} outputs, but {kind} needs 1; use classification.")
+        raise ModelError(
+            f"'{name}' has {config.num_labels} outputs, but {kind} needs exactly 1; set the task's kind to "
+            "classification."
+        )
     trained_kind = kind_of_value(config)
     if trained_kind is not None and trained_kind != kind:
         raise ModelError(
             f"'{name}' was fine-tuned for {_words(trained_kind)} (id2label or problem_type of its config.json), but "
-            f"the task is {kind}; give a model that was fine-tuned for it or, if that is what the output scores, "
-            f'rename it there: id2label {{"0": "{facts.output}"}}.'
+            f"the task is {kind}; give a model that was fine-tuned for {kind} or, if its output does score that, "
+            f'rename the output in its config.json: id2label {{"0": "{facts.output}"}}.'
         )
 
 

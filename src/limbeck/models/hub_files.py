@@ -136,4 +136,7 @@ def _check_links(folder: Path) -> None:
         is_inside = target.is_relative_to(resolved_folder)
         has_same_name = target.name == entry.name
         if not (is_inside or has_same_name or target.parent in blob_folders):
-            raise ModelError(f"'{entry}' is a link to '{target}', another file elsewhere; put a copy there.")
+            raise ModelError(
+                f"'{entry}' is a link to '{target}', a file in another place, which is not followed; put a copy of "
+                "the file there in place of the link."
+            )

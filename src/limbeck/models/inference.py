@@ -174,7 +174,9 @@ def encode(
             hidden = getattr(output, "last_hidden_state", None)
             if hidden is None:
                 encoder_name = type(ready_encoder).__name__
-                raise ModelError(f"{encoder_name} returns no last hidden state; load it with AutoModel.")
+                raise ModelError(
+                    f"{encoder_name} returns no last_hidden_state, which limbeck reads; load the model with AutoModel."
+                )
             mask = batch.inputs["attention_mask"].bool()
             # The numbers of the batch's texts among all texts.
             text_numbers = [texts_with_tokens[row] for row in batch.rows]

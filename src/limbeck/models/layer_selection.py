@@ -40,7 +40,8 @@ def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: 
         return list(strategy)
     if strategy not in LAYER_STRATEGIES:
         raise ModelError(
-            f"Unknown layer strategy '{strategy}'.{suggestion(strategy, LAYER_STRATEGIES)} Or a list like [1, 3, 6]."
+            f"Unknown layer strategy '{strategy}'.{suggestion(strategy, LAYER_STRATEGIES)} You can also list the "
+            "layers, as in [1, 3, 6]."
         )
     if strategy == "random":
         return []
@@ -48,7 +49,8 @@ def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: 
     if student_depth > teacher_depth:
         raise ModelError(
             f"A student of {student_depth} layers cannot start from the '{strategy}' layers of a teacher of "
-            f"{teacher_depth}; list the layers (they may repeat), or set layers: random."
+            f"{teacher_depth}, because it would need more layers than there are; list the layers yourself (they "
+            "may repeat), or set layers: random."
         )
     return named_layers(strategy, student_depth, teacher_depth)
 
@@ -69,8 +71,8 @@ def check_listed(listed: Sequence[int], student_depth: int, teacher_depth: int) 
             raise ModelError(f"Teacher layer {layer!r} does not exist: this teacher's layers are 1 to {teacher_depth}.")
     if len(listed) != student_depth:
         raise ModelError(
-            f"The student has {student_depth} layers, but {len(listed)} teacher layers are listed to start "
-            f"from ({list(listed)}); list one for each student layer."
+            f"The student has {student_depth} layers, but {len(listed)} teacher layers are listed to start from "
+            f"({list(listed)}); list one teacher layer for each student layer."
         )
 
 

@@ -101,11 +101,14 @@ def load_model(
         # A pooler at random values would be saved as if it were the model's, so the model is loaded without one.
         return load_model(name_or_path, dtype=dtype, revision=revision)
     if missing and head is not None:
-        raise ModelError(f"'{name_or_path}' holds no {head} head ({missing[0]} is missing); load it without one.")
+        raise ModelError(
+            f"'{name_or_path}' holds no {head} head ({missing[0]} is missing); give a model that has this head, or "
+            "load it without a head."
+        )
     if missing:
         raise ModelError(
-            f"The weights of '{name_or_path}' lack {len(missing)} tensors of {type(model).__name__} (first "
-            f"{missing[0]}); save it whole again."
+            f"The weights of '{name_or_path}' lack {len(missing)} tensors of {type(model).__name__} (the first is "
+            f"{missing[0]}); save the whole model again."
         )
     check_finite(name_or_path, model)
     return model
@@ -239,8 +242,8 @@ def _check_extent(name: str | Path, config: PreTrainedConfig, tensors: Mapping[s
         described += shape.positions * shape.hidden
     if described > _MOST_TIMES_STORED * stored + _EXTRA_NUMBERS:
         raise ModelError(
-            f"The config.json of '{name}' describes a model of {described:,} numbers, but its weights hold {stored:,}; "
-            "copy or download the model again."
+            f"The config.json of '{name}' describes a model with {described:,} parameters, but its weights hold "
+            f"{stored:,}; copy or download the model again."
         )
 
 

@@ -56,8 +56,8 @@ def resolve_model(name_or_path: str | Path) -> str:
     may_be_hub_name = _HUB_NAME.fullmatch(text) is not None and len(text) <= LONGEST_NAME
     if isinstance(name_or_path, Path) or not may_be_hub_name:
         raise ModelError(
-            f"The model folder '{text[:LONGEST_NAME]}' does not exist{tried_beside(text)}; check the path, or "
-            "give a Hub name: owner/model."
+            f"The model folder '{text[:LONGEST_NAME]}' does not exist{tried_beside(text)}; check the path, or give "
+            "a name on the Hub, such as owner/model."
         )
     return text
 
@@ -80,8 +80,8 @@ def locate_model(name: str | Path) -> str:
         return str(folder / STUDENT)
     if (folder / RUN_RECORD).is_file():
         raise ModelError(
-            f"The run in '{name}' has no student yet; finish it: limbeck distill --resume --output {name}; or end it "
-            f"early: limbeck finish {name}"
+            f"The run in '{name}' has no student yet; continue the run with limbeck distill --resume --output "
+            f"{name}, or end it early with limbeck finish {name}"
         )
     return str(name)
 
@@ -161,4 +161,6 @@ def _package_folder(name: str) -> Path:
     for folder in (root / FINE_TUNED, root):
         if (folder / "config.json").is_file():
             return folder
-    raise ModelError(f"The package '{name}' holds no model/config.json; reinstall it, or give a folder.")
+    raise ModelError(
+        f"The package '{name}' holds no model/config.json; reinstall the package, or give a model's folder."
+    )

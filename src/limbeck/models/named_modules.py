@@ -193,10 +193,10 @@ def _check_names(streams: Mapping[str, str], title: str) -> None:
         if name not in STREAMS:
             raise ModelError(f"streams: '{name}' cannot be named.{suggestion(name, STREAMS)}")
         if not isinstance(path, str):
-            raise ModelError(f"streams: '{name}' is the path of a module as text, not {type(path).__name__}.")
+            raise ModelError(f"streams: '{name}' must be text, the path of a module, not {type(path).__name__}.")
     if "hidden" not in streams:
         raise ModelError(
-            f"streams: the blocks of {title} are not named; give their pattern, such as "
+            f"streams: the layers (blocks) of {title} are not named; give a pattern for their paths, such as "
             '{"hidden": "encoder.layers.{i}"}.'
         )
 
@@ -218,8 +218,8 @@ def _find_blocks(module: nn.Module, pattern: str, title: str) -> list[nn.Module]
     """Return the blocks that a pattern names, in order; they are counted from 0, or from 1 where there is no 0."""
     if pattern.count(_NUMBER) != 1:
         raise ModelError(
-            f"streams: 'hidden' is '{pattern}', but a pattern has one {{i}} in the place of the block's number, as in "
-            "encoder.layers.{i}."
+            f"streams: 'hidden' is '{pattern}', but a pattern needs {{i}} exactly once, in the place of the "
+            "layer's number, as in encoder.layers.{i}."
         )
     modules = _modules_by_path(module)
     number = 0
@@ -266,20 +266,24 @@ def _measure(module: nn.Module, blocks: list[nn.Module], outputs: Mapping[str, n
     run = _observe_run(module, blocks, outputs, title)
     if [block_run.number for block_run in run.block_runs] != list(range(len(blocks))):
         raise ModelError(
-            f"{title} does not run each of its blocks once, in the order of their numbers; name the modules of its "
-            "layers."
+            f"{title} does not run each of the named blocks once, in the order of their numbers; name the modules "
+            "of its layers."
         )
     first_run = run.block_runs[0]
     for block_run in run.block_runs:
         _check_block(block_run, first_run, title)
     for name in outputs:
         if name not in run.outputs:
-            raise ModelError(f"streams: the module of '{name}' of {title} gave no tensor; name one that runs.")
+            raise ModelError(
+                f"streams: the module of '{name}' of {title} gave no tensor; name a module that runs and returns a "
+                "tensor."
+            )
     last_hidden = run.outputs["last_hidden"]
     if last_hidden.shape != first_run.hidden.shape:
         raise ModelError(
             f"streams: 'last_hidden' of {title} is {list(last_hidden.shape)}, but its blocks give "
-            f"{list(first_run.hidden.shape)}; name a norm behind the last block, or leave it out."
+            f"{list(first_run.hidden.shape)}, and both must be equal; name a norm behind the last block, or leave "
+            "'last_hidden' out."
         )
     scores = 1
     if "logits" in run.outputs:
@@ -319,8 +323,9 @@ def _observe_run(
             module(input_ids=ids, attention_mask=torch.ones_like(ids))
     except Exception as error:
         raise ModelError(
-            f"{title} does not run on input_ids and attention_mask of [{_ROWS}, {_TOKENS}] ({shorten_error(error)}); "
-            "its forward takes both by these names, so put a module around it that does."
+            f"{title} does not run on input_ids and attention_mask of [{_ROWS}, {_TOKENS}] "
+            f"({shorten_error(error)}), but limbeck passes both by these names; wrap it in a module whose forward "
+            "takes them."
         ) from error
     finally:
         for handle in handles:
@@ -369,17 +374,22 @@ def _check_block(run: _BlockRun, first: _BlockRun, title: str) -> None:
     """
     name = f"Block {run.number} of {title}"
     if not run.has_input:
-        raise ModelError(f"{name} gets its input by another keyword than hidden_states; pass it as first argument.")
+        raise ModelError(
+            f"{name} gets its input by a keyword other than hidden_states; pass the input as the first argument."
+        )
     if not isinstance(run.hidden, Tensor):
         raise ModelError(f"{name} returns {type(run.hidden).__name__}, not hidden states; return a tensor or a tuple.")
     shape = list(run.hidden.shape)
     if len(shape) != 3 or shape[:2] != [_ROWS, _TOKENS]:
         raise ModelError(
-            f"{name} returns {shape} for {_ROWS} rows of {_TOKENS} tokens, where [{_ROWS}, {_TOKENS}, width] is "
-            "needed; give modules of torch.nn batch_first=True."
+            f"{name} returns {shape} for {_ROWS} rows of {_TOKENS} tokens, but the shape must be [{_ROWS}, "
+            f"{_TOKENS}, width]; create modules of torch.nn with batch_first=True."
         )
     if run.hidden.shape != first.hidden.shape or run.tuple_length != first.tuple_length:
-        raise ModelError(f"{name} returns {shape}, the first one {list(first.hidden.shape)}; blocks must agree.")
+        raise ModelError(
+            f"{name} returns {shape}, but the first block returns {list(first.hidden.shape)}; all blocks must "
+            "return the same shape."
+        )
 
 
 def _keep_output(tensors: dict[KeyT, Tensor], key: KeyT, module: nn.Module, arguments: Any, output: Any) -> None:

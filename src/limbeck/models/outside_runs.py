@@ -27,7 +27,10 @@ def check_has_no_tap(root: nn.Module, title: str) -> None:
         ModelError: one line.
     """
     if _TAPPED in root.__dict__:
-        raise ModelError(f"{title} is read by another Distiller; call its close() first, or give a copy of the model.")
+        raise ModelError(
+            f"{title} is in use by another Distiller; call close() of that Distiller first, or give a copy of the "
+            "model."
+        )
 
 
 class _Stop(NamedTuple):

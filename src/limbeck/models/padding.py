@@ -34,7 +34,7 @@ def check_padding(name: str, tokenizer: Any) -> None:
     if tokenizer.pad_token_id is None:
         raise ModelError(
             f"The tokenizer of '{name}' has no padding token; set its pad_token, for example to its eos_token, and "
-            "save it again."
+            "save the tokenizer again."
         )
 
 

@@ -148,10 +148,10 @@ def _check_number(number: int, *, least: int, most: int) -> None:
     if number < least:
         raise ModelError(
             f"{number:,} pieces are too few: {least:,} always stay (special and added tokens, bytes, single "
-            f"characters and the words that are always to stay); give {least} or more."
+            f"characters and the words given as 'always'); give {least} or more."
         )
     if number > most:
         raise ModelError(
-            f"{number:,} pieces are too many: the text uses only {most:,} with those that always stay; give {most} "
-            "or fewer, or more text."
+            f"{number:,} pieces are too many: the text uses only {most:,}, with the pieces that always stay; give "
+            f"{most} or fewer, or more text."
         )

@@ -172,8 +172,8 @@ def open_pair(name: str, documents: str | None) -> Pair:
     if taught is not None and not taught.is_aligned:
         raise ModelError(
             f"'{name}' was taught by {taught.method or 'no method'}, which does not align its sentence vectors "
-            "with its teacher's, so its queries would find nothing there; distil a student by aligned_embedding or "
-            "sentence_embedding."
+            "with its teacher's, so its queries would find none of the teacher's documents; distil a student by "
+            "aligned_embedding or sentence_embedding."
         )
     student = open_model(name)
     teacher = _open_documents(name, documents, taught)
@@ -182,8 +182,8 @@ def open_pair(name: str, documents: str | None) -> Pair:
     if student_width != teacher_width:
         raise ModelError(
             f"The vectors of '{student.name}' have width {student_width} and those of '{teacher.name}' have "
-            f"{teacher_width}, but an index holds one width; distil a student by aligned_embedding, which learns a map "
-            "to its teacher's width."
+            f"{teacher_width}, but all vectors of an index need the same width; distil a student by "
+            "aligned_embedding, which learns a map to its teacher's width."
         )
     # The run's record has a hash of its teacher's weights. The model for documents is that teacher if it has the same.
     is_taught = False
@@ -202,8 +202,8 @@ def _vector_width(model: LoadedModel) -> int:
     """
     if model.sentence is None:
         raise ModelError(
-            f"'{model.name}' does not say how it makes sentence vectors (it has no {MODULES}), but a router is "
-            "made of models that do; save it once with sentence-transformers, including its pooling."
+            f"'{model.name}' does not say how it makes sentence vectors (it has no {MODULES}), but a router needs "
+            "models that do; save the model once with sentence-transformers, including its pooling."
         )
     hidden = shape_of(model.model.config).hidden
     return SentenceHead(model.sentence).width(hidden)
@@ -214,11 +214,13 @@ def _open_documents(name: str, documents: str | None, taught: Taught | None) -> 
     if documents is not None:
         return open_model(documents)
     if taught is None or taught.teacher is None:
-        raise ModelError(f"Nothing says which teacher '{name}' learned from; give it as --documents.")
+        raise ModelError(f"Nothing says which teacher '{name}' learned from; name its teacher with --documents.")
     try:
         return open_model(taught.teacher, taught.revision)
     except ModelError as error:
-        raise ModelError(f"The teacher of '{name}' cannot be loaded; give its folder as --documents. {error}") from None
+        raise ModelError(
+            f"The teacher of '{name}' cannot be loaded; give the teacher's folder as --documents. {error}"
+        ) from None
 
 
 def share_of_own_documents(pair: Pair, texts: Sequence[str]) -> float:
@@ -245,8 +247,8 @@ def share_of_own_documents(pair: Pair, texts: Sequence[str]) -> float:
     share = float(is_nearest.float().mean())
     if share < LEAST_FOUND and not pair.is_taught:
         raise ModelError(
-            f"The queries of '{pair.name}' find {share:.0%} of {len(different_texts)} sample texts among the documents "
-            f"of '{pair.documents.name}', and no record says that it learned from that model; give its teacher as "
-            "--documents."
+            f"The queries of '{pair.name}' find {share:.0%} of {len(different_texts)} sample texts among the "
+            f"documents of '{pair.documents.name}', and no record says that '{pair.name}' learned from that model; "
+            "name its teacher with --documents."
         )
     return share

@@ -214,7 +214,9 @@ def _load_module(module: SentenceModule) -> nn.Module:
     weights = _read_weights(module.folder)
     file = module.folder / WEIGHTS
     if _shapes(weights) != _shapes(layer.state_dict()):
-        raise ModelError(f"The weights '{file}' do not fit the config.json beside them; copy or download them again.")
+        raise ModelError(
+            f"The weights '{file}' do not fit the config.json beside them; copy or download the model again."
+        )
     if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
         raise ModelError(f"The weights '{file}' hold numbers that are not finite; copy or download the model again.")
     layer.load_state_dict(weights)
@@ -227,8 +229,8 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
     if not file.is_file():
         if (folder / _PICKLED_WEIGHTS).is_file():
             raise ModelError(
-                f"The module '{folder}' has only pickled weights, which are never loaded; load the model once with "
-                "sentence-transformers and save it again."
+                f"The module '{folder}' has only pickled weights, which limbeck never loads, since a pickle can "
+                "run code; load the model once with sentence-transformers and save it again."
             )
         raise ModelError(f"The weights lack '{file}'; copy or download the model again.")
     try:

@@ -51,15 +51,14 @@ def check_transformer(folder: Path, tokenizer_folder: Path) -> None:
     output = config.get("module_output_name")
     if task != "feature-extraction" or output not in (None, "token_embeddings"):
         raise ModelError(
-            f"'{file}' says transformer_task {_quoted(task)} and module_output_name {_quoted(output)}; limbeck "
-            "reads the last hidden states of a feature-extraction model."
+            f"'{file}' says transformer_task {_quoted(task)} and module_output_name {_quoted(output)}, but limbeck "
+            "can read only the last hidden states of a feature-extraction model; choose another model."
         )
     unread_setting = _find_unread_setting(config)
     if unread_setting is not None:
         raise ModelError(
-            f"'{file}' says {unread_setting.key} {str(unread_setting.value)[:_SHOWN]}; limbeck reads texts as the "
-            "tokenizer alone gives them, and the last hidden states: take that out of a copy of the folder, if its "
-            "vectors may be others."
+            f"'{file}' says {unread_setting.key} {str(unread_setting.value)[:_SHOWN]}, a setting that limbeck does "
+            "not apply; remove the key in a copy of the folder, if slightly different vectors will do."
         )
     # Older releases lower the case of a text before the tokenizer reads it, which limbeck does not.
     if config.get("do_lower_case"):
@@ -67,7 +66,8 @@ def check_transformer(folder: Path, tokenizer_folder: Path) -> None:
         if not _lowers_case(tokenizer):
             raise ModelError(
                 f"'{file}' says do_lower_case, but the tokenizer in its folder keeps capitals; load the model once "
-                "with sentence-transformers 5 or later and save it again, which puts it into the tokenizer."
+                "with sentence-transformers 5 or later and save it again, which moves the setting into the "
+                "tokenizer."
             )
 
 
@@ -152,7 +152,7 @@ def longest_input(folder: Path) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_TOKENS:
         raise ModelError(
-            f"{key} in '{file}' is {str(value)[:_SHOWN]}; give a whole number of 1 to {_MOST_TOKENS:,}, or null."
+            f"{key} in '{file}' is {str(value)[:_SHOWN]}; give a whole number from 1 to {_MOST_TOKENS:,}, or null."
         )
     return value
 
@@ -181,10 +181,16 @@ def pooling_mode(file: Path, config: Mapping[str, Any]) -> str:
             # They take the place of the modes, and are refused below by their names.
             modes = unknown_flags
     if not isinstance(modes, list) or not modes:
-        raise ModelError(f"The pooling in '{file}' is none; limbeck knows {', '.join(POOLINGS)}.")
+        raise ModelError(
+            f"The pooling in '{file}' is none of those that limbeck knows: {', '.join(POOLINGS)}. Choose a model "
+            "with one of them."
+        )
     if not all(mode in POOLINGS for mode in modes):
         shown = " + ".join(map(str, modes))[:200]
-        raise ModelError(f"The pooling in '{file}' is {shown}; limbeck knows {', '.join(POOLINGS)}.")
+        raise ModelError(
+            f"The pooling in '{file}' is {shown}, but limbeck knows only {', '.join(POOLINGS)}; choose a model "
+            "with one of them."
+        )
     return "+".join(modes)
 
 
@@ -197,7 +203,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     file = folder / "config.json"
     if not file.is_file():
         lost = file if folder.is_dir() else folder
-        raise ModelError(f"'{lost}' is missing, and {MODULES} names its module; copy or download the model again.")
+        raise ModelError(f"'{lost}' is missing, but {MODULES} lists its module; copy or download the model again.")
     config: dict[str, Any] = read_json(file, {})
     return config
 
@@ -218,7 +224,10 @@ def read_module(class_name: str, folder: Path) -> SentenceModule:
     # In version 6 modules may be applied to other tensors than the sentence vector.
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, _VECTOR):
-            raise ModelError(f"'{file}' says {key} {_quoted(config[key])}; limbeck applies modules to {_VECTOR}.")
+            raise ModelError(
+                f"'{file}' says {key} {_quoted(config[key])}, but limbeck can apply modules only to {_VECTOR}; "
+                "choose another model."
+            )
     if class_name == "Normalize":
         return SentenceModule("Normalize")
     if class_name == "LayerNorm":
@@ -269,7 +278,7 @@ def _read_width(file: Path, config: Mapping[str, Any], key: str) -> int:
     """Return a setting that is a width, which the file must have."""
     value = config.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_WIDTH:
-        raise ModelError(f"'{file}' says {key} {str(value)[:_SHOWN]}; give a whole number of 1 to {_MOST_WIDTH:,}.")
+        raise ModelError(f"'{file}' says {key} {str(value)[:_SHOWN]}; give a whole number from 1 to {_MOST_WIDTH:,}.")
     return value
 
 

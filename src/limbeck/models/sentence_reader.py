@@ -168,8 +168,8 @@ def _check_classes(name: str | Path, entries: Sequence[ModuleEntry]) -> None:
         if not is_known or not is_of_library:
             reason = _NOT_APPLIED.get(entry.class_name, "it is unknown")
             raise ModelError(
-                f"'{name}' makes its vectors with {entry.cls[:200]!r}, which limbeck cannot apply: {reason}. To use "
-                "its Transformer alone, take it without modules.json."
+                f"'{name}' makes its vectors with {entry.cls[:200]!r}, which limbeck cannot apply: {reason}. To "
+                "use its Transformer alone, remove modules.json in a copy of the folder."
             )
     class_names = [entry.class_name for entry in entries]
     # A Transformer may stand alone, without a pooling.
@@ -177,8 +177,9 @@ def _check_classes(name: str | Path, entries: Sequence[ModuleEntry]) -> None:
     has_second_start = any(name in _FIRST_MODULES for name in class_names[2:])
     if not starts_well or has_second_start:
         raise ModelError(
-            f"'{name}' makes its vectors with {', '.join(class_names)[:200]}; limbeck applies a Transformer, a Pooling "
-            "and the modules after them, in this order. To use its Transformer alone, take it without modules.json."
+            f"'{name}' makes its vectors with {', '.join(class_names)[:200]}, but limbeck can apply only a "
+            "Transformer, a Pooling and further modules, in this order. To use its Transformer alone, remove "
+            "modules.json in a copy of the folder."
         )
 
 
@@ -221,7 +222,9 @@ def read_prompts(file: Path) -> Prompts:
     prompts = config.get("prompts") or {}
     default = config.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(_is_prompt(text) for text in prompts.values()):
-        raise ModelError(f"The prompts in '{file}' do not have the expected structure: give each a name and a text.")
+        raise ModelError(
+            f"The prompts in '{file}' do not have the expected structure: give each prompt a name and a text."
+        )
     if default is not None and default not in prompts:
         raise ModelError(
             f"default_prompt_name in '{file}' is {str(default)[:80]!r}.{suggestion(str(default), prompts)}"
@@ -319,7 +322,8 @@ def routes_of(name_or_path: str | Path) -> tuple[str, str] | None:
     has_both_folders = is_sentence_folder(queries) and is_sentence_folder(documents)
     if len(modules) > 1 or not has_both_folders:
         raise ModelError(
-            f"'{name_or_path}' sends queries and documents to different models, but does not have them as whole "
-            "folders 'query' and 'document'; give the model of the queries, and that of the documents as --teacher."
+            f"'{name_or_path}' sends queries and documents to different models, but does not store them as "
+            "complete folders 'query' and 'document'; give the model for queries alone, and the model for "
+            "documents as --teacher."
         )
     return str(queries), str(documents)

@@ -124,9 +124,9 @@ class SentencePooling:
         """
         if self.truncate_dim is not None and self.truncate_dim < self.width(hidden):
             raise ModelError(
-                f"'{name}' cuts its vectors by truncate_dim {self.truncate_dim}, but limbeck reads whole vectors. Copy "
-                f"the model, and set truncate_dim to null in its {LIBRARY_CONFIG}. For a student whose vectors can be "
-                "cut, give the method the option truncate."
+                f"'{name}' cuts its vectors by truncate_dim {self.truncate_dim}, but limbeck reads whole vectors. "
+                f"Copy the model, and set truncate_dim to null in its {LIBRARY_CONFIG}. For a student whose "
+                "vectors can be cut, set the method's option 'truncate'."
             )
 
     def without_prompts(self) -> SentencePooling:

@@ -139,8 +139,8 @@ def check_start(student: Shape, source: Shape, settings: StartSettings) -> None:
     if takes_tensors and not has_same_layout:
         raise ModelError(
             f"A {student.model_type} student cannot start from a {source.model_type} teacher, whose tensors are "
-            "laid out differently; set layers: random and embeddings: random, or derive the student from the "
-            "teacher."
+            "laid out differently; set layers: random and embeddings: random, or choose a student of the "
+            "teacher's family."
         )
     for step in steps_of(settings):
         step.check(student, source, settings)
@@ -190,8 +190,8 @@ def start_student(
     for step in steps_of(settings):
         if step.reads_text and texts is None:
             raise ModelError(
-                f"The start '{step.name}' reads text before training, but there is none here: a streamed corpus has "
-                "none before its stage begins; set corpus.streaming: false, or leave the start out."
+                f"The start '{step.name}' reads text before training, but a streamed corpus has no text before its "
+                "stage begins; set corpus.streaming: false, or leave the start out."
             )
         step.apply(start)
 

@@ -63,8 +63,8 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path) -> list[
             lacking.append(name)
     if lacking:
         raise ModelError(
-            f"The checkpoint '{name_or_path}' has no tensor that fits '{lacking[0]}' ({len(lacking)} in "
-            "all); derive the student's configuration from that of its start."
+            f"The checkpoint '{name_or_path}' has no tensor that fits the student's '{lacking[0]}' ({len(lacking)} "
+            "in all); give the student the shape of the checkpoint."
         )
     for name in names:
         # A tensor of the state dict shares the student's memory, so this changes the student.

@@ -78,7 +78,7 @@ def embedding_mode(strategy: str, student: Shape, source: Shape) -> str:
     if strategy not in ("auto", automatic):
         raise ModelError(
             f"Embeddings cannot be {strategy}: the student's are {_widths(student)} wide and the teacher's "
-            f"{_widths(source)}; set embeddings: {automatic}, or auto."
+            f"{_widths(source)}; set embeddings: {automatic}, or embeddings: auto."
         )
     return automatic
 
@@ -218,8 +218,8 @@ def _averaged_words(start: Start, table: Tensor) -> Tensor:
     """
     if start.pieces is None:
         raise ModelError(
-            "Averaged embeddings are means of the pieces of each token, which need the tokenizers of the student and "
-            "of the model that it starts from; set embeddings: random."
+            "'embeddings: averaged' needs the tokenizers of the student and of the model that it starts from, but "
+            "one of them is missing; set embeddings: random."
         )
     return mean_rows(table, start.pieces)
 

@@ -75,8 +75,8 @@ class Fit(StartStep):
         if row_of(student.model_type).output_map is None:
             known = ", ".join(name for name in families if families[name].output_map is not None)
             raise ModelError(
-                f"limbeck cannot fit the layers of {student.model_type}: it knows no linear map that ends each of its "
-                f"blocks. It can fit those of {known}; leave initialise.fit out."
+                f"limbeck cannot fit the layers of {student.model_type}: its blocks do not end with a linear map "
+                f"that limbeck knows. Leave initialise.fit out, or choose a student of the family {known}."
             )
         targets_of(_options_of(settings), layers, source)
 
@@ -145,7 +145,7 @@ def targets_of(options: FitOptions, layers: Sequence[int], source: Shape) -> lis
     if len(targets) != len(layers):
         raise ModelError(
             f"initialise.fit.targets has {len(targets)} layers of the teacher, but the student has {len(layers)} "
-            "layers; list one for each."
+            "layers; list one teacher layer for each student layer."
         )
     for target in targets:
         if not 1 <= target <= source.layers:
@@ -156,9 +156,9 @@ def targets_of(options: FitOptions, layers: Sequence[int], source: Shape) -> lis
     only_last_is_normed = targets[-1] == source.layers and source.layers not in targets[:-1]
     if has_final_norm and not only_last_is_normed:
         raise ModelError(
-            f"initialise.fit.targets is {list(targets)}, but the last hidden state of {source.model_type} comes out of "
-            f"a final norm, which only the student's last layer has; set the last target to {source.layers}, and the "
-            "others below it."
+            f"initialise.fit.targets is {list(targets)}, but the last hidden state of {source.model_type} has "
+            "passed a final norm, which only the student's last layer has; set the last target to "
+            f"{source.layers}, and all others below {source.layers}."
         )
     return list(targets)
 
@@ -418,8 +418,8 @@ class Regression:
             products = products + weight_of_text * self.texts.products
         if not products.isfinite().all():
             raise ModelError(
-                "The hidden states that the student is fitted to are not all finite numbers; leave initialise.fit out, "
-                "or start from another model."
+                "The teacher's hidden states, to which the student is fitted, are not all finite numbers; leave "
+                "initialise.fit out, or start from another model."
             )
         inputs = self.linear.in_features
         # The products Σ aᵀ a and Σ aᵀ b of the rows, see `_Sums`. The last entry of a is the 1 for the bias. A map
@@ -519,8 +519,8 @@ def _held_out_error(student: PreTrainedModel, output: _LayerOutput, text: _Text)
         tokens += len(targets)
     if tokens < 2:
         raise ModelError(
-            "There is too little text to fit the student's layers and to see whether that helps; give at least 10 "
-            "texts, or leave initialise.fit out."
+            "There is too little text to fit the student's layers and to test the result; give at least 10 texts, "
+            "or leave initialise.fit out."
         )
     # Σ ‖t − t̄‖² = Σ ‖t‖² − ‖Σ t‖² / n over n tokens, with t̄ the mean of the targets t.
     variance = sum_of_squares - float(sum_of_targets.square().sum()) / tokens

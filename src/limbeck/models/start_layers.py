@@ -94,7 +94,7 @@ def check_narrowing(student: Shape, source: Shape) -> None:
         raise ModelError(
             f"Blocks of {student.model_type} can only be copied between equal shapes, because "
             f"{family.roles_missing}; the student is {student}, the teacher {source}: give the student the "
-            f"teacher's numbers, {way_out}."
+            f"teacher's shape, {way_out}."
         )
     for option, words in _COMPARED_NUMBERS.items():
         student_number = getattr(student, option)

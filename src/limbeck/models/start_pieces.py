@@ -38,7 +38,7 @@ class CutSource(StartStep):
         ids = start.settings.steps[PIECES].get("ids")
         if ids is None:
             raise ModelError(
-                "A student with fewer pieces than its source needs text on which they are chosen; cut the model first, "
-                "by limbeck trim, and start from that."
+                "A student with fewer pieces than its source needs text by which the pieces are chosen, but there "
+                "is none; first cut the source with `limbeck trim`, and start from the result."
             )
         start.source = cut_rows(start.source, ids)

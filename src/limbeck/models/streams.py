@@ -52,7 +52,11 @@ class StreamKey(NamedTuple):
     @property
     def kind(self) -> str:
         """The former name of `name`."""
-        warnings.warn("A stream's kind is called its name: use key.name.", DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            "key.kind of a stream is deprecated; use key.name, which has the same value.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
         return self.name
 
     def __str__(self) -> str:

@@ -84,8 +84,8 @@ def unlisted_family(model_type: str) -> Family:
     missing = [name for name in (layers, hidden, heads, vocabulary) if name not in defaults]
     if missing:
         raise ModelError(
-            f"{refusal}: its configuration has no {', '.join(missing)}, which give the size of a model in "
-            f"transformers; {way_out}"
+            f"{refusal}: its configuration lacks {', '.join(missing)}, from which limbeck would read the size of a "
+            f"model; {way_out}"
         )
 
     ffn_names = [family_names.get(name, name) for name in _FFN_WIDTHS]
@@ -205,7 +205,9 @@ def _find_by_small_model(model_type: str, config_json: str) -> Family:
     except ModelError:
         raise
     except Exception as error:  # Each model stumbles in its own way.
-        raise ModelError(f"{refusal}: a model of it does not run ({shorten_error(error)}).") from error
+        raise ModelError(
+            f"{refusal}: a model of it does not run ({shorten_error(error)}); choose another model."
+        ) from error
     finally:
         transformers_logging.set_verbosity(verbosity)
 
@@ -330,7 +332,8 @@ def _path_of_blocks(observer: _Observer, output: Tensor, shape: tuple[int, ...],
             outermost.append(path)
     if len(outermost) != 1 or tuple(output.shape) != shape:
         raise ModelError(
-            f"{refusal}: it has {len(outermost)} lists of blocks that run one after the other instead of a single one."
+            f"{refusal}: it has {len(outermost)} lists of blocks that run one after the other, but exactly one is "
+            "needed; choose another model."
         )
     return outermost[0]
 
@@ -434,6 +437,9 @@ def _paths_around(model: nn.Module, path_of_blocks: str, refusal: str) -> Iterat
         saved_buffers = set(holder._buffers) - holder._non_persistent_buffers_set
         tensors = [*holder._parameters, *saved_buffers]
         if tensors:
-            raise ModelError(f"{refusal}: it keeps the tensor '{prefix}{tensors[0]}' outside of its modules.")
+            raise ModelError(
+                f"{refusal}: it keeps the tensor '{prefix}{tensors[0]}' outside of its modules, where limbeck "
+                "would not copy it; choose another model."
+            )
         prefix += f"{name_on_way}."
         holder = holder.get_submodule(name_on_way)

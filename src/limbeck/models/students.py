@@ -62,9 +62,9 @@ def student_config(
         if family.model_type != "bert":
             known = families_with_factorised_embeddings()
             raise ModelError(
-                f"A {family.model_type} student cannot have factorised embeddings (embedding {blueprint.embedding}, "
-                f"hidden {blueprint.hidden}): those of bert (as ELECTRA), {', '.join(known[:-1])} and {known[-1]} can; "
-                "leave out embedding."
+                f"A {family.model_type} student cannot have factorised embeddings (embedding "
+                f"{blueprint.embedding}, hidden {blueprint.hidden}): those of bert (as ELECTRA), "
+                f"{', '.join(known[:-1])} and {known[-1]} can; leave 'embedding' out."
             )
         from transformers import ElectraConfig
 
@@ -180,7 +180,10 @@ def build_student(config: PreTrainedConfig, *, seed: int, head: Head | None = No
 
     shape = shape_of(config)
     if getattr(config, "head_dim", None) is None and shape.hidden % shape.heads:
-        raise ModelError(f"{shape.heads} heads do not divide the hidden width {shape.hidden} of the student.")
+        raise ModelError(
+            f"{shape.heads} heads do not divide the student's hidden width {shape.hidden}; choose a number of "
+            "heads that does."
+        )
     loader = model_class(config, head)
     # Building a model may change its configuration.
     own_config = type(config)(**config.to_dict())

@@ -83,8 +83,8 @@ def run_whole(base: PreTrainedModel) -> WholeRun:
     hidden_states = list(getattr(output, "hidden_states", None) or ())
     if len(hidden_states) != depth(base.config) + 1:
         raise ModelError(
-            f"'{base.config.model_type}' has {depth(base.config)} layers and gives {len(hidden_states)} hidden states "
-            "by output_hidden_states, so its layers cannot be compared with them; choose another model."
+            f"'{base.config.model_type}' has {depth(base.config)} layers and gives {len(hidden_states)} hidden "
+            "states by output_hidden_states, so they cannot be matched to its layers; choose another model."
         )
     # Some families list the last hidden state as it is before their final norm.
     hidden_states[-1] = output.last_hidden_state
@@ -135,7 +135,7 @@ def _verify_states(base: PreTrainedModel, key: StreamKey, stream: Tensor, whole:
     if not _are_close(stream, expected):
         raise ModelError(
             f"Layer {key.layer} of '{base.config.model_type}' gives hidden states that differ from its "
-            "output_hidden_states, since the model changes them between its blocks; choose other layers."
+            "output_hidden_states, because the model changes them between its blocks; choose other layers."
         )
 
 
@@ -149,8 +149,8 @@ def _verify_attention(base: PreTrainedModel, key: StreamKey, stream: Tensor, who
     first_row = stream[0, :token_count]
     if not _are_among(first_row, vectors, shape_of(base.config).head_size):
         raise ModelError(
-            f"The {key.name} of layer {key.layer} of '{base.config.model_type}' is not the output of any map of that "
-            "block, so relations of it would mean something else; use a method on hidden states."
+            f"The {key.name} of layer {key.layer} of '{base.config.model_type}' is not the output of any map of "
+            "that block, so relations of these vectors would mean something else; use a method on hidden states."
         )
 
 

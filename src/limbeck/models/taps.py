@@ -475,8 +475,8 @@ def _check_key(key: StreamKey, layers: int) -> None:
     if key.layer not in layers_with_stream:
         lowest = layers_with_stream[0]
         highest = layers_with_stream[-1]
-        allowed = str(lowest) if lowest == highest else f"{lowest} to {highest}"
-        raise ModelError(f"Layer {key.layer} has no stream '{key.name}': this model's are at {allowed}.")
+        allowed = f"layer {lowest}" if lowest == highest else f"layers {lowest} to {highest}"
+        raise ModelError(f"Layer {key.layer} has no stream '{key.name}': in this model it exists only in {allowed}.")
 
 
 def _enter_block(recorder: Recorder, layer: int | None, module: nn.Module, args: Any, kwargs: Any) -> None:

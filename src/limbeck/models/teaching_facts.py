@@ -97,10 +97,13 @@ class TeachingFacts:
         if key.name in self.widths and key.layer == self.output_layer:
             return
         if not self.widths:
-            raise RecipeError(f"The term '{term}' reads {key} of the teacher, which '{self.title}' cannot give.")
+            raise RecipeError(
+                f"The term '{term}' reads {key} of the teacher, but '{self.title}' gives no outputs at all; give a "
+                "teacher that is a model."
+            )
         raise RecipeError(
             f"The term '{term}' reads {key} of the teacher, but '{self.title}' gives {' and '.join(self.widths)} "
-            "alone; choose a method on these, run `limbeck teach` with this method for a store that has it, or give a "
+            "only; choose a method on these outputs, make a store for this method with `limbeck teach`, or give a "
             "teacher that is a model."
         )
 

@@ -57,7 +57,7 @@ def load_tokenizer(name_or_path: str | Path, *, revision: str | None = None) -> 
     folder = fetch_quietly(name_or_path, revision, (*_TOKENIZER_FILES, *_BESIDE_TOKENIZERS))
     if not any((folder / file).is_file() for file in _TOKENIZER_FILES):
         check_fetched(name_or_path)
-        raise ModelError(f"The folder '{name_or_path}' has no tokenizer; save the model's tokenizer there.")
+        raise ModelError(f"The folder '{name_or_path}' has no tokenizer; save the model's tokenizer in this folder.")
     config = read_config(name_or_path, folder)
     settings = read_json(folder / _SETTINGS, {})
     _check_settings(name_or_path, settings, config)
@@ -91,8 +91,8 @@ def _check_settings(name: str | Path, settings: Mapping[str, Any], config: PreTr
     for key in ("fast_tokenizer_files", "init_inputs"):
         if settings.get(key):
             raise ModelError(
-                f"The {_SETTINGS} of '{name}' names files by '{key}', but limbeck reads a tokenizer's "
-                "files only by their usual names: remove the key."
+                f"The {_SETTINGS} of '{name}' names files by '{key}', but limbeck reads a tokenizer's files only "
+                f"under their usual names: remove the key '{key}'."
             )
     declared_classes: list[Any] = [settings.get("tokenizer_class"), getattr(config, "tokenizer_class", None)]
     for declared in declared_classes:
@@ -103,7 +103,8 @@ def _check_settings(name: str | Path, settings: Mapping[str, Any], config: PreTr
         spellings = [class_name, class_name.removesuffix("Fast"), f"{class_name}Fast"]
         if not all(_is_no_other_class(spelling) for spelling in spellings):
             raise ModelError(
-                f"The tokenizer of '{name}' is declared as a '{class_name[:80]}', which is not a tokenizer."
+                f"The tokenizer of '{name}' is declared as a '{class_name[:80]}', which is not the class of a "
+                "tokenizer; copy or download the model again."
             )
 
 

@@ -55,8 +55,8 @@ class Transfer:
                 continue
             if tensor.shape != value.shape:
                 raise ModelError(
-                    f"'{name}' is {list(tensor.shape)} in the student but {list(value.shape)} from the teacher; "
-                    "derive the student's configuration from this teacher's."
+                    f"'{name}' is {list(tensor.shape)} in the student but {list(value.shape)} in the teacher, so "
+                    "it cannot be copied; give the student the teacher's sizes, or set layers: random."
                 )
             tensor.copy_(value)
             # An origin is the name of the attribute that lists its tensors.
@@ -88,8 +88,8 @@ def _reset(name: str, tensor: Tensor) -> None:
     """
     if tensor.dim() > 1:
         raise ModelError(
-            f"'{name}' of the student has no counterpart in the teacher's layer that it starts from, which "
-            "is built differently; start from other layers, or set layers: random."
+            f"'{name}' of the student has no counterpart in the teacher's layer that it starts from, which is "
+            "built differently; choose other layers to start from, or set layers: random."
         )
     is_shift = name.endswith("bias")
     tensor.fill_(0.0 if is_shift else 1.0)

@@ -82,8 +82,8 @@ def check_vectors(teachers: Mapping[str, ModelName], *, fetch: bool = True) -> d
         if not _is_small(difference):
             raise ModelError(
                 f"The sentence vectors that limbeck makes with '{title}' are up to {difference:.2g} from those of "
-                f"sentence-transformers, and {LARGEST_DIFFERENCE:g} is allowed: a student would learn "
-                "wrong vectors. Please report the model; its Transformer alone, without modules.json, can be distilled."
+                f"sentence-transformers, but only {LARGEST_DIFFERENCE:g} is allowed: a student would learn wrong "
+                "vectors. Please report the model; a copy of its folder without modules.json can be distilled."
             )
         differences[title] = difference
     return differences
@@ -152,9 +152,8 @@ def compare_with_sentence_transformers(
         ) from error
     if difference_alone is not None and _is_small(difference_alone):
         raise ModelError(
-            f"'{name}' pads texts on the left, which moves the positions of their tokens, so that the vectors that "
-            "sentence-transformers makes change with the other texts of a batch; set padding_side in its "
-            "tokenizer_config.json to right."
+            f"'{name}' pads texts on the left, so a text's vector from sentence-transformers changes with the "
+            "other texts of the batch; set padding_side to right in its tokenizer_config.json."
         )
     return difference
 

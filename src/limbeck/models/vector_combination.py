@@ -78,8 +78,8 @@ def concatenated(vectors: Sequence[Tensor], weights: Sequence[float], width: int
     count = len(vectors[0])
     if count < width:
         raise CorpusError(
-            f"The vectors of several teachers are projected onto {width} principal directions of the text, but there "
-            f"are {count} texts to find them in; give more text, or a smaller combine.width."
+            f"The vectors of several teachers are projected onto {width} principal directions of the text, but "
+            f"{count} texts are too few to find these; give more text, or a smaller combine.width."
         )
     total_weight = sum(weights)
     scales = [math.sqrt(weight / total_weight) for weight in weights]

@@ -32,7 +32,8 @@ def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedT
     difference = vocabulary_difference(student, teacher)
     if difference:
         raise ModelError(
-            f"{difference}; both must read the same tokens: leave out the student's tokenizer to use the teacher's."
+            f"{difference}, but student and teacher must read the same tokens; leave the student's tokenizer out, "
+            "so that the teacher's is used."
         )
 
 

@@ -78,8 +78,8 @@ class Pieces:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise ModelError(
-                f"The vocabulary of a {type(tokenizer).__name__} cannot be cut: it is not a fast tokenizer, which has "
-                "a tokenizer.json."
+                f"The vocabulary of a {type(tokenizer).__name__} cannot be cut, only that of a fast tokenizer; "
+                "save the tokenizer as a fast one (with a tokenizer.json)."
             )
         self._tokenizer = tokenizer
         self._document: dict[str, Any] = json.loads(backend.to_str())
@@ -87,12 +87,13 @@ class Pieces:
         self.kind: str = self._model["type"]
         if self.kind not in _KINDS:
             raise ModelError(
-                f"The vocabulary of a {self.kind} tokenizer cannot be cut, only that of {', '.join(_KINDS)}."
+                f"The vocabulary of a {self.kind} tokenizer cannot be cut, only that of {', '.join(_KINDS)}; "
+                "choose another model."
             )
         if self._model.get("dropout"):
             raise ModelError(
-                "The vocabulary of a tokenizer with dropout cannot be cut, since it cuts the same text differently "
-                "each time; set model.dropout of its tokenizer.json to null."
+                "The vocabulary of a tokenizer with dropout cannot be cut, because it cuts the same text "
+                "differently each time; set model.dropout to null in its tokenizer.json."
             )
         names = {piece_id: name for name, piece_id in backend.get_vocab(with_added_tokens=True).items()}
         self.names: dict[int, str] = dict(sorted(names.items()))
@@ -188,7 +189,7 @@ class Pieces:
         if backend.get_vocab(with_added_tokens=True) != expected_ids:
             raise ModelError(
                 "The vocabulary cannot be cut: the tokenizer's added tokens have ids between those of its other "
-                "pieces, so that they would get other ids when it is read again."
+                "pieces, and would get other ids when the tokenizer is read again; choose another model."
             )
         # Everything that transformers knows of the tokenizer beside its backend stays as it is.
         tokenizer: Any = copy.copy(self._tokenizer)

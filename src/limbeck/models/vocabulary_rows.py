@@ -40,7 +40,10 @@ def cut_rows(model: PreTrainedModel, old_ids: Sequence[int]) -> PreTrainedModel:
     """
     highest_id = max(old_ids)
     if highest_id >= model.config.vocab_size:
-        raise ModelError(f"The model has {model.config.vocab_size} tokens, but token {highest_id} is to stay.")
+        raise ModelError(
+            f"The model has {model.config.vocab_size} tokens, but the list of tokens to keep has the id "
+            f"{highest_id}; give ids below {model.config.vocab_size}."
+        )
     config = cut_config(model.config, old_ids)
     with quiet():
         # A model with a pooler keeps it.
@@ -74,8 +77,8 @@ def cut_config(config: PreTrainedConfig, old_ids: Sequence[int]) -> PreTrainedCo
             setattr(smaller, field, _new_id(value, new_ids))
     if family_of(config).padded_positions and smaller.pad_token_id != config.pad_token_id:
         raise ModelError(
-            f"The {config.model_type} counts positions from the id of its padding ({config.pad_token_id}), which would "
-            f"become {smaller.pad_token_id}; its vocabulary cannot be cut."
+            f"The {config.model_type} counts positions from the id of its padding ({config.pad_token_id}), which "
+            f"cutting would change to {smaller.pad_token_id}; keep the padding's id, or choose another model."
         )
     return smaller
 

@@ -123,7 +123,9 @@ def fetch_pickles(name: str | Path) -> list[Path]:
     """
     folder = fetch(name, None, (*SMALL_FILES, WEIGHTS, WEIGHTS_INDEX, _PICKLE, _PICKLE_INDEX))
     if weight_names(folder):
-        raise ModelError(f"'{name}' has safetensors, which are read as they are; leave out --read-pickled.")
+        raise ModelError(
+            f"'{name}' has weights as safetensors, so nothing pickled needs to be read; leave out --read-pickled."
+        )
 
     has_single_file = (folder / _PICKLE).is_file()
     shards: list[str] = []
@@ -140,7 +142,10 @@ def fetch_pickles(name: str | Path) -> list[Path]:
     for file in names:
         if not (folder / file).is_file():
             check_fetched(name)
-            raise ModelError(f"'{name}' has no {file}; --read-pickled reads the weights of that name, or of its index.")
+            raise ModelError(
+                f"'{name}' has no {file}, the file that --read-pickled reads; leave out --read-pickled, or give a "
+                "folder with this file."
+            )
     return [folder / file for file in names]
 
 

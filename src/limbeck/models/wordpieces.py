@@ -75,7 +75,7 @@ def train_wordpieces(
     if len(vocabulary) < words:
         raise ModelError(
             f"student.vocabulary.train is {words:,}, but the text gives only {len(vocabulary):,} WordPieces; give "
-            f"{len(vocabulary)} or less, or more text."
+            f"a number up to {len(vocabulary)}, or more text."
         )
 
     # Importing it takes long.

@@ -434,7 +434,9 @@ def _named_pairs(name: str, layers: Sequence[tuple[Tensor, Tensor]]) -> dict[str
     """Return the queries and keys of a model's layers under names for messages, all queries before all keys."""
     for number, layer in enumerate(layers):
         if len(layer) != 2:
-            raise KernelError(f"{name}[{number}] holds {len(layer)} tensors; it has to be a pair (query, key).")
+            raise KernelError(
+                f"{name}[{number}] holds {len(layer)} tensors; give each layer a pair of tensors (query, key)."
+            )
 
     queries: dict[str, Tensor] = {}
     keys: dict[str, Tensor] = {}
@@ -452,7 +454,7 @@ def _check_layers(student: dict[str, Tensor], teacher: dict[str, Tensor], valid:
         for name, x in rest:
             if x.shape[-1] != first.shape[-1]:
                 raise KernelError(
-                    f"{name} is {x.shape[-1]} wide and {first_name} {first.shape[-1]}; all of one model must be "
-                    "equally wide."
+                    f"{name} is {x.shape[-1]} wide and {first_name} {first.shape[-1]}; all layers of one model "
+                    "must be equally wide."
                 )
     return inputs

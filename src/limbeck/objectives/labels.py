@@ -69,8 +69,8 @@ def soft_label_kl_from_hidden(
     classes = len(student_weight)
     if len(teacher_weight) != classes:
         raise KernelError(
-            f"student_weight has {classes} rows and teacher_weight {len(teacher_weight)}; they must be for the "
-            "same classes: cut padding rows off."
+            f"student_weight has {classes} rows and teacher_weight {len(teacher_weight)}, but both must have a row "
+            "for each of the same classes: cut off rows that pad the vocabulary."
         )
     terms.check_temperature(temperature)
     mask = terms.as_mask(valid, student_hidden, rows)
@@ -241,8 +241,8 @@ def _labelled(labels: Tensor, shape: torch.Size, classes: int) -> Tensor:
         if smallest < 0 or largest >= classes:
             wrong_label = smallest if smallest < 0 else largest
             raise KernelError(
-                f"label {wrong_label} is not in 0 … {classes - 1}, nor {IGNORED_LABEL}; check the corpus and, "
-                "for masked words, the tokenizer."
+                f"label {wrong_label} is neither from 0 to {classes - 1} nor {IGNORED_LABEL} (ignored); check the "
+                "labels of the corpus and, for masked words, the tokenizer."
             )
     return labelled
 
@@ -369,7 +369,7 @@ def hard_label_binary_ce(logits: Tensor, labels: Tensor, *, class_weights: Class
     """
     inputs = terms.check_inputs("[B, classes]", {"logits": logits, "labels": labels}, units=1, alike=2)
     if labels.device.type == "cpu" and not ((labels >= 0) & (labels <= 1)).all():
-        raise KernelError("A label is not within 0 and 1; give 1 where a row has the class, else 0.")
+        raise KernelError("A label is outside 0 to 1; give 1 where a row has the class, and 0 elsewhere.")
     weight = _weights(class_weights, logits, inputs.dtype)
     with autocast_off(logits.device):
         scores = inputs.masked(logits)

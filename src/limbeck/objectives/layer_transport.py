@@ -40,7 +40,7 @@ def uniform_weights(layers: int) -> Tensor:
         KernelError: if there is no layer.
     """
     if layers < 1:
-        raise KernelError(f"layers is {layers}; weights need at least 1 layer.")
+        raise KernelError(f"layers is {layers}, but weights need at least one layer; give 1 or more.")
     return torch.full((layers,), 1.0 / layers, dtype=torch.float64)
 
 
@@ -120,7 +120,10 @@ def cost_attention(
     check_temperature(temperature)
     problem = _check_problem(costs, student_weights, teacher_weights)
     if flow.shape != costs.shape:
-        raise KernelError(f"flow has shape {list(flow.shape)} and costs {list(costs.shape)}; pass those of one batch.")
+        raise KernelError(
+            f"flow has shape {list(flow.shape)} and costs {list(costs.shape)}, but they must be equal; pass the "
+            "flow and the costs of the same batch."
+        )
     flow = flow.detach().cpu().double()
     _check_flow("student_weights", moved=flow.sum(1), weights=problem.student_weights)
     _check_flow("teacher_weights", moved=flow.sum(0), weights=problem.teacher_weights)
@@ -134,7 +137,10 @@ def _check_flow(name: str, *, moved: Tensor, weights: Tensor) -> None:
     gap = (moved - weights).abs().max().item()
     # Written so that nan is refused too.
     if not gap <= _ROUNDING:
-        raise KernelError(f"flow misses {name} by {gap:.3g}; pass the weights that the flow was solved for.")
+        raise KernelError(
+            f"flow moves other weights than {name} (difference {gap:.3g}); pass the weights that the flow was "
+            "solved for."
+        )
 
 
 def _new_weights(costs: Tensor, flow: Tensor, weights: Tensor, temperature: float) -> Tensor:
@@ -192,7 +198,7 @@ def _check_weights(name: str, weights: Tensor, layers: int) -> Tensor:
     shares = weights.detach().cpu().double()
     # Written so that nan is refused too.
     if not (shares >= 0).all():
-        raise KernelError(f"{name} is {shares.tolist()}; no weight may be negative or nan.")
+        raise KernelError(f"{name} is {shares.tolist()}, but no weight may be negative or nan; correct the weights.")
     total = shares.sum()
     if not abs(total.item() - 1) <= _ROUNDING:
         raise KernelError(f"{name} sums to {total.item():.6g}; it has to sum to 1: divide it by its sum.")

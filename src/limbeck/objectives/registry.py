@@ -23,8 +23,8 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., LossTerm])
 _STUDENT_NAMES = ("student", "logits", "values")
 _LAYER_KEYWORDS = ("student_weights", "teacher_weights", "across")
 _RULE = (
-    "call the student's streams student… (or logits, values), then as many of the teacher's teacher…, then labels if "
-    "it takes them; all else is a keyword with a default, or after a *"
+    "name the student's tensors student… (or logits, values), then the same number of the teacher's tensors "
+    "teacher…, then labels if there are any; give every other argument a default, or put it after a *"
 )
 
 

@@ -277,7 +277,10 @@ def direct_mse(
     student_size = student.shape[-1] // heads
     teacher_size = teacher.shape[-1] // heads
     if projections is None and student_size != teacher_size:
-        raise KernelError(f"head sizes differ, student {student_size} and teacher {teacher_size}; give projections.")
+        raise KernelError(
+            f"the student's heads have {student_size} numbers and the teacher's {teacher_size}, so they cannot be "
+            "compared directly; give projections."
+        )
     if projections is not None and projections.shape != (heads, student_size, teacher_size):
         raise KernelError(
             f"projections has shape {list(projections.shape)}; it has to be [{heads}, {student_size}, {teacher_size}]."

@@ -130,11 +130,13 @@ def check_alike(tensors: dict[str, Tensor], axes: int) -> None:
     for name, x in rest:
         if x.shape[:axes] != first.shape[:axes]:
             raise KernelError(
-                f"{name} has shape {list(x.shape)} and {first_name} {list(first.shape)}; their first "
-                f"{axes} axes have to be equal: give both models the same batch."
+                f"{name} has shape {list(x.shape)} and {first_name} {list(first.shape)}, but their first {axes} "
+                "axes have to be equal: give both models the same batch."
             )
         if x.device != first.device:
-            raise KernelError(f"{name} is on {x.device} and {first_name} on {first.device}; move one to the other.")
+            raise KernelError(
+                f"{name} is on {x.device} and {first_name} on {first.device}; move both to the same device."
+            )
 
 
 def check_heads(heads: int, widths: dict[str, int]) -> None:
@@ -169,7 +171,9 @@ def check_labels(labels: Tensor, shape: torch.Size) -> None:
         KernelError: if they are not.
     """
     if labels.is_floating_point() or labels.dtype == torch.bool:
-        raise KernelError(f"labels is {_dtype_name(labels)}; it has to hold whole numbers, one class each.")
+        raise KernelError(
+            f"labels is {_dtype_name(labels)}; it has to hold whole numbers, the number of a class for each row."
+        )
     if labels.shape != shape:
         raise KernelError(f"labels has shape {list(labels.shape)}; it has to be {list(shape)}.")
 
@@ -186,11 +190,13 @@ def same_group(groups: Tensor, like: Tensor) -> Tensor:
     """
     if groups.is_floating_point() or groups.dtype == torch.bool or groups.shape != like.shape[:1]:
         raise KernelError(
-            f"groups is {_dtype_name(groups)} {list(groups.shape)}; it has to hold a whole number for each of "
-            f"{len(like)} rows, that of its group."
+            f"groups is {_dtype_name(groups)} {list(groups.shape)}; it has to hold whole numbers, the number of "
+            f"its group for each of the {len(like)} rows."
         )
     if groups.device != like.device:
-        raise KernelError(f"groups is on {groups.device} and the values on {like.device}; move it there.")
+        raise KernelError(
+            f"groups is on {groups.device} and the values on {like.device}; move groups to {like.device}."
+        )
     return groups[:, None] == groups
 
 
@@ -228,7 +234,7 @@ def as_mask(valid: Tensor | None, like: Tensor, axes: int = 2) -> Tensor | None:
     if valid.shape != like.shape[:axes]:
         raise KernelError(f"valid has shape {list(valid.shape)}; it has to be {list(like.shape[:axes])}.")
     if valid.device != like.device:
-        raise KernelError(f"valid is on {valid.device} and the vectors on {like.device}; move it there.")
+        raise KernelError(f"valid is on {valid.device} and the vectors on {like.device}; move valid to {like.device}.")
     return valid.bool()
 
 
