@@ -238,13 +238,13 @@ def test_a_student_beyond_its_teacher_is_told(place):
     ("teacher", "student", "corpus", "parts"),
     [
         ("decoder/teacher-gpt2", 2, "text.txt", ["is a decoder (gpt2)", "name a method"]),
-        ("masked_lm/teacher-bert", 5, "text.txt", ["would be 5 of the teacher's layers", "it has 4", "5x48"]),
+        ("masked_lm/teacher-bert", 5, "text.txt", ["would keep 5 of the teacher's layers", "has only 4", "5x48"]),
         ("masked_lm/teacher-bert", 0, "text.txt", ["The student '0'", "give 1 to 4"]),
         ("masked_lm/teacher-bert", "2by4", "text.txt", ["Cannot read the student '2by4'"]),
         ("masked_lm/teacher-bert", 2, "nowhere.txt", ["nowhere.txt"]),
         ("nowhere", 2, "text.txt", ["The model folder"]),
         ("classification/teacher-bert", 2, "nowhere.tsv", ["nowhere.tsv"]),
-        ("question_answering/teacher-bert", 2, "text.txt", ["texts alone", "the columns question and context"]),
+        ("question_answering/teacher-bert", 2, "text.txt", ["has only texts", "the columns question and context"]),
         ("classification/teacher-bert", 2, "queries.jsonl", ["has negatives, positive, query", "--example task"]),
         ("question_answering/teacher-bert", 2, "pairs.tsv", ["a question, a context and answers"]),
     ],
@@ -286,7 +286,7 @@ def test_a_number_is_so_many_of_the_teachers_layers_in_recipes_too(tiny_recipe):
     assert StudentSpec(shape="3x48").initialise.layers == "random"
     changed = load_recipe(tiny_recipe | {"student": 3}, ["student.dropout=0.1"]).student
     assert (changed.shape, changed.initialise.layers, changed.dropout) == (3, "ends", 0.1)
-    with pytest.raises(LimbeckError, match="would be 9 of the teacher's layers"):
+    with pytest.raises(LimbeckError, match="would keep 9 of the teacher's layers"):
         plan_run(load_recipe(tiny_recipe | {"student": 9}))
 
 

@@ -51,7 +51,7 @@ REFUSALS = yaml.safe_load((Path(__file__).parent / "refusals.yaml").read_text(en
 LONG = [
     ["5,000 characters", f"name={'x' * 5000}"],
     ["only index is 0", f"stages.{'9' * 5000}.name=x"],
-    ["no key is that deep", f"stages.0.training.{'a.' * 60}b=1"],
+    ["no key of a recipe is that deep", f"stages.0.training.{'a.' * 60}b=1"],
     ["levels", f"stages.0.training.optim_args={'[' * 49}{']' * 49}"],
 ]
 
@@ -122,7 +122,7 @@ def test_sources_that_hold_nothing_to_read_are_refused_as_they_would_be_when_rea
 
     assert "empty' holds no file of a supported type" in refusal("empty")
     assert "other' holds no file of a supported type" in refusal("other")
-    assert f"blank' holds no {content}: its files are empty." in refusal("blank")
+    assert f"blank' holds no {content}: its files are empty, or of other types." in refusal("blank")
     if content == "texts":
         assert "table' holds no file" in refusal("table") and "give corpus.task" in refusal("table")
         # A table that is named alone is read when the corpus is built: its columns decide which of them is the text.
@@ -286,9 +286,9 @@ def test_labels_of_copies_that_are_learned_are_told(rows_recipe):
             "masked_lm is missing, and the teacher '.*' has no masked language model head: name a model",
         ),
         ("word_vectors=glove.gz", "there is no file 'glove.gz'; give a text file of word vectors, or a model"),
-        ("word_vectors=none", "needs masked_lm, word_vectors or both, but both are none"),
+        ("word_vectors=none", "take new words from masked_lm or word_vectors, but both are 'none'"),
         ("stop_words=german", "there is no file 'german'; give english, none, a list of words, or a text file"),
-        ("stop_words=[]", "corpus.augment.stop_words: the list is empty: give words, or none"),
+        ("stop_words=[]", "corpus.augment.stop_words: the list of stop words is empty: list words"),
         ("method=eda", "corpus.augment.method is 'eda'; give 'tinybert'"),
     ],
     ids=lambda text: text[:20],
@@ -297,7 +297,7 @@ def test_copies_that_cannot_be_made(rows_recipe, override, message):
     with pytest.raises(LimbeckError, match=message):
         plan(rows_recipe, f"corpus.augment.{override}")
     rows_recipe["corpus"].pop("task")
-    with pytest.raises(LimbeckError, match="augment copies labelled rows, but this corpus has no task"):
+    with pytest.raises(LimbeckError, match="'augment' copies labelled rows, but this corpus has no 'task'"):
         plan(rows_recipe)
 
 

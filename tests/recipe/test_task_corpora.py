@@ -251,16 +251,16 @@ def test_development_rows_are_scored_by_the_metrics_of_the_recipe(place, keys, m
         ("the task 'rte' already defines its columns: leave out label_column",
          RTE | {"task": {"name": "rte", "label_column": "x"}}, "two"),
         ("is now of the kind classification", RTE | {"task": {"name": "rte", "kind": "regression"}}, "value"),
-        ("data is the folder of a task's files, but no task is named", OWN | {"data": "$/data"}, "two"),
-        ("this corpus has no task", {"sources": "$/train.tsv", "development": "$/dev.tsv"}, "two"),
-        ("held_out 0.1 is for rows without a development set",
+        ("'data' is the folder with the files of a named task, but task.name is", OWN | {"data": "$/data"}, "two"),
+        ("this corpus has no 'task'", {"sources": "$/train.tsv", "development": "$/dev.tsv"}, "two"),
+        ("held_out 0.1 holds training rows out for want of a development set",
          OWN | {"development": "$/dev.tsv", "held_out": 0.1}, "two"),
         ("development: '$/train.tsv' has the same rows as the", OWN | {"development": "$/train.tsv"}, "two"),
         ("has the same rows as the training set", RTE | {"development": "$/data/RTE/train.tsv"}, "two"),
         ("'$/gone.tsv' does not exist", OWN | {"development": "$/gone.tsv"}, "two"),
         ("other.tsv:2 has no column 'sentence1'", OWN | {"sources": "$/other.tsv"}, "two"),
         ("other.tsv:2 has no column 'sentence1'", OWN | {"development": "$/other.tsv"}, "two"),
-        ("task.metric and task.positive are for development rows: give development",
+        ("task.metric and task.positive score development rows, but there are none: give 'development'",
          OWN | {"task": COLUMNS["task"] | {"metric": "macro_f1"}}, "two"),
         ("the task 'rte' already defines its metrics: leave out metric",
          RTE | {"task": {"name": "rte", "metric": "macro_f1"}}, "two"),
@@ -269,8 +269,9 @@ def test_development_rows_are_scored_by_the_metrics_of_the_recipe(place, keys, m
          scored_by(positive="yes"), "two"),
         ("positive is '2', which is not one of the classes", scored_by(positive=2), "two"),
         ("classification has no metric 'f2'. Known: accuracy, f1", scored_by(metric=["accuracy", "f2"]), "two"),
-        ("positive does not apply to regression", {"sources": "$/train.tsv", "development": "$/dev.tsv",
-         "text_column": "sentence1", "task": {"kind": "regression", "positive": 1}}, "value"),
+        ("positive does not apply to a task of the kind regression",
+         {"sources": "$/train.tsv", "development": "$/dev.tsv", "text_column": "sentence1",
+          "task": {"kind": "regression", "positive": 1}}, "value"),
         ("has 3 outputs (LABEL_0, LABEL_1, LABEL_2), but RTE has 2 classes", RTE, "three"),
         ("has 1 output, but classification needs 2", RTE, "value"),
     ],
@@ -295,7 +296,7 @@ def test_tasks_of_the_evaluation_are_checked_when_the_recipe_is_read(place):
         ("rte,stsb", "evaluation.tasks: 'the student' has 2 outputs (LABEL_0, LABEL_1), but STS-B needs", {}),
         ("cola", "evaluation.tasks: No file of the split 'validation' of CoLA in '$/data'", {}),
         ("rte", "evaluation.data: The data folder '$/gone' does not exist", {"data": "$/gone"}),
-        ("sick_cosine", "evaluation.tasks: SICK-R (cosine) compares sentence vectors, but here heads are scored", {}),
+        ("sick_cosine", "evaluation.tasks: SICK-R (cosine) compares sentence vectors, but evaluation.tasks", {}),
     ],
 )  # fmt: skip
 def test_tasks_that_a_run_could_not_score_at_its_end_are_refused_before(place, tasks, line, more):
@@ -307,9 +308,9 @@ def test_tasks_that_a_run_could_not_score_at_its_end_are_refused_before(place, t
 
 def test_keys_of_the_evaluation_that_nobody_reads_are_refused(place):
     text = {"task": None, "sources": "installed-docs"}
-    with pytest.raises(LimbeckError, match="no stage trains one for a task"):
+    with pytest.raises(LimbeckError, match="no stage trains a head for a task"):
         plan(place, text, method={"name": "minilmv2", "relation_heads": 4}, evaluation={"tasks": "rte"})
-    with pytest.raises(LimbeckError, match="evaluation: data is the folder with the files of evaluation.tasks"):
+    with pytest.raises(LimbeckError, match="evaluation: 'data' is the folder with the files of evaluation.tasks"):
         plan(place, RTE, evaluation={"data": str(place)})
 
 

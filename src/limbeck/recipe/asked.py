@@ -89,8 +89,8 @@ def given_document(recipe: Any, options: Mapping[str, Any], *, resume: bool = Fa
         if not may_be_second_source:
             raise
         raise RecipeError(
-            f"'{path}' stands where a recipe belongs, but it is a text: --corpus takes one file. Quote the pattern, as "
-            f"in --corpus '{path.parent}/*{path.suffix}', or repeat --corpus before each file."
+            f"'{path}' is read as the recipe but is a text, because --corpus takes only one file. Quote the "
+            f"pattern, as in --corpus '{path.parent}/*{path.suffix}', or repeat --corpus before each file."
         ) from None
 
 
@@ -99,10 +99,13 @@ def _saved_document(output: str | Path | None) -> dict[str, Any]:
     from limbeck.recipe.load import read_recipe
 
     if output is None:
-        raise RecipeError("--resume continues the run in a folder: give that folder as --output, or the recipe.")
+        raise RecipeError(
+            "--resume continues the run in a folder, but no folder is given; give it as --output, or give the "
+            "recipe, which names it."
+        )
     path = Path(output).expanduser() / RECIPE
     if not path.is_file():
-        raise RecipeError(f"'{output}' holds no run to resume; give the recipe, or the run's own folder.")
+        raise RecipeError(f"'{output}' holds no run to resume; give the folder of the run as --output, or its recipe.")
     document = read_recipe(path)
     document["output"] = str(output)  # The folder may have been moved.
     return document
@@ -267,14 +270,17 @@ def choose_by_options(
         sources = corpus_keys.pop("sources", None)
         further_options["corpus"] = corpus_keys
     if sources is None:
-        raise RecipeError("corpus has no sources, but a recipe is chosen by its files or texts; give some.")
+        raise RecipeError(
+            "'corpus' has no 'sources', but limbeck chooses a recipe by looking at the texts; give files or texts "
+            "as corpus.sources."
+        )
 
     from limbeck.recipe.facts import check_choice
 
     if isinstance(teacher, Mapping) and "model" not in teacher:
         raise RecipeError(
-            "A recipe is chosen by the teacher's model, and this teacher names none; give a method too, such as "
-            "aligned_embedding for stored vectors, or a whole recipe."
+            "limbeck chooses a recipe by the teacher's model, but this teacher names no model; give a method too, "
+            "such as aligned_embedding for stored vectors, or a whole recipe."
         )
     teacher_name = teacher["model"] if isinstance(teacher, Mapping) else teacher
     check_choice(teacher_name, _shape_of(student), sources)
@@ -322,7 +328,7 @@ def _with_texts_of_targets(options: Mapping[str, Any]) -> dict[str, Any]:
     if file is not None and "corpus" not in completed:
         completed["corpus"] = corpus_of_targets(file, completed["method"])
     if "corpus" not in completed:
-        raise RecipeError("Without a recipe, this option is needed too: --corpus; or give a recipe.")
+        raise RecipeError("Without a recipe, --corpus is needed too; give --corpus, or a recipe.")
     return completed
 
 
@@ -346,8 +352,8 @@ def _with_label_column(corpus: dict[str, Any], column: str) -> dict[str, Any]:
     task = corpus.get("task")
     if task is None:
         raise RecipeError(
-            f"--label-column {column} names the label of rows, but this corpus has no task, so that its text has no "
-            "labels; leave it out, or give corpus.task."
+            f"--label-column {column} names the label of rows, but this corpus has no task, so its text has no "
+            "labels; leave --label-column out, or give corpus.task."
         )
     task_keys = {"name": task} if isinstance(task, str) else _mapping_or_empty(task)
     return {**corpus, "task": {**task_keys, "label_column": column}}
@@ -420,7 +426,9 @@ def _with_minutes(stages: Sequence[Any], options: Mapping[str, Any]) -> list[Any
     """
     minutes = options["minutes"]
     if "steps" in options:
-        raise RecipeError(f"--steps {options['steps']} and --minutes {minutes:g} both say how long to train; give one.")
+        raise RecipeError(
+            f"--steps {options['steps']} and --minutes {minutes:g} both say how long to train; give only one of them."
+        )
     shares: list[float] = []
     for stage in stages:
         training = _mapping_or_empty(_mapping_or_empty(stage).get("training"))
@@ -452,7 +460,8 @@ def _check_no_own_length(stages: Any, length: int) -> None:
             if text.get(key) is not None:
                 path = f"stages.{number}.text.{key}"
                 raise RecipeError(
-                    f"--length {length} does not change {path}, which is {text[key]}; give --set {path}=…"
+                    f"--length {length} has no effect, because {path} is {text[key]} and takes precedence; give "
+                    f"--set {path}=…"
                 )
 
 

@@ -84,7 +84,7 @@ def choose_recipe(
     places = [corpus] if isinstance(corpus, str | Path) else corpus
     sources = [str(place) for place in places]
     if not sources:
-        raise RecipeError("corpus is empty: give a file, folder or data set.")
+        raise RecipeError("'corpus' is empty: give a file, folder or data set.")
     spec = _teacher_spec(teacher)
     models = choose_models(spec, student)
     choice = _choose_stages(models, sources, columns or {})
@@ -157,8 +157,8 @@ def _choose_stages(models: ChosenModels, sources: list[str], columns: Mapping[st
         return _teach_task(models, sources, str(head), columns)
     if family_of(teacher.config).causal:
         raise RecipeError(
-            f"The teacher '{teacher.title}' is a decoder ({teacher.config.model_type}), but recipes are "
-            "chosen only for encoders; name a method, or write a recipe (`limbeck recipe --example`)."
+            f"The teacher '{teacher.title}' is a decoder ({teacher.config.model_type}), but limbeck chooses "
+            "recipes only for encoders; name a method, or write a recipe (`limbeck recipe --example`)."
         )
     description = "an encoder" if head is None else "a masked language model"
     return _teach_text(models, sources, description)

@@ -90,8 +90,8 @@ def choose_rows(
                 return {"sources": sources, **corpus}
     raise RecipeError(
         f"The teacher '{teacher.title}' does {kinds[0].replace('_', ' ')}, which is taught on rows of "
-        f"{KINDS[kinds[0]].rows}, and '{first_row.place}' has {list_columns(first_row.columns)}; give such rows or "
-        "the name of a task, name the columns by --text-column and --label-column, or write a recipe "
+        f"{KINDS[kinds[0]].rows}, and '{first_row.place}' has {list_columns(first_row.columns)}; give rows of that "
+        "form or the name of a task, name the columns with --text-column and --label-column, or write a recipe "
         "(`limbeck recipe --example task`)."
     )
 
@@ -238,7 +238,7 @@ def _kind_of_texts(teacher: TeacherInfo, kinds: list[str], place: str) -> str:
             return kind
     raise RecipeError(
         f"The teacher '{teacher.title}' does {kinds[0].replace('_', ' ')}, which is taught on rows of "
-        f"{KINDS[kinds[0]].rows}, and '{place}' has texts alone; give a table with the columns "
+        f"{KINDS[kinds[0]].rows}, but '{place}' has only texts; give a table with the columns "
         f"{_list_needed_columns(kinds[0])}."
     )
 

@@ -53,8 +53,8 @@ def corpus_settings(
     # `student_prompts: none` means that only the teacher reads its prompts, so that there have to be some.
     if not settings.student_reads_prompts and not settings.source_prompts:
         raise RecipeError(
-            f"corpus.student_prompts is none, but the files of '{teacher.title}' put no prompt before these texts: "
-            "leave it out."
+            f"'corpus.student_prompts: none' has no effect, because '{teacher.title}' reads no prompt before these "
+            "texts: leave corpus.student_prompts out."
         )
     return settings
 
@@ -77,7 +77,8 @@ def plain_text_settings(recipe: Recipe, sentence: SentencePooling, title: str) -
         place = f"stages.{index}"
         if corpus.task is not None:
             raise RecipeError(
-                f"{place}: {title} are of text, but this corpus has labelled rows; leave out corpus.task."
+                f"{place}: {title} belong to texts without labels, but this corpus has labelled rows; leave out "
+                "corpus.task."
             )
         settings = CorpusSettings.of(corpus.merged(stage.text), _prompts_of(sentence))
         check_text_unchanged(stage, place, settings, title)

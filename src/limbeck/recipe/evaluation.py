@@ -47,7 +47,8 @@ class EvaluationSpec(Grown):
         """Refuse a folder with the files of tasks where no tasks are named."""
         if self.data is not None and self.tasks is None:
             raise ValueError(
-                "data is the folder with the files of evaluation.tasks, but no tasks are named: leave it out"
+                "'data' is the folder with the files of evaluation.tasks, but no tasks are named: name tasks, or "
+                "leave 'data' out"
             )
         return self
 

@@ -61,8 +61,8 @@ def named_rows(corpus: CorpusSpec, task: TaskSpec) -> tuple[TaskRows, TaskRows |
     definition = rows.definition
     if definition.kind != task.kind:
         raise RecipeError(
-            f"corpus.task: '{task.name}' is now of the kind {definition.kind}, but this recipe says "
-            f"{task.kind}; leave out kind."
+            f"corpus.task: '{task.name}' is now of the kind {definition.kind}, but this recipe says {task.kind}; "
+            "leave out corpus.task.kind."
         )
 
     # `corpus.development` names files that replace the task's own development rows. For a task without such rows, they
@@ -154,8 +154,8 @@ def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False,
         shared = [str(file) for file in local_files(places) if file in development_files]
         if shared:
             raise RecipeError(
-                f"{place}.development: '{shared[0]}' has the same rows as the training set; give other rows, or "
-                "leave it out."
+                f"{place}.development: '{shared[0]}' has the same rows as the training set, so its scores would be "
+                "too good; give other rows, or leave 'development' out."
             )
     for rows in (settings.rows, development):
         if isinstance(rows, TaskRows):

@@ -110,7 +110,7 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     origin = f"Recipe '{path}'"
     data = read_document(Path(path), origin, "`limbeck recipe --example` prints one to start from.")
     if not isinstance(data, dict):
-        raise RecipeError(f"{origin} must be a mapping with teacher, student, corpus and stages.")
+        raise RecipeError(f"{origin} must be a mapping with the keys teacher, student, corpus and stages.")
     folder = Path(path).expanduser().parent
     document = expand_shorthands(data)
     return {key: with_paths_beside(part, folder, key) for key, part in document.items()}

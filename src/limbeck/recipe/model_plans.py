@@ -81,8 +81,8 @@ class TeacherInfo:
         """
         if self.known_config is None:
             raise RecipeError(
-                f"Only the outputs of '{self.title}' are known, not its model; name another teacher for terms that "
-                "read hidden states, attention or tokens."
+                f"Only the outputs of '{self.title}' are known, not its model; so no term can read its hidden "
+                "states, attention or tokens; name another teacher for such terms."
             )
         return self.known_config
 
@@ -345,7 +345,7 @@ def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
     if spec.initialise.fit is not None and tokenizer != source.tokenizer:
         raise RecipeError(
             "student.initialise.fit compares student and teacher token by token, but student.vocabulary gives the "
-            "student tokens of its own; leave one of the two out."
+            "student other tokens; leave one of the two out."
         )
 
     shape_keys = spec.shape
@@ -387,8 +387,8 @@ def _check_embeddings_of_own_vocabulary(spec: StudentSpec) -> None:
     if spec.vocabulary is None or spec.vocabulary.keeps_pieces:
         if start.embeddings == "averaged":
             raise RecipeError(
-                "student.initialise.embeddings is averaged, which is for a student with a vocabulary of its own; leave "
-                "it out, or give student.vocabulary, such as {train: 16000}."
+                "'student.initialise.embeddings: averaged' applies only to a student with a vocabulary of its "
+                "own; leave it out, or give student.vocabulary, such as {train: 16000}."
             )
         return
     own_rows = "student.vocabulary trains tokens of the student's own"
@@ -399,11 +399,15 @@ def _check_embeddings_of_own_vocabulary(spec: StudentSpec) -> None:
         )
     if start.checkpoint is not None:
         raise RecipeError(
-            f"{own_rows}, but student.initialise.checkpoint has the vocabulary that it was trained with; leave out "
-            "vocabulary, and name the earlier student as student.initialise.from to go on with its vocabulary."
+            f"{own_rows}, but student.initialise.checkpoint has the vocabulary that it was trained with; to go on "
+            "with that vocabulary, leave out student.vocabulary and name the checkpoint as "
+            "student.initialise.from."
         )
     if spec.untrained == "teacher":
-        raise RecipeError(f"{own_rows}, of which the teacher has no values (student.untrained); leave one of them out.")
+        raise RecipeError(
+            f"{own_rows}, for which the teacher has no values to copy (student.untrained: teacher); leave out "
+            "student.vocabulary or student.untrained."
+        )
 
 
 def _with_averaged_embeddings(spec: StudentSpec, shape: Shape, source: TeacherInfo) -> StudentSpec:
@@ -435,11 +439,13 @@ def _blank_source(spec: StudentSpec, teacher: TeacherInfo) -> TeacherInfo:
         "such as {train: 16000}"
     )
     if spec.vocabulary is None:
-        raise RecipeError(f"The student has no tokenizer: of '{teacher.title}' only its outputs are known; {way_out}.")
+        raise RecipeError(
+            f"The student gets no tokenizer from '{teacher.title}', of which only outputs are known; {way_out}."
+        )
     if isinstance(spec.shape, int | str) and names_layers(spec.shape):
         raise RecipeError(
-            f"student.shape {spec.shape} stands for layers of another model, but of '{teacher.title}' only its "
-            f"outputs are known; {way_out}."
+            f"student.shape {spec.shape} takes layers of the teacher, but only the outputs of '{teacher.title}' "
+            f"are known; {way_out}."
         )
     return replace(teacher, known_config=BertConfig())
 
@@ -458,8 +464,9 @@ def _plan_tokenizer(spec: StudentSpec, source: TeacherInfo) -> TokenizerPlan:
         return _plan_cut(spec.vocabulary, spec, source)
     if source.shape.causal:
         raise RecipeError(
-            f"student.vocabulary trains WordPieces for encoders, but the student is a {source.shape.model_type}; leave "
-            "it out, or start from an encoder (student.initialise.from)."
+            "student.vocabulary trains WordPieces, which only encoders read, but the student is a "
+            f"{source.shape.model_type}; leave student.vocabulary out, or start from an encoder "
+            "(student.initialise.from)."
         )
     assert spec.vocabulary.train is not None
     return TokenizerPlan(
@@ -478,23 +485,27 @@ def _plan_cut(vocabulary: VocabularySpec, spec: StudentSpec, source: TeacherInfo
     if spec.initialise.checkpoint is not None:
         raise RecipeError(
             "student.vocabulary keeps pieces of the model that the student starts from, but "
-            "student.initialise.checkpoint has a vocabulary of its own; name it as student.initialise.from instead."
+            "student.initialise.checkpoint has a vocabulary of its own; name that model as "
+            "student.initialise.from instead."
         )
     tokenizer = source.tokenizer
     if tokenizer is None or tokenizer.trained_words or tokenizer.cut is not None:
         raise RecipeError(
-            f"student.vocabulary keeps pieces of the vocabulary of {source.title}, which is itself made in this "
-            "run; leave it out, or name a model as student.initialise.from."
+            f"student.vocabulary keeps pieces of the vocabulary of {source.title}, which is itself made only in "
+            "this run; leave student.vocabulary out, or name a finished model as student.initialise.from."
         )
     if vocabulary.pieces is not None and vocabulary.pieces >= source.shape.vocabulary:
         raise RecipeError(
             f"student.vocabulary.pieces is {vocabulary.pieces:,}, but '{source.title}' has only "
-            f"{source.shape.vocabulary:,} pieces; give fewer, or leave vocabulary out."
+            f"{source.shape.vocabulary:,} pieces; give a smaller number, or leave student.vocabulary out."
         )
     for place in vocabulary.count or ():
         check_source(place, "texts")
     if vocabulary.always is not None and not Path(vocabulary.always).expanduser().is_file():
-        raise RecipeError(f"student.vocabulary.always '{vocabulary.always}' is no file; give one with a word a line.")
+        raise RecipeError(
+            f"student.vocabulary.always '{vocabulary.always}' does not exist; give a text file with one word on "
+            "each line."
+        )
     cut = VocabularyCut(
         vocabulary.pieces,
         vocabulary.coverage,
@@ -523,7 +534,8 @@ def _with_random_embeddings(spec: StudentSpec, teacher: TeacherInfo) -> StudentS
         )
     if spec.untrained == "teacher":
         raise RecipeError(
-            f"student.untrained is teacher, but {teacher.facts.title} have no weights; leave it out, or {way_out}."
+            f"'student.untrained: teacher' copies weights, but {teacher.facts.title} have none; leave "
+            f"student.untrained out, or {way_out}."
         )
     return spec.model_copy(update={"initialise": start.model_copy(update={"embeddings": "random"})})
 
@@ -555,7 +567,10 @@ def _check_checkpoint(checkpoint: str, source: TeacherInfo, student: PreTrainedC
     check_not_pickled(checkpoint)
     config = load_config(checkpoint)
     place = f"student.initialise.checkpoint '{checkpoint}'"
-    way_out = "name it as student.initialise.from, without a shape, so that the student has its shape and its tokenizer"
+    way_out = (
+        "name the checkpoint as student.initialise.from and leave out student.shape, so that the student has the "
+        "checkpoint's shape and tokenizer"
+    )
     if not same_tensors(student, config):
         raise RecipeError(
             f"{place} is a {shape_of(config)}, but student.shape asks for a {shape_of(student)}; change one of them, "

@@ -104,14 +104,19 @@ class TeacherSpec(TargetKeys):
             return value
         if value.get("missing") == "compute":
             if not value.get("model"):
-                raise ValueError("missing: compute needs the teacher, whose weights are not stored: give model too")
+                raise ValueError(
+                    "'missing: compute' runs the teacher, whose weights are not in the store: give 'model' too"
+                )
             return value
         # A store has the files of its teacher that the plan of a run reads: all but the weights. The recipe that a run
         # has saved names their folder, perhaps at a place where the store was before; then the present place counts.
         model = value.get("model")
         if not model or Path(str(model)).name == TEACHER_FOLDER:
             return {**value, "model": str(Path(value["stored"]) / TEACHER_FOLDER)}
-        raise ValueError("a teacher with stored outputs is not loaded: leave model out, or set missing: compute")
+        raise ValueError(
+            "a teacher with 'stored' outputs is not loaded, so 'model' has no effect: leave 'model' out, or set "
+            "'missing: compute'"
+        )
 
     @model_validator(mode="before")
     @classmethod
@@ -126,8 +131,8 @@ class TeacherSpec(TargetKeys):
         if not model or model == value["targets"] or names_targets(str(model)):
             return {**value, "model": value["targets"]}
         raise ValueError(
-            "a teacher that is a file of targets has no model: leave model out, or name it as student.initialise.from "
-            "to start from it"
+            "a teacher given as 'targets' (a file) has no model: leave 'model' out or, to start the student from "
+            "that model, name it as student.initialise.from"
         )
 
     @model_validator(mode="after")
@@ -137,25 +142,30 @@ class TeacherSpec(TargetKeys):
             return self
         for key in ("stored", "teaching", "missing", "cache", "classes", "revision"):
             if getattr(self, key):
-                raise ValueError(f"{key} is for a model, but the file of targets takes its place: leave {key} out")
+                raise ValueError(
+                    f"'{key}' applies only to a teacher that is a model, but 'targets' names a file: leave '{key}' out"
+                )
         return self
 
     @model_validator(mode="after")
     def _store_has_one_meaning(self) -> Self:
         """Refuse keys that contradict the folder of stored outputs, or that need one."""
         if self.stored is not None and self.teaching is not None:
-            raise ValueError("give either stored or teaching: both take the place of the model")
+            raise ValueError("'stored' and 'teaching' both take the place of the model: give only one of them")
         if self.stored is not None and self.cache:
-            raise ValueError("cache stores in limbeck's cache; give stored and missing: compute for a folder")
+            raise ValueError(
+                "'cache' stores outputs in limbeck's own cache, beside which 'stored' has no meaning: to store in "
+                "a folder of yours, leave 'cache' out and set 'missing: compute'"
+            )
         if self.missing is not None and self.stored is None:
-            raise ValueError("missing is for stored outputs: give stored, or leave it out")
+            raise ValueError("'missing' applies only to stored outputs: give 'stored' too, or leave 'missing' out")
         return self
 
     @model_validator(mode="after")
     def _named_teaching(self) -> Self:
         """Refuse a teaching without a name."""
         if self.teaching is not None and not isinstance(self.teaching.get("name"), str):
-            raise ValueError("teaching has no name: give {name: NAME} and the options of that teaching")
+            raise ValueError("'teaching' has no name: give {name: NAME} and the options of the teaching with that name")
         return self
 
 
@@ -191,7 +201,7 @@ class CombineSpec(Strict):
     def _width_is_of_a_projection(self) -> Self:
         """Refuse a width for averaged vectors, whose width is given."""
         if self.width is not None and self.vectors == "averaged":
-            raise ValueError("averaged vectors are as wide as the first teacher's: leave width out")
+            raise ValueError("'vectors: averaged' has the width of the first teacher's vectors: leave 'width' out")
         return self
 
 
@@ -223,9 +233,12 @@ class StageTeacherSpec(TeacherSpec):
         has_model = bool(self.model)
         has_stage = self.stage is not None
         if has_model == has_stage:
-            raise ValueError("give either model (a folder or a name) or stage (an earlier stage), but not both")
+            raise ValueError("give exactly one of 'model' (a folder or a name) and 'stage' (an earlier stage)")
         if self.stage is not None and self.classes:
-            raise ValueError("classes renames those of a model; leave it out where stage is given")
+            raise ValueError(
+                "'classes' renames the classes of a saved model, but 'stage' names an earlier stage: leave "
+                "'classes' out"
+            )
         return self
 
 
@@ -269,9 +282,12 @@ class InitialiseSpec(Grown):
         if self.fit is None:
             return self
         if self.checkpoint is not None:
-            raise ValueError("fit changes layers that are copied from the teacher: leave it out, or checkpoint")
+            raise ValueError(
+                "'fit' changes layers copied from the teacher, but 'checkpoint' brings its own: leave one of the "
+                "two out"
+            )
         if self.steps and "fit" in self.steps:
-            raise ValueError("fit is given twice: leave it out of steps")
+            raise ValueError("'fit' is given twice, also in 'steps': leave it out of 'steps'")
         return self
 
 
@@ -341,17 +357,18 @@ class VocabularySpec(Grown):
         sizes = [size for size in (self.train, self.pieces, self.coverage) if size is not None]
         if len(sizes) != 1:
             raise ValueError(
-                "give either train, a number of new WordPieces, or pieces, a number of those to keep, or coverage, a "
-                "share of the text's tokens"
+                "give exactly one of 'train' (a number of new WordPieces), 'pieces' (a number of pieces to keep) "
+                "and 'coverage' (the share of the text's tokens whose pieces are kept)"
             )
         if self.count == []:
             raise ValueError(
-                "count names no source: name one, or leave count out to count pieces on the text of the student's "
-                "first stage"
+                "'count' names no source of text: name one, or leave 'count' out to count pieces in the text of "
+                "the student's first stage"
             )
         if self.train is not None and (self.count or self.always or self.other_texts):
             raise ValueError(
-                "count, always and other_texts are for pieces to keep: leave them out, or give pieces in place of train"
+                "'count', 'always' and 'other_texts' apply only where pieces are kept, but 'train' makes new "
+                "ones: leave these keys out, or give 'pieces' in place of 'train'"
             )
         return self
 

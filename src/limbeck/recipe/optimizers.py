@@ -39,12 +39,14 @@ def check_optimizer(arguments: TrainingArguments, training: Mapping[str, Any]) -
     optimizer_name = arguments.optim.value
     if optimizer_name.startswith(_HOOKED_PREFIXES) or "layerwise" in optimizer_name:
         raise RecipeError(
-            f"training.optim '{optimizer_name}' hooks into the layers of one model; choose another, such as "
-            "adamw_torch."
+            f"training.optim '{optimizer_name}' hooks into the layers of a single model, which does not work here; "
+            "choose another optimizer, such as adamw_torch."
         )
     schedule_name = arguments.lr_scheduler_type.value
     if training.get("lr_scheduler_kwargs") and schedule_name in _SCHEDULES_WITHOUT_OPTIONS:
-        raise RecipeError(f"training.lr_scheduler_kwargs is not for '{schedule_name}': leave it out.")
+        raise RecipeError(
+            f"training.lr_scheduler_kwargs has no effect on the schedule '{schedule_name}': leave it out."
+        )
     _check_pairs(training.get("optim_args"))
 
     try:
@@ -55,8 +57,8 @@ def check_optimizer(arguments: TrainingArguments, training: Mapping[str, Any]) -
         _try_schedule(arguments, optimizer)
     except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise RecipeError(
-            f"training.lr_scheduler_type '{schedule_name}' cannot be made: {shorten_error(error)}; "
-            "give lr_scheduler_kwargs that it takes."
+            f"training.lr_scheduler_type '{schedule_name}' cannot be made: {shorten_error(error)}; correct "
+            "training.lr_scheduler_kwargs."
         ) from None
 
 
@@ -67,7 +69,8 @@ def _check_pairs(optim_args: object) -> None:
     are_pairs = isinstance(optim_args, str) and all(pair.count("=") == 1 for pair in optim_args.split(","))
     if not are_pairs:
         raise RecipeError(
-            f"training.optim_args is {optim_args!r}: give NAME=VALUE, several separated by commas, or leave it out."
+            f"training.optim_args is {optim_args!r}: give NAME=VALUE, separated by commas if there are several, or "
+            "leave it out."
         )
 
 
@@ -90,7 +93,8 @@ def _make_optimizer(arguments: TrainingArguments, *, takes_arguments: bool) -> t
         without_arguments.optim_args = None
         if Trainer.get_optimizer_cls_and_kwargs(without_arguments) == (optimizer_class, options):
             raise RecipeError(
-                f"training.optim_args is not for '{arguments.optim.value}', which takes none of them: leave it out."
+                f"training.optim_args has no effect on the optimizer '{arguments.optim.value}', which takes no "
+                "arguments: leave it out."
             )
     parameter = torch.nn.Parameter(torch.zeros(1))
     optimizer: torch.optim.Optimizer = optimizer_class([parameter], **options)
@@ -117,4 +121,4 @@ def _try_schedule(arguments: TrainingArguments, optimizer: torch.optim.Optimizer
         else:
             schedule.step()
     if not all(math.isfinite(group["lr"]) for group in optimizer.param_groups):
-        raise ValueError("its learning rate is not a finite number")
+        raise ValueError("the learning rate becomes a number that is not finite")

@@ -97,7 +97,10 @@ def _read_override(text: str) -> _Override:
     if not all(keys):
         raise RecipeError(f"Override '{text}' names no key; write it as path.to.key=value.")
     if len(keys) > DEEPEST:
-        raise RecipeError(f"Override '{text[:_SHOWN_CHARACTERS]}' has {len(keys)} levels, but no key is that deep.")
+        raise RecipeError(
+            f"Override '{text[:_SHOWN_CHARACTERS]}' has {len(keys)} levels (parts between dots), but no key of a "
+            "recipe is that deep."
+        )
     return _Override(text, keys, value)
 
 

@@ -30,11 +30,17 @@ def check_plain(data: Any, place: str = "", depth: int = 0) -> None:
             finite or longer than any, or too many levels.
     """
     if depth > DEEPEST:
-        raise RecipeError(f"{place[:80]}: more than {DEEPEST} levels of lists and mappings; no key is that deep.")
+        raise RecipeError(
+            f"{place[:80]}: more than {DEEPEST} levels of nested lists and mappings, but no key of a recipe is "
+            "that deep; remove some."
+        )
     if isinstance(data, str):
         _check_text(data, place)
     elif isinstance(data, int) and abs(data) >= 10**MOST_DIGITS:
-        raise RecipeError(f"{place}: a number of more than {MOST_DIGITS} digits; no key has such a value.")
+        raise RecipeError(
+            f"{place}: a number of more than {MOST_DIGITS} digits, which no key of a recipe takes; give a smaller "
+            "number."
+        )
     elif isinstance(data, float) and not math.isfinite(data):
         raise RecipeError(f"{place} is {data}; give a finite number.")
     elif isinstance(data, Mapping):
@@ -51,9 +57,10 @@ def check_plain(data: Any, place: str = "", depth: int = 0) -> None:
 def _check_text(text: str, place: str) -> None:
     """Refuse a text that is too long or has characters that no name may have."""
     if len(text) > LONGEST_TEXT:
-        raise RecipeError(f"{place}: {text[:60]!r}… has {len(text):,} characters; give {LONGEST_TEXT:,} or less.")
+        raise RecipeError(f"{place}: {text[:60]!r}… has {len(text):,} characters; give at most {LONGEST_TEXT:,}.")
     for character in text:
         if unicodedata.category(character) in _UNPRINTABLE_CATEGORIES or character in _DIRECTION_MARKS:
             raise RecipeError(
-                f"{place}: {text[:80]!a} has the character {character!a}, which no name may have; leave it out."
+                f"{place}: {text[:80]!a} has the character {character!a}, which cannot be printed and is not "
+                "allowed in names; leave the character out."
             )

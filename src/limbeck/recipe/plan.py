@@ -77,8 +77,9 @@ def plan_checked(recipe: Recipe) -> RunPlan:
     task_stages = [stage for stage in head_stages if stage.pairing.has_labels]
     if recipe.evaluation.tasks and not task_stages:
         raise RecipeError(
-            "evaluation.tasks scores the student's head as it is, but no stage trains one for a task; leave it out "
-            "(`limbeck evaluate` fine-tunes a student first), or give a stage a corpus with a task."
+            "evaluation.tasks scores the student's head as it is, but no stage trains a head for a task; leave "
+            "evaluation.tasks out (`limbeck evaluate` can fine-tune the student first), or give a stage a corpus "
+            "with a task."
         )
 
     # These checks of the models need the outputs of the student's head, which depend on all stages.
@@ -166,7 +167,10 @@ def _check_scored_tasks(plan: RunPlan, last_stage: StagePlan) -> None:
         with at_place("evaluation.tasks"):
             task = find_task(name).task
             if KINDS[task.kind].head is None:
-                raise RecipeError(f"{task.title} compares sentence vectors, but here heads are scored; leave it out.")
+                raise RecipeError(
+                    f"{task.title} compares sentence vectors, but evaluation.tasks of a recipe scores heads; leave "
+                    "this task out."
+                )
             match_head("the student", saved_config, task, way_out=SCORE_LATER)
             if teacher_is_checked:
                 match_head(teacher.title, teacher.config, task, way_out=SCORE_LATER)

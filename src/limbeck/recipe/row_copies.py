@@ -81,7 +81,10 @@ def _find_model(key: _Key, name: str | None, title: str, teacher: ModelName | No
         return None
     if name is None or name == _TEACHER:
         if teacher is None:
-            raise RecipeError(f"corpus.augment.{key} would be {title}, which this run makes: name a model, or {NONE}.")
+            raise RecipeError(
+                f"corpus.augment.{key} would be {title}, which exists only after this run: name another model, or "
+                f"'{NONE}'."
+            )
         return teacher
     check_not_pickled(name)
     # The key has no revision.
@@ -141,9 +144,9 @@ def _check_proposes_words(model: ModelName, title: str, *, is_given: bool) -> No
         if is_given:
             raise RecipeError(f"corpus.augment.masked_lm: {error}") from None
         raise RecipeError(
-            f"corpus.augment.masked_lm is missing, and the teacher '{title}' has no masked language model "
-            f"head: name a model with one, such as the model that the teacher was fine-tuned from, or {NONE} "
-            "to use only neighbours in word vectors."
+            f"corpus.augment.masked_lm is missing, and the teacher '{title}' has no masked language model head: "
+            "name a model with such a head, for example the model that the teacher was fine-tuned from, or "
+            f"'{NONE}' to use only neighbours in word vectors."
         ) from None
 
 

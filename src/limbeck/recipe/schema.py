@@ -75,10 +75,16 @@ class Recipe(Grown):
         if not has_several:
             return value
         if value.get("teacher") is not None:
-            raise ValueError("give either teacher or teachers: the first of teachers is where the student starts")
+            raise ValueError(
+                "give only one of 'teacher' and 'teachers': with several, the student starts from the first of "
+                "'teachers'"
+            )
         teachers = value["teachers"]
         if not isinstance(teachers, Mapping) or len(teachers) < 2:
-            raise ValueError("teachers needs two or more, each by a name of yours: {a: {model: A}, b: {model: B}}")
+            raise ValueError(
+                "'teachers' needs at least two teachers, each under a name of your choice: {a: {model: A}, b: "
+                "{model: B}}"
+            )
         # The recipe's teacher has no weight. What is no teacher at all is left to the type of the field.
         first = model_alone(next(iter(teachers.values())))
         if isinstance(first, Mapping):
@@ -91,17 +97,23 @@ class Recipe(Grown):
         # `teachers` has two or more, see `_first_of_several`.
         names = [] if self.teachers is None else list(self.teachers)
         if self.combine is not None and not names:
-            raise ValueError("combine is for several teachers: give teachers, or leave it out")
+            raise ValueError("'combine' applies only to several teachers: give 'teachers', or leave 'combine' out")
         for index, stage in enumerate(self.stages):
             if stage.layers_from is None:
                 continue
             place = f"stages.{index}.layers_from '{stage.layers_from}'"
             if not names:
-                raise ValueError(f"{place} names one of several teachers: give teachers, or leave it out")
+                raise ValueError(
+                    f"{place} names one of several teachers, but the recipe has only one: give 'teachers', or "
+                    "leave layers_from out"
+                )
             if stage.teacher is not None:
-                raise ValueError(f"{place} names one of several teachers, but this stage has its own: leave one out")
+                raise ValueError(
+                    f"{place} names one of the recipe's teachers, but this stage has a 'teacher' of its own: leave "
+                    "one of the two out"
+                )
             if stage.layers_from not in names:
-                raise ValueError(f"{place} is none of the teachers {', '.join(names)}")
+                raise ValueError(f"{place} is not one of the teachers: {', '.join(names)}")
         return self
 
     @model_validator(mode="before")
@@ -126,12 +138,15 @@ class Recipe(Grown):
     def _stages_fit_together(self) -> Recipe:
         """Refuse stages without text, without the recipe's student, with unknown teachers, or of the same name."""
         if self.corpus is None and any(stage.corpus is None for stage in self.stages):
-            raise ValueError("corpus is missing: stages need text, for example {sources: [installed-docs]}")
+            raise ValueError(
+                "'corpus' is missing, but stages need text: give it, for example as {sources: [installed-docs]}"
+            )
         titles = [stage.title for stage in self.stages]
         with_own_student = [stage.title for stage in self.stages if stage.student is not None]
         if with_own_student and len(with_own_student) == len(self.stages):
             raise ValueError(
-                f"no stage trains the recipe's student: stages {with_own_student} all have a student of their own"
+                f"no stage trains the recipe's student, because the stages {', '.join(with_own_student)} each have "
+                "a 'student' of their own: leave 'student' out of one stage"
             )
         # A stage may be taught by the student of an earlier stage, if that stage has one of its own.
         for index, stage in enumerate(self.stages):
@@ -140,9 +155,9 @@ class Recipe(Grown):
             possible_titles = [title for title in titles[:index] if title in with_own_student]
             if stage.teacher.stage not in possible_titles:
                 raise ValueError(
-                    f"stages.{index}.teacher.stage '{stage.teacher.stage}' is not an earlier stage with a separate "
-                    f"student; there is {', '.join(possible_titles) or 'none'}"
+                    f"stages.{index}.teacher.stage '{stage.teacher.stage}' is not an earlier stage with a student "
+                    f"of its own; such stages are: {', '.join(possible_titles) or 'none'}"
                 )
         if len(set(titles)) < len(titles):
-            raise ValueError(f"two stages have the same name in {titles}; give each stage a unique name")
+            raise ValueError(f"two stages have the same name in {titles}; give each stage its own 'name'")
         return self

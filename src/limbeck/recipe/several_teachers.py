@@ -128,8 +128,9 @@ def _common_labels(members: Sequence[TeacherMember]) -> tuple[str, ...]:
     for member, labels in zip(members, labels_of_members, strict=True):
         if sorted(labels) != sorted(first):
             raise RecipeError(
-                f"teachers.{member.name} '{member.teacher.title}' has the classes {', '.join(labels)}, but the first "
-                f"teacher has {', '.join(first)}; name them alike by teachers.{member.name}.classes."
+                f"teachers.{member.name} '{member.teacher.title}' has the classes {', '.join(labels)}, but the "
+                f"first teacher has {', '.join(first)}; rename the classes with teachers.{member.name}.classes so "
+                "that they are the same."
             )
     return first
 
@@ -165,8 +166,8 @@ def _combined_width(members: Sequence[TeacherMember], combine: CombineSpec) -> i
     if width > sum(known_widths):
         parts = " + ".join(str(part) for part in known_widths)
         raise RecipeError(
-            f"combine.width {width} is more than the vectors of all teachers have together ({parts}); use a smaller "
-            "number, or leave it out."
+            f"combine.width {width} is more than all teachers' vectors have together ({parts}); use a smaller "
+            "number, or leave combine.width out."
         )
     return width
 
@@ -233,8 +234,8 @@ def check_combined(terms: Sequence[Term], pairing: Pairing, teacher: TeacherInfo
     averages_probabilities = "logits" in combined_names and combination.scores == "probabilities"
     if averages_probabilities and not _has_probabilities(pairing):
         raise RecipeError(
-            f"combine.scores is probabilities, but the scores of {pairing.task} are none that sum to 1; "
-            "set combine.scores: logits."
+            f"'combine.scores: probabilities' needs scores that sum to 1, but those of {pairing.task} do not; set "
+            "combine.scores: logits."
         )
 
     reads_vectors = bool(combined_names & set(OF_SENTENCES))
@@ -249,8 +250,8 @@ def check_combined(terms: Sequence[Term], pairing: Pairing, teacher: TeacherInfo
     if hidden != combination.width:
         raise RecipeError(
             f"{place}: the combined vectors have {combination.width} numbers, but the layers of "
-            f"'{layers_member.name}' have {hidden}; a stage that reads both needs one width, such as combine.width: "
-            f"{hidden}, or make two stages of it."
+            f"'{layers_member.name}' have {hidden}; a stage that reads both needs equal widths: set combine.width: "
+            f"{hidden}, or split the stage into two."
         )
 
 
@@ -282,8 +283,8 @@ def check_combined_text(settings: CorpusSettings | LabelledSettings, teacher: Te
         return
     if settings.streaming:
         raise RecipeError(
-            f"{place}: several teachers are combined by a sample of the whole text, which a stream does not have; "
-            "leave out streaming."
+            f"{place}: combining several teachers needs a sample of the whole text, which a stream does not have; "
+            "leave out corpus.streaming."
         )
 
 
@@ -306,8 +307,9 @@ def check_all_read(stages: Sequence[StagePlan], teacher: TeacherInfo) -> None:
         if member.name not in names_read:
             layer_names = ", ".join(sorted(names_read))
             raise RecipeError(
-                f"No term reads the teacher '{member.name}': stages read only layers of {layer_names}. "
-                "Leave it out, or add a stage on sentence vectors or scores of texts, which all teachers give together."
+                f"No term reads the teacher '{member.name}': stages read only layers of {layer_names}. Leave that "
+                "teacher out, or add a stage on sentence vectors or scores of texts, which all teachers give "
+                "together."
             )
 
 

@@ -62,8 +62,9 @@ def plan_shared_reading(
         return None
     if settings.streaming and cut.other_texts == "skip":
         raise RecipeError(
-            f"{place}: texts that hold other pieces than the student's are left out (student.vocabulary.other_texts), "
-            "but those of a stream cannot be counted; set other_texts: keep, or leave streaming out."
+            f"{place}: texts with pieces that the student lacks are left out (student.vocabulary.other_texts), "
+            "which needs a count of them, but a stream cannot be counted; set student.vocabulary.other_texts: "
+            "keep, or leave corpus.streaming out."
         )
     return teacher.tokenizer
 

@@ -63,13 +63,13 @@ def check_stage_training(stage: StageSpec, place: str, seed: int, terms: Sequenc
     grouped = [term.name for term in terms if term.unit == "group"]
     if grouped:
         raise RecipeError(
-            f"{place}: the term '{grouped[0]}' compares the documents of a query, which pieces of a batch would "
-            "separate; leave out guard.on_out_of_memory and lower per_device_train_batch_size."
+            f"{place}: the term '{grouped[0]}' compares the documents of a query, but splitting a batch that does "
+            "not fit would separate them; leave out guard.on_out_of_memory, and lower per_device_train_batch_size."
         )
     if coupled:
         raise RecipeError(
-            f"{place}: the term '{coupled[0]}' relates the samples of a batch, so a batch that does not fit cannot be "
-            "run in pieces; leave out guard.on_out_of_memory and lower per_device_train_batch_size, or give the term "
+            f"{place}: the term '{coupled[0]}' relates the samples of a batch, so a batch that does not fit cannot "
+            "be split; leave out guard.on_out_of_memory and lower per_device_train_batch_size, or give the term "
             "the weight 0."
         )
 
@@ -86,7 +86,7 @@ def check_steps(stage: StageSpec, place: str, corpus: CorpusSpec) -> None:
     has_minutes = "max_minutes" in stage.training
     if corpus.streaming and not has_steps and not has_minutes:
         raise RecipeError(
-            f"{place}.training.max_steps is missing: a stream has no end and no epochs, so give the number of "
+            f"{place}.training.max_steps is missing, but a stream has no end and no epochs; give the number of "
             "steps to train."
         )
     schedule = stage.text.schedule
@@ -94,21 +94,26 @@ def check_steps(stage: StageSpec, place: str, corpus: CorpusSpec) -> None:
         return
     if has_minutes:
         raise RecipeError(
-            f"{place}.training.max_minutes cannot be told for text.lengths, whose steps take different times; give "
-            "max_steps, or leave text.lengths out."
+            f"{place}.training.max_minutes cannot be combined with text.lengths, because steps of different "
+            "lengths take different times; give max_steps in its place, or leave text.lengths out."
         )
     if corpus.task is not None:
-        raise RecipeError(f"{place}.text.lengths is for text without labels, whose rows stay whole; leave it out.")
+        raise RecipeError(
+            f"{place}.text.lengths applies only to text without labels, because labelled rows stay whole; leave it out."
+        )
     if schedule.in_epochs:
         if corpus.streaming:
-            raise RecipeError(f"{place}.text.lengths counts epochs, but a stream has none; give shares of max_steps.")
+            raise RecipeError(
+                f"{place}.text.lengths is given in epochs, but a streamed text has none; give shares of max_steps "
+                "in their place, such as 0.5."
+            )
         if "num_train_epochs" in stage.training:
             raise RecipeError(f"{place}.training.num_train_epochs follows from text.lengths; leave it out.")
         return
     if not has_steps:
         raise RecipeError(
-            f"{place}.training.max_steps is missing: text.lengths has shares of it; give it, or give epochs for "
-            "each length."
+            f"{place}.training.max_steps is missing, but text.lengths gives shares of it; give max_steps, or give "
+            "each length a number of epochs, such as 1 epoch."
         )
     try:
         schedule.ends(steps)
@@ -147,9 +152,9 @@ def check_text_fits(
             segments = segment_count(model.config)
             if segments < 2:
                 raise RecipeError(
-                    f"{pairs_place}.pairs: a pair has two segments, but the {owner}, a {model.config.model_type}, does "
-                    f"not tell segments apart (type_vocab_size {segments}); leave pairs out, or choose a teacher that "
-                    "does, such as BERT."
+                    f"{pairs_place}.pairs: a pair has two segments, but the {owner}, a {model.config.model_type}, "
+                    f"cannot tell segments apart (type_vocab_size {segments}); leave 'pairs' out, or choose a "
+                    "teacher that can, such as BERT."
                 )
 
     # The key that gives the length, for the message.
@@ -245,8 +250,8 @@ def _check_of_texts(
         if not methods:
             way_out = "choose a method on sentence vectors or on the scores of texts, and a corpus for it"
     raise RecipeError(
-        f"{place}: the term '{refused_term.name}' reads {refused_key} of the teacher, which is of tokens or layers, "
-        f"but {reason}; {way_out}."
+        f"{place}: the term '{refused_term.name}' reads {refused_key} of the teacher, which belongs to tokens or "
+        f"layers, but {reason}; {way_out}."
     )
 
 
@@ -286,15 +291,16 @@ def check_text_apart(stage: StageSpec, place: str, settings: CorpusSettings | La
     for key in ("replace_tokens", "mask_tokens"):
         if getattr(stage.augment, key):
             raise RecipeError(
-                f"{place}.augment.{key} changes the student's tokens, but its teacher reads others; leave it out."
+                f"{place}.augment.{key} changes the student's tokens, but its teacher reads other tokens of the "
+                "same text, which would stay as they are; leave it out."
             )
     if not isinstance(settings, CorpusSettings):
         return
     for key in ("join", "pairs", "streaming"):
         if getattr(settings, key):
             raise RecipeError(
-                f"{place}: {key} cuts text by the tokens of one model, but student and teacher read different tokens; "
-                f"leave {key} out."
+                f"{place}: {key} cuts text by the tokens of one model, but student and teacher have different "
+                f"tokenizers; leave {key} out."
             )
 
 
@@ -311,8 +317,8 @@ def check_student_length(settings: CorpusSettings | LabelledSettings, place: str
     """
     if settings.student_length is not None and not reads_apart:
         raise RecipeError(
-            f"{place}: student_length {settings.student_length} is for a student with another tokenizer than its "
-            "teacher's; leave it out, and give length."
+            f"{place}: student_length {settings.student_length} applies only to a student whose tokenizer differs "
+            "from its teacher's; give 'length' in its place."
         )
 
 
@@ -331,20 +337,20 @@ def check_text_unchanged(stage: StageSpec, place: str, settings: CorpusSettings 
     for key in ("replace_tokens", "mask_tokens"):
         if getattr(stage.augment, key):
             raise RecipeError(
-                f"{place}.augment.{key} changes the text while it is read, but {title} says nothing of changed text; "
-                "leave it out."
+                f"{place}.augment.{key} changes the text while it is read, but {title} can teach only unchanged "
+                "texts; leave it out."
             )
     if not isinstance(settings, CorpusSettings):
         return
     for key in ("join", "pairs"):
         if getattr(settings, key):
             raise RecipeError(
-                f"{place}: {key} joins texts into blocks, but {title} knows each text by itself; leave {key} out."
+                f"{place}: '{key}' joins texts into blocks, but {title} can teach only single texts; leave '{key}' out."
             )
     if settings.streaming:
         raise RecipeError(
-            f"{place}: a stream has no end, so it cannot be checked that {title} has all of its texts; leave out "
-            "streaming."
+            f"{place}: a stream has no end, so limbeck cannot check that {title} can teach all of its texts; leave "
+            "out corpus.streaming."
         )
 
 
@@ -366,12 +372,12 @@ def masked_share(stage: StageSpec, terms: Sequence[Term], pairing: Pairing, plac
         return MASKED_SHARE if reads_masked else 0.0
     if 0 < share < _LEAST_MASKED:
         raise RecipeError(
-            f"{key} {share} masks next to nothing; use {_LEAST_MASKED} or more (BERT has {MASKED_SHARE}), or 0."
+            f"{key} {share} would mask almost no tokens; use {_LEAST_MASKED} or more (BERT masks {MASKED_SHARE}), or 0."
         )
     if share == 0 and reads_masked:
         raise RecipeError(
-            f"{key} is 0, but this method reads masked positions; leave it out, or set positions: all and a weight of "
-            "0 for the hard labels."
+            f"{key} is 0, but this method reads masked positions; leave {key} out, or set positions: all and a "
+            "weight of 0 for the hard labels."
         )
     return share
 
@@ -379,9 +385,9 @@ def masked_share(stage: StageSpec, terms: Sequence[Term], pairing: Pairing, plac
 def _check_rows_stay(stage: StageSpec, terms: Sequence[Term], place: str) -> None:
     """Refuse changes of the tokens of labelled rows."""
     if stage.augment.mask_tokens:
-        raise RecipeError(f"{place}.augment.mask_tokens is for text without labels; leave it out.")
+        raise RecipeError(f"{place}.augment.mask_tokens applies only to text without labels; leave it out.")
     if stage.augment.replace_tokens and learn_labels(terms):
         raise RecipeError(
-            f"{place}.augment.replace_tokens changes what a row says, but a term of this method learns the row's "
-            "label; leave it out, or give the hard labels the weight 0."
+            f"{place}.augment.replace_tokens would change what a row says, but this method also learns the row's "
+            "label; leave it out, or set the weight of the hard labels to 0."
         )

@@ -132,7 +132,7 @@ def with_class_weights(stages: Sequence[StagePlan], recipe: Recipe) -> list[Stag
     for place, is_read in is_read_by_place.items():
         if not is_read:
             raise RecipeError(
-                f"{place} is for hard labels, but no stage reads any; give a method a share of them "
-                "(hard_label_weight above 0, or soft_label_share below 1), or leave the weights out."
+                f"{place} weights the classes of hard labels, but no stage learns hard labels; give the method a "
+                "share of them (hard_label_weight above 0, or soft_label_share below 1), or leave it out."
             )
     return weighted_stages

@@ -291,8 +291,8 @@ def _check_teacher_head(head: Head, teacher: TeacherInfo, assistant: StagePlan |
             kind_in_words = str(saved_head).replace("_", " ")
             raise RecipeError(
                 f"the teacher '{teacher.title}' has no masked language model head, but does {kind_in_words}: give "
-                f"corpus.task, for text without labels {{kind: {saved_head}, labelled: false}}, or use a method on "
-                "hidden states or relations."
+                f"corpus.task (for text without labels, {{kind: {saved_head}, labelled: false}}), or use a method "
+                "on hidden states or relations."
             )
         # The configuration of a model with files says which head it was saved with.
         check_has_head(teacher.title, teacher.config, head)
@@ -300,8 +300,8 @@ def _check_teacher_head(head: Head, teacher: TeacherInfo, assistant: StagePlan |
         return
     if assistant.student_head != head:
         raise RecipeError(
-            f"{teacher.title} has no {head} head, since that stage reads no scores; give that stage a method "
-            "that trains it, or choose another teacher."
+            f"{teacher.title} has no {head} head, because its stage trains none; give that stage a method that "
+            "trains this head, or choose another teacher."
         )
 
 

@@ -56,8 +56,8 @@ def _check_has_labels(term: Term, pairing: Pairing) -> None:
     learns_labels = OBJECTIVES[term.objective].takes_labels
     if learns_labels and not pairing.labelled:
         raise RecipeError(
-            f"the term '{term.name}' learns labels, but the rows have none (corpus.task.labelled is false); give "
-            "labelled rows, or set the weight of the term to 0 (for bert_pkd: soft_label_share: 1)."
+            f"the term '{term.name}' learns from labels, but the rows have none (corpus.task.labelled is false); "
+            "give labelled rows, or set the weight of this term to 0 (in bert_pkd, set soft_label_share to 1)."
         )
 
 

@@ -72,8 +72,9 @@ def stage_vectors(
     if reads_finished:
         if assistant is not None and assistant.kept_map is not None:
             raise RecipeError(
-                f"{place}.teacher: {teacher.title} makes its vectors by a learned map, which is finished only at "
-                "the end of that stage; let the recipe's teacher teach, or make two recipes."
+                f"{place}.teacher: {teacher.title} makes its vectors by a learned map, which is finished only when "
+                "that stage ends, so its vectors cannot be learned in the same recipe; leave the stage's teacher "
+                "out, or make two recipes."
             )
         student_vectors = finished_pooling(teacher_vectors, pooling_option)
         if kept_map_of(terms) is not None:
@@ -106,7 +107,7 @@ def _check_pooled_alike(
     if pooling_option not in (None, teacher_vectors.pooling):
         raise RecipeError(
             f"{place}.method.pooling is '{pooling_option}', but the vectors of '{teacher.title}' are made by "
-            f"'{teacher_vectors.pooling}'; leave it out."
+            f"'{teacher_vectors.pooling}'; leave method.pooling out."
         )
     if not teacher_vectors.fits(pairing.student.hidden):
         raise RecipeError(
@@ -147,8 +148,8 @@ def reads_prompts(
     token_terms = [term.name for term in terms if compares_tokens(term)]
     if student_prompts == NONE and token_terms:
         raise RecipeError(
-            f"{place}: student_prompts is none, so the teacher reads tokens that the student does not, but the "
-            f"term '{token_terms[0]}' compares tokens; leave student_prompts out, or give that term the weight 0."
+            f"{place}: with student_prompts: none the teacher reads tokens that the student does not, but the term "
+            f"'{token_terms[0]}' compares tokens; leave student_prompts out, or give that term the weight 0."
         )
     return True
 
@@ -164,6 +165,6 @@ def _check_no_role(corpus: CorpusSpec, stage: StageSpec, teacher: TeacherInfo, p
     else:
         reason = f"{stage.method['name']} reads none"
     raise RecipeError(
-        f"{place}: the role {roles[0]} of a source gives its texts a prompt of sentence vectors, but {reason}; "
-        "leave out role, or use a method on sentence vectors and a teacher from a folder."
+        f"{place}: the role '{roles[0]}' of a source puts a prompt for sentence vectors before its texts, but "
+        f"{reason}; leave out 'role', or use a method on sentence vectors and a teacher from a folder."
     )

@@ -93,7 +93,7 @@ class StageSpec(Grown):
     def _known_method_and_options(cls, value: dict[str, Any]) -> dict[str, Any]:
         """Refuse a method or an option that does not exist."""
         if not isinstance(value.get("name"), str):
-            raise ValueError("method needs a name, for example {name: minilmv2}")
+            raise ValueError("'method' needs a name, for example {name: minilmv2}")
         try:
             read_method(value)
         except LimbeckError as error:

@@ -20,7 +20,7 @@ from limbeck.recipe.stage_plan import StagePlan
 
 _SHOWN_CHARACTERS = 80
 """Most characters of foreign text in a message."""
-_WAY_OUT = "make two recipes, the second starting from the first's student (initialise.checkpoint)."
+_WAY_OUT = "make two recipes, and start the second from the student of the first (student.initialise.checkpoint)."
 
 
 def with_outputs(student: StudentPlan, stages: Sequence[StagePlan]) -> StudentPlan:
@@ -116,8 +116,8 @@ def _check_one_head(stages: Sequence[StagePlan]) -> None:
         titles = [stage.spec.title for stage in stages]
         names = sorted({str(name) for name, _ in heads})
         raise RecipeError(
-            f"The stages {titles} train heads for different tasks ({', '.join(names)}), but a student has only one; "
-            f"{_WAY_OUT}"
+            f"The stages {titles} train heads for different tasks ({', '.join(names)}), but a student has only one "
+            f"head; {_WAY_OUT}"
         )
 
 
@@ -132,9 +132,9 @@ def _check_same_classes(stages: Sequence[StagePlan]) -> None:
         return
     first_stage, second_stage, *_ = stage_by_classes.values()
     raise RecipeError(
-        f"Stage '{first_stage.spec.title}' trains the student's head for the classes {_list_classes(first_stage)}, and "
-        f"stage '{second_stage.spec.title}' for {_list_classes(second_stage)}, in this order; choose teachers whose "
-        f"id2label is the same, or {_WAY_OUT}"
+        f"Stage '{first_stage.spec.title}' trains the student's head for the classes {_list_classes(first_stage)}, "
+        f"and stage '{second_stage.spec.title}' for {_list_classes(second_stage)}, but a student has only one "
+        f"head; choose teachers with the same classes in the same order (id2label), or {_WAY_OUT}"
     )
 
 

@@ -43,9 +43,11 @@ class ScoresSpec(Strict):
     def _classes_differ(self) -> Self:
         """Refuse fewer than two classes, and classes of the same name."""
         if len(self.classes) < 2:
-            raise ValueError(f"classes are {self.classes}, but scores are of two classes or more: name all")
+            raise ValueError(
+                f"'classes' is {self.classes}, but scores belong to at least two classes: name all classes"
+            )
         if len(set(self.classes)) < len(self.classes):
-            raise ValueError(f"two classes have the same name in {self.classes}")
+            raise ValueError(f"two of the classes {self.classes} have the same name: give each class its own")
         return self
 
 
@@ -82,7 +84,10 @@ class TargetKeys(Grown):
         named_columns = [name for name in _COLUMNS if getattr(self, name) is not None]
         if self.targets is None:
             if named_columns:
-                raise ValueError(f"{named_columns[0]} is of a file of targets: give targets, or leave it out")
+                raise ValueError(
+                    f"'{named_columns[0]}' names a column of a file of targets, but no file is given: give "
+                    f"'targets', or leave '{named_columns[0]}' out"
+                )
             return self
         kinds = [name for name in ("vector", "scores", "score") if name in named_columns]
         if is_array(self.targets):
@@ -90,12 +95,16 @@ class TargetKeys(Grown):
         elif len(kinds) != 1:
             kinds_in_words = " and ".join(kinds) or "none"
             raise ValueError(
-                f"targets needs one of vector, scores and score, which name its column; given: {kinds_in_words}"
+                "'targets' needs exactly one of the keys 'vector', 'scores' and 'score', which says the column to "
+                f"learn from; given: {kinds_in_words}"
             )
         elif self.scores is not None and self.scores.column is None:
-            raise ValueError("scores has no column: name the column of the scores")
+            raise ValueError("'scores' has no 'column': name the column that holds the scores")
         if self.pair is not None and self.vector is not None:
-            raise ValueError("pair is for scores of two texts, but a vector is of one: leave pair or vector out")
+            raise ValueError(
+                "'pair' applies only to scores of two texts, but 'vector' is the vector of one text: leave 'pair' "
+                "or 'vector' out"
+            )
         return self
 
     def _check_array(self) -> None:
@@ -104,7 +113,10 @@ class TargetKeys(Grown):
         if self.scores is not None:
             column = column or self.scores.column
         if column is not None:
-            raise ValueError(f"an array ({ARRAY}) has no column '{column}': its rows are vectors, or scores of classes")
+            raise ValueError(
+                f"an array ({ARRAY}) has no column '{column}', because its rows are vectors or scores of classes: "
+                "leave out the key with the name of the column"
+            )
 
     @property
     def target_file(self) -> TargetFile | None:

@@ -70,7 +70,7 @@ def _check_argument(name: str, value: Any, place: str) -> Any:
 
     converted = convert_argument(name, value, f"{place}.{name}")
     if name in REFUSED and converted != argument_defaults()[name]:
-        raise RecipeError(f"{place}.{name} has no meaning here: {REFUSED[name]}; leave it out.")
+        raise RecipeError(f"{place}.{name} cannot be used in a recipe: {REFUSED[name]}; leave it out.")
     return converted
 
 

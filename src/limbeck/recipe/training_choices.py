@@ -43,7 +43,8 @@ def _check_loggers(arguments: Mapping[str, Any], place: str) -> None:
     words = {"none", "all"} & set(names)
     if words and len(names) > 1:
         raise RecipeError(
-            f"{place}.report_to has '{min(words)}' and other names: give it alone, or give only names of loggers."
+            f"{place}.report_to has '{min(words)}' beside names of loggers: give either '{min(words)}' alone or "
+            "only names of loggers."
         )
     if words or not names:
         return
@@ -55,7 +56,8 @@ def _check_loggers(arguments: Mapping[str, Any], place: str) -> None:
         if name not in available:
             package = "'limbeck[tensorboard]'" if name == "tensorboard" else f"the package of '{name}'"
             raise RecipeError(
-                f"{place}.report_to: '{name}' is not installed; pip install {package}, or leave report_to out."
+                f"{place}.report_to: '{name}' is not installed; install it with pip install {package}, or leave "
+                "report_to out."
             )
 
 
@@ -86,7 +88,9 @@ def _check_workers(arguments: Mapping[str, Any], place: str) -> None:
     """Refuse options of data loader workers where there are no workers."""
     for name in _NEED_WORKERS:
         if arguments.get(name) and not arguments.get("dataloader_num_workers"):
-            raise RecipeError(f"{place}.{name} is for workers; give dataloader_num_workers too, or leave it out.")
+            raise RecipeError(
+                f"{place}.{name} applies only to worker processes; give dataloader_num_workers too, or leave it out."
+            )
 
 
 def _check_compiler(arguments: Mapping[str, Any], place: str) -> None:
@@ -96,7 +100,9 @@ def _check_compiler(arguments: Mapping[str, Any], place: str) -> None:
         if value is None:
             continue
         if not arguments.get("torch_compile"):
-            raise RecipeError(f"{place}.{name} is for torch_compile; set torch_compile: true, or leave it out.")
+            raise RecipeError(
+                f"{place}.{name} applies only to torch_compile; set torch_compile: true, or leave it out."
+            )
         known: Iterable[str] = _COMPILE_MODES
         if name == "torch_compile_backend":
             from accelerate.utils import DynamoBackend
@@ -118,8 +124,8 @@ def _check_sharding(arguments: Mapping[str, Any], place: str) -> None:
         unknown = sorted(set(settings) - _FSDP_SETTINGS)
     if unknown:
         raise RecipeError(
-            f"{place}.fsdp_config has '{unknown[0]}', but takes only {', '.join(sorted(_FSDP_SETTINGS))}: the "
-            "student is sharded as one piece, by FSDP2."
+            f"{place}.fsdp_config has '{unknown[0]}', but takes only {', '.join(sorted(_FSDP_SETTINGS))}, because "
+            f"the student is sharded as one piece, by FSDP2; leave '{unknown[0]}' out."
         )
 
 
@@ -131,8 +137,8 @@ def _check_minutes(arguments: Mapping[str, Any], place: str) -> None:
         # As in transformers, -1 steps mean that nothing is said.
         if arguments.get(name, -1) != -1:
             raise RecipeError(
-                f"{place}.max_minutes and {place}.{name} both say how long to train; leave one out. --minutes takes "
-                "the place of steps and epochs."
+                f"{place}.max_minutes and {place}.{name} both say how long to train; leave one of the two out. On "
+                "the command line, --minutes replaces steps and epochs."
             )
 
 
@@ -144,7 +150,7 @@ def _check_best_step(arguments: Mapping[str, Any], place: str) -> None:
     """
     if arguments.get("load_best_model_at_end"):
         if arguments.get("fsdp"):
-            raise RecipeError(f"{place}.load_best_model_at_end is not possible with fsdp; leave one of them out.")
+            raise RecipeError(f"{place}.load_best_model_at_end does not work with fsdp; leave one of the two out.")
         if _word_of(arguments.get("eval_strategy")) == "no":
             raise RecipeError(f"{place}.load_best_model_at_end needs measurements; leave eval_strategy: no out.")
         return
@@ -155,8 +161,8 @@ def _check_best_step(arguments: Mapping[str, Any], place: str) -> None:
     for name in sorted(_NEED_BEST_STEP):
         if name not in allowed and arguments.get(name) is not None:
             raise RecipeError(
-                f"{place}.{name} chooses the student by its measurements; set load_best_model_at_end: true, or "
-                "leave it out."
+                f"{place}.{name} has an effect only with load_best_model_at_end, which keeps the best student; set "
+                "load_best_model_at_end: true, or leave it out."
             )
 
 

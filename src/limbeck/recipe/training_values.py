@@ -67,7 +67,7 @@ def _convert(annotation: Any, value: Any, place: str) -> Any:
     # Pydantic would take true and false for the numbers 1 and 0.
     takes_bool = annotation is bool or bool in get_args(annotation)
     if isinstance(value, bool) and not takes_bool:
-        raise RecipeError(f"{place} is {str(value).lower()}, which has no meaning here: give a value.")
+        raise RecipeError(f"{place} is {str(value).lower()}, but this argument needs a value: give one.")
     adapter = TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True))
     try:
         return adapter.validate_python(value)
