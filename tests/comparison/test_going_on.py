@@ -105,7 +105,7 @@ def test_a_changed_teacher_corpus_budget_or_text_is_refused(plan, tmp_path, trai
     }.items():
         with pytest.raises(OutputError) as caught:
             limbeck.compare(plan, [override], output=output)
-        assert all(part in str(caught.value) for part in (*parts, "put it back, or give another output"))
+        assert all(part in str(caught.value) for part in (*parts, "change it back, or give another output"))
     (text / "0.txt").write_text("Another document. It has two sentences.")
     with pytest.raises(OutputError, match="The text of the corpus of the comparison"):
         limbeck.compare(plan, output=output)

@@ -80,7 +80,7 @@ def test_stages_share_the_budget_to_the_step():
 
 def test_too_small_a_budget_is_refused():
     with pytest.raises(
-        RecipeError, match="budget.tokens 100 gives a stage 50 tokens, but one step reads about 80; raise"
+        RecipeError, match="budget.tokens 100 gives a stage 50 tokens, fewer than one step reads .about 80.; raise"
     ):
         steps_of_stages(100, [0.5, 0.5], [BATCH, BATCH], 10.0)
 

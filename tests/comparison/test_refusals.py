@@ -31,7 +31,7 @@ def test_mistakes_are_named_with_their_place(tmp_path, case):
 def test_files_that_are_no_plan(tmp_path):
     path = tmp_path / "plan.yaml"
     code = "teacher: !!python/object/apply:os.getcwd []"
-    for content, message in ((None, "not exist"), ("- a", "a mapping with teacher"), (code, "not valid YAML")):
+    for content, message in ((None, "not exist"), ("- a", "a mapping with the keys teacher"), (code, "not valid YAML")):
         if content is not None:
             path.write_text(content)
         with pytest.raises(RecipeError, match=message):

@@ -103,11 +103,11 @@ def test_students_of_a_file_of_vectors_are_compared_without_any_model(plan, tmp_
     assert all(cell["held_out"]["agreement"] is not None for cell in result.record["cells"])
 
     other = {"shape": STUDENT, "name": "other", "initialise": {"from": str(make_embedding(tmp_path, "roberta"))}}
-    with pytest.raises(RecipeError, match="these have different tokenizers"):
+    with pytest.raises(RecipeError, match="these models have different tokenizers"):
         limbeck.compare(of_file | {"students": [*of_file["students"], other]}, output=tmp_path / "other")
 
 
 def test_students_with_tokens_of_their_own_are_refused(plan, tmp_path):
     student = {"shape": STUDENT, "vocabulary": {"train": 60}}
-    with pytest.raises(RecipeError, match=r"these have different tokenizers; let the students start"):
+    with pytest.raises(RecipeError, match=r"these models have different tokenizers; let the students start"):
         limbeck.compare(plan | {"students": [student]}, output=tmp_path / "out")

@@ -156,10 +156,10 @@ def test_the_models_are_left_as_they_were():
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"layers": [(5, 1)]}, RecipeError, "no layer 5: the student 'small' has layers 1 to 2"),
-        ({"layers": [(1, 5)]}, RecipeError, "no layer 5: the teacher 'big' has layers 1 to 4"),
-        ({"heads_shown": [9]}, RecipeError, "no head 9: the student 'small' has heads 1 to 4"),
-        ({"sentence": "text " * 200}, ModelError, "has 202 tokens, but 'small' takes 128"),
+        ({"layers": [(5, 1)]}, RecipeError, "Layer 5 does not exist: the student 'small' has layers 1 to 2"),
+        ({"layers": [(1, 5)]}, RecipeError, "Layer 5 does not exist: the teacher 'big' has layers 1 to 4"),
+        ({"heads_shown": [9]}, RecipeError, "Head 9 does not exist: the student 'small' has heads 1 to 4"),
+        ({"sentence": "text " * 200}, ModelError, "has 202 tokens, but 'small' takes at most 128"),
         ({"lowercase": False}, ModelError, "'small' and 'big' cannot be compared token by token"),
     ],
 )

@@ -59,8 +59,8 @@ def test_an_inside_tag_that_continues_nothing_begins_a_chunk(written):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("A plain sentence .\n", "Line 1 of .* is 'A plain sentence .', without the columns"),
-        ("the DT B-NP\nword\n", "Line 2 of .* is 'word', without the columns"),
+        ("A plain sentence .\n", "Line 1 of .* is 'A plain sentence .', but CoNLL-2000 has three columns"),
+        ("the DT B-NP\nword\n", "Line 2 of .* is 'word', but CoNLL-2000 has three columns"),
         ("the DT O\n", "holds no chunk"),
         ("", "holds no chunk"),
     ],
@@ -178,13 +178,13 @@ def test_held_out_spans_are_the_ones_scored(many):
     [
         (
             SpanSample(labelled=3, clusters=10, unlabelled=0),
-            "too few spans for 10 clusters: of 3 that were drawn, 3 are left",
+            "too few spans for 10 clusters: 3 of the 3 drawn spans are left",
         ),
         (
             SpanSample(labelled=20, unlabelled=0, held_out=19),
-            "too few spans for 3 clusters: of 20 that were drawn, 1 are left",
+            "too few spans for 3 clusters: 1 of the 20 drawn spans are left",
         ),
-        (SpanSample(labelled=1, unlabelled=0), "1 kinds of label"),
+        (SpanSample(labelled=1, unlabelled=0), "1 different labels"),
     ],
 )
 def test_too_few_spans_are_refused(many, sample, words):

@@ -102,7 +102,7 @@ def test_an_output_that_holds_another_search_is_left_as_it_is(kind, run, calls, 
     for other, name in ((kind.NAME, "mine"), ("another", kind.NAME)):
         record = json.dumps({"kind": other, "name": name})
         (tmp_path / "out" / "search.json").write_text(record)
-        refusal = f"holds the search {other} '{name}', not {this_search}; choose another folder"
+        refusal = f"holds another search .{other} '{name}', not {this_search}"
         with pytest.raises(OutputError, match=refusal):
             run()
         assert [path.read_text() for path in (tmp_path / "out").iterdir()] == [record]
@@ -118,10 +118,12 @@ with_workers = pytest.mark.parametrize("kind", KINDS[:2], ids=[kind.NAME for kin
 
 @with_workers
 def test_workers_that_all_end_early_say_why_and_keep_what_there_is(kind, run, calls, monkeypatch):
-    kept = kind.STOPPED.removeprefix("what")
+    kept = kind.STOPPED.removeprefix("everything")
     with monkeypatch.context() as patch:
         patch.setattr(engine, "run_workers", lambda work, task, count, watch: ["Killed.", "Killed."])
-        with pytest.raises(TrainingError, match=rf"before it was finished: Killed\. What{kept} .*journal; the same"):
+        with pytest.raises(
+            TrainingError, match=rf"before the search was finished: Killed\. Everything{kept} .*journal; run the same"
+        ):
             run(workers=2)
     run()
     assert calls.tried

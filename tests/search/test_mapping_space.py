@@ -101,7 +101,7 @@ def test_illegal_genomes_and_mappings_are_refused():
     assert (0, 0, 0, 9) not in space
     assert (0, 0, 0) not in space
     assert "0007" not in space
-    with pytest.raises(ValueError, match="not a member"):
+    with pytest.raises(ValueError, match="not one of the mappings"):
         space.decode(crossing)
     for mapping in [(7, 2, 0, 12), (0, 0, 0, 0), (0, 0, 0, 4), (0, 0, 12), (0, 0, 5, 10, 12)]:
         with pytest.raises(RecipeError, match="outside the search space"):

@@ -89,7 +89,7 @@ def test_studies_of_another_run_are_left_alone(kind, recipe, calls, study, tmp_p
     before, tried = study(), list(calls.tried)
     for case in (*CASES["studies"]["any"], *CASES["studies"][kind.NAME]):
         line = refused(case, lambda: kind.search(request_of(kind, recipe, Path("out"), case)), OutputError)  # noqa: B023
-        assert line.endswith("search into another output (in a shared storage: under another name).")
+        assert line.endswith("or give another --output (in a shared storage, another --name).")
     after = study()
     assert (after.trials, after.user_attrs, calls.tried) == (before.trials, before.user_attrs, tried)
     same = kind.write_teacher(tmp_path / "same")

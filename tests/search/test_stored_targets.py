@@ -112,7 +112,11 @@ def test_another_store_is_another_study(stored, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("mapping", {}, "A search for a layer mapping reads the layers of the teacher, of which nothing is stored"),
+        (
+            "mapping",
+            {},
+            "A search for a layer mapping reads the layers of the teacher, but the recipe's teacher is a store",
+        ),
         ("teacher-layer", {}, "A search for a teacher layer reads the layers of the teacher"),
         ("architecture", SEARCH | {"loss": "hidden_states"}, "loss hidden_states reads the layers of the teacher"),
     ],
@@ -197,7 +201,7 @@ def test_the_agreement_is_that_of_scipy(compared):
 def test_what_cannot_be_compared_is_refused(compared, tmp_path):
     plan, corpus, tokenizer = compared
     teaching = plan.teacher_info.teaching
-    with pytest.raises(CorpusError, match=r"6 texts held out, but students are compared on 12 or more"):
+    with pytest.raises(CorpusError, match=r"6 texts held out, but comparing students needs at least 12"):
         TaughtVectors(teaching, corpus, tokenizer, device=torch.device("cpu"), texts=6)
     open_store(tmp_path / "scores", StoreFacts("a classifier", "1", streams={"logits": 3}))
     with pytest.raises(ModelError, match="the stored outputs of a classifier have no sentence vectors"):

@@ -54,7 +54,7 @@ def test_a_study_of_something_else_is_refused_and_left_alone(tmp_path):
         with pytest.raises(OutputError) as caught:
             open_study(place, "known", identity, brought)
         assert message in str(caught.value)
-    with pytest.raises(OutputError, match="was made to maximize, not to minimize"):
+    with pytest.raises(OutputError, match="was begun to maximize, but this search has to minimize"):
         open_study(place, "known", same, optuna.samplers.RandomSampler(), direction="minimize")
     assert len(open_known(place).trials) == len(study.trials)
     assert open_known(place, name="other").trials == []
@@ -64,7 +64,7 @@ def test_a_study_that_is_not_ours_is_refused(tmp_path):
     place = tmp_path / "search.journal"
     foreign = optuna.create_study(storage=open_storage(place), study_name="known")
     foreign.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
-    with pytest.raises(OutputError, match="trials that are not of a limbeck search"):
+    with pytest.raises(OutputError, match="trials that no limbeck search made"):
         open_known(place)
 
 
@@ -86,10 +86,10 @@ def test_an_unfinished_last_line_of_a_journal_costs_only_itself(tmp_path, monkey
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a diary without a line end", "is not a search journal; it is left unchanged"),
+        (b"a diary without a line end", "is not a search journal and is left unchanged"),
         (b'{"op_code":0,"worker_id"\n{"op_code":1}\n', "is damaged"),
         (b'{"op_code":99}\n{"op_code":1}\n', "is damaged"),
-        (b"SQLite format 3\0", "write sqlite:///"),
+        (b"SQLite format 3\0", "give its URL, sqlite:///"),
     ],
     ids=["text", "broken line", "unknown operation", "sqlite"],
 )
@@ -136,5 +136,5 @@ def test_the_identity_of_a_search_is_that_of_its_content_wherever_it_lies(tmp_pa
     sampler, earlier = optuna.samplers.RandomSampler(), {"corpus": [corpora[0].path.name]}
     open_study(tmp_path / "journal", "old", {**result[0], **earlier}, sampler)
     open_study(tmp_path / "journal", "old", result[0], sampler, earlier=earlier)
-    with pytest.raises(OutputError, match="was made for another corpus"):
+    with pytest.raises(OutputError, match="was begun with another corpus"):
         open_study(tmp_path / "journal", "old", result[0], sampler)

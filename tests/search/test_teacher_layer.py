@@ -178,7 +178,10 @@ def test_halving_divides_the_budget_evenly_over_rounds(candidates, steps, factor
 
 
 def test_halving_that_cannot_be_is_refused():
-    for arguments, message in (((0, 10), "0 candidates leave nothing to choose"), ((4, 10, 1), "factor of 1 drops no")):
+    for arguments, message in (
+        ((0, 10), "0 candidates leave nothing to train"),
+        ((4, 10, 1), "factor of 1 would drop no"),
+    ):
         with pytest.raises(RecipeError, match=message):
             rungs.halving_rungs(*arguments)
     for candidates, factor in itertools.product(range(1, 30), (2, 3, 4)):

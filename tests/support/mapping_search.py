@@ -17,7 +17,7 @@ from tests.support.models import make_teacher
 from tests.support.searches import ProxyCalls, install_proxy, recipe_of, request_of
 
 NAME, TEACHER_LAYERS, STUDENT_LAYERS = "mapping", 8, 4
-STOPPED = "what is evaluated is kept in"
+STOPPED = "everything evaluated so far is kept in"
 SMALL: dict = {}
 BEST = (0, 0, 3, 7)
 # A search of 3 generations of 5.

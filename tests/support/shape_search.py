@@ -21,7 +21,7 @@ from tests.support.searches import ProxyCalls, install_proxy, recipe_of, request
 SIZES = ShapeSizes(layers=(1, 2, 3), hidden=(8, 12, 16), heads=(2, 4), ffn=(1,))
 POINTS = list(shape_points(SIZES))
 EVERYTHING = len(POINTS)
-NAME, STOPPED = "architecture", "what is trained is kept in"
+NAME, STOPPED = "architecture", "everything trained so far is kept in"
 SMALL = {"sizes": ShapeSizes(layers=(1, 2, 3), hidden=(8, 12), heads=(2,), ffn=(1,))}
 # A search of 6 shapes, 2 at once, without pruning.
 USUAL = {"sizes": SIZES, "measuring": MeasuringRequest("cpu", length=16, seconds=0.05)}

@@ -159,8 +159,9 @@ def steps_of_stages(
         count = round((tokens_due - tokens_read) / tokens_per_step)
         if count < 1:
             raise RecipeError(
-                f"budget.tokens {tokens} gives a stage {share * tokens:.0f} tokens, but one step reads about "
-                f"{tokens_per_step:.0f}; raise the budget, or lower training.per_device_train_batch_size."
+                f"budget.tokens {tokens} gives a stage {share * tokens:.0f} tokens, fewer than one step reads "
+                f"(about {tokens_per_step:.0f}); raise budget.tokens, or lower "
+                "training.per_device_train_batch_size."
             )
         steps.append(count)
         tokens_read += count * tokens_per_step

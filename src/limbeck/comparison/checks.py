@@ -116,8 +116,8 @@ def _check_training(plan: ComparisonPlan) -> None:
     """Refuse a streamed corpus, and training arguments that are wrong: the common ones, and those of each method."""
     if plan.corpus.streaming:
         raise RecipeError(
-            "corpus.streaming: all runs of a comparison read one built corpus, and the budget is counted in its "
-            "tokens; leave streaming out, and limit the text by corpus.max_documents."
+            "corpus.streaming is not possible in a comparison, whose runs all read one built corpus and share a "
+            "budget in its tokens; leave corpus.streaming out, and limit the text by corpus.max_documents."
         )
     check_training(plan.training, "training")
     for index, method in enumerate(plan.methods):
@@ -141,7 +141,8 @@ def _check_lengths(plan: ComparisonPlan, run: RunPlan) -> None:
     for shape in shapes:
         if shape.positions is not None and max(speed.lengths) > shape.positions:
             raise RecipeError(
-                f"evaluation.speed.lengths {speed.lengths} exceed its {shape.positions} positions; use smaller numbers."
+                f"evaluation.speed.lengths {speed.lengths} has a length above the {shape.positions} positions of "
+                f"the model; use lengths up to {shape.positions}."
             )
 
 
@@ -151,8 +152,8 @@ def _refuse_other_tokenizers(runs: Sequence[RunPlan]) -> None:
     for run in runs:
         if not read_alike(run.student_plan.tokenizer, shared):
             raise RecipeError(
-                "All models of a comparison read one corpus of tokens, but these have different tokenizers; let the "
-                "students start from models with the same vocabulary (initialise.from)."
+                "All models of a comparison read one corpus of tokens, but these models have different "
+                "tokenizers; let the students start from models with the same vocabulary (initialise.from)."
             )
 
 
@@ -187,5 +188,7 @@ def _refuse_same_runs(combinations: Sequence[Combination], plan: ComparisonPlan)
         content = repr([recipe["student"], recipe["stages"], combination.variant.shares])
         if content in first_by_content:
             first = first_by_content[content]
-            raise RecipeError(f"'{first.title}' and '{combination.title}' are the same run; leave one out.")
+            raise RecipeError(
+                f"'{first.title}' and '{combination.title}' would be the same run; leave one of them out."
+            )
         first_by_content[content] = combination

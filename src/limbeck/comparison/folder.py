@@ -33,7 +33,7 @@ def check_shared_settings(folder: Path, record: Mapping[str, Any], settings: Map
     recorded_settings = record.get("fixed", {})
     if not isinstance(recorded_settings, dict):
         raise OutputError(
-            f"'{folder / studies.Comparison.FILE}' is not the record of a comparison; choose another folder."
+            f"'{folder / studies.Comparison.FILE}' is not the record of a comparison; give another folder as --output."
         )
     # Records of earlier versions lack some names.
     common_names = [name for name in recorded_settings if name in settings]
@@ -52,9 +52,9 @@ def check_shared_settings(folder: Path, record: Mapping[str, Any], settings: Map
     name, _, key = difference.place.partition(".")
     prefix = f"{key} = " if key else ""
     raise OutputError(
-        f"The {_TITLES.get(name, name)} of the comparison in '{folder}' was {prefix}{_shown(difference.old)} and is "
-        f"now {prefix}{_shown(difference.new)}, so new runs could not be compared with its own; put it back, or give "
-        "another --output."
+        f"The {_TITLES.get(name, name)} of the comparison in '{folder}' was {prefix}{_shown(difference.old)} and "
+        f"is now {prefix}{_shown(difference.new)}, so new runs could not be compared with the earlier ones; change "
+        "it back, or give another --output."
     )
 
 

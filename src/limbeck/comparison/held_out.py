@@ -59,8 +59,9 @@ def check_held_out(corpus: Corpus, spec: HeldOutSpec) -> None:
     is_measured = spec.enabled and corpus.manifest["settings"]["held_out"] != 0
     if is_measured and not corpus.manifest["held_out_documents"]:
         raise CorpusError(
-            f"Nothing can be held out: corpus.sources has too few documents ({corpus.manifest['documents']}). Blank "
-            "lines separate documents in a text file; give more, or set evaluation.held_out.enabled to false."
+            f"Nothing can be held out: corpus.sources has too few documents ({corpus.manifest['documents']}). "
+            "Blank lines separate documents in a text file; give more documents, or set "
+            "evaluation.held_out.enabled to false."
         )
 
 

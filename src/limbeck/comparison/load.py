@@ -63,5 +63,7 @@ def _read(path: Path) -> dict[str, Any]:
     """Read the YAML file of a plan; paths in it are beside the file."""
     document = read_document(path, f"Plan '{path}'", "give a YAML file, see docs/comparison.md.")
     if not isinstance(document, dict):
-        raise RecipeError(f"Plan '{path}' must be a mapping with teacher, corpus, students, methods and budget.")
+        raise RecipeError(
+            f"Plan '{path}' must be a mapping with the keys teacher, corpus, students, methods and budget."
+        )
     return {key: with_paths_beside(value, path.parent, key) for key, value in document.items()}

@@ -80,7 +80,9 @@ class MethodEntry(Strict):
     def _has_name_or_stages(cls, data: Any) -> Any:
         """Refuse an entry with a name and stages, or with neither."""
         if isinstance(data, dict) and (data.get("name") is None) == (data.get("stages") is None):
-            raise ValueError("give either name (a method) or stages (written out), but not both")
+            raise ValueError(
+                "give exactly one of 'name' (a registered method) and 'stages' (a list of stages of your own)"
+            )
         return data
 
     @model_validator(mode="after")
@@ -97,13 +99,21 @@ class MethodEntry(Strict):
     def _check_written_stages(self, stages: Sequence[StageSpec]) -> None:
         """Refuse written-out stages without a title, beside options, or with settings that all runs of a plan share."""
         if self.title is None:
-            raise ValueError("stages that are written out need a title")
+            raise ValueError(
+                "'stages' is given in place of a method's name, so the tables have no name for this entry: add title: …"
+            )
         if self.options:
-            raise ValueError("options go with a method's name; write them into the stages")
+            raise ValueError(
+                "'options' applies only to an entry with a method's 'name', but this entry lists its own stages: "
+                "write the options into each stage"
+            )
         for stage in stages:
             for name in _COMMON:
                 if name in stage.model_fields_set:
-                    raise ValueError(f"stage '{stage.title}' has a separate {name}, but a comparison has only one")
+                    raise ValueError(
+                        f"stage '{stage.title}' has its own {name}, but all runs of a comparison share one: leave "
+                        f"{name} out of the stage"
+                    )
 
     @property
     def shown(self) -> str:
@@ -118,7 +128,10 @@ class MethodEntry(Strict):
         """
         stages_of_entry = self._stages()
         if self.shares and len(self.shares) != len(stages_of_entry):
-            raise ValueError(f"shares {self.shares} must have a number for each of the {len(stages_of_entry)} stages")
+            raise ValueError(
+                f"shares {self.shares} has {len(self.shares)} numbers for {len(stages_of_entry)} stages: give one "
+                "number for each stage"
+            )
         # By default the stages have equal shares of the budget. Those that are given need not add up to 1.
         parts = self.shares or [1.0] * len(stages_of_entry)
         shares = tuple(part / sum(parts) for part in parts)

@@ -100,7 +100,7 @@ class ComparisonPlan(Strict):
             if any(variant.stages for variant in entry.variants()):
                 trains_any = True
         if not trains_any:
-            raise ValueError("methods has no stage that trains; add a method")
+            raise ValueError("'methods' has no stage that trains, so nothing would be learned: add a method")
         self._check_measures()
         return self
 
@@ -112,16 +112,20 @@ class ComparisonPlan(Strict):
             trainings += [stage.training for stage in entry.stages or ()]
         for name in _BUDGETED:
             if any(name in training for training in trainings):
-                raise ValueError(f"training.{name} is decided by budget.tokens: leave it out")
+                raise ValueError(f"training.{name} follows from budget.tokens in a comparison: leave it out")
 
     def _check_measures(self) -> None:
         """Refuse a plan that measures nothing, or a teacher that cannot be evaluated on its tasks."""
         measures = self.evaluation
         if not (measures.tasks or measures.held_out.enabled):
-            raise ValueError("evaluation names no task and held_out is off, so nothing would be compared")
+            raise ValueError(
+                "evaluation.tasks is empty and evaluation.held_out is off, so nothing would be compared: name a "
+                "task, or set evaluation.held_out.enabled to true"
+            )
         if self.teacher.revision is not None and measures.tasks and measures.teacher:
             raise ValueError(
-                "teacher.revision cannot be evaluated; save that revision to a folder, or set evaluation.teacher: false"
+                "a teacher with teacher.revision cannot be evaluated on tasks: save that revision to a folder and "
+                "name the folder, or set evaluation.teacher: false"
             )
 
 

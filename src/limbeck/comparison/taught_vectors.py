@@ -49,8 +49,8 @@ def stream_of_vectors(teaching: Teaching) -> str:
         if name in teaching.facts.widths:
             return name
     raise ModelError(
-        f"{teaching.facts.title} have no sentence vectors, so students cannot be compared with them on text; give the "
-        "teacher's own model, or score students on tasks."
+        f"{teaching.facts.title} have no sentence vectors, so students cannot be compared with the teacher on "
+        "text; give the teacher's own model, or score the students on tasks (evaluation.tasks)."
     )
 
 
@@ -84,8 +84,8 @@ class TaughtVectors:
         rows = list(islice(corpus.held_out, texts))
         if len(rows) < FEWEST_TEXTS:
             raise CorpusError(
-                f"{counted(len(rows), 'text')} held out, but students are compared on {FEWEST_TEXTS} or more; raise "
-                "corpus.held_out, or give more text."
+                f"{counted(len(rows), 'text')} held out, but comparing students needs at least {FEWEST_TEXTS}; "
+                "raise corpus.held_out, or give more text."
             )
         self.device = device
         collate = PadCollator(tokenizer.pad_token_id)

@@ -62,7 +62,7 @@ def draw_maps(
     # Both models have the same tokenizer, so the student's token ids are the teacher's too.
     token_ids = tokenizers.encode_texts(student.tokenizer, [sentence])["input_ids"][0]
     if not token_ids:
-        raise ModelError("The sentence has no tokens; give one with words.")
+        raise ModelError("The sentence has no tokens; give a sentence with words.")
     for side in sides:
         _check_length(side.subject, len(token_ids))
 
@@ -125,7 +125,8 @@ def _check_length(subject: Subject, tokens: int) -> None:
     """Refuse a sentence that is too long for a model."""
     if subject.longest is not None and tokens > subject.longest:
         raise ModelError(
-            f"The sentence has {tokens} tokens, but '{subject.name}' takes {subject.longest}; give a shorter one."
+            f"The sentence has {tokens} tokens, but '{subject.name}' takes at most {subject.longest}; give a "
+            "shorter sentence."
         )
 
 
@@ -141,4 +142,6 @@ def _check_numbers(unit: str, numbers: Sequence[int], most: int, owner: str, hin
     """
     for number in numbers:
         if not 1 <= number <= most:
-            raise RecipeError(f"There is no {unit} {number}: the {owner} has {unit}s 1 to {most}{hint}.")
+            raise RecipeError(
+                f"{unit.capitalize()} {number} does not exist: the {owner} has {unit}s 1 to {most}{hint}."
+            )

@@ -166,9 +166,10 @@ def check_rebuilt(subject: Subject, batch: Batch, layers: Sequence[int]) -> None
         # Written with `not`, the condition holds for an error of NaN too.
         if not error < tolerance:
             raise ModelError(
-                f"The attention of '{subject.name}' ({subject.model.config.model_type}) cannot be rebuilt from queries "
-                f"and keys: in layer {layer} it is off by {float(error):.1%}, since the family adds something to the "
-                "scores, such as position biases; use `similarity` or `phrases`, which need hidden states only."
+                f"The attention of '{subject.name}' ({subject.model.config.model_type}) cannot be rebuilt from "
+                f"queries and keys: the result in layer {layer} is off by {float(error):.1%}, because this family "
+                "adds something to the attention scores, such as position biases; use `limbeck inspect "
+                "similarity` or `phrases`, which need hidden states only."
             )
 
 

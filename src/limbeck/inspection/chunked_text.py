@@ -91,8 +91,8 @@ def _read_word(path: Path | str, number: int, line: str) -> tuple[str, str]:
     columns = line.split()
     if len(columns) < 2 or not _TAG.fullmatch(columns[-1]):
         raise CorpusError(
-            f"Line {number} of '{path}' is '{line.strip()[:40]}', without the columns of CoNLL-2000: a word, "
-            "its part of speech, and a chunk tag such as B-NP, I-NP or O."
+            f"Line {number} of '{path}' is '{line.strip()[:40]}', but CoNLL-2000 has three columns: a word, its "
+            "part of speech, and a chunk tag such as B-NP, I-NP or O."
         )
     return columns[0], columns[-1]
 

@@ -65,7 +65,7 @@ def layer_cosines(model: PreTrainedModel, inputs: Iterable[Mapping[str, Tensor]]
             sums += cosines.double().sum(1).cpu()
             tokens += vectors.shape[1]
     if not tokens:
-        raise CorpusError("There are no tokens to measure layers on.")
+        raise CorpusError("The texts have no tokens, so no layer can be measured; give texts with words.")
     return tuple((sums / tokens).tolist()), tokens
 
 

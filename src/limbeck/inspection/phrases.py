@@ -128,12 +128,12 @@ def _check_sizes(labels: Sequence[str], clusters: int, *, held_out: int) -> None
     """Refuse spans of one label, or fewer spans to cluster than clusters."""
     if len(set(labels)) < 2:
         raise CorpusError(
-            f"The spans that were drawn have {len(set(labels))} kinds of label, but at least two are needed; draw "
-            "more spans, or give a file with more kinds of chunks."
+            f"The spans that were drawn have {len(set(labels))} different labels, but at least two are needed; "
+            "draw more spans (--spans), or give a file with more kinds of chunks."
         )
     left = len(labels) - held_out
     if left < clusters:
         raise CorpusError(
-            f"There are too few spans for {clusters} clusters: of {len(labels)} that were drawn, {left} are left "
-            "to cluster; draw more, hold fewer out, or ask for fewer clusters."
+            f"There are too few spans for {clusters} clusters: {left} of the {len(labels)} drawn spans are left to "
+            "cluster; raise --spans, or lower --held-out or --clusters."
         )

@@ -67,8 +67,8 @@ def place_spans(subject: Subject, text: ChunkedText) -> dict[Span, PlacedSpan]:
     """
     if not subject.tokenizer.is_fast:
         raise ModelError(
-            f"The tokenizer of '{subject.name}' does not say which characters its tokens cover; use a fast tokenizer "
-            "(one with a tokenizer.json)."
+            f"The tokenizer of '{subject.name}' does not say which characters its tokens cover, which spans need; "
+            "use a fast tokenizer (one with a tokenizer.json)."
         )
     encoded = tokenizers.encode_texts(subject.tokenizer, [" ".join(words) for words in text.sentences])
     # For each sentence the characters at which its words start, and where a further word would start: `a red fox` has

@@ -319,7 +319,9 @@ class ArchitectureSearch(engine.SharedSearch):
         student, _ = make_student(plan.student_plan, load_source, seed=plan.recipe.seed)
         loss = self._loss(student, plan)
         if not (math.isfinite(loss) and loss > 0):
-            raise TrainingError(f"An untrained student has the loss {loss}, so no other can be compared with it.")
+            raise TrainingError(
+                f"An untrained student has the loss {loss}, by which no other loss can be divided; check the recipe."
+            )
         return loss
 
     def _loss(self, student: PreTrainedModel, plan: RunPlan) -> float:
@@ -552,7 +554,10 @@ def _check_values(request: ArchitectureRequest) -> None:
     """
     share = request.limits.latency_share
     if share is not None and not share > 0:  # NaN too.
-        raise RecipeError(f"--max-latency-share {share:g} is not a share of the teacher's latency; give more than 0.")
+        raise RecipeError(
+            f"--max-latency-share {share:g} must be a share of the teacher's latency; give a number above 0, such "
+            "as 0.5."
+        )
     losses = get_args(ShapeLoss)
     if request.loss not in losses:
         raise RecipeError(f"Unknown loss '{request.loss}'.{suggestion(request.loss, losses)}")

@@ -71,7 +71,9 @@ class Search(Work):
 
     kind: ClassVar[str]
     searched: ClassVar[str]
-    stopped: ClassVar[str] = "Stopped; what is {done} is kept in {place}; the same command continues from there."
+    stopped: ClassVar[str] = (
+        "Stopped; everything {done} so far is kept in {place}; run the same command again to continue."
+    )
     done: ClassVar[str] = "trained"
     on_tasks = False
     plan: RunPlan
@@ -123,7 +125,8 @@ class Search(Work):
             trained = self.proxy.train(plans, cuts=self.cuts_of(candidates))
         except torch.OutOfMemoryError:
             raise TrainingError(
-                "The device is out of memory; train fewer candidates at once with --batch, or lower --batch-size."
+                "The device is out of memory; train fewer candidates at once (a smaller --batch), or give a "
+                "smaller --batch-size."
             ) from None
         # Each candidate's part of the time of the common training.
         seconds = round((time.monotonic() - started) / len(candidates), ndigits=1)
@@ -233,8 +236,8 @@ class SharedSearch(Search):
             reasons = "; ".join(dict.fromkeys(problems))
             # `done` is a word such as "trained".
             raise TrainingError(
-                f"All workers of the search ended before it was finished: {reasons} What is {self.done} is kept in "
-                f"{shown(self.request.proxy.place)}; the same command continues from there."
+                f"All workers of the search ended before the search was finished: {reasons} Everything {self.done} "
+                f"so far is kept in {shown(self.request.proxy.place)}; run the same command again to continue."
             )
         # Workers that ended early did no harm, since the others finished the search.
         for problem in problems:

@@ -48,6 +48,6 @@ def _check_same(folder: Path, record: Mapping[str, Any], identity: Mapping[str, 
     name = identity["name"]
     if (held_kind, held_name) != (kind, name):
         raise OutputError(
-            f"Output folder '{folder}' holds the search {held_kind} '{held_name}', not {kind} '{name}'; choose "
-            "another folder."
+            f"Output folder '{folder}' holds another search ({held_kind} '{held_name}', not {kind} '{name}'); "
+            "choose another folder."
         )

@@ -74,10 +74,10 @@ def run_search(
     """
     sampler = study.sampler
     if not isinstance(sampler, GeneticSampler):
-        raise TypeError(f"run_search needs a study of a GeneticSampler, not of {sampler}")
+        raise TypeError(f"run_search needs a study with a GeneticSampler, but the study's sampler is {sampler}")
     for name, value in (("generations", generations), ("batch", batch)):
         if value < 1:
-            raise RecipeError(f"{name} {value} leaves nothing to do; give at least 1.")
+            raise RecipeError(f"{name} {value} would do nothing; give at least 1.")
     work = _EvaluatedGenerations(sampler, generations, batch, evaluate)
     work_on(study, work, beat_seconds=beat_seconds, poll_seconds=poll_seconds)
 

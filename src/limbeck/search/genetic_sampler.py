@@ -94,8 +94,8 @@ class GeneticSampler(BaseSampler):
     def __init__(self, space: MappingSpace, settings: GeneticSettings, seed: int = 0, attempts: int = 2) -> None:
         if settings.population > space.size:
             raise RecipeError(
-                f"A population of {settings.population} is more than the {space.size} layer mappings there are; give "
-                f"at most {space.size}, or allow more teacher layers to be learned from."
+                f"A population of {settings.population} is more than the {space.size} layer mappings that exist; "
+                f"give at most {space.size}, or allow more teacher layers to be learned from."
             )
         self.space = space
         self.settings = settings
@@ -187,8 +187,8 @@ class GeneticSampler(BaseSampler):
             scored = [(genome, fitness_by_genome[genome]) for genome in genomes if genome in fitness_by_genome]
             if not scored:
                 raise TrainingError(
-                    f"No mapping of generation {number} reached a finite fitness, so there is nothing to breed "
-                    "from; lower the learning rate of the proxy training or raise the population, and name a new study."
+                    f"No mapping of generation {number} reached a finite fitness, so no next generation can be "
+                    "made; lower --learning-rate or raise --population, and start a new study with --name."
                 )
             history.append(scored)
 

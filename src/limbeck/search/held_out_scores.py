@@ -123,13 +123,13 @@ def held_out_pairs(proxy: Proxy) -> list[SentencePair]:
     documents = [document.text for document in corpus.held_out_documents()]
     if not documents or len(corpus.held_out) == 0:
         raise CorpusError(
-            "No text is held out, but without proxy tasks candidates are scored on it; give corpus.held_out a share "
-            "above 0, or --tasks."
+            "No text is held out, but without proxy tasks candidates are scored on held-out text; set "
+            "corpus.held_out to a share above 0, or give --tasks."
         )
     try:
         return build_pairs(documents, PAIRS)
     except CorpusError as error:
-        raise CorpusError(f"{error} Raise corpus.held_out, give more text, or give --tasks.") from None
+        raise CorpusError(f"{error} In place of held-out text, candidates can be scored on tasks (--tasks).") from None
 
 
 def loss_batches(proxy: Proxy) -> list[dict[str, Tensor]]:
@@ -142,8 +142,8 @@ def loss_batches(proxy: Proxy) -> list[dict[str, Tensor]]:
     if len(batches) < _FEWEST_BATCHES:
         # With so few blocks every batch has a single one, so this counts the blocks.
         raise CorpusError(
-            f"{counted(len(batches), 'block')} held out, but students are compared on {_FEWEST_BATCHES} or more; raise "
-            "corpus.held_out."
+            f"{counted(len(batches), 'block')} held out, but comparing students needs at least {_FEWEST_BATCHES}; "
+            "raise corpus.held_out."
         )
     return batches
 

@@ -136,8 +136,8 @@ class MappingSearch(Generations, engine.SharedSearch):
         """Print how large the space and the search are."""
         proxy = self.request.proxy
         self.say(
-            f"{self.space.size:,} layer mappings; {self.generations} generations of {self.settings.population}; study "
-            f"'{proxy.name}' in {shown(proxy.place)}"
+            f"Searching {self.space.size:,} layer mappings in {self.generations} generations of "
+            f"{self.settings.population}; study '{proxy.name}' in {shown(proxy.place)}"
         )
         if self.is_finished(study):
             line = "  already evaluated"
@@ -206,7 +206,7 @@ class MappingSearch(Generations, engine.SharedSearch):
         name = "-".join(str(layer) for layer in candidate.mapping)
         scores = self._scores.measure(trained.student, self.plan_of(candidate), name, trained.learned)
         if math.isnan(mean_score(scores)):
-            raise TrainingError("a score is NaN: its student gives every text the same vector")
+            raise TrainingError("a score is NaN, because the student gives every text the same vector")
         return scores
 
     def progress(self, study: Study) -> tuple[float, str, Count]:
@@ -259,7 +259,9 @@ def plan_candidate(recipe: Recipe, mapping: MappingTuple) -> RunPlan:
     try:
         return plan_run(with_option(recipe, OPTION, list(mapping)))
     except LimbeckError as error:
-        raise RecipeError(f"The search may try mapping {list(mapping)}, which this recipe cannot: {error}") from None
+        raise RecipeError(
+            f"The search may try the mapping {list(mapping)}, with which this recipe cannot be trained: {error}"
+        ) from None
 
 
 def check_searchable(plan: RunPlan, space: MappingSpace) -> None:
@@ -277,7 +279,10 @@ def check_searchable(plan: RunPlan, space: MappingSpace) -> None:
     check_has_option(plan.recipe, OPTION, "takes no layer mapping")
     if space.size == 1:
         only = space.decode(next(iter(space)))
-        raise RecipeError(f"{list(only)} is the only layer mapping there is, so there is nothing to search.")
+        raise RecipeError(
+            f"{list(only)} is the only possible layer mapping, so there is nothing to search; use it, or allow "
+            "more teacher layers with --teacher-layers."
+        )
     # In the sparsest mapping the student's last layer alone learns, from the lowest teacher layer that it may.
     choices_of_last_layer = space.choices[-1].values()
     lowest = min(choices_of_last_layer)

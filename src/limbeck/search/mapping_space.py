@@ -162,7 +162,7 @@ class MappingSpace:
             ValueError: for an illegal genome.
         """
         if genome not in self:
-            raise ValueError(f"{genome} is not a member of the space")
+            raise ValueError(f"the mapping {genome} is not one of the mappings that are searched")
         return tuple(choices[code] for code, choices in zip(genome, self.choices, strict=True))
 
     def encode(self, mapping: MappingTuple) -> Genome:
@@ -254,8 +254,9 @@ def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None
     space = MappingSpace(teacher=teacher, bits=bits, choices=tuple(choices))
     if space.size == 0:
         raise RecipeError(
-            f"No layer mapping is left: the student's last layer learns from one of teacher layers {max(lowest, 1)} to "
-            f"{teacher}, and only {sorted(allowed)} may be learned from; allow one of them."
+            "No layer mapping is left: the student's last layer learns from one of teacher layers "
+            f"{max(lowest, 1)} to {teacher}, but only {sorted(allowed)} are allowed; allow one of the former with "
+            "--teacher-layers."
         )
     return space
 
@@ -263,7 +264,7 @@ def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None
 def _check_depths(student: int, teacher: int, teacher_layers: Collection[int]) -> None:
     """Refuse depths between which there is nothing to map, and teacher layers that do not exist."""
     if student < 1:
-        raise RecipeError(f"A student of {student} layers has nothing to map; give it at least one layer.")
+        raise RecipeError(f"A student of {student} layers has no layer to map; give the student at least one layer.")
     if student > teacher:
         raise RecipeError(
             f"The student has {student} layers and its teacher {teacher}; a layer mapping search needs a student that "

@@ -84,7 +84,10 @@ def read_progress(folder: Path, name: str, record: studies.Search) -> Progress |
     if not path.is_file():
         return None
     if path.stat().st_size > records.MOST_BYTES:
-        raise OutputError(f"'{JOURNAL}' is larger than {records.MOST_BYTES // 2**20} MB, and is not read.")
+        raise OutputError(
+            f"'{JOURNAL}' is larger than {records.MOST_BYTES // 2**20} MB, more than any search writes, so it is "
+            "not read."
+        )
     # A damaged journal can raise nearly anything in Optuna's own code.
     try:
         storage = optuna.storages.JournalStorage(_JournalSnapshot(path))

@@ -71,10 +71,10 @@ def check_count(option: str, value: Any, most: int = MOST_TRIALS) -> None:
     if not isinstance(value, int):
         raise RecipeError(f"{option} {str(value)[:80]!r} is not a whole number; give 1 or more.")
     if value < 1:
-        raise RecipeError(f"{option} {value} leaves nothing to do; give 1 or more.")
+        raise RecipeError(f"{option} {value} would do nothing; give 1 or more.")
     if value > most:
         work = "training" if most == MOST_STEPS else "search"
-        raise RecipeError(f"{option} {value} is more than any {work} takes; give at most {most:,}.")
+        raise RecipeError(f"{option} {value} is more than a {work} can take; give at most {most:,}.")
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ class ProxyRequest:
         """
         check_count("--steps", self.steps, MOST_STEPS)
         if not 0 < self.share <= 1:
-            raise RecipeError(f"--share {self.share} is not a share of the corpus; give more than 0 and at most 1.")
+            raise RecipeError(f"--share {self.share} must be a share of the corpus; give a number above 0, up to 1.")
         if not self.name.strip():
-            raise RecipeError("--name is empty; give the study a name, or leave it out.")
+            raise RecipeError("--name is empty; give the study a name, or leave --name out.")
 
 
 class SearchRequest:
@@ -193,7 +193,9 @@ class GeneticSettings:
             if not 0 <= value <= 1:
                 raise RecipeError(f"{name} {value} is not a probability; give a number from 0 to 1.")
         if self.population < 2:
-            raise RecipeError(f"A population of {self.population} cannot breed; give at least 2.")
+            raise RecipeError(
+                f"A population of {self.population} is too small, because two parents are needed; give at least 2."
+            )
         if not 0 <= self.elite < self.population:
             raise RecipeError(
                 f"An elite of {self.elite} does not fit a population of {self.population}; give 0 to "
@@ -203,8 +205,8 @@ class GeneticSettings:
             raise RecipeError(f"Unknown parents '{self.parents}'.{suggestion(self.parents, get_args(Parents))}")
         if self.elite > 0 and self.parents == "best":
             raise RecipeError(
-                f"An elite of {self.elite} has no effect with parents 'best', which keep the best mappings by "
-                "themselves; leave it out."
+                f"An elite of {self.elite} has no effect with --parents best, which always keeps the best "
+                "mappings; leave --elite out."
             )
 
 
@@ -242,10 +244,12 @@ def task_measures(
         names = [name.strip() for name in tasks.split(",") if name.strip()]
     if has_tasks and not names:
         raise RecipeError(
-            "--tasks names no tasks; give some, separated by commas, or leave it out to score on held-out text."
+            "--tasks names no task; name tasks, separated by commas, or leave --tasks out to score on held-out text."
         )
     if not names and settings:
-        raise RecipeError("--set-task changes how tasks are fine-tuned, but there are none; give --tasks or --data.")
+        raise RecipeError(
+            "--set-task changes how proxy tasks are fine-tuned, but there are no tasks; give --tasks or --data."
+        )
     if seeds < 1:
         raise RecipeError(f"--seeds is {seeds}; give 1 or more.")
     changes = apply_overrides({}, settings or ())
@@ -399,8 +403,8 @@ class ArchitectureRequest(SearchRequest):
             raise RecipeError(f"Unknown sampler '{self.sampler}'.{suggestion(self.sampler, SAMPLERS)}")
         if self.episode is not None and self.sampler != "kd_nas":
             raise RecipeError(
-                f"--episode {self.episode} is for the sampler kd_nas, but '{self.sampler}' has no episodes; leave it "
-                "out."
+                f"--episode {self.episode} applies only to --sampler kd_nas, not to '{self.sampler}'; leave "
+                "--episode out."
             )
 
 

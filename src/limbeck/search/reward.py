@@ -26,6 +26,6 @@ def shape_reward(loss: float, latency: float, teacher_latency: float) -> float:
     """
     # NaN is not above 0 either.
     if not (latency > 0 and teacher_latency > 0):
-        raise ValueError(f"latencies are above 0, not {latency} and {teacher_latency}")
+        raise ValueError(f"both latencies must be above 0, but they are {latency} and {teacher_latency}")
     relative_latency = latency / (TARGET_SHARE * teacher_latency)
     return float((1 - loss) * relative_latency**EXPONENT)

@@ -55,13 +55,13 @@ def halving_rungs(candidates: int, steps: int, factor: int = 2) -> list[Rung]:
         RecipeError: for fewer than one candidate, a factor below 2, or a budget that leaves a candidate no step.
     """
     if candidates < 1:
-        raise RecipeError(f"{candidates} candidates leave nothing to choose from; give at least 1.")
+        raise RecipeError(f"{candidates} candidates leave nothing to train; give at least 1.")
     sizes = _sizes(candidates, factor)
     rungs = [Rung(size, steps // (size * len(sizes))) for size in sizes]
     if rungs[0].steps < 1:
         raise RecipeError(
-            f"{steps} steps for {candidates} candidates in {len(sizes)} rounds leave some without a step; give at "
-            f"least {candidates * len(sizes)}."
+            f"{steps} steps for {candidates} candidates in {len(sizes)} rounds would leave some candidates without "
+            f"a step; give at least {candidates * len(sizes)}."
         )
     return rungs
 
@@ -96,8 +96,8 @@ def rounds_of_training(candidates: int, steps: int, factor: int) -> list[Round]:
         end = round(steps * running_sum / running_sums[-1])
         if end <= last_end:
             raise RecipeError(
-                f"{steps} steps are too few for {len(sizes)} rounds of {candidates} candidates; give more, or "
-                "--no-halving."
+                f"{steps} steps are too few for {len(sizes)} rounds of {candidates} candidates; give more steps, "
+                "or --no-halving."
             )
         rounds.append(Round(size, end))
         last_end = end
@@ -124,7 +124,7 @@ def _sizes(candidates: int, factor: int) -> list[int]:
         RecipeError: for a factor below 2.
     """
     if factor < 2:
-        raise RecipeError(f"A halving factor of {factor} drops no candidate; give at least 2.")
+        raise RecipeError(f"A halving factor of {factor} would drop no candidate; give --halving 2 or more.")
     sizes = [candidates]
     while sizes[-1] // factor > 1:
         sizes.append(sizes[-1] // factor)

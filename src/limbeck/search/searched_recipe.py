@@ -33,7 +33,10 @@ def check_has_option(recipe: Recipe, option: str, lack: str) -> None:
     if searched_stages(recipe, option):
         return
     names = dict.fromkeys(f"'{stage.method['name']}'" for stage in recipe.stages)
-    raise RecipeError(f"{' and '.join(names)} {lack}; methods that do are {', '.join(methods_with(option))}.")
+    raise RecipeError(
+        f"{' and '.join(names)} {lack}, which this search chooses; use one of these methods: "
+        f"{', '.join(methods_with(option))}."
+    )
 
 
 def methods_with(option: str) -> list[str]:
@@ -56,17 +59,18 @@ def check_text_only(plan: RunPlan) -> None:
             labelled rows.
     """
     if not plan.stages:
-        raise RecipeError("The recipe has no stages, so candidates would learn nothing; give it one.")
+        raise RecipeError("The recipe has no stages, so candidates would learn nothing; give the recipe a stage.")
     for stage in plan.stages:
         if "max_minutes" in stage.spec.training:
             raise RecipeError(
-                f"Stage '{stage.spec.title}' has max_minutes, but candidates are all to take as many steps; give "
-                "max_steps in its place."
+                f"Stage '{stage.spec.title}' has max_minutes, but all candidates have to take the same number of "
+                "steps; give max_steps in its place."
             )
         if stage.pairing.has_labels:
             raise RecipeError(
-                f"Stage '{stage.spec.title}' learns from labelled rows ({stage.pairing.task}), but candidates "
-                "are compared on text; leave corpus.task out for the search, and use its result in this recipe."
+                f"Stage '{stage.spec.title}' learns from labelled rows ({stage.pairing.task}), but candidates are "
+                "compared on text; leave corpus.task out for the search, and then use the result of the search in "
+                "this recipe."
             )
 
 
@@ -83,8 +87,8 @@ def check_has_layers(plan: RunPlan, reader: str) -> None:
     teacher = plan.teacher_info
     if not teacher.is_read:
         raise RecipeError(
-            f"{reader} reads the layers of the teacher, but {teacher.facts.title} have none; leave it out, or give the "
-            "teacher's own model as teacher.model."
+            f"{reader} reads the layers of the teacher, but {teacher.facts.title} have none; leave {reader} out, "
+            "or give the teacher's own model as teacher.model."
         )
 
 
@@ -104,8 +108,8 @@ def check_reads_model(recipe: Recipe, searched: str) -> None:
     if not has_outputs_alone and not teacher.cache:
         return
     raise RecipeError(
-        f"A search for {searched} reads the layers of the teacher, of which nothing is stored; give the teacher's own "
-        "model as teacher.model alone."
+        f"A search for {searched} reads the layers of the teacher, but the recipe's teacher is a store, which has "
+        "none; give the teacher's own model as teacher.model, without a store."
     )
 
 
@@ -141,8 +145,8 @@ def check_only_stage(plan: RunPlan, full_training_option: str) -> None:
     """
     if len(plan.stages) > 1:
         raise RecipeError(
-            f"The recipe has {len(plan.stages)} stages, but candidates can be stopped early only where it has one; "
-            f"give {full_training_option}, or a recipe of one stage."
+            f"The recipe has {len(plan.stages)} stages, but candidates can be stopped early only in a recipe with "
+            f"a single stage; give {full_training_option}, or a recipe with one stage."
         )
 
 

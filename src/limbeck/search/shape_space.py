@@ -91,7 +91,8 @@ def divide_shapes(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
     _check_listed(values_by_size)
     if recipe.student.initialise.checkpoint is not None:
         raise RecipeError(
-            "student.initialise.checkpoint is a model of one shape, so other shapes cannot start from it; leave it out."
+            "student.initialise.checkpoint is a model of one shape, so students of other shapes cannot start from "
+            "it; leave student.initialise.checkpoint out."
         )
 
     # The shapes that can be trained, and for each other one the reason why it cannot.
@@ -113,13 +114,13 @@ def divide_shapes(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
     # A size that no trainable shape has was listed by mistake.
     if not shapes:
         first_reason = next(iter(impossible.values()))
-        raise RecipeError(f"No shape of these sizes can be trained: {first_reason}")
+        raise RecipeError(f"None of the shapes of these sizes can be trained. The first reason: {first_reason}")
     for name, values in values_by_size.items():
         possible_values = {getattr(point, name) for point in shapes}
         for value in values:
             if value not in possible_values:
                 reason = next(text for point, text in impossible.items() if getattr(point, name) == value)
-                raise RecipeError(f"--{name} {value:g} is in no shape that can be trained: {reason}")
+                raise RecipeError(f"--{name} {value:g} does not occur in any shape that can be trained: {reason}")
     return ShapeSpace(sizes, shapes, impossible)
 
 

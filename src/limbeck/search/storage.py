@@ -74,11 +74,13 @@ def _open_journal(path: Path) -> BaseStorage:
         _check_journal(path)
         return JournalStorage(JournalFileBackend(str(path)))
     except OSError as error:
-        raise OutputError(f"The search journal {path} cannot be opened: {error}; name another file.") from None
+        raise OutputError(
+            f"The search journal {path} cannot be opened: {error}; give another file as --storage."
+        ) from None
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         raise OutputError(
-            f"The search journal {path} is damaged, or from a newer Optuna ({error}); it is left as it is, name "
-            "another file."
+            f"The search journal {path} is damaged, or from a newer Optuna ({error})and is left as it is; give "
+            "another file as --storage."
         ) from None
 
 
@@ -89,9 +91,9 @@ def _check_journal(path: Path) -> None:
     with path.open("rb") as file:
         start = file.read(len(_JOURNAL_START))
     if start.startswith(b"SQLite"):
-        raise OutputError(f"{path} is an SQLite database, not a search journal; write sqlite:///{path}.")
+        raise OutputError(f"{path} is an SQLite database, not a search journal; give its URL, sqlite:///{path}.")
     if start != _JOURNAL_START:
-        raise OutputError(f"{path} is not a search journal; it is left unchanged, name another file.")
+        raise OutputError(f"{path} is not a search journal and is left unchanged; give another file as --storage.")
     lock = JournalFileSymlinkLock(str(path))
     lock.acquire()
     try:
@@ -113,10 +115,16 @@ def _open_database(url: str) -> BaseStorage:
     database = url_parts.get_backend_name()
     if database not in DATABASES:
         hint = suggestion(database, DATABASES)
-        raise RecipeError(f"Unknown storage '{database}'.{hint} Or give the path of a journal file.")
+        raise RecipeError(
+            f"'{database}' is not a kind of database that can store a search.{hint} Give a URL such as "
+            "sqlite:///search.db, or the path of a journal file."
+        )
     is_sqlite = database == "sqlite"
     if is_sqlite and url_parts.database in (None, "", ":memory:"):
-        raise RecipeError(f"Storage {shown(url)} names no file and would keep nothing; write sqlite:///search.db.")
+        raise RecipeError(
+            f"Storage {shown(url)} names no file, so the search would be lost at its end; give one, as in "
+            "sqlite:///search.db."
+        )
     options: dict[str, Any] = {}
     if is_sqlite:
         options["connect_args"] = {"timeout": _SQLITE_SECONDS}
@@ -128,7 +136,7 @@ def _open_database(url: str) -> BaseStorage:
         except (ImportError, NoSuchModuleError) as error:
             raise OutputError(
                 f"Storage {shown(url)} needs a database driver that is not installed ({error.__cause__ or error}); "
-                f"pip install it ({_DRIVERS}), or give the path of a journal file."
+                f"install the driver with pip ({_DRIVERS}), or give the path of a journal file."
             ) from None
         except (DBAPIError, RuntimeError) as error:
             if attempt == _DATABASE_TRIES:

@@ -64,11 +64,15 @@ def open_study(
     except DBAPIError as problem:
         raise OutputError(f"Storage {shown(place)} cannot be used: {problem.orig}; check the URL.") from None
     where = f"Study '{name}' in {shown(place)}"
-    way_out = "continue it as it was made, or search into another output (in a shared storage: under another name)."
+    way_out = (
+        "repeat the command that began this study, or give another --output (in a shared storage, another --name)."
+    )
     if recorded is None:
-        raise OutputError(f"{where} has trials that are not of a limbeck search; {way_out}")
+        raise OutputError(f"{where} has trials that no limbeck search made; {way_out}")
     if study.direction.name != direction.upper():
-        raise OutputError(f"{where} was made to {study.direction.name.lower()}, not to {direction}; {way_out}")
+        raise OutputError(
+            f"{where} was begun to {study.direction.name.lower()}, but this search has to {direction}; {way_out}"
+        )
     # A setting may stand on one side alone; it is None on the other.
     for key in (*recorded, *expected):
         accepted_values = [expected.get(key)]
@@ -76,7 +80,7 @@ def open_study(
             accepted_values.append(earlier[key])
         if recorded.get(key) not in accepted_values:
             difference = f"{_brief(recorded.get(key))}, not {_brief(expected.get(key))}"
-            raise OutputError(f"{where} was made for another {key}: {difference}; {way_out}")
+            raise OutputError(f"{where} was begun with another {key}: {difference}; {way_out}")
     return study
 
 

@@ -40,7 +40,9 @@ def describe_tasks(spec: MeasuresSpec) -> dict[str, Any]:
     for planned in check_tasks(spec, read=True):
         task = planned.task
         if not task.scored:
-            raise CorpusError(f"{task.title} has no labelled split to score, so it is not a proxy task; leave it out.")
+            raise CorpusError(
+                f"{task.title} has no labelled split to score, so it cannot be a proxy task; leave this task out."
+            )
         fingerprints[task.name] = planned.data
     return {"tasks": fingerprints, "preset": spec.preset, "seeds": spec.seeds, "settings": spec.settings}
 

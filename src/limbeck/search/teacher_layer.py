@@ -126,7 +126,7 @@ class TeacherLayerSearch(engine.Search):
     def __init__(self, request: TeacherLayerRequest) -> None:
         super().__init__(request)
         if request.proxy.steps is not None and request.steps_total is not None:
-            raise RecipeError("--steps and --steps-total both say how long candidates train; give one of them.")
+            raise RecipeError("--steps and --steps-total both say how long candidates train; give only one of them.")
         recipe = request.proxy.proxy_recipe
         check_reads_model(recipe, "a teacher layer")
         _check_stages(recipe)
@@ -195,7 +195,10 @@ class TeacherLayerSearch(engine.Search):
         is_at_work = bool(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)))
         if is_at_work:
             if not self._waits:
-                self.say("Another process is at work on this study, or was killed elsewhere; waiting for it.")
+                self.say(
+                    "Another process is at work on this study, or was killed on another machine; this process "
+                    "waits until it ends."
+                )
                 self._waits = True
             return []
 
@@ -292,8 +295,8 @@ class TeacherLayerSearch(engine.Search):
         yield from super().train(candidates)
         if all(candidate.row.state == "diverged" for candidate in candidates):
             raise TrainingError(
-                "Every candidate diverged, so no layer can be recommended; lower the learning rate, under a new "
-                f"--name. The study is kept in {shown(self.request.proxy.place)}."
+                "Every candidate diverged, so no layer can be recommended; lower --learning-rate and search again "
+                f"under a new --name. The study is kept in {shown(self.request.proxy.place)}."
             )
         # The rows of the record, best first.
         best_first = sorted(candidates, key=lambda candidate: candidate.sort_key)
@@ -338,10 +341,13 @@ def choose_layers(layers: Sequence[int] | None, plan: RunPlan) -> tuple[int, ...
     candidates = tuple(sorted(set(layers)))
     for layer in candidates:
         if not 1 <= layer <= depth:
-            raise RecipeError(f"--layers names layer {layer}, but this teacher has layers 1 to {depth}; change it.")
+            raise RecipeError(
+                f"--layers names layer {layer}, but this teacher has only layers 1 to {depth}; give only those."
+            )
     if len(candidates) < 2:
         raise RecipeError(
-            f"A search needs two candidates or more, not {len(candidates)}; give --layers two or more of 1 to {depth}."
+            f"A search needs at least two candidates, not {len(candidates)}; give at least two layers from 1 to "
+            f"{depth} as --layers."
         )
     return candidates
 
@@ -365,8 +371,8 @@ def _plan_rounds(request: TeacherLayerRequest, plan: RunPlan, *, candidates: int
             return []
         if total < candidates:
             raise RecipeError(
-                f"--steps-total {total} leaves some of {candidates} candidates without a step; give at least "
-                f"{candidates}."
+                f"--steps-total {total} would leave some of the {candidates} candidates without a step; give at "
+                f"least {candidates} steps."
             )
         return [Round(candidates, end=total // candidates)]
     if total is None:
@@ -379,12 +385,15 @@ def _plan_rounds(request: TeacherLayerRequest, plan: RunPlan, *, candidates: int
 def _check_stages(recipe: Recipe) -> None:
     """Refuse a recipe with no stage whose teacher layer can be searched, or with several."""
     if not recipe.stages:
-        raise RecipeError("The recipe has no stages, so no teacher layer is read; give it one.")
+        raise RecipeError("The recipe has no stages, so no teacher layer is read; give the recipe a stage.")
     check_has_option(recipe, OPTION, "reads no teacher layer by number")
     stages = searched_stages(recipe, OPTION)
     if len(stages) > 1:
         titles = ", ".join(recipe.stages[index].title for index in stages)
-        raise RecipeError(f"The stages {titles} each read a teacher layer; search one at a time, in its own recipe.")
+        raise RecipeError(
+            f"The stages {titles} each read a teacher layer, but a search chooses only one; search for each stage "
+            "in a recipe of its own."
+        )
 
 
 def _check_depth(plan: RunPlan) -> None:
