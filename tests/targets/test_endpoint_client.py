@@ -72,30 +72,33 @@ NAN = json.dumps(changed(embedding=[math.nan] * 6)).encode()
     ("answer", "message"),
     [
         (changed(index=0) | {"data": [*answer_to(TEXTS)["data"][:2], answer_to(TEXTS)["data"][0]]}, "0, 1, 0"),
-        (changed(index=7), "the indices of 3 vectors should be 0 to 2, each once, but they are 0, 7, 2"),
+        (changed(index=7), "the indices of its 3 vectors must be 0 to 2, each once, but they are 0, 7, 2"),
         (changed(index=None), "they are 0, null, 2"),
         (changed(index=True), "they are 0, true, 2"),
-        (answer_to(TEXTS[:2]), "answers with 2 vectors to 3 texts"),
-        (changed(embedding=[0.5] * 5), "vectors of 5 and 6 numbers in one batch"),
-        (NAN, "numbers which are not finite"),
-        (changed(embedding=[1e300] * 6), "numbers which are not finite"),
+        (answer_to(TEXTS[:2]), "the answer has 2 vectors for 3 texts"),
+        (changed(embedding=[0.5] * 5), "vectors of different lengths .5 and 6 numbers. for one batch"),
+        (NAN, "numbers that are not finite"),
+        (changed(embedding=[1e300] * 6), "numbers that are not finite"),
         (changed(embedding=[1e30] * 6), "a vector of length 2.45e.30, whose direction cannot be computed"),
         (changed(embedding=[1e-9] * 6), "a vector of length 2.45e-09, whose direction cannot be computed"),
-        (changed(embedding=[0] * 6), "a vector of zeros"),
-        (changed(embedding=["0.5"] * 6), "no list of numbers"),
-        (changed(embedding=[[0.5] * 6]), "no list of numbers"),
-        (changed(embedding=[[0.5], 1]), "no list of numbers"),
-        (changed(embedding=[]), "no list of numbers"),
-        (changed(embedding=None), "no list of numbers"),
-        (changed(embedding="no base64!"), "no base64 of float32"),
-        (changed(embedding="AAAA"), "no base64 of float32"),
+        (changed(embedding=[0] * 6), "a vector of only zeros"),
+        (changed(embedding=["0.5"] * 6), "not a list of numbers"),
+        (changed(embedding=[[0.5] * 6]), "not a list of numbers"),
+        (changed(embedding=[[0.5], 1]), "not a list of numbers"),
+        (changed(embedding=[]), "not a list of numbers"),
+        (changed(embedding=None), "not a list of numbers"),
+        (changed(embedding="no base64!"), "not float32 numbers in base64"),
+        (changed(embedding="AAAA"), "not float32 numbers in base64"),
         ({"embeddings": [[1, 2]]}, "another API than OpenAI's embeddings"),
         ({"data": [1, 2, 3]}, "another API"),
         ({"error": {"message": "quota exceeded", "code": 7}}, "an error in place of vectors: quota exceeded"),
         ({"error": "busy."}, "an error in place of vectors: busy"),
-        (changed(embedding=[0] * 6), "direction to learn, for text 2 of a batch of 3; see whether the model can read"),
-        (b"[1, 2]", "something else than a JSON object"),
-        (b"<html>It works!</html>", "something else than a JSON object; is this the address of its API"),
+        (
+            changed(embedding=[0] * 6),
+            "direction to learn, for text 2 of a batch of 3; check whether the model can read",
+        ),
+        (b"[1, 2]", "not a JSON object"),
+        (b"<html>It works!</html>", "not a JSON object, so the address is probably not that"),
     ],
 )
 def test_answers_that_cannot_be_used_are_refused_at_once(answer, message):
@@ -109,7 +112,7 @@ def test_another_width_than_before_is_refused():
     with embedding_server(lambda number, texts: answer_to(texts, width=6 + number)) as server:
         client = client_of(server)
         client.width = client.embed(TEXTS).vectors.shape[1]
-        with pytest.raises(ModelError, match="vectors of 7 numbers, but those in the store have 6"):
+        with pytest.raises(ModelError, match="vectors of 7 numbers, but the vectors in the store have 6"):
             client.embed(TEXTS)
 
 
@@ -243,7 +246,7 @@ def test_no_key_is_sent_where_there_is_none():
 @pytest.mark.parametrize("key", [f"{SECRET}\nX: y", f"{SECRET}é"])
 def test_a_key_that_no_header_can_hold_is_not_shown(key, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    with pytest.raises(ModelError, match="The key in OPENAI_API_KEY has characters") as error:
+    with pytest.raises(ModelError, match="The key in the environment variable OPENAI_API_KEY has characters") as error:
         EmbeddingsClient(Endpoint("http://127.0.0.1:1", MODEL), Pace())
     assert SECRET not in str(error.value)
 
@@ -264,12 +267,12 @@ def test_addresses(text, url):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("localhost:8000/v1", "is no address of a server; give an address such as"),
-        ("file:///etc/passwd", "is no address of a server"),
-        ("ftp://host/v1", "is no address of a server"),
-        ("http://host:port/v1", "is no address of a server"),
-        ("http://ho st/v1", "is no address of a server"),
-        ("", "is no address of a server"),
+        ("localhost:8000/v1", "is not the address of a server; give an address such as"),
+        ("file:///etc/passwd", "is not the address of a server"),
+        ("ftp://host/v1", "is not the address of a server"),
+        ("http://host:port/v1", "is not the address of a server"),
+        ("http://ho st/v1", "is not the address of a server"),
+        ("", "is not the address of a server"),
         (f"https://me:{SECRET}@host/v1", "has a user name or a password"),
         (f"https://host/v1?key={SECRET}", "has a query"),
     ],

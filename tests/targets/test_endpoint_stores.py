@@ -140,7 +140,7 @@ def test_the_texts_of_a_recipe_are_those_of_its_stages(folder, tmp_path):
     ]
     recipe["stages"][0]["text"] = {"join": True}
     with pytest.raises(
-        RecipeError, match=r"stages\.0: join joins texts into blocks, but the vectors of tiny-embedder at"
+        RecipeError, match=r"stages\.0: 'join' joins texts into blocks, but the vectors of tiny-embedder at"
     ):
         teach(server, folder, None, recipe=recipe)
 
@@ -174,7 +174,7 @@ def test_where_texts_go_is_told_before_any_goes(folder, monkeypatch):
 def test_texts_above_the_limit_are_refused_before_any_is_sent(folder):
     texts = [*TEXTS, "long " * 100]
     with embedding_server() as server:
-        message = r"1 of 61 texts have more than --limit 120 characters, the longest has 499, and none was sent"
+        message = r"1 of 61 texts are longer than --limit 120 characters .the longest has 499., so nothing was sent"
         with pytest.raises(CorpusError, match=message.replace("--limit", "limit")):
             teach(server, folder, texts, limit=120)
         assert server.requests == []
@@ -201,7 +201,7 @@ def test_tokens_are_those_of_a_named_tokenizer(folder, tmp_path):
     assert 14 <= len(tokenizer(short)["input_ids"]) <= 16
     assert limit.cut(short) == short
     with embedding_server() as server:
-        with pytest.raises(CorpusError, match="have more than limit 16 tokens of"):
+        with pytest.raises(CorpusError, match="are longer than limit 16 tokens of"):
             teach(server, folder, [words, "the text"], limit=16, tokenizer=str(tmp_path / "tokenizer"))
         teach(server, folder, [words, "the text"], limit=16, tokenizer=str(tmp_path / "tokenizer"), too_long="cut")
     assert server.texts == [short, "the text"]
@@ -215,11 +215,11 @@ def test_after_a_fault_nothing_that_was_answered_is_lost(folder):
         return answer_to(texts, width=6 if number < 4 else 5)
 
     with embedding_server(behave) as server:
-        with pytest.raises(ModelError, match="vectors of 5 numbers, but those in the store have 6"):
+        with pytest.raises(ModelError, match="vectors of 5 numbers, but the vectors in the store have 6"):
             teach(server, folder, concurrency=1)
         assert len(Store(folder)) == 28
         # The store knows its width from the first answer of the next call on.
-        with pytest.raises(ModelError, match="vectors of 5 numbers, but those in the store have 6"):
+        with pytest.raises(ModelError, match="vectors of 5 numbers, but the vectors in the store have 6"):
             teach(server, folder, concurrency=1)
         server.behaviour = lambda _, texts: answer_to(texts)
         before = len(server.texts)
@@ -292,8 +292,8 @@ def test_a_check_compares_a_sample_with_the_endpoint(folder):
     ("options", "message"),
     [
         ({"model": None}, "model is missing"),
-        ({"teacher": "some/model"}, "teacher is for a teacher that is a model"),
-        ({"length": 32}, "length is for a teacher that is a model"),
+        ({"teacher": "some/model"}, "teacher applies only to a teacher that is a model"),
+        ({"length": 32}, "length applies only to a teacher that is a model"),
         ({"too_long": "cutt", "limit": 3}, "too_long is 'cutt'. Did you mean 'cut'"),
         ({"too_long": "cut"}, "too_long has no effect without limit"),
         ({"tokenizer": "x"}, "tokenizer has no effect without limit"),
@@ -301,8 +301,11 @@ def test_a_check_compares_a_sample_with_the_endpoint(folder):
         ({"price": -1}, "price"),
         ({"requests_per_minute": 0}, "requests_per_minute"),
         ({"prompts": {"question": "q: "}}, "there is no role 'question'"),
-        ({"key_variable": "NO_SUCH_KEY"}, "key_variable is NO_SUCH_KEY, but the environment has no key of that name"),
-        ({"corpus": None}, "Give a recipe, or corpus"),
+        (
+            {"key_variable": "NO_SUCH_KEY"},
+            "key_variable is NO_SUCH_KEY, but there is no environment variable of that name",
+        ),
+        ({"corpus": None}, "The texts for the endpoint are missing; give corpus"),
         ({"corpus": ["no-such-file.txt"]}, "no-such-file.txt"),
         ({"corpus": "sst2"}, "sst2"),
         ({"number_format": "int9"}, "Did you mean 'int8'"),
@@ -317,7 +320,7 @@ def test_options_that_cannot_be_meant_are_refused_before_anything_is_sent(option
 def test_options_of_an_endpoint_need_one(folder, tmp_path):
     for options in ({"model": MODEL}, {"price": 2}, {"prompts": {"query": "q"}}, {"limit": 9}, {"concurrency": 2}):
         (name,) = options
-        with pytest.raises(RecipeError, match=rf"{name}.* is for a teacher behind an endpoint; give endpoint"):
+        with pytest.raises(RecipeError, match=rf"{name}.* applies only to a teacher behind an endpoint; give endpoint"):
             limbeck.teach(teacher="x", corpus=TEXTS, output=folder, **options)
 
 

@@ -142,17 +142,20 @@ def test_held_out_text_chooses_by_its_loss(bert_folder, text_folder, tmp_path):
     changed["stages"][0]["training"]["eval_steps"] = 1
     record = json.loads((Path(recipe["output"]) / "run.json").read_text())
     assert record["stages"][0]["best"]["step"] == best.step
-    with pytest.raises(OutputError, match="eval_steps = 2, this recipe 1"):
+    with pytest.raises(OutputError, match="eval_steps = 2, but this recipe has 1"):
         distill(changed, resume=True)
 
 
 @pytest.mark.parametrize(
     ("training", "message"),
     [
-        ({"load_best_model_at_end": False}, "metric_for_best_model chooses the student.*load_best_model_at_end: true"),
+        (
+            {"load_best_model_at_end": False},
+            "metric_for_best_model has an effect only with.*load_best_model_at_end: true",
+        ),
         ({"metric_for_best_model": "acuracy"}, "'acuracy', which is not measured.*accuracy"),
         ({"eval_strategy": "no"}, "load_best_model_at_end needs measurements"),
-        ({"fsdp": True}, "load_best_model_at_end is not possible with fsdp"),
+        ({"fsdp": True}, "load_best_model_at_end does not work with fsdp"),
         ({"eval_steps": 2, "save_steps": 3}, "saving steps to be a round multiple"),
         ({"early_stopping_patience": 0}, "early_stopping_patience is 0; give at least 1"),
     ],

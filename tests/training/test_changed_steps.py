@@ -71,7 +71,7 @@ def test_under_another_schedule_record_report_and_card_say_so(make):
 def test_down_to_the_step_reached_trains_nothing_and_below_it_is_refused(make, monkeypatch):
     recipe = make("linear")
     folder = stop_at(recipe, 3)
-    with pytest.raises(OutputError, match=r"has reached step 3, so max_steps cannot become 2; give 3 or more"):
+    with pytest.raises(OutputError, match=r"has already reached step 3, so max_steps cannot become 2; give 3 or more"):
         distill(with_steps(recipe, 2), resume=True)
     with monkeypatch.context() as patch:
         patch.setattr(DistillationTrainer, "train", die)
@@ -79,7 +79,9 @@ def test_down_to_the_step_reached_trains_nothing_and_below_it_is_refused(make, m
     assert (run.stages[0].steps, run.stages[0].planned_steps) == (3, None)
     assert "shortened at step 3 from 6 to 3" in str(run.steps_changes[0])
     # A finished stage keeps its steps.
-    with pytest.raises(OutputError, match=r"max_steps = 3, this recipe 9.*max_steps of a stage that is not finished"):
+    with pytest.raises(
+        OutputError, match=r"max_steps = 3, but this recipe has 9.*max_steps of a stage that is not finished"
+    ):
         distill(with_steps(recipe, 9), resume=True)
     assert distill(output=folder, resume=True).run.stages[0].steps == 3
 

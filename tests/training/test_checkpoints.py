@@ -208,7 +208,7 @@ def test_a_finished_stage_that_is_damaged_is_trained_again(recipe, whole, capsys
     weights.write_bytes(weights.read_bytes()[:-1])
     Path(recipe["output"], "run.json").write_text(json.dumps({**record_of(recipe), "status": "running"}))
     again = assert_ends_like(recipe, whole)
-    assert "is damaged, so it is trained again: 'model.safetensors' has" in capsys.readouterr().out
+    assert "its files are damaged ('model.safetensors' has" in capsys.readouterr().out
     assert file_damage(weights, again.record["stages"][0]["weights"]) is None
 
 

@@ -135,7 +135,7 @@ def test_rows_that_are_all_alike_teach_scores_alone(single, tmp_path):
     ("kind", "task", "error", "message"),
     [
         ("classification", {}, ModelError, "was fine-tuned for multi label classification .* but the task is classif"),
-        ("regression", {}, ModelError, "has 3 outputs, but regression needs 1"),
+        ("regression", {}, ModelError, "has 3 outputs, but regression needs exactly 1"),
         (
             "multi_label",
             {"class_weights": {"hope": 2}},
@@ -144,8 +144,18 @@ def test_rows_that_are_all_alike_teach_scores_alone(single, tmp_path):
         ),
         ("multi_label", {"class_weights": [1, 2]}, RecipeError, "has 2 weights, but there are 3 classes"),
         ("multi_label", {"class_weights": "even"}, RecipeError, "corpus.task.class_weights"),
-        ("regression", {"class_weights": "balanced"}, RecipeError, "class_weights does not apply to regression"),
-        ("classification", {"label_columns": ["joy"]}, RecipeError, "label_columns does not apply to classification"),
+        (
+            "regression",
+            {"class_weights": "balanced"},
+            RecipeError,
+            "class_weights does not apply to a task of the kind regression",
+        ),
+        (
+            "classification",
+            {"label_columns": ["joy"]},
+            RecipeError,
+            "label_columns does not apply to a task of the kind classification",
+        ),
     ],
 )
 def test_tasks_that_do_not_fit_are_refused(several, tmp_path, kind, task, error, message):
@@ -157,7 +167,10 @@ def test_tasks_that_do_not_fit_are_refused(several, tmp_path, kind, task, error,
 def test_weights_that_no_term_reads_are_refused(several, tmp_path):
     method = {**METHOD, "soft_label_share": 1}
     made = recipe(several, rows(tmp_path, ["joy"]), tmp_path / "run", method=method, class_weights="balanced")
-    with pytest.raises(RecipeError, match="corpus.task.class_weights is for hard labels, but no stage reads any"):
+    with pytest.raises(
+        RecipeError,
+        match="corpus.task.class_weights weights the classes of hard labels, but no stage learns hard labels",
+    ):
         limbeck.validate(made)
 
 

@@ -208,12 +208,12 @@ def test_what_cannot_be_trained_side_by_side_is_refused(tiny_recipe, bert_folder
 def test_candidates_of_other_stages_are_refused(tiny_recipe):
     recipe = recipe_for(tiny_recipe, METHODS["mappings"][0])
     longer = recipe | {"stages": [recipe["stages"][0] | {"name": "a"}, recipe["stages"][0] | {"name": "b"}]}
-    with refused("1 stages of their recipe", errors.RecipeError):
+    with refused("only if their recipe has a single stage", errors.RecipeError):
         proxy_for(recipe).train(plans_for([longer]))
-    with refused("dropped early only where it has one", errors.RecipeError):
+    with refused("dropped early only if their recipe has a single stage", errors.RecipeError):
         proxy_for(longer).train(plans_for([longer]), cuts={1: lambda students: students})
 
 
 def test_a_cohort_needs_terms_for_every_student(tiny_recipe):
-    with pytest.raises(ValueError, match="as many lists of terms"):
+    with pytest.raises(ValueError, match="lists of terms, one for each"):
         StudentCohort([], torch.nn.Module(), [])

@@ -155,13 +155,19 @@ def test_scores_of_texts_are_learned(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocabulary": {}}, "give either train, a number of new WordPieces, or pieces"),
-        ({"vocabulary": {"pieces": 100, "train": 100}}, "give either train"),
-        ({"vocabulary": {"train": 100, "always": "x"}}, "count, always and other_texts are for pieces to keep"),
+        ({"vocabulary": {}}, "give exactly one of 'train' .a number of new WordPieces., 'pieces'"),
+        ({"vocabulary": {"pieces": 100, "train": 100}}, "give exactly one of 'train'"),
+        (
+            {"vocabulary": {"train": 100, "always": "x"}},
+            "'count', 'always' and 'other_texts' apply only where pieces are kept",
+        ),
         ({"vocabulary": {"pieces": 9000}}, r"pieces is 9,000, but .* has only \d+ pieces"),
-        ({"vocabulary": {"pieces": LEAST + 1, "always": "nowhere.txt"}}, "'nowhere.txt' is no file"),
+        ({"vocabulary": {"pieces": LEAST + 1, "always": "nowhere.txt"}}, "'nowhere.txt' does not exist"),
         ({"vocabulary": {"pieces": LEAST + 1, "count": "nowhere"}}, "nowhere"),
-        ({"vocabulary": {"pieces": LEAST + 1, "count": []}}, "count names no source: name one, or leave count out"),
+        (
+            {"vocabulary": {"pieces": LEAST + 1, "count": []}},
+            "'count' names no source of text: name one, or leave 'count' out",
+        ),
         ({"initialise": {"layers": [1, 4], "fit": {}}}, "fit compares student and teacher token by token"),
     ],
 )

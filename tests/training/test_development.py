@@ -111,7 +111,10 @@ def test_a_task_without_development_rows_is_told(whole, tmp_path):
     shutil.copy(Path(whole["corpus"]["data"], "MRPC", "train.tsv"), place)
     plan = plan_run(load_recipe(whole | {"corpus": whole["corpus"] | {"data": str(tmp_path)}}))
     (corpus,) = build_corpora(plan, load_tokenizers(plan).of_stage, Console(file=said, width=200))
-    assert "MRPC has no development rows there, so some of its training rows are held out" in said.getvalue()
+    assert (
+        "MRPC has no development rows in its files, so some training rows are held out in their place"
+        in said.getvalue()
+    )
     assert 0 < len(corpus.held_out) < len(corpus.train)
 
 

@@ -444,18 +444,18 @@ class OtherInputs(OwnEncoder):
 
 REFUSED_MODELS = {
     "no names": (lambda: OwnEncoder(16, 2), None, "name its blocks, for example by streams="),
-    "no blocks": (lambda: OwnEncoder(16, 2), {}, "the blocks of the student are not named"),
+    "no blocks": (lambda: OwnEncoder(16, 2), {}, "the layers (blocks) of the student are not named"),
     "a name of nothing": (lambda: OwnEncoder(16, 2), {"hiden": "x"}, "Did you mean 'hidden'"),
-    "no pattern": (lambda: OwnEncoder(16, 2), {"hidden": "encoder.layers"}, "a pattern has one {i}"),
+    "no pattern": (lambda: OwnEncoder(16, 2), {"hidden": "encoder.layers"}, "a pattern needs {i} exactly once"),
     "no text": (lambda: OwnEncoder(16, 2), {"hidden": 3}, "not int"),
     "another path": (lambda: OwnEncoder(16, 2), {"hidden": "encoder.layer.{i}"}, "Did you mean 'encoder.layers.0'"),
     "no such head": (lambda: OwnEncoder(16, 2), NAMES | {"logits": "scores"}, "Its parts: words, encoder."),
     "another norm": (lambda: OwnEncoder(16, 2), NAMES | {"last_hidden": "encoder.layers.0.linear1"}, "[2, 5, 32]"),
     "length first": (Lengthwise, {"hidden": "encoder.layers.{i}"}, "batch_first=True"),
-    "other inputs": (lambda: OtherInputs(16, 2), NAMES, "put a module around it"),
+    "other inputs": (lambda: OtherInputs(16, 2), NAMES, "wrap it in a module"),
     "a shared block": (lambda: Blocks(shared=True), {"hidden": "block{i}"}, "at several places"),
     "a number": (lambda: 3, NAMES, "is of the class int"),
-    "streams of no own model": (lambda: tiny_model("bert"), NAMES, "leave it out"),
+    "streams of no own model": (lambda: tiny_model("bert"), NAMES, "leave 'streams' out"),
 }
 
 
@@ -499,7 +499,7 @@ def test_a_model_that_another_distiller_reads_is_refused():
     student, teacher = tiny_model("bert", seed=3, layers=2), tiny_model("bert")
     first = limbeck.Distiller(student, teacher, "hidden_states")
     for models in ((student, tiny_model("bert")), (tiny_model("bert", seed=3), teacher)):
-        with pytest.raises(LimbeckError, match="is read by another Distiller; call its close"):
+        with pytest.raises(LimbeckError, match="is in use by another Distiller; call close"):
             limbeck.Distiller(*models, "hidden_states")
     first.close()
     limbeck.Distiller(student, teacher, "hidden_states")(tiny_batch()).backward()
@@ -510,9 +510,9 @@ def test_another_pooling_than_the_models_use_is_refused(tmp_path):
     cls = SentenceTransformer(
         str(make_embedding(tmp_path / "cls", pooling_mode_mean_tokens=False, pooling_mode_cls_token=True)), device="cpu"
     )
-    with pytest.raises(LimbeckError, match="pools by 'cls', but would learn vectors that are pooled by 'mean'"):
+    with pytest.raises(LimbeckError, match="pools by 'cls', but its teacher's vectors are pooled by 'mean'"):
         limbeck.Distiller(cls, mean, "sentence_embedding")
-    with pytest.raises(LimbeckError, match="pooling is 'cls', but the teacher pools by 'mean'"):
+    with pytest.raises(LimbeckError, match="pooling is 'cls', but the teacher already pools by 'mean'"):
         limbeck.Distiller(tiny_model("bert", seed=3), mean, "sentence_embedding", pooling="cls")
 
 
@@ -533,13 +533,13 @@ def test_batches_that_cannot_be_read_are_refused_in_a_line(batch):
     refusals = [
         (lambda: distiller({"input_ids": ids}), "no tensor 'attention_mask'"),
         (lambda: distiller({"input_ids": ids.tolist(), "attention_mask": mask}), "no tensor 'input_ids'"),
-        (lambda: distiller("text"), "a mapping of columns, not str"),
-        (lambda: distiller(["text"]), "a mapping of columns, not str"),
-        (lambda: distiller(batch, 3), "what distiller.count returns"),
+        (lambda: distiller("text"), "a mapping from column names to tensors, not str"),
+        (lambda: distiller(["text"]), "a mapping from column names to tensors, not str"),
+        (lambda: distiller(batch, 3), "the result of distiller.count"),
         (lambda: distiller.count([]), "without batches"),
         (lambda: coupled.count([batch, batch]), "give one larger batch"),
-        (lambda: labelled(batch), "no column 'labels'"),
-        (lambda: masked(batch), "no column 'labels'"),
+        (lambda: labelled(batch), "reads the column 'labels', but the batch has no such column"),
+        (lambda: masked(batch), "reads the column 'labels', but the batch has no such column"),
         (lambda: ranked(batch), "no column 'groups'"),
         (lambda: annealed(batch), "call distiller.set_course"),
         (lambda: annealed.set_course(share=1.5), "share from 0 to 1"),

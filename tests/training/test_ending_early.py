@@ -81,7 +81,7 @@ def test_what_cannot_be_finished_is_refused_in_a_line(recipe, tmp_path):
     checkpoints = list(folder.glob("stages/*/checkpoint-*"))
     for checkpoint in checkpoints:
         (checkpoint / "model.safetensors").write_bytes(b"")
-    with pytest.raises(OutputError, match="No checkpoint of stage .* is whole"):
+    with pytest.raises(OutputError, match="No checkpoint of stage .* is complete"):
         limbeck.finish(folder)
     for checkpoint in checkpoints:
         shutil.rmtree(checkpoint)

@@ -137,5 +137,5 @@ def test_texts_that_were_not_sent_are_counted(server, live, tmp_path):
     ):
         limbeck.distill(recipe)
     assert len(Store(store)) == stored
-    with pytest.raises(RecipeError, match="only its outputs are known"):
+    with pytest.raises(RecipeError, match="only outputs are known"):
         limbeck.validate({**recipe, "student": {"shape": "2x48"}})

@@ -120,7 +120,7 @@ def test_a_call_needs_an_array_its_texts_and_a_start(start, tmp_path):
 
     with pytest.raises(RecipeError, match=r"name a model that it starts from as student\.initialise\.from"):
         limbeck.validate(corpus=TEXTS, teacher=VECTORS, student="2x24", training=TRAINING)
-    with pytest.raises(RecipeError, match="an array has no texts; give corpus as a list of texts"):
+    with pytest.raises(RecipeError, match="an array of targets holds no texts; give corpus as a list of texts"):
         limbeck.validate(teacher=VECTORS, student=student)
     with pytest.raises(RecipeError, match="Without a recipe, these options are needed too: --corpus|corpus"):
         limbeck.validate(teacher=str(start), student=student)
@@ -221,7 +221,7 @@ def test_the_comparison_reads_the_vectors_of_held_out_texts(start, vectors, tmp_
     assert evaluation.agreement.spearman is not None
     assert evaluation.agreement.sentences > 20
     assert evaluation.teacher.megabytes is None
-    assert "was not loaded to be timed" in evaluation.unavailable["latency"]
+    assert "was not loaded and cannot be timed" in evaluation.unavailable["latency"]
 
 
 def test_a_run_goes_on_with_the_same_content_wherever_it_lies(start, vectors, tmp_path):
@@ -244,11 +244,11 @@ def test_a_run_goes_on_with_the_same_content_wherever_it_lies(start, vectors, tm
 
 
 def test_a_file_in_the_place_of_a_model_and_a_wrong_column_are_named(start, vectors, tmp_path):
-    with pytest.raises(RecipeError, match=r"is no model; .* name it as teacher\.targets in a recipe"):
+    with pytest.raises(RecipeError, match=r"is a file, not a model; .* name it as teacher\.targets in a recipe"):
         limbeck.validate(teacher=str(vectors), student=1, corpus=TEXTS)
     recipe = of_file(start, vectors, tmp_path / "run")
     for keys, message in (
-        ({"vector": "vectors"}, r"has no column 'vectors', but embedding, text"),
+        ({"vector": "vectors"}, r"has no column 'vectors', only embedding, text"),
         ({"text": "sentence"}, r"has no column 'sentence'"),
         ({"targets": str(tmp_path / "nothing.parquet")}, r"teacher\.targets: .* does not exist"),
     ):

@@ -181,10 +181,10 @@ def test_the_untrained_start_of_a_report_names_its_fit(bert_folder, text_folder,
         ),
         ({"student": {"shape": 3, "initialise": {"layers": "ends", "fit": {"targets": [1, 9, 4]}}}}, "1 to 4"),
         ({"student": {"shape": 3, "initialise": {"layers": "ends", "fit": {"token": 9}}}}, "tokens"),
-        ({"student": {"shape": 3, "initialise": {"checkpoint": "x", "fit": {}}}}, "leave it out, or checkpoint"),
+        ({"student": {"shape": 3, "initialise": {"checkpoint": "x", "fit": {}}}}, "but 'checkpoint' brings its own"),
         (
             {"student": {"shape": 3, "initialise": {"layers": "ends", "fit": {}, "steps": {"fit": {}}}}},
-            "fit is given twice",
+            "'fit' is given twice",
         ),
         ({"corpus": None}, "reads text before training"),
     ],
@@ -200,7 +200,7 @@ def test_a_stream_is_refused(bert_folder, text_folder, tmp_path):
     recipe = with_start(bert_folder, text_folder, tmp_path / "run", START)
     recipe["corpus"]["streaming"] = True
     with pytest.raises(
-        LimbeckError, match=r"a streamed corpus has none before its stage begins; set corpus\.streaming"
+        LimbeckError, match=r"a streamed corpus has no text before its stage begins; set corpus\.streaming"
     ):
         limbeck.distill(recipe)
 

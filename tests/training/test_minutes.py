@@ -61,7 +61,7 @@ def test_a_resumed_run_takes_the_written_number(recipe, monkeypatch, tmp_path):
     assert json.loads(measured.read_text())["max_steps"] == steps == 5
     changed = elsewhere(recipe, recipe["output"])
     changed["stages"][0]["training"]["max_minutes"] = 5
-    with refused("was begun with max_minutes 0.02, which came to"):
+    with refused("was begun with max_minutes 0.02, which was converted to"):
         distill(changed, resume=True)
 
     monkeypatch.setattr("limbeck.training.run.measure_steps", die)
@@ -89,7 +89,7 @@ def test_minutes_take_the_place_of_steps_and_stages_share_them():
         ({"max_steps": 5}, {}, "max_minutes and .*max_steps both say how long"),
         ({"num_train_epochs": 1}, {}, "max_minutes and .*num_train_epochs both say how long"),
         ({"max_minutes": 0}, {}, "max_minutes is 0.0; give more than 0"),
-        ({}, {"lengths": {16: 0.5, 32: 0.5}}, "max_minutes cannot be told for text.lengths"),
+        ({}, {"lengths": {16: 0.5, 32: 0.5}}, "max_minutes cannot be combined with text.lengths"),
     ],
 )
 def test_what_minutes_cannot_be_told_for_is_refused(recipe, training, text, message):

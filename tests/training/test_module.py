@@ -333,7 +333,7 @@ def test_terms_share_a_learned_map_of_one_size():
     module = make_module("hidden_states")
     first, second = module.terms[:2]
     other = replace(second, learned_map=replace(second.learned_map, name=first.map_name, outputs=96))
-    with pytest.raises(RecipeError, match=f"'{second.name}' has a learned map '{first.map_name}' that differs"):
+    with pytest.raises(RecipeError, match=f"'{second.name}' has a learned map '{first.map_name}', but another term"):
         DistillationModule(module.student, module.teaching, (first, other))
 
 

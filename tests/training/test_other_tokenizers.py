@@ -270,7 +270,7 @@ def test_a_teacher_of_which_only_the_outputs_are_known(tmp_path, bert, own_words
     recipe = recipe_of("none", path, ALIGNED, output=str(tmp_path / "run"))
     recipe["teacher"] = {"stored": str(store)}
     recipe["evaluation"] = {"pairs": 20, "speed": False}
-    with pytest.raises(RecipeError, match="The student has no tokenizer: of .* only its outputs are known; name a"):
+    with pytest.raises(RecipeError, match="The student gets no tokenizer from .* only outputs are known; name a"):
         limbeck.validate(recipe)
     if own_words:
         recipe["student"] = {"shape": SHAPE, "vocabulary": {"train": WORDS}}
@@ -329,7 +329,7 @@ def test_a_model_given_as_the_student_brings_its_tokenizer(teacher, bert, text_f
         ({"student": {"shape": SHAPE, "vocabulary": {"train": 9}}}, "greater than or equal to 32|32 or more"),
         (
             {"student": {"shape": SHAPE, "vocabulary": {"train": WORDS}, "untrained": "teacher"}},
-            "of which the teacher has no values",
+            "for which the teacher has no values",
         ),
         (
             {"student": {"shape": SHAPE, "vocabulary": {"train": WORDS}, "initialise": {"embeddings": "copied"}}},
@@ -337,11 +337,11 @@ def test_a_model_given_as_the_student_brings_its_tokenizer(teacher, bert, text_f
         ),
         (
             {"student": {"shape": SHAPE, "initialise": {"embeddings": "averaged"}}},
-            "averaged, which is for a student with a vocabulary of its own; leave it out, or give student.vocabulary",
+            "averaged' applies only to a student with a vocabulary of its own; leave it out, or give",
         ),
         (
             {"student": {"shape": SHAPE, "vocabulary": {"train": WORDS}, "initialise": {"checkpoint": "$bert"}}},
-            "leave out vocabulary, and name the earlier student as student.initialise.from",
+            "leave out student.vocabulary and name the checkpoint as student.initialise.from",
         ),
         ({"student": {"initialise": {"layers": [1]}}}, "shape: is missing"),
         ({"student": {"initialise": {"from": "$bert", "layers": [1, 9]}}}, "9"),
@@ -355,13 +355,13 @@ def test_what_cannot_be_read_by_other_tokens_is_refused(recipe, bert, changes, m
 
 def test_a_length_of_the_students_own_needs_a_tokenizer_of_its_own(recipe):
     recipe["corpus"]["student_length"] = 16
-    with pytest.raises(RecipeError, match="student_length 16 is for a student with another tokenizer"):
+    with pytest.raises(RecipeError, match="student_length 16 applies only to a student whose tokenizer differs"):
         limbeck.validate(recipe)
 
 
 def test_more_words_than_the_text_has_are_refused(trained):
     trained["student"]["vocabulary"]["train"] = 50_000
-    with pytest.raises(ModelError, match=r"the text gives only [\d,]+ WordPieces; give \d+ or less"):
+    with pytest.raises(ModelError, match=r"the text gives only [\d,]+ WordPieces; give a number up to \d+"):
         limbeck.distill(trained)
 
 

@@ -125,7 +125,10 @@ def test_a_split_run_has_the_weights_and_losses_of_a_whole_one(
         assert {k: v for k, v in one.items() if "loss" in k} == pytest.approx(
             {k: v for k, v in other.items() if "loss" in k}, rel=1e-4
         )
-    assert "Out of memory with 8 rows; from here on batches run in pieces of at most 4." in capsys.readouterr().out
+    assert (
+        "Out of memory with 8 rows; from now on each batch is run in pieces of at most 4 rows."
+        in capsys.readouterr().out
+    )
 
 
 def assert_close(recipe, other):

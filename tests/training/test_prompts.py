@@ -199,25 +199,30 @@ def test_a_student_is_saved_with_the_prompts_that_it_read_alone(recipe, sentence
 
 
 REFUSED = {
-    "the role query of a source gives its texts a prompt": ["stages.0.method={name: minilmv2, relation_heads: 4}"],
-    "student_prompts is none, so the teacher reads tokens": ["stages.0.method.hidden_weight=1"],
-    "the files of": ["corpus.sources=[TEXT]"],
-    "join joins texts": ["corpus.join=true"],
-    "unit sentence and units ['title'] exclude each other": ["corpus.unit=sentence", "corpus.units=[title]"],
-    "sources have shares, but there is a mix too": ["corpus.mix={weights: [1, 1, 1]}"],
+    "the role 'query' of a source puts a prompt for sentence vectors before its texts": [
+        "stages.0.method={name: minilmv2, relation_heads: 4}"
+    ],
+    "with student_prompts: none the teacher reads tokens": ["stages.0.method.hidden_weight=1"],
+    "reads no prompt before these texts": ["corpus.sources=[TEXT]"],
+    "'join' joins texts": ["corpus.join=true"],
+    "'unit' (sentence) and 'units' (['title']) both say": ["corpus.unit=sentence", "corpus.units=[title]"],
+    "the shares of 'sources' and 'mix' both say": ["corpus.mix={weights: [1, 1, 1]}"],
     "sources.0.role is 'question'; give 'query' or 'document'": ["corpus.sources.0.role=question"],
     "unknown key 'rol'. Did you mean 'role'": ["corpus.sources=[{source: TEXT, rol: query}]"],
-    "corpus.sources.0: give either source or parallel": ["corpus.sources=[{role: query}]"],
-    "leave nothing for those without one": ["corpus.sources.1.share=0.75"],
-    "the shares of sources add up to 1.2: change them": ["corpus.sources.0.share=0.5", "corpus.sources.1.share=0.7"],
+    "corpus.sources.0: give exactly one of 'source' and 'parallel'": ["corpus.sources=[{role: query}]"],
+    "leave nothing for the sources without a share": ["corpus.sources.1.share=0.75"],
+    "the shares of sources add up to 1.2, which is more than 1": [
+        "corpus.sources.0.share=0.5",
+        "corpus.sources.1.share=0.7",
+    ],
     "units is 'sentence'; give a list: [sentence]": ["corpus.units=sentence"],
     "student_prompts is false, which has no meaning here: give teacher or none": ["corpus.student_prompts=no"],
     "sources.1: unknown key 'path'. Known: language, parallel, role, share, source, units": [
         "corpus.sources=[{path: TEXT, role: document}, {path: TEXT}]"
     ],
     "is listed twice with the same settings": ["corpus.sources=[TEXT, {source: TEXT}, {source: TEXT, role: query}]"],
-    "student_prompts is for text without labels": ["corpus.task={kind: classification}"],
-    "keys of a source are for text": ["corpus={sources: [{source: TEXT}], task: {kind: classification}}"],
+    "'student_prompts' applies only to running text": ["corpus.task={kind: classification}"],
+    "a source of rows takes no keys of its own": ["corpus={sources: [{source: TEXT}], task: {kind: classification}}"],
     "length is 4, but": ["corpus.length=4"],
     "'not-there' does not exist": ["corpus.sources.0.source=not-there"],
 }

@@ -87,15 +87,24 @@ def test_documents_of_no_query_together_are_refused_before_training(recipe, tmp_
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"stages": [{"guard": {"on_out_of_memory": "split"}}]}, "which pieces of a batch would separate"),
+        (
+            {"stages": [{"guard": {"on_out_of_memory": "split"}}]},
+            "but splitting a batch that does not fit would separate them",
+        ),
         (
             {"corpus": {"task": {"kind": "regression", "pair_column": "b"}}},
             "reranker is made for ranking, not for regr",
         ),
-        ({"corpus": {"task": {"kind": "ranking", "document_columns": ["query"]}}}, "name each once"),
-        ({"corpus": {"augment": {"method": "tinybert"}}}, "and so separate its documents"),
-        ({"corpus": {"task": {"kind": "ranking", "pair_column": "b"}}}, "pair_column does not apply to ranking"),
-        ({"corpus": {"text_column": "b"}}, "text_column does not apply to ranking, whose columns task names"),
+        ({"corpus": {"task": {"kind": "ranking", "document_columns": ["query"]}}}, "give each another column"),
+        ({"corpus": {"augment": {"method": "tinybert"}}}, "so that its documents no longer belong together"),
+        (
+            {"corpus": {"task": {"kind": "ranking", "pair_column": "b"}}},
+            "pair_column does not apply to a task of the kind ranking",
+        ),
+        (
+            {"corpus": {"text_column": "b"}},
+            "text_column does not apply to ranking, whose columns are named under 'task'",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(recipe, change, line):

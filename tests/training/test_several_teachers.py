@@ -193,7 +193,7 @@ def test_a_file_may_be_the_first_of_several_teachers(recipe, models, tmp_path):
     # Two files have no model among them.
     recipe["teachers"]["b"] = {**recipe["teachers"]["a"], "weight": 2}
     recipe["student"]["initialise"] = {"layers": "random"}
-    with pytest.raises(RecipeError, match="no tokenizer: of 'a and b' only its outputs are known; name"):
+    with pytest.raises(RecipeError, match="no tokenizer from 'a and b', of which only outputs are known; name"):
         limbeck.validate(recipe)
 
 
@@ -275,18 +275,21 @@ HIDDEN = {**ALIGNED, "hidden_weight": 1.0}
     [
         ({"teachers": {"a": {"model": "A", "weight": 0}, "b": "B"}}, r"teachers\.a\.weight is .* above 0"),
         ({"teachers": {"a": {"model": "A", "weight": -1}, "b": "B"}}, r"teachers\.a\.weight is .* above 0"),
-        ({"teachers": {"a": {"model": "A"}}}, "teachers needs two or more"),
-        ({"teacher": {"model": "A"}}, "give either teacher or teachers"),
+        ({"teachers": {"a": {"model": "A"}}}, "'teachers' needs at least two teachers"),
+        ({"teacher": {"model": "A"}}, "give only one of 'teacher' and 'teachers'"),
         ({"combine": {"vectors": "added"}}, "concatenated"),
-        ({"combine": {"vectors": "averaged", "width": 20}}, "as wide as the first teacher's: leave width out"),
+        (
+            {"combine": {"vectors": "averaged", "width": 20}},
+            "has the width of the first teacher's vectors: leave 'width' out",
+        ),
         ({"combine": {"width": 97}}, r"combine\.width 97 is more than .* \(48 \+ 48\)"),
         ({"stages": [{"method": HIDDEN}]}, "name the teacher whose layers it reads as layers_from of the stage"),
         ({"stages": [{"method": "minilmv2"}]}, "name the teacher whose layers it reads as layers_from of the stage"),
         (
             {"stages": [{"method": "output_distribution"}]},
-            "reads logits@0 .* gives vector and pooled alone",
+            "reads logits@0 .* gives vector and pooled only",
         ),
-        ({"stages": [{"method": HIDDEN, "layers_from": "c"}]}, "layers_from 'c' is none of the teachers a, b"),
+        ({"stages": [{"method": HIDDEN, "layers_from": "c"}]}, "layers_from 'c' is not one of the teachers: a, b"),
         ({"stages": [{"method": HIDDEN, "layers_from": "a"}]}, "have 20 numbers, but the layers of 'a' have 48"),
         (
             {"stages": [{"method": {"name": "minilmv2", "relation_heads": 4}, "layers_from": "a"}]},
@@ -325,8 +328,11 @@ def test_other_readers_and_other_classes_are_refused(recipe, tmp_path):
 def test_a_key_of_several_teachers_alone_is_refused(models, text_folder):
     recipe = recipe_of(models[0], text_folder, ALIGNED)
     for changes, message in (
-        ({"combine": {"scores": "logits"}}, "combine is for several teachers"),
-        ({"stages": [{**recipe["stages"][0], "layers_from": "a"}]}, "names one of several teachers: give teachers"),
+        ({"combine": {"scores": "logits"}}, "'combine' applies only to several teachers"),
+        (
+            {"stages": [{**recipe["stages"][0], "layers_from": "a"}]},
+            "names one of several teachers, but the recipe has only one: give 'teachers'",
+        ),
     ):
         with pytest.raises(LimbeckError, match=message):
             limbeck.validate({**recipe, **changes})

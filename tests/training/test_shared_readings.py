@@ -294,7 +294,7 @@ def test_what_cannot_be_shared_is_refused(teacher, texts, tmp_path):
     with pytest.raises(RecipeError, match="by limbeck trim"):
         plan(labelled)
     streamed = {**recipe, "corpus": {**recipe["corpus"], "streaming": True}}
-    with pytest.raises(RecipeError, match="those of a stream cannot be counted; set other_texts: keep"):
+    with pytest.raises(RecipeError, match="a stream cannot be counted; set student.vocabulary.other_texts: keep"):
         plan(streamed)
     several = {key: value for key, value in recipe.items() if key != "teacher"}
     several["teachers"] = {"a": {"model": str(teacher)}, "b": {"model": str(teacher)}}
@@ -302,7 +302,7 @@ def test_what_cannot_be_shared_is_refused(teacher, texts, tmp_path):
     with pytest.raises(RecipeError, match="by limbeck trim"):
         plan(several)
     train = {**recipe, "student": {"shape": 2, "vocabulary": {"train": 100, "other_texts": "skip"}}}
-    with pytest.raises(LimbeckError, match="other_texts are for pieces to keep"):
+    with pytest.raises(LimbeckError, match="'other_texts' apply only where pieces are kept"):
         plan(train)
     bad_share = {**recipe, "student": {"shape": 2, "vocabulary": {"coverage": 1.5}}}
     with pytest.raises(LimbeckError, match="coverage"):

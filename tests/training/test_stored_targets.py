@@ -222,7 +222,7 @@ def test_outputs_of_tokens_are_not_stored(live, store, method, message):
     ("part", "keys", "message"),
     [
         ("augment", {"replace_tokens": 0.1}, "replace_tokens changes the text"),
-        ("text", {"join": True}, "join joins texts"),
+        ("text", {"join": True}, "'join' joins texts"),
     ],
 )
 def test_text_that_changes_is_refused(live, store, part, keys, message):
@@ -238,21 +238,21 @@ def test_text_that_changes_is_refused(live, store, part, keys, message):
 
 def test_wrong_recipes_of_stores_are_refused_in_one_line(live, store, tmp_path):
     recipe = from_store(live, store)
-    with pytest.raises(ModelError, match="is no store of a teacher's outputs: make one with `limbeck teach`"):
+    with pytest.raises(ModelError, match="is not a store of a teacher's outputs; make a store with `limbeck teach`"):
         limbeck.validate(recipe)
     limbeck.teach(live, output=store)
     for teacher, message in (
-        ({"missing": "compute"}, "missing: compute needs the teacher"),
-        ({"model": live["teacher"]["model"]}, "a teacher with stored outputs is not loaded"),
-        ({"cache": True}, "cache stores in limbeck's cache"),
-        ({"teaching": {"name": "stored"}}, "give either stored or teaching"),
+        ({"missing": "compute"}, "'missing: compute' runs the teacher"),
+        ({"model": live["teacher"]["model"]}, "a teacher with 'stored' outputs is not loaded"),
+        ({"cache": True}, "'cache' stores outputs in limbeck's own cache"),
+        ({"teaching": {"name": "stored"}}, "'stored' and 'teaching' both take the place"),
     ):
         with pytest.raises(LimbeckError, match=message):
             limbeck.validate(from_store(live, store, **teacher))
     stage = {**recipe["stages"][0], "method": {"name": "aligned_embedding", "pooling": "mean"}}
-    with pytest.raises(LimbeckError, match="gives pooled alone"):
+    with pytest.raises(LimbeckError, match="gives pooled only"):
         limbeck.validate({**recipe, "stages": [stage]})
-    with pytest.raises(RecipeError, match="no model that could be asked"):
+    with pytest.raises(RecipeError, match="not a model that can be run"):
         limbeck.teach(from_store(live, store), output=tmp_path / "again")
     (store / "rows-000-00000.safetensors").write_bytes(b"half")
     with pytest.raises(ModelError, match="is damaged"):
@@ -303,7 +303,7 @@ def test_the_comparison_with_the_teacher_needs_no_teacher(tmp_path, text_folder,
     # Other pairs than those that are stored are named as the reason.
     other = from_store(recipe, store) | {"evaluation": recipe["evaluation"] | {"length": 16}}
     unavailable = limbeck.distill(other, overwrite=True).run.evaluation.unavailable
-    assert "cut to 32 tokens, not of texts cut to 16 tokens" in unavailable["agreement"]
+    assert "cut to 32 tokens, but this run needs texts cut to 16 tokens" in unavailable["agreement"]
 
 
 def test_prompts_are_part_of_what_is_stored(tmp_path, text_folder, store):
@@ -326,27 +326,27 @@ def test_calls_that_cannot_be_meant_are_refused_in_one_line(live, store, tmp_pat
     text = live["corpus"]["sources"][0]
     (tmp_path / "file").write_text("")
     for options, message in (
-        ({"corpus": text, "output": store}, "Give a recipe, or teacher too"),
+        ({"corpus": text, "output": store}, "Without a recipe, teacher must be given"),
         ({"teacher": model, "corpus": text}, "output is missing"),
         ({"teacher": model, "corpus": text, "output": store, "number_format": "int9"}, "Did you mean 'int8'"),
         ({"teacher": model, "corpus": text, "output": tmp_path / "file"}, "cannot be written"),
         ({"check": True}, "check needs the folder of a store|check=True needs the folder of a store"),
-        ({"recipe": store, "check": True}, "is no store of a teacher's outputs"),
+        ({"recipe": store, "check": True}, "is not a store of a teacher's outputs"),
     ):
         with pytest.raises(LimbeckError, match=message):
             limbeck.teach(**options)
     assert not store.exists() or not any(store.iterdir())
     limbeck.teach(live, output=store)
-    with pytest.raises(RecipeError, match="this teacher names none; give a method too"):
+    with pytest.raises(RecipeError, match="this teacher names no model; give a method too"):
         limbeck.validate(teacher={"stored": str(store)}, student="2x128", corpus=text)
     assert limbeck.teach(store, check=True).figures["least cosine"] == pytest.approx(1)
 
 
 def test_a_store_that_another_process_writes_to_is_left_alone(live, store):
-    with hold_store_alone(store), pytest.raises(OutputError, match="Another process writes to the store"):
+    with hold_store_alone(store), pytest.raises(OutputError, match="Another process is writing to the store"):
         limbeck.teach(live, output=store)
     limbeck.teach(live, output=store)
-    with hold_store_alone(store), pytest.raises(OutputError, match="Another process writes to the store"):
+    with hold_store_alone(store), pytest.raises(OutputError, match="Another process is writing to the store"):
         limbeck.teach(store, check=True)
 
 

@@ -177,7 +177,7 @@ def test_ranks_and_workers_read_different_parts(tmp_path, bert_folder, languages
 def test_a_worker_that_meets_no_text_says_so_in_one_line(tmp_path, bert_folder):
     tokenizer = load_tokenizer(str(bert_folder))
     corpus = stream(tmp_path / "cache", tokenizer, write_texts(tmp_path / "a.txt", ["one text alone"]), held_out=0.0)
-    with refused("has no block of text for process", CorpusError):
+    with refused("gets no block of text", CorpusError):
         first(loader(corpus, tokenizer, workers=2), 2)
 
 

@@ -85,7 +85,7 @@ def test_an_unknown_teaching_and_unknown_options_are_refused(recipe):
     with pytest.raises(RecipeError, match="Unknown teaching 'dictionaries'. Did you mean 'dictionary'"):
         limbeck.distill(recipe)
     recipe["teacher"]["teaching"] = {"name": "dictionary", "file": "x"}
-    with pytest.raises(RecipeError, match="cannot be made of its options"):
+    with pytest.raises(RecipeError, match="does not take the options"):
         limbeck.distill(recipe)
 
 

@@ -145,7 +145,7 @@ def test_labels_that_a_recipe_asks_for_are_refused(tmp_path, method, term):
             | {"output": tmp_path / "x"}
         )
 
-    with pytest.raises(RecipeError, match=f"the term '{term}' learns labels, but the rows have none"):
+    with pytest.raises(RecipeError, match=f"the term '{term}' learns from labels, but the rows have none"):
         plan(method)
     by_default = plan({key: value for key, value in method.items() if key in ("name", "stage", "mapping")})
     names = [stage_term.name for stage_term in by_default.stage(0).plan.terms]
@@ -155,9 +155,9 @@ def test_labels_that_a_recipe_asks_for_are_refused(tmp_path, method, term):
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ({"kind": "classification", "label_column": "y"}, "label_column is for rows with labels"),
-        ({"kind": "classification", "class_weights": "balanced"}, "class_weights is for rows with labels"),
-        ({"kind": "ranking"}, "labelled does not apply to ranking"),
+        ({"kind": "classification", "label_column": "y"}, "label_column applies only to rows with labels"),
+        ({"kind": "classification", "class_weights": "balanced"}, "class_weights applies only to rows with labels"),
+        ({"kind": "ranking"}, "'labelled' does not apply to ranking"),
         ({"kind": "classification", "name": "rte"}, "the rows of the task 'rte' have labels"),
     ],
 )
@@ -186,5 +186,5 @@ def test_a_labelled_corpus_without_its_labels_names_the_way_out(tmp_path):
 
 def test_a_method_on_plain_text_names_the_task_of_its_teacher(tmp_path):
     teacher = make_teacher(tmp_path, head="classification", num_labels=3)
-    with pytest.raises(RecipeError, match="for text without labels {kind: classification, labelled: false}"):
+    with pytest.raises(RecipeError, match="for text without labels, {kind: classification, labelled: false}"):
         limbeck.distill(teacher=teacher, student=2, corpus=TEXTS, method="distilbert", output=tmp_path / "x")

@@ -82,7 +82,10 @@ class StoreFacts:
             hint = suggestion(self.number_format, NUMBER_FORMATS)
             raise ModelError(f"Unknown number format '{self.number_format}' of a store.{hint}")
         if not self.streams:
-            raise ModelError(f"A store of {self.teacher} needs streams, such as vector or logits.")
+            raise ModelError(
+                f"A store of {self.teacher} has no kind of output to store; give at least one, such as vector or "
+                "logits."
+            )
 
     @property
     def identity(self) -> str:
@@ -125,16 +128,19 @@ def read_facts(folder: str | Path) -> StoreFacts:
     place = Path(folder).expanduser()
     path = place / STORE_FACTS
     if not path.is_file():
-        raise ModelError(f"'{folder}' is no store of a teacher's outputs: make one with `limbeck teach`.")
+        raise ModelError(f"'{folder}' is not a store of a teacher's outputs; make a store with `limbeck teach`.")
     # Compares the files of the teacher, which the facts list, with their hashes.
     examined = examine(path)
     if examined.listing is None:
-        raise ModelError(f"The store '{folder}' is damaged: {examined.damage}; copy it again, or make it anew.")
+        raise ModelError(
+            f"The store '{folder}' is damaged: {examined.damage}; copy the store again, or make it anew with "
+            "`limbeck teach`."
+        )
     stored_format = examined.listing.get("format")
     if stored_format != STORE_FORMAT:
         raise ModelError(
-            f"The store '{folder}' is of format {stored_format}, and this version of limbeck reads format "
-            f"{STORE_FORMAT}; upgrade limbeck, or make the store anew."
+            f"The store '{folder}' is of format {stored_format}, but this version of limbeck reads format "
+            f"{STORE_FORMAT}; upgrade limbeck, or make the store anew with `limbeck teach`."
         )
     values = dict(examined.listing["facts"])
     # JSON has lists in place of tuples.

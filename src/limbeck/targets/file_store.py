@@ -246,7 +246,7 @@ class _StoreMaker:
             row = self._repeated[int(np.flatnonzero(has_other_target)[0])]
             raise CorpusError(
                 f"{safe_name(self._first_place(row.key))} and {safe_name(row.where)} have the same text, but "
-                "different targets; leave one of them out."
+                "different targets; leave one of the two rows out."
             )
         self._repeated = []
         self._bytes_of_repeated = 0
@@ -278,7 +278,8 @@ def _cleaned_text(value: Any, row: TargetRow, report: SourceReport) -> str | Non
     """
     if value is not None and not isinstance(value, str):
         raise CorpusError(
-            f"{safe_name(row.where)} has {safe_name(repr(value))} in a column of texts; name another column in teacher."
+            f"{safe_name(row.where)} has {safe_name(repr(value))} in its column of texts, which is not text; name "
+            "another column under 'teacher'."
         )
     cleaned = clean_text(value or "")
     if cleaned:
@@ -292,6 +293,6 @@ def _check_widths(targets: Sequence[_Target], width: int) -> None:
     for target in targets:
         if len(target.values) != width:
             raise CorpusError(
-                f"{safe_name(target.where)} has a vector of {len(target.values)} numbers, but the first row has one of "
-                f"{width}; give the vectors of one model."
+                f"{safe_name(target.where)} has a vector of {len(target.values)} numbers, but the vector of the "
+                f"first row has {width}; give vectors of one model only."
             )

@@ -63,7 +63,10 @@ class NumberFormat:
             ModelError: for a number that is not finite, or too large for float16, and a row that is zero in float16.
         """
         if not np.isfinite(values).all():
-            raise ModelError(f"The teacher gave a {stream} that is not finite, which no student can learn.")
+            raise ModelError(
+                f"The teacher gave a {stream} with numbers that are not finite, which no student can learn; check "
+                "the teacher's weights, or compute in float32."
+            )
         # In 8 bits each row has a scale, by which its largest number becomes 127, the largest byte.
         if self.has_scale:
             largest = np.abs(values).max(axis=1)
@@ -71,11 +74,15 @@ class NumberFormat:
             scale = np.where(largest > 0, largest / _LARGEST_BYTE, 1).astype(np.float32)
             return {stream: np.rint(values / scale[:, None]).astype(np.int8), f"{stream}{_SCALE_SUFFIX}": scale}
         if np.abs(values).max(initial=0) > np.finfo(self.dtype).max:  # type: ignore[type-var]
-            raise ModelError(f"The teacher gave a {stream} that is too large for {self.name}; choose float32.")
+            raise ModelError(
+                f"The teacher gave a {stream} with a number too large for {self.name}; store with --format float32."
+            )
         stored_values = values.astype(self.dtype)
         has_vanished = values.any(axis=1) & ~stored_values.any(axis=1)
         if has_vanished.any():
-            raise ModelError(f"The teacher gave a {stream} that is too small for {self.name}; choose float32.")
+            raise ModelError(
+                f"The teacher gave a {stream} whose numbers are too small for {self.name}; store with --format float32."
+            )
         return {stream: stored_values}
 
     def decode(self, stream: str, tensors: Tensors, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -116,7 +123,9 @@ def map_tensors(path: Path, widths: Mapping[str, int]) -> Tensors:
         with safe_open(str(path), framework="np"):
             pass
     except (SafetensorError, OSError) as error:
-        raise ModelError(f"The store's file '{path}' cannot be read ({str(error).splitlines()[0]}).") from None
+        raise ModelError(
+            f"The store's file '{path}' cannot be read ({str(error).splitlines()[0]}); copy the store again."
+        ) from None
 
     # A file of safetensors begins with the length of its header. The header is a JSON object with the type, the shape
     # and the place of each tensor, counted from the end of the header. Then come the numbers.
@@ -153,4 +162,4 @@ def check_widths(tensors: Tensors, widths: Mapping[str, int], owner: str) -> Non
         shape = tensors[name].shape if name in tensors else None
         if shape != (rows, width):
             actual = "no such tensor" if shape is None else f"the shape {list(shape)}"
-            raise ModelError(f"{owner} should have '{name}' of the shape [{rows}, {width}], but it has {actual}.")
+            raise ModelError(f"{owner} needs a tensor '{name}' of the shape [{rows}, {width}], but has {actual}.")

@@ -115,7 +115,10 @@ class Store:
         indices = self._find(keys)
         missing = int((indices == NOT_FOUND).sum())
         if missing:
-            raise ModelError(f"{missing} of {len(keys)} texts are not in the store '{self.folder}'.")
+            raise ModelError(
+                f"{missing} of {len(keys)} texts are not in the store '{self.folder}'; add them by running "
+                "`limbeck teach` with this text."
+            )
         parts = self._places.part[indices]
         rows_in_part = self._places.row_in_part[indices]
         streams = {name: np.empty((len(keys), width), dtype=np.float32) for name, width in self.facts.streams.items()}
@@ -147,8 +150,8 @@ def finished_files(folder: Path) -> list[Path]:
         examined = examine(path.with_suffix(NOTE))
         if examined.damage is not None:
             raise ModelError(
-                f"The store '{folder}' is damaged: {examined.damage}; copy it again, or remove '{path}' and its note, "
-                "and run `limbeck teach` again for its rows."
+                f"The store '{folder}' is damaged: {examined.damage}; copy the store again, or remove '{path}' and "
+                "its note and run `limbeck teach` again, which computes the lost rows."
             )
         # Without damage and without a listing there is no note.
         if examined.listing is not None:

@@ -193,6 +193,9 @@ def _keys_of(batch: Batch) -> NDArray[np.int64]:
         CorpusError: for a batch without them.
     """
     if batch.text_keys is None:
-        raise CorpusError("The rows of this batch have no key of their text, by which stored outputs are found.")
+        raise CorpusError(
+            "The rows of this batch have no text_key, by which stored outputs are found; build the corpus with "
+            "text keys."
+        )
     keys: NDArray[np.int64] = batch.text_keys.cpu().numpy()
     return keys

@@ -102,8 +102,8 @@ def check_target_file(file: TargetFile) -> None:
     for place in (file.place, file.text):
         if not expand_home(place).is_file():
             raise CorpusError(
-                f"There is no file '{safe_name(place)}': an array of targets needs a text file with a line for each "
-                "row."
+                f"There is no file '{safe_name(place)}'; an array of targets needs a text file with one line for "
+                "each of its rows."
             )
 
 
@@ -132,8 +132,8 @@ def read_target_rows(file: TargetFile, source: RowSource, report: SourceReport) 
         for name in (text_column, file.pair, target_column):
             if name is not None and name not in row.values:
                 raise CorpusError(
-                    f"{safe_name(row.where)} has no column '{safe_name(name)}', but {list_columns(row.values)}; name "
-                    "the columns of the texts and of the teacher's outputs in the keys of teacher."
+                    f"{safe_name(row.where)} has no column '{safe_name(name)}', only {list_columns(row.values)}; "
+                    "name the columns of the texts and of the teacher's outputs in the keys of 'teacher'."
                 )
         pair = None if file.pair is None else row.values[file.pair]
         yield TargetRow(
@@ -188,7 +188,7 @@ class _ArrayBesideText:
         if lines != len(values):
             raise CorpusError(
                 f"'{safe_name(self.array)}' has {len(values):,} rows, but '{safe_name(self.texts)}' has {lines:,} "
-                "lines; give one line for each row."
+                "lines; give one line of text for each row of the array."
             )
 
     def _load(self) -> Any:
@@ -201,6 +201,6 @@ class _ArrayBesideText:
         if not is_of_numbers or values.ndim not in (1, 2):
             raise CorpusError(
                 f"'{safe_name(self.array)}' is an array of {values.dtype} of the shape {list(values.shape)}; give "
-                "numbers, a row for each text."
+                "an array of numbers with one row for each text."
             )
         return values

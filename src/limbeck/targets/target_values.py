@@ -40,7 +40,8 @@ def read_target(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
     # A list is neither missing nor comparable.
     if not isinstance(row.value, list | np.ndarray) and is_missing(row.value):
         raise CorpusError(
-            f"{safe_name(row.where)} has a text, but nothing in '{_column(file)}'; give it, or leave the row out."
+            f"{safe_name(row.where)} has a text, but nothing in '{_column(file)}'; fill that column in, or leave "
+            "the row out."
         )
     return _READERS[file.form](row, file)
 
@@ -50,14 +51,14 @@ def _read_vector(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
     values = _read_numbers(row, file)
     if not values.any():
         raise CorpusError(
-            f"{safe_name(row.where)} has a vector of zeros in '{_column(file)}', which has no direction; leave the row "
-            "out."
+            f"{safe_name(row.where)} has a vector of only zeros in '{_column(file)}', which has no direction to "
+            "learn; leave the row out."
         )
     length = float(np.linalg.norm(values.astype(np.float64)))
     if not LEAST_LENGTH <= length <= MOST_LENGTH:
         raise CorpusError(
-            f"{safe_name(row.where)} has a vector of length {length:.3g} in '{_column(file)}', outside of "
-            f"{LEAST_LENGTH:g} to {MOST_LENGTH:g}, where its direction can be computed; scale the vectors to length 1."
+            f"{safe_name(row.where)} has a vector of length {length:.3g} in '{_column(file)}', but a direction can "
+            f"be computed only for lengths from {LEAST_LENGTH:g} to {MOST_LENGTH:g}; scale the vectors to length 1."
         )
     return values
 
@@ -69,8 +70,8 @@ def _read_probabilities(row: TargetRow, file: TargetFile) -> NDArray[np.float32]
     has_sum_of_one = abs(float(values.sum()) - 1) <= _ROUNDING
     if not are_shares or not has_sum_of_one:
         raise CorpusError(
-            f"{safe_name(row.where)} has {_shown(values)} in '{_column(file)}', which are no probabilities, whose sum "
-            "is 1; set teacher.scores.form to logits if they are logits."
+            f"{safe_name(row.where)} has {_shown(values)} in '{_column(file)}', which are not probabilities, "
+            "because these sum to 1; if they are logits, set teacher.scores.form to logits."
         )
     return _logits_of(values)
 
@@ -92,8 +93,8 @@ def _read_score(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
     values = _read_numbers(row, file)
     if len(values) != 1:
         raise CorpusError(
-            f"{safe_name(row.where)} has {len(values)} numbers in '{_column(file)}', but a score is one; give scores "
-            "with the classes, or vector."
+            f"{safe_name(row.where)} has {len(values)} numbers in '{_column(file)}', but 'score' means a single "
+            "number; use 'scores' with the classes, or 'vector'."
         )
     return values
 
@@ -114,14 +115,14 @@ def _read_numbers_of_classes(row: TargetRow, file: TargetFile) -> NDArray[np.flo
         if set(value) != set(file.classes):
             raise CorpusError(
                 f"{safe_name(row.where)} has the classes {_list_names(value)} in '{_column(file)}', but "
-                f"teacher.scores.classes are {_list_names(file.classes)}."
+                f"teacher.scores.classes names {_list_names(file.classes)}; make both the same."
             )
         row = row._replace(value=[value[name] for name in file.classes])
     values = _read_numbers(row, file)
     if len(values) != len(file.classes):
         raise CorpusError(
-            f"{safe_name(row.where)} has {len(values)} numbers in '{_column(file)}', but teacher.scores.classes are "
-            f"{len(file.classes)}: {_list_names(file.classes)}."
+            f"{safe_name(row.where)} has {len(values)} numbers in '{_column(file)}', but teacher.scores.classes "
+            f"names {len(file.classes)} classes ({_list_names(file.classes)}); give one number for each class."
         )
     return values
 
@@ -142,8 +143,8 @@ def _read_numbers(row: TargetRow, file: TargetFile) -> NDArray[np.float32]:
         raise _no_numbers_error(row, file)
     if not np.isfinite(values).all():
         raise CorpusError(
-            f"{safe_name(row.where)} has a number in '{_column(file)}' that is not finite; mend it, or leave the row "
-            "out."
+            f"{safe_name(row.where)} has a number in '{_column(file)}' that is not finite; correct the number, or "
+            "leave the row out."
         )
     return values
 
@@ -188,8 +189,8 @@ def _read_number_of_class(row: TargetRow, file: TargetFile) -> int:
     if is_number and are_words and 0 <= value < len(file.classes):
         return int(value)
     raise CorpusError(
-        f"{safe_name(row.where)} has the class {_shown(row.value)} in '{_column(file)}', but "
-        f"teacher.scores.classes are {_list_names(file.classes)}."
+        f"{safe_name(row.where)} has the class {_shown(row.value)} in '{_column(file)}', which is not one of "
+        f"teacher.scores.classes ({_list_names(file.classes)}); add it there, or correct the row."
     )
 
 

@@ -141,7 +141,10 @@ def hold_store_alone(folder: Path) -> ExitStack:
         return _lock_folder(folder)
     except OutputError:
         if is_locked(folder):
-            raise OutputError(f"Another process writes to the store '{folder}'; wait until it has ended.") from None
+            raise OutputError(
+                f"Another process is writing to the store '{folder}'; wait until that process has ended, and run "
+                "the command again."
+            ) from None
         raise
 
 

@@ -37,8 +37,8 @@ def prepare_best_step(
     title = plan.spec.title
     if not evaluates:
         raise RecipeError(
-            f"Stage '{title}' has load_best_model_at_end, but no rows that choose the best step: hold some out "
-            "(corpus.held_out), or give development rows (corpus.development)."
+            f"Stage '{title}' has load_best_model_at_end, but no rows by which to choose the best step: hold rows "
+            "out (corpus.held_out), or give development rows (corpus.development)."
         )
     losses = ["loss", *(term.name for term in plan.terms)]
     known = [*losses, *metrics]

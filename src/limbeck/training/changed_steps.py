@@ -45,8 +45,9 @@ def steps_changes(folder: Path, saved_recipe: Mapping[str, Any], new_recipe: Map
         reached = _step_reached(folder, number)
         if new_steps < reached:
             raise OutputError(
-                f"Stage '{title}' of the run in '{folder}' has reached step {reached:,}, so max_steps cannot become "
-                f"{new_steps:,}; give {reached:,} or more, or end the run there: limbeck finish {folder}"
+                f"Stage '{title}' of the run in '{folder}' has already reached step {reached:,}, so max_steps "
+                f"cannot become {new_steps:,}; give {reached:,} or more, or end the run there: limbeck finish "
+                f"{folder}"
             )
         changes.append(StepsChange(stage=title, step=reached, before=old_steps, after=new_steps))
     return changes

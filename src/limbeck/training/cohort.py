@@ -52,7 +52,10 @@ class StudentCohort(nn.Module):
     ) -> None:
         super().__init__()
         if not students or len(students) != len(terms):
-            raise ValueError(f"{len(students)} students need as many lists of terms, not {len(terms)}")
+            raise ValueError(
+                f"{len(students)} students need {len(students)} lists of terms, one for each, but there are "
+                f"{len(terms)}"
+            )
         if heads is None:
             heads = [SentenceHead("mean")] * len(students)
         self.members = nn.ModuleList(

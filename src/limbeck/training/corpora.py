@@ -169,10 +169,12 @@ def _print_summary(stage: StagePlan, corpus: AnyCorpus, console: Console) -> Non
     summary = _summary_line(corpus, unit, has_development=stage.development is not None)
     console.print(summary, highlight=False, markup=False, soft_wrap=True)
     if not corpus.manifest["held_out_documents"]:
-        warn(console, f"  none of the {unit}s is held out, so there are no held-out figures")
+        warn(console, f"  no {unit} is held out, so the student is not measured on held-out text")
     task = _task_without_development(stage)
     if task is not None:
-        warn(console, f"  {task} has no development rows there, so some of its training rows are held out")
+        warn(
+            console, f"  {task} has no development rows in its files, so some training rows are held out in their place"
+        )
     for line in (*corpus.describe_rows(), *corpus.report.lines()):
         console.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
 

@@ -58,8 +58,8 @@ def check_disk(plan: RunPlan, folder: Path) -> None:
     if problem is not None:
         raise OutputError(
             f"The run needs {problem}: {checkpoints} checkpoints of {megabytes(checkpoint_bytes)} at once, and "
-            f"{megabytes(student_bytes + stage_bytes)} for its stages and the student. Make room, give another "
-            "--output, or lower training.save_total_limit."
+            f"{megabytes(student_bytes + stage_bytes)} for its stages and the student. Free some disk space, give "
+            "another --output, or lower training.save_total_limit."
         )
 
 

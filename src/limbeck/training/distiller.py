@@ -188,8 +188,9 @@ class Distiller(nn.Module):
         """
         if _rank_count() > 1:
             raise TrainingError(
-                "As a loss of SentenceTransformerTrainer a Distiller runs the student itself, so gradients of several "
-                "processes would not be joined; use one process, or a loop of your own."
+                "A Distiller as the loss of SentenceTransformerTrainer works in one process only, because it runs "
+                "the student itself and gradients of several processes would not be joined; use one process, or a "
+                "training loop of your own."
             )
         batches = []
         for features in columns:
@@ -222,8 +223,8 @@ class Distiller(nn.Module):
         """
         if self.training and not self._knows_course:
             raise TrainingError(
-                "The method changes with the progress of the training; call distiller.set_course(epoch=…, share=…) "
-                "before each step."
+                "The method changes as training goes on, so it has to know the progress; call "
+                "distiller.set_course(epoch=…, share=…) before each step."
             )
         device = batch["attention_mask"].device
         # `torch.compile` cannot trace weights that are laid out for a CPU.
@@ -266,12 +267,14 @@ class Distiller(nn.Module):
         """
         of_step = [batches] if isinstance(batches, Mapping) else list(batches)
         if not of_step:
-            raise TrainingError("A step without batches has no counts; give its micro-batches to count.")
+            raise TrainingError(
+                "A step without batches has nothing to count; pass the micro-batches of the step to distiller.count."
+            )
         coupled = [term.name for term in self.terms if term.batch_coupled]
         if coupled and len(of_step) > 1:
             raise TrainingError(
-                f"The term '{coupled[0]}' compares the rows of a batch with each other, so that a step cannot be made "
-                "of several batches; give one larger batch."
+                f"The term '{coupled[0]}' compares the rows of a batch with each other, so the batches of a step "
+                "cannot be computed one after the other; give one larger batch."
             )
         for batch in of_step:
             self._check_batch(batch)
@@ -363,7 +366,9 @@ class Distiller(nn.Module):
                 )
         for column, is_read in ((LABELS, self._reads_labels), (GROUPS, self._reads_groups)):
             if is_read and batch.get(column) is None:
-                raise TrainingError(f"The method reads {column} of the rows, but the batch has no column '{column}'.")
+                raise TrainingError(
+                    f"The method reads the column '{column}', but the batch has no such column; add it to every batch."
+                )
         inputs = read_batch(batch)
         # In a batch without columns for the teacher both models read the same ids.
         if inputs.teacher is inputs.student:
@@ -380,7 +385,7 @@ class Distiller(nn.Module):
 def _check_is_mapping(batch: object) -> None:
     """Refuse a batch that has no columns."""
     if not isinstance(batch, Mapping):
-        raise TrainingError(f"A batch is a mapping of columns, not {type(batch).__name__}.")
+        raise TrainingError(f"A batch must be a mapping from column names to tensors, not {type(batch).__name__}.")
 
 
 def _check_apart(student: nn.Module, teacher: nn.Module) -> None:
@@ -404,7 +409,7 @@ def _follows_course(term: Term) -> bool:
 def _check_divisor(divisor: Any) -> None:
     """Refuse a divisor that does not come from `Distiller.count`."""
     if not isinstance(divisor, Tensor) or divisor.shape != (len(UNITS),):
-        raise TrainingError("The divisor is not a tensor of the counts of a step; give what distiller.count returns.")
+        raise TrainingError("The divisor must be a tensor of the counts of a step; give the result of distiller.count.")
 
 
 def _rank_count() -> int:

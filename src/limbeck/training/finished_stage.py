@@ -76,7 +76,9 @@ def _finished_record(folder: Path, warn: Warn, limit: int | None) -> Stage | Non
     record = load(Stage, folder)
     damage = file_damage(folder / WEIGHTS, record.weights)
     if damage is not None:
-        warn(f"Stage '{folder.name}' was finished but is damaged, so it is trained again: {damage}.")
+        warn(
+            f"Stage '{folder.name}' was finished, but its files are damaged ({damage}), so the stage is trained again."
+        )
         (folder / DONE).unlink()
         return None
     # A run that was killed at the end of the stage may not have removed them.

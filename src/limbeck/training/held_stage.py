@@ -56,15 +56,18 @@ class HeldStage:
     def __init__(self, plan: RunPlan, index: int = 0, console: Console | None = None) -> None:
         count = len(plan.stages)
         if not 0 <= index < count:
-            raise RecipeError(f"The plan has {count} stages, counted from 0, so there is no stage {index}.")
+            raise RecipeError(
+                f"The plan has {count} stages, numbered from 0, so there is no stage {index}; give a number up to "
+                f"{count - 1}."
+            )
         stage_plan = plan.stages[index]
         # Nothing is trained or measured before a held stage, so neither a student of an earlier stage can teach it, nor
         # can its layer mapping follow from a measurement of the teacher.
         has_student_as_teacher = stage_plan.teacher.stage is not None
         if has_student_as_teacher or stage_plan.measures_layers:
             raise RecipeError(
-                f"Stage '{stage_plan.spec.title}' needs what an earlier training or a measurement gives, so it cannot "
-                "be held alone; distil the recipe, or choose another stage."
+                f"Stage '{stage_plan.spec.title}' needs the result of an earlier training or a measurement, so it "
+                "cannot be loaded alone; distil the whole recipe, or choose another stage."
             )
         self._run_plan = plan
         self._checked_plan = stage_plan

@@ -33,8 +33,8 @@ def read_kept_recipe(folder: Path) -> dict[str, Any]:
         document = yaml.read_document(folder / RECIPE, RECIPE, "replace the run.")
     if not isinstance(document, dict):
         raise OutputError(
-            f"The run in '{folder}' cannot be resumed, since its '{RECIPE}' is missing or damaged; replace the run "
-            "with --overwrite, or choose another folder."
+            f"The run in '{folder}' cannot be resumed, since its '{RECIPE}' is missing or damaged; start the run "
+            "again with --overwrite, or choose another folder."
         )
     return document
 

@@ -35,7 +35,8 @@ def read_stage(method: str, options: Mapping[str, Any], task: Task) -> StageSpec
     known_method, _ = read_method(stage.method)
     if not known_method.takes(task):
         raise RecipeError(
-            f"{_PLACE}: {method} is made for the tasks {', '.join(known_method.tasks)}, not for '{task}'."
+            f"{_PLACE}: {method} is made for the tasks {', '.join(known_method.tasks)}, not for '{task}'; choose "
+            "another method or another task."
         )
     return stage
 
@@ -123,7 +124,8 @@ def sentence_heads(
         # The terms read pooled tokens before any module, so both models pool alike.
         if described is not None and described.pooling != student_vectors.pooling:
             raise RecipeError(
-                f"{_PLACE}: pooling is '{pooling}', but {title} pools by '{described.pooling}'; leave it out."
+                f"{_PLACE}: pooling is '{pooling}', but {title} already pools by '{described.pooling}'; leave "
+                "'pooling' out."
             )
         teacher_vectors = student_vectors
     elif kept_map_of(terms) is not None:
@@ -144,12 +146,12 @@ def _check_student_vectors(vectors: SentencePooling, student: LoopModel, pairing
     width = pairing.student.hidden
     if not vectors.fits(width):
         raise RecipeError(
-            f"{_PLACE}: {pairing.teacher.title} makes its vectors by {vectors}, which cannot follow a student of width "
-            f"{width}; give a student as wide, or use aligned_embedding."
+            f"{_PLACE}: {pairing.teacher.title} makes its vectors by {vectors}, which cannot follow a student of "
+            f"width {width}; give a student of the teacher's width, or use the method aligned_embedding."
         )
     # After the training the student is used with the pooling of its own files.
     if student.sentence is not None and student.sentence.pooling != vectors.pooling:
         raise RecipeError(
-            f"{_PLACE}: {student.title} pools by '{student.sentence.pooling}', but would learn vectors that are pooled "
-            f"by '{vectors.pooling}'; give it the same pooling."
+            f"{_PLACE}: {student.title} pools by '{student.sentence.pooling}', but its teacher's vectors are "
+            f"pooled by '{vectors.pooling}'; give the student the same pooling."
         )

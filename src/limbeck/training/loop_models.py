@@ -95,7 +95,9 @@ def find_model(model: Any, owner: Literal["student", "teacher"], streams: Mappin
     if _is_sentence_transformer(model):
         transformer = model.transformers_model
         if not isinstance(transformer, PreTrainedModel):
-            raise ModelError(f"{title} is a SentenceTransformer without a Transformer in it; give one that has one.")
+            raise ModelError(
+                f"{title} is a SentenceTransformer without a Transformer module; give a model that has one."
+            )
         loop_model = _transformers_model(transformer, title, _sentence_of(model, title))
         return replace(loop_model, tokenizer=lambda: cast(PreTrainedTokenizerBase, model.tokenizer))
     if isinstance(model, PreTrainedModel):
@@ -116,8 +118,8 @@ def check_streams_are_used(streams: Mapping[str, str] | None, models: Sequence[L
     """
     if streams is not None and all(model.readable is None for model in models):
         raise ModelError(
-            "streams names the modules of a model that is no model of transformers, but neither model is such a one; "
-            "leave it out."
+            "'streams' names modules of a model that is not from transformers, but all given models are from "
+            "transformers; leave 'streams' out."
         )
 
 
@@ -197,7 +199,7 @@ def _own_model(model: nn.Module, title: str, streams: Mapping[str, str] | None) 
     """
     if streams is None:
         raise ModelError(
-            f"{title} is of the class {type(model).__name__}, which is none of transformers: name its blocks, for "
+            f"{title} is of the class {type(model).__name__}, which is not from transformers: name its blocks, for "
             'example by streams={"hidden": "encoder.layers.{i}"}.'
         )
     named = NamedModules(model, streams, title)
@@ -217,7 +219,8 @@ def _with_head(model: PreTrainedModel, title: str, head: Head | None) -> PreTrai
         if not isinstance(model, needed_class):
             raise ModelError(
                 f"{title} is of the class {type(model).__name__}, but the method reads the scores of a "
-                f"{needed_class.__name__}; load it as one, or choose a method on hidden states or relations."
+                f"{needed_class.__name__}; load the model as {needed_class.__name__}, or choose a method on hidden "
+                "states or relations."
             )
     return model
 
@@ -239,11 +242,14 @@ def _sentence_of(model: Any, title: str) -> SentencePooling:
     if names[1:] not in (["Pooling"], ["Pooling", "Normalize"]):
         raise ModelError(
             f"{title} is a SentenceTransformer of {', '.join(names)}, of which only a Transformer with Pooling and "
-            "Normalize can be given as an object; give its folder or name."
+            "Normalize can be given as an object; give the folder or the name of the model in its place."
         )
     (pooling,) = poolings
     if not pooling.include_prompt:
-        raise ModelError(f"{title} leaves prompts out of its pooling, which a loop of your own cannot; use distill.")
+        raise ModelError(
+            f"{title} leaves prompts out of its pooling, which is not possible in a training loop of your own; use "
+            "limbeck.distill."
+        )
     mode = pooling.pooling_mode
     if not isinstance(mode, str):
         mode = "+".join(mode)

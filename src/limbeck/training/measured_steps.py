@@ -70,8 +70,9 @@ def with_measured_steps(folder: Path, recipe: Mapping[str, Any]) -> dict[str, An
             minutes = float(training.pop("max_minutes"))
             if minutes != measured.max_minutes:
                 raise OutputError(
-                    f"Stage '{title}' of the run in '{folder}' was begun with max_minutes {measured.max_minutes:g}, "
-                    f"which came to {measured.max_steps:,} steps, so it cannot become {minutes:g}; give max_steps."
+                    f"Stage '{title}' of the run in '{folder}' was begun with max_minutes "
+                    f"{measured.max_minutes:g}, which was converted to {measured.max_steps:,} steps, so "
+                    f"max_minutes cannot become {minutes:g}; give max_steps in its place."
                 )
             training["max_steps"] = measured.max_steps
             stage = {**stage, "training": training}

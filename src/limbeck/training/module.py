@@ -273,8 +273,8 @@ def _maps_of(terms: Sequence[Term]) -> dict[str, LearnedMap]:
             maps[term.map_name] = term.learned_map
         elif maps[term.map_name] != term.learned_map:
             raise RecipeError(
-                f"Term '{term.name}' has a learned map '{term.map_name}' that differs from another term's of that "
-                "name; give it another name."
+                f"Term '{term.name}' has a learned map '{term.map_name}', but another term has a different map of "
+                "the same name; give one of the two maps another name."
             )
     return maps
 

@@ -98,7 +98,9 @@ class BatchSplitter:
                 "The device runs out of memory with a single row; shorten the rows (text.length), or train in bf16."
             )
         self.rows = math.ceil(rows / 2)
-        self._warn(f"Out of memory with {rows} rows; from here on batches run in pieces of at most {self.rows}.")
+        self._warn(
+            f"Out of memory with {rows} rows; from now on each batch is run in pieces of at most {self.rows} rows."
+        )
 
 
 def _cut_into_pieces(batch: Batch, rows: int | None) -> Iterator[Batch]:

@@ -133,15 +133,18 @@ def _check_folder(output: str | Path | None, *, resume: bool, overwrite: bool) -
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"Output '{folder}' is a file; give a folder.")
     if resume and overwrite:
-        raise OutputError("--resume and --overwrite cannot be combined: continue the run, or replace it.")
+        raise OutputError(
+            "--resume and --overwrite cannot be combined, because one continues the run and the other replaces "
+            "it; give only one of them."
+        )
 
     is_run = (folder / RECIPE).is_file() or (folder / RUN_RECORD).is_file()
     if is_run or not _RUN_FOLDER.is_occupied(folder):
         return folder
     if overwrite:
         raise OutputError(
-            f"Output folder '{folder}' was not made by limbeck, so --overwrite does not remove it; "
-            "empty it yourself or choose another folder."
+            f"Output folder '{folder}' was not made by limbeck, so --overwrite does not delete it; empty that "
+            "folder yourself, or choose another one."
         )
     if resume:
         raise OutputError(f"Output folder '{folder}' holds no run to resume; choose an empty or new folder.")

@@ -112,7 +112,7 @@ class Proxy:
 
     def __init__(self, plan: RunPlan, *, share: float = 1.0, console: Console) -> None:
         if not 0 < share <= 1:
-            raise RecipeError(f"A share of {share} of the corpus is not possible; give more than 0 and at most 1.")
+            raise RecipeError(f"The share of the corpus is {share}, but it must be above 0, up to 1; change the share.")
         _check_stages(plan)
         keep_freed_memory()
         self.plan = plan
@@ -154,8 +154,8 @@ class Proxy:
         has_other_count = any(len(plan.stages) != count for plan in plans)
         if has_other_count or (cuts and count > 1):
             raise RecipeError(
-                f"Candidates have the {count} stages of their recipe, but can be dropped early only where it has "
-                "one; leave the other stages out of the recipe."
+                "Candidates can be dropped early only if their recipe has a single stage, but this recipe has "
+                f"{count}; leave the other stages out."
             )
         broadcast_task((tuple(plans), tuple(cuts)))
         return self.take_part(plans, cuts)
@@ -393,15 +393,16 @@ def _reduce_to_share(corpus: AnyCorpus, share: float, seed: int) -> None:
 def _check_stages(plan: RunPlan) -> None:
     """Refuse a recipe whose candidates cannot be trained side by side."""
     if not plan.stages:
-        raise RecipeError("The recipe has no stages, so candidates would learn nothing; give it one.")
+        raise RecipeError("The recipe has no stages, so candidates would learn nothing; give the recipe a stage.")
     if plan.teacher_info.combination is not None:
         raise RecipeError(
-            "A search trains candidates by one teacher, but the recipe has several; give one of them as teacher."
+            "A search trains candidates by one teacher, but the recipe has several; give only one of them, as "
+            "'teacher'."
         )
     if plan.student_plan.tokenizer.cut is not None:
         raise RecipeError(
-            "student.vocabulary cuts a vocabulary for one student, but a search makes many; cut the model that "
-            "they start from by limbeck trim, and name that."
+            "student.vocabulary cuts a vocabulary for one student, but a search makes many; first cut the model "
+            "that they start from with `limbeck trim`, and name the result in the recipe."
         )
     for stage in plan.stages:
         place = f"Stage '{stage.spec.title}'"
@@ -416,8 +417,8 @@ def _check_stages(plan: RunPlan) -> None:
             )
         if isinstance(stage.corpus, CorpusSettings) and stage.corpus.streaming:
             raise RecipeError(
-                f"{place} streams its text, but a search cannot take a share of a stream; leave out "
-                "corpus.streaming, and limit the text by corpus.max_documents."
+                f"{place} streams its text, but a search trains on a share of the text, and a stream has no "
+                "shares; leave out corpus.streaming, and limit the text by corpus.max_documents."
             )
         if stage.spec.training.get("fp16"):
             raise RecipeError(

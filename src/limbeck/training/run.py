@@ -180,8 +180,8 @@ class Run:
         begun = [stage for stage in self.plan.stages if has_state(self._stage_folder(stage.spec.title))]
         if all(stage.student is not None for stage in begun):
             raise OutputError(
-                f"No stage of '{self.folder}' has trained its student yet, so that there is nothing to finish; train "
-                f"on: limbeck distill --resume --output {self.folder}"
+                f"No stage of '{self.folder}' has trained its student yet, so there is nothing to finish; continue "
+                f"the training: limbeck distill --resume --output {self.folder}"
             )
         return begun
 
@@ -222,7 +222,10 @@ class Run:
         # Some releases of PyTorch with CUDA fail to count devices where there is no driver.
         device_count = torch.accelerator.device_count() if devices.has_accelerator() else 0
         if ranks.process_count() == 1 and device_count > 1:
-            self._warn(f"  one of {device_count} devices is used; torchrun uses them all (docs/scaling.md)")
+            self._warn(
+                f"  only one of {device_count} devices is used; start limbeck with torchrun to use all "
+                "(docs/scaling.md)"
+            )
 
     def _beat_corpus(self, step: str, done: int, total: int | None) -> None:
         """Write the progress of building a corpus into the heartbeat."""
@@ -536,7 +539,10 @@ class Run:
             learned = self._learned_with_vectors()
             widths = self.plan.trained_widths
         if pads_against_positions(tokenizer, student.config):
-            self._warn("  the teacher's tokenizer pads on the left, which moves positions; the student's on the right")
+            self._warn(
+                "  the teacher's tokenizer pads texts on the left, which moves their positions, but the student's "
+                "pads on the right"
+            )
         save_student(folder, student, tokenizer, plan, sentence=sentence, learned=learned, widths=widths)
         sync_tree(folder)
 

@@ -83,14 +83,14 @@ def check_same_recipe(folder: Path, saved_recipe: dict[str, Any], new_recipe: Ma
     # A value of None means that the recipe does not set the key.
     place, old, new = difference
     if old is None:
-        settings = f"does not set {place}, this recipe sets {new!r}"
+        settings = f"does not set {place}, but this recipe sets {new!r}"
     elif new is None:
-        settings = f"has {place} = {old!r}, this recipe does not set it"
+        settings = f"has {place} = {old!r}, but this recipe does not set it"
     else:
-        settings = f"has {place} = {old!r}, this recipe {new!r}"
+        settings = f"has {place} = {old!r}, but this recipe has {new!r}"
     raise OutputError(
-        f"The run in '{folder}' {settings}; resume with the same recipe ('{folder / RECIPE}'), "
-        f"or start anew elsewhere or with --overwrite. {_MAY_CHANGE}."
+        f"The run in '{folder}' {settings}; resume with the run's own recipe ('{folder / RECIPE}'), or start again "
+        f"with --overwrite or in another folder. {_MAY_CHANGE}."
     )
 
 
@@ -113,8 +113,8 @@ def _check_same_objects(folder: Path, saved_recipe: Mapping[str, Any], new_recip
     if new_name not in str(saved_recipe):
         files.remove(inputs / new_name)
     raise OutputError(
-        f"{place} is not the object that the run in '{folder}' began with{weights}. Continue with what was kept by "
-        f"limbeck.distill(output='{folder}', resume=True), or start anew elsewhere or with overwrite=True."
+        f"{place} is not the object that the run in '{folder}' began with{weights}. Continue with the kept copy by "
+        f"limbeck.distill(output='{folder}', resume=True), or start again with overwrite=True or in another folder."
     )
 
 

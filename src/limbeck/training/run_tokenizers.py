@@ -125,8 +125,8 @@ class RunTokenizers:
             if stage.tokenizer == plan:
                 return stage.corpus
         raise RecipeError(
-            "student.vocabulary is made of the text of a stage, but no stage trains the student; add one, or leave "
-            "vocabulary out."
+            "student.vocabulary is made of the text of a stage, but no stage trains the student; add a stage, or "
+            "leave student.vocabulary out."
         )
 
 

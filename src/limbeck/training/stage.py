@@ -165,8 +165,8 @@ class StageTraining:
         checkpoint = on_main_rank(self.newest_checkpoint)
         if self.ends_early and checkpoint is None:
             raise OutputError(
-                f"No checkpoint of stage '{self.plan.spec.title}' is whole, so that no student can be made of one; "
-                f"train on: limbeck distill --resume --output {self._run_folder}"
+                f"No checkpoint of stage '{self.plan.spec.title}' is complete, so no student can be made from one; "
+                f"continue the training: limbeck distill --resume --output {self._run_folder}"
             )
         started = time.monotonic()
         metrics = self.train(checkpoint)
@@ -425,7 +425,10 @@ class StageTraining:
 def _check_arguments(plan: StagePlan, arguments: TrainingArguments) -> None:
     """Refuse a guard and a sharding that are not possible with the processes of this run."""
     if plan.spec.guard.on_out_of_memory == "split" and arguments.world_size > 1:
-        raise RecipeError("guard.on_out_of_memory: split works in one process; leave it out with several.")
+        raise RecipeError(
+            "'guard.on_out_of_memory: split' works only in a single process, but there are several; leave "
+            "guard.on_out_of_memory out."
+        )
     if arguments.fsdp and arguments.parallel_mode is not ParallelMode.DISTRIBUTED:
         raise RecipeError(_UNSHARDED)
 

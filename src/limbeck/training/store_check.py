@@ -131,8 +131,8 @@ def _read_sample(folder: Path) -> Batch | None:
             # The samples of earlier versions have no note, by which damage would be known before.
             damage = shorten_error(error)
     raise ModelError(
-        f"The sample '{path}' is damaged ({damage}), so the store cannot be compared with its teacher; run `limbeck "
-        "teach` with its recipe again, which writes a new one."
+        f"The sample '{path}' is damaged ({damage}), so the store cannot be compared with its teacher; run "
+        "`limbeck teach` with the store's recipe again, which writes a new sample."
     )
 
 
@@ -168,7 +168,7 @@ def _ask_model(name: str, batch: Batch, facts: StoreFacts) -> dict[str, NDArray[
     for stream, width in facts.streams.items():
         if answers[stream].shape[-1] != width:
             raise ModelError(
-                f"'{name}' gives a {stream} of {answers[stream].shape[-1]} numbers, but the store has {width}: it is "
-                "another teacher."
+                f"'{name}' gives a {stream} of {answers[stream].shape[-1]} numbers, but the store has {width}, so "
+                "its teacher is another model; give that model, or make a new store."
             )
     return answers

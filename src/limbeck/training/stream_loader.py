@@ -128,8 +128,8 @@ class StreamLoader:
         if state["layout"] != self._layout:
             raise TrainingError(
                 f"The stream was read with {_describe_layout(state['layout'])} and would now be read with "
-                f"{_describe_layout(self._layout)}, which gives other batches: resume with the same, or start again "
-                "with --overwrite."
+                f"{_describe_layout(self._layout)}, which gives other batches: resume with the earlier numbers, or "
+                "start again with --overwrite."
             )
         self._taken = state["taken"]
         self.states = {int(lane): state_of_lane for lane, state_of_lane in state["lanes"].items()}

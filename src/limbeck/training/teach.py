@@ -259,7 +259,10 @@ def _stages_to_teach(plan: RunPlan) -> list[StagePlan]:
     # a teaching that stands in place of a model, such as vectors in a file.
     is_model = plan.teacher_info.has_weights and plan.teacher_info.teaching is None
     if not is_model:
-        raise RecipeError("The teacher of this recipe is no model that could be asked; give its own model as teacher.")
+        raise RecipeError(
+            "The teacher of this recipe is a store or a file, not a model that can be run; give the teacher's own "
+            "model as teacher.model."
+        )
     stages = []
     for index, stage in enumerate(plan.stages):
         # A stage may name a teacher of its own: another model, or the student of an earlier stage. A stage without
@@ -274,14 +277,17 @@ def _stages_to_teach(plan: RunPlan) -> list[StagePlan]:
         corpus_with_keys = stage.corpus.model_copy(update={"text_keys": True})
         stages.append(replace(stage, corpus=corpus_with_keys))
     if not stages:
-        raise RecipeError("No stage of this recipe learns from the outputs of its teacher, so nothing is to be stored.")
+        raise RecipeError(
+            "No stage of this recipe learns from the outputs of its teacher, so there is nothing to store; choose "
+            "a method that reads the teacher's outputs."
+        )
     first = stages[0]
     for stage in stages:
         has_same_streams = stage.teacher_streams == first.teacher_streams
         if not has_same_streams or stage.teacher_head != first.teacher_head:
             raise RecipeError(
-                f"Stages '{first.spec.title}' and '{stage.spec.title}' read different outputs of the teacher; make "
-                "a store for each, by recipes of one of them."
+                f"Stages '{first.spec.title}' and '{stage.spec.title}' read different outputs of the teacher, but "
+                "a store holds one kind; make a store for each stage, with a recipe that has only this stage."
             )
     return stages
 

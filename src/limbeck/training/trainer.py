@@ -500,7 +500,8 @@ class DistillationTrainer(Trainer):
         damage = on_main_rank(partial(find_damage, folder))
         if damage is not None:
             raise OutputError(
-                f"The checkpoint '{folder}' of the best step is damaged: {damage}. Start again with --overwrite."
+                f"The checkpoint '{folder}' of the best step is damaged: {damage}. Start the run again with "
+                "--overwrite."
             )
         with loading(folder):
             load_weights(self.module, folder / WEIGHTS)

@@ -52,6 +52,6 @@ def warn_of_differences(checkpoint: Path, facts: Mapping[str, Any], warn: Warn) 
             changed.append(f"{_TITLES.get(name, name)} ({before[name]}, now {fact})")
     if changed:
         warn(
-            f"Different from '{checkpoint.name}': {', '.join(changed)}; the run continues, but will not be "
-            "identical to the last bit."
+            f"Changed since '{checkpoint.name}': {', '.join(changed)}. The run continues, but its result will "
+            "differ in the last bits."
         )

@@ -73,7 +73,8 @@ class Endpoint:
         # The library would refuse such a header with a message that shows the key.
         if not (key.isascii() and key.isprintable()):
             raise ModelError(
-                f"The key in {self.key_variable} has characters that no key has, such as a line break; set it again."
+                f"The key in the environment variable {self.key_variable} has characters that no key has, such as "
+                "a line break; set the variable again."
             )
         return key
 
@@ -93,20 +94,20 @@ def endpoint_url(text: str) -> str:
         # The port is read only when it is asked for, and may be no number then.
         _ = parts.port
     except ValueError:
-        raise ModelError(f"--endpoint is no address of a server; {example}.") from None
+        raise ModelError(f"--endpoint is not the address of a server; {example}.") from None
     # These messages do not repeat the address, since it may hold a secret.
     if parts.username is not None or parts.password is not None:
         raise ModelError(
-            "--endpoint has a user name or a password in it, which would be stored with the vectors; leave them out, "
-            "and set the key as an environment variable (--key-variable)."
+            "--endpoint has a user name or a password in it, which would be stored with the vectors; leave both "
+            "out, and put the key into an environment variable (--key-variable)."
         )
     if parts.query or parts.fragment:
         raise ModelError(
-            "--endpoint has a query behind ? or #, which may hold a key and would be stored with the vectors; leave it "
-            "out, and set the key as an environment variable (--key-variable)."
+            "--endpoint has a query behind ? or #, which may hold a key and would be stored with the vectors; "
+            "leave the query out, and put the key into an environment variable (--key-variable)."
         )
     is_of_web = parts.scheme in ("http", "https") and bool(parts.hostname)
     if not is_of_web or not text.isprintable() or any(map(str.isspace, text.strip())):
-        raise ModelError(f"--endpoint '{text[:80]}' is no address of a server; {example}.")
+        raise ModelError(f"--endpoint '{text[:80]}' is not the address of a server; {example}.")
     path = parts.path.rstrip("/").removesuffix(_EMBEDDINGS_PATH)
     return SplitResult(parts.scheme, parts.netloc.lower(), path, query="", fragment="").geturl()

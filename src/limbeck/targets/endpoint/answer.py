@@ -47,24 +47,27 @@ def read_answer(body: bytes, texts: int) -> Embeddings:
 
     Raises:
         UnfinishedAnswerError: for a body that is cut off.
-        ModelError: for an answer from which no vector of each text can be read; its subject is left out.
+        ModelError: for an answer from which no vector of each text can be read.
     """
     answer = _parse(body)
     entries = answer.get("data")
     if entries is None and answer.get("error"):
-        raise ModelError(f"answers with an error in place of vectors: {_in_short(answer['error'])}.")
+        raise ModelError(f"the answer is an error in place of vectors: {_in_short(answer['error'])}.")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ModelError("answers without a list of vectors (data), so it speaks another API than OpenAI's embeddings.")
+        raise ModelError(
+            "the answer has no list of vectors (data), so the server speaks another API than OpenAI's embeddings; "
+            "check the address."
+        )
     if len(entries) != texts:
-        raise ModelError(f"answers with {len(entries)} vectors to {texts} texts.")
+        raise ModelError(f"the answer has {len(entries)} vectors for {texts} texts.")
 
     # For each entry of the answer the index of its text.
     indices = [entry.get("index") for entry in entries]
     are_numbers = all(type(index) is int for index in indices)
     if not are_numbers or sorted(indices) != list(range(texts)):
         raise ModelError(
-            f"does not say which vector belongs to which text: the indices of {texts} vectors should be 0 to "
-            f"{texts - 1}, each once, but they are {_shown(indices)}."
+            f"the answer does not say which vector belongs to which text: the indices of its {texts} vectors must "
+            f"be 0 to {texts - 1}, each once, but they are {_shown(indices)}."
         )
     vectors: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * texts
     for index, entry in zip(indices, entries, strict=True):
@@ -72,13 +75,15 @@ def read_answer(body: bytes, texts: int) -> Embeddings:
             vectors[index] = _read_vector(entry.get("embedding"))
         except ModelError as error:
             raise ModelError(
-                f"{str(error).rstrip('.')}, for text {index + 1} of a batch of {texts}; see whether the model can read "
-                "that text, or ask with another --model."
+                f"{str(error).rstrip('.')}, for text {index + 1} of a batch of {texts}; check whether the model "
+                "can read that text, or give another --model."
             ) from None
 
     widths = sorted({len(vector) for vector in vectors})
     if len(widths) > 1:
-        raise ModelError(f"answers with vectors of {' and '.join(map(str, widths))} numbers in one batch.")
+        raise ModelError(
+            f"the answer has vectors of different lengths ({' and '.join(map(str, widths))} numbers) for one batch."
+        )
     return Embeddings(np.stack(vectors), _tokens_of(answer))
 
 
@@ -92,7 +97,10 @@ def _parse(body: bytes) -> dict[str, Any]:
             raise UnfinishedAnswerError from None
         answer = None
     if not isinstance(answer, dict):
-        raise ModelError("answers with something else than a JSON object; is this the address of its API?")
+        raise ModelError(
+            "the answer is not a JSON object, so the address is probably not that of the server's API; check the "
+            "address."
+        )
     return answer
 
 
@@ -104,18 +112,18 @@ def _read_vector(value: Any) -> NDArray[np.float32]:
     """
     vector = _decode(value) if isinstance(value, str) else _from_list(value)
     if not np.isfinite(vector).all():
-        raise ModelError("answers with a vector that has numbers which are not finite.")
+        raise ModelError("the answer has a vector with numbers that are not finite.")
     if not vector.any():
-        raise ModelError("answers with a vector of zeros alone, which has no direction to learn.")
+        raise ModelError("the answer has a vector of only zeros, which has no direction to learn.")
     length = float(np.linalg.norm(vector.astype(np.float64)))
     if not LEAST_LENGTH <= length <= MOST_LENGTH:
-        raise ModelError(f"answers with a vector of length {length:.3g}, whose direction cannot be computed.")
+        raise ModelError(f"the answer has a vector of length {length:.3g}, whose direction cannot be computed.")
     return vector
 
 
 def _from_list(value: Any) -> NDArray[np.float32]:
     """Return a list of numbers as a vector."""
-    refusal = ModelError("answers with a vector (embedding) that is no list of numbers.")
+    refusal = ModelError("the answer has a vector (embedding) that is not a list of numbers.")
     if not isinstance(value, list) or not value:
         raise refusal
     try:
@@ -138,7 +146,7 @@ def _decode(text: str) -> NDArray[np.float32]:
     except (binascii.Error, ValueError):
         content = b""
     if not content or len(content) % _NUMBER_BYTES:
-        raise ModelError("answers with a vector (embedding) that is text, but no base64 of float32 numbers.")
+        raise ModelError("the answer has a vector (embedding) that is text, but not float32 numbers in base64.")
     return np.frombuffer(content, dtype="<f4").astype(np.float32)
 
 

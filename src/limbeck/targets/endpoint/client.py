@@ -142,7 +142,10 @@ class EmbeddingsClient:
             if not is_last:
                 self.pace.pause(wait)
                 self._notice(f"The endpoint {reason}; the next attempt is in {duration(wait)}.")
-        raise self._error(f"{reason}, {MOST_ATTEMPTS} times in a row; run the same command later, it goes on here.")
+        raise self._error(
+            f"{reason}, {MOST_ATTEMPTS} times in a row; run the same command again later, which continues where "
+            "this one stopped."
+        )
 
     def _read(self, body: bytes, texts: int) -> Embeddings:
         """Read the vectors of an answer, which have to be as wide as those in the store."""
@@ -151,10 +154,13 @@ class EmbeddingsClient:
         except UnfinishedAnswerError:
             raise _PassingError("sent only a part of its answer") from None
         except ModelError as error:
-            raise self._error(str(error)) from None
+            raise self._error(f"cannot be used: {error}") from None
         width = answer.vectors.shape[1]
         if self.width not in (None, width):
-            raise self._error(f"answers with vectors of {width} numbers, but those in the store have {self.width}.")
+            raise self._error(
+                f"answers with vectors of {width} numbers, but the vectors in the store have {self.width}, so it "
+                "has another model; give another --output."
+            )
         self._has_answered = True
         return answer
 
@@ -178,7 +184,7 @@ class EmbeddingsClient:
         except (OSError, HTTPException) as error:
             raise self._error_of_connection(error) from None
         if len(answer) > _LARGEST_ANSWER_BYTES:
-            raise self._error("answers with more than 500 MB to one batch; give a smaller --batch-size.")
+            raise self._error("answers with more than 500 MB for one batch of texts; give a smaller --batch-size.")
         return answer
 
     def _error_of_status(self, error: HTTPError) -> Exception:
@@ -190,8 +196,8 @@ class EmbeddingsClient:
             wait = _seconds_of(error.headers.get("Retry-After"))
             if wait > _LONGEST_ASKED_WAIT_SECONDS:
                 return self._error(
-                    f"answers {in_words}, and wants no request for {duration(wait)}; run the same command then, it "
-                    "goes on here."
+                    f"answers {in_words}, and wants no request for {duration(wait)}; run the same command again "
+                    "then, which continues where this one stopped."
                 )
             return _PassingError(f"answers {in_words}", wait)
         if 300 <= status < 400:
@@ -218,7 +224,7 @@ class EmbeddingsClient:
             return self._error(f"has no certificate that can be trusted ({reason}).")
         cannot_be_reached = isinstance(cause, ConnectionRefusedError | socket.gaierror | ssl.SSLError)
         if cannot_be_reached and not self._has_answered:
-            return self._error(f"cannot be reached ({reason}); look at the address, and at whether the server runs.")
+            return self._error(f"cannot be reached ({reason}); check the address, and whether the server runs.")
         return _PassingError(f"broke the connection ({reason})")
 
     def _without_key(self, text: str) -> str:

@@ -74,9 +74,11 @@ def token_limit(most: int, tokenizer: str | PreTrainedTokenizerBase) -> TextLimi
         name = tokenizer.name_or_path
     if not tokenizer.is_fast:
         raise CorpusError(
-            f"The tokenizer of '{name}' does not say where in a text its tokens are, so --limit cannot count by it; "
-            "leave --tokenizer out to count characters."
+            f"The tokenizer of '{name}' does not say where in a text its tokens are, so texts cannot be cut by "
+            "them; leave --tokenizer out, and --limit counts characters."
         )
     if most <= tokenizer.num_special_tokens_to_add():
-        raise CorpusError(f"--limit {most} leaves no room for text beside the special tokens of '{name}'.")
+        raise CorpusError(
+            f"--limit {most} leaves no room for text beside the special tokens of '{name}'; give a larger --limit."
+        )
     return TextLimit(most, f"tokens of {name}", tokenizer)

@@ -55,8 +55,8 @@ def read_sample(folder: Path) -> list[PlainText]:
         return [PlainText(int(row["key"]), str(row["text"])) for row in rows]
     except (OSError, ValueError, TypeError, KeyError):
         raise ModelError(
-            f"The sample of texts '{path}' is missing or damaged; remove it, and run the `limbeck teach` that made the "
-            "store again, which makes a new one."
+            f"The sample of texts '{path}' is missing or damaged; remove this file, and run the same `limbeck "
+            "teach` command that made the store, which writes a new sample."
         ) from None
 
 
@@ -77,7 +77,10 @@ def check_drift(store: Store, client: EmbeddingsClient, batch_size: int, console
     is_stored = store.has(_keys_of(sample))
     texts = [text for text, has_row in zip(sample, is_stored.tolist(), strict=True) if has_row]
     if not texts:
-        raise ModelError(f"The store '{store.folder}' has none of the texts of its sample yet; run `limbeck teach` on.")
+        raise ModelError(
+            f"The store '{store.folder}' does not yet have the vectors that are compared with the endpoint; first "
+            "continue the `limbeck teach` that makes the store."
+        )
     characters = sum(len(text.content) for text in texts)
     sending = describe_sending(client, len(texts), characters)
     console.print(f"Endpoint: {sending}, to be compared", highlight=False, markup=False, soft_wrap=True)

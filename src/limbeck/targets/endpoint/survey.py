@@ -87,9 +87,9 @@ def survey_texts(texts: Iterable[PlainText], store: Store | None, options: Endpo
     if lengths_above and options.cuts is None:
         assert options.limit is not None
         raise CorpusError(
-            f"{len(lengths_above):,} of {counted(len(seen_keys), 'text')} have more than --limit {options.limit}, the "
-            f"longest has {max(lengths_above):,}, and none was sent; cut them with --too-long cut, or cut the corpus "
-            "into sentences or paragraphs with --set corpus.unit=sentence."
+            f"{len(lengths_above):,} of {counted(len(seen_keys), 'text')} are longer than --limit {options.limit} "
+            f"(the longest has {max(lengths_above):,}), so nothing was sent; cut such texts with --too-long cut, "
+            "or split the corpus into sentences with --set corpus.unit=sentence."
         )
     all_keys = np.array(sorted(seen_keys), dtype=np.int64)
     return Survey(
