@@ -4,7 +4,7 @@ import re
 
 OPTION = re.compile(r"(?P<command>\blimbeck [a-z][^;,`]*)|(?<![^\s(`])--(?P<option>[a-z][a-z-]*)")
 """An option in a message; or a whole command, such as `limbeck distill --resume`, which stays as it is."""
-SWITCHES = ("resume", "overwrite", "as_is", "read_pickled", "speed", "dry_run", "no_halving", "check")
+SWITCHES = ("resume", "overwrite", "as_is", "read_pickled", "speed", "dry_run", "no_halving", "check", "private")
 """Python's arguments that are true or false."""
 
 _ARGUMENTS = {

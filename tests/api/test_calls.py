@@ -94,7 +94,7 @@ def test_an_export_of_an_object(folder, tmp_path):
     assert AutoModel.from_pretrained(tmp_path / "half", dtype="auto").dtype.itemsize == 2
     assert {"model.safetensors", "config.json"} <= set(done.to_pandas()["file"])
     assert "float16" in str(done) and str(tmp_path / "half") in str(done)
-    with pytest.raises(LimbeckError, match="private is for pushing only"):
+    with pytest.raises(LimbeckError, match="private=True applies only to pushing"):
         limbeck.export(folder, "safetensors", private=True)
     with pytest.raises(LimbeckError, match="is not a valid name for a Hub repository"):
         done.push("a b c")

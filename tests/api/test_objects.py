@@ -134,7 +134,7 @@ def test_models_of_every_kind_have_a_name(folder, model, tmp_path):
     filled = pipeline("fill-mask", model=str(folder), tokenizer=str(folder))
     assert "BertForMaskedLM" in objects.model(filled)
     for strange in (3, object(), [model, tokenizer, 3]):
-        with pytest.raises(RecipeError, match="is neither the name of a model nor a transformers"):
+        with pytest.raises(RecipeError, match="is neither the name of a model nor a model of transformers"):
             objects.model(strange)
     model.name_or_path = "nowhere/at-all"
     with pytest.raises(RecipeError, match="teacher: the model object has no tokenizer, .* give tokenizer="):
@@ -278,7 +278,7 @@ def test_texts_are_told_from_names_of_sources(tmp_path):
     ("given", "said"),
     [
         (3, "corpus.sources: int is not text"),
-        ([], "corpus is empty"),
+        ([], "'corpus' is empty"),
         (["A first text.", "A second text.", 3], "item 3 is of the type int among text"),
         ([{"text": "a"}, "b c", "d e"], "corpus.sources"),
         (iter(()), "corpus.sources is empty"),

@@ -82,12 +82,12 @@ def test_scores_and_labels_of_texts_and_numbers_of_pairs(objects):
 @pytest.mark.parametrize(
     ("teacher", "corpus", "message"),
     [
-        (VECTORS, None, "teacher: an array has no texts; give corpus as a list of texts"),
-        (VECTORS, "texts.txt", "an array has no texts"),
-        (VECTORS, ["a.txt", "b.txt", "c.txt", "d.txt", "e.txt", "f.txt"], "an array has no texts"),
+        (VECTORS, None, "teacher: an array of targets holds no texts; give corpus as a list of texts"),
+        (VECTORS, "texts.txt", "an array of targets holds no texts"),
+        (VECTORS, ["a.txt", "b.txt", "c.txt", "d.txt", "e.txt", "f.txt"], "an array of targets holds no texts"),
         (VECTORS[:4], TEXTS, "there are 4 targets, but 6 texts; give one target for each text"),
-        ({1: VECTORS[0]}, TEXTS, "the keys of a dictionary of targets are all texts, or all pairs of texts"),
-        ({"a": VECTORS[0], ("a", "b"): VECTORS[1]}, TEXTS, "all texts, or all pairs of texts"),
+        ({1: VECTORS[0]}, TEXTS, "the dictionary of targets mixes texts and pairs of texts as keys"),
+        ({"a": VECTORS[0], ("a", "b"): VECTORS[1]}, TEXTS, "use only texts, or only pairs of texts"),
         ({"targets": {}}, TEXTS, "has no rows"),
         ([[1.0, 2.0], "two", *VECTORS[2:]], TEXTS, "is neither the name of a model nor"),
     ],
@@ -100,7 +100,7 @@ def test_what_cannot_be_meant_is_refused_in_a_line(teacher, corpus, message, obj
 
 def test_a_table_alone_does_not_say_which_column_is_meant(objects):
     keys = objects.teacher(TABLE, corpus=TEXTS)
-    with pytest.raises(ValueError, match="targets needs one of vector, scores and score"):
+    with pytest.raises(ValueError, match="'targets' needs exactly one of the keys 'vector', 'scores' and 'score'"):
         TargetKeys.model_validate(keys)
 
 

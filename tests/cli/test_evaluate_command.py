@@ -102,7 +102,7 @@ def test_a_restart_runs_only_what_is_missing_of_the_same_evaluation(limbeck, dat
     path.write_bytes(path.read_bytes()[:-40])
     assert seeds_run("--seeds", 3) == [3], "the last line was torn"
     before = path.read_bytes()
-    assert_one_line_error(limbeck(*command, "--preset", "elm"), 2, "--preset quick, not elm", "--output")
+    assert_one_line_error(limbeck(*command, "--preset", "elm"), 2, "--preset quick, but now it is elm", "--output")
     (tmp_path / "wrong" / "RTE").mkdir(parents=True)
     (tmp_path / "wrong" / "RTE" / "train.tsv").write_text("a\tb\n1\t2\n")
     assert_one_line_error(limbeck(*command, "--data", tmp_path / "wrong"), 2, "sentence1")

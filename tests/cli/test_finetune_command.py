@@ -120,7 +120,7 @@ def test_the_model_is_a_teacher_and_a_pipeline(limbeck, model, data, tmp_path):
 @pytest.mark.parametrize(
     ("more", "code", "parts"),
     [
-        (("--task", "rte,mrpc"), 2, ["names 2 tasks", "fine-tuned on one"]),
+        (("--task", "rte,mrpc"), 2, ["names 2 tasks", "fine-tuned on exactly one"]),
         (("--task", "stsb_cosine"), 2, ["cosine of sentence vectors", "nothing is trained"]),
         (("--task", "rtee"), 2, ["Unknown task 'rtee'", "Did you mean 'rte'"]),
         (("--task", "sst2"), 2, ["No file of the split 'train' of SST-2"]),

@@ -18,7 +18,7 @@ TABLE = yaml.safe_load((Path(__file__).parent / "refusals.yaml").read_text(encod
 REFUSED = [(command.replace("{}", call), parts) for command, rows in TABLE.items() for call, *parts in rows]
 LONG = [
     (f"benchmark loss --lengths {'9' * 5000}", ["--lengths '999", "…'"]),
-    (f"inspect attention {{teacher}} --sentence '{'text ' * 130}' --json", ["132 tokens", "takes 128"]),
+    (f"inspect attention {{teacher}} --sentence '{'text ' * 130}' --json", ["132 tokens", "takes at most 128"]),
 ]
 
 

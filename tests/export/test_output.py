@@ -44,7 +44,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path, student, export):
 
 def test_an_export_replaces_an_export_whole_and_only_when_asked(tmp_path, student, export):
     (export(student, "safetensors").folder / "stale").write_text("x")
-    with pytest.raises(OutputError, match="replace it with --overwrite"):
+    with pytest.raises(OutputError, match="replace that export with --overwrite"):
         export(student, "safetensors")
     again = export(student, "safetensors", overwrite=True)
     assert "stale" not in again.files
@@ -94,7 +94,7 @@ def test_a_runs_folder_stands_for_its_student(tmp_path, student):
     ]
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / "run.json").write_text("{}")
-    with pytest.raises(ModelError, match="has no student yet; finish it: limbeck distill --resume"):
+    with pytest.raises(ModelError, match="has no student yet; continue the run with limbeck distill --resume"):
         locate_model(tmp_path / "begun")
 
 
@@ -115,10 +115,10 @@ def test_a_tokenizer_that_reads_text_differently_is_found(bert_folder, export):
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        ({"opset": 13}, "--opset 13 is not one of 14 to 20"),
-        ({"opset": 17, "export_format": "safetensors"}, "--opset is for --format onnx or onnx-int8"),
+        ({"opset": 13}, "--opset 13 is outside 14 to 20"),
+        ({"opset": 17, "export_format": "safetensors"}, "--opset applies only to --format onnx or onnx-int8"),
         ({"dtype": "bfloat16"}, "ONNX Runtime has no bfloat16 on a CPU"),
-        ({"dtype": "float16", "export_format": "onnx-int8"}, "does not go with --format onnx-int8"),
+        ({"dtype": "float16", "export_format": "onnx-int8"}, "is not possible with --format onnx-int8"),
         ({"export_format": "onx"}, "Did you mean 'onnx'?"),
     ],
 )

@@ -26,7 +26,7 @@ class NoRouteError(Exception):
     [
         (403, r"The Hub refused 'me/mine': Not yours\. Check the name and that your token may write"),
         (500, r"The Hub refused 'me/mine': Not yours\.$"),
-        (NoRouteError("no route"), r"'me/mine' could not be pushed: no route; the folder is kept"),
+        (NoRouteError("no route"), r"'me/mine' could not be pushed: no route; the exported folder is kept"),
         (OSError("disk on fire"), "could not be pushed: disk on fire"),
     ],
 )
@@ -54,7 +54,7 @@ def test_login_and_network_are_checked_first(monkeypatch):
         monkeypatch.setattr(pushing, "hub_answers", lambda: answers)
 
     for state, part in (
-        ((None, False, True), "not logged in to the Hub: hf auth login, or set HF_TOKEN"),
+        ((None, False, True), "not logged in to the Hub; run hf auth login, or set HF_TOKEN"),
         (("hf_x", True, True), "HF_HUB_OFFLINE is set"),
         (("hf_x", False, False), r"https://hub\) cannot be reached"),
     ):

@@ -118,7 +118,9 @@ def test_the_command_finds_the_teacher_and_writes_a_card_that_works(limbeck, run
 def test_an_equal_copy_of_the_teacher_may_lie_elsewhere(run, teacher, tmp_path, export):
     moved = teacher.rename(teacher.parent / "moved")
     try:
-        with pytest.raises(ModelError, match=r"cannot be loaded; give its folder as --documents\. The model folder "):
+        with pytest.raises(
+            ModelError, match=r"cannot be loaded; give the teacher's folder as --documents\. The model folder "
+        ):
             export(run, "router")
         assert export(run, "router", documents=str(moved), texts=[ASKED]).record["documents"] == "moved"
     finally:
@@ -127,7 +129,9 @@ def test_an_equal_copy_of_the_teacher_may_lie_elsewhere(run, teacher, tmp_path, 
 
 def test_a_student_of_no_run_needs_a_model_that_its_queries_find(run, teacher, tmp_path, export, monkeypatch):
     student = sentence_student(tmp_path / "student")
-    with pytest.raises(ModelError, match="Nothing says which teacher .* learned from; give it as --documents"):
+    with pytest.raises(
+        ModelError, match="Nothing says which teacher .* learned from; name its teacher with --documents"
+    ):
         export(student, "router")
     other = sentence_student(tmp_path / "other", "roberta")
     with pytest.raises(ModelError, match=r"find \d+% of 20 sample texts .* no record says"):
@@ -159,15 +163,17 @@ def test_vectors_of_other_widths_are_refused(run, tmp_path, export):
     modes = ("mean", "cls")
     (wide / "1_Pooling" / "config.json").write_text(json.dumps({"embedding_dimension": HIDDEN, "pooling_mode": modes}))
     with pytest.raises(
-        ModelError, match=f"have width {HIDDEN} and those of .* have {2 * HIDDEN}, but an index holds one"
+        ModelError, match=f"have width {HIDDEN} and those of .* have {2 * HIDDEN}, but all vectors of an index"
     ):
         export(run, "router", documents=str(wide))
 
 
 def test_only_a_router_has_documents(run, export):
-    with pytest.raises(RecipeError, match="--documents is for --format router, not for --format onnx; leave it out"):
+    with pytest.raises(
+        RecipeError, match="--documents applies only to --format router, not to --format onnx; leave --documents out"
+    ):
         export(run, "onnx", documents="a/b")
-    with pytest.raises(RecipeError, match="'float16' does not go with --format router"):
+    with pytest.raises(RecipeError, match="'float16' is not possible with --format router"):
         export(run, "router", dtype="float16")
 
 

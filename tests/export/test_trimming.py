@@ -220,8 +220,11 @@ def test_the_own_card_stays_without_scores_of_the_whole_vocabulary(embedding, te
     [
         (["--pieces", "10"], "10 pieces are too few"),
         (["--pieces", "99999"], "99,999 pieces are too many"),
-        ([], "Give either --pieces, a number, or --coverage"),
-        (["--pieces", "130", "--coverage", "0.9"], "Give either --pieces, a number, or --coverage"),
+        ([], "exactly one of two options: --pieces, a number of pieces, or --coverage"),
+        (
+            ["--pieces", "130", "--coverage", "0.9"],
+            "exactly one of two options: --pieces, a number of pieces, or --coverage",
+        ),
         (["--coverage", "0"], "--coverage is 0; give a share above 0"),
         (["--coverage", "0.9", "--always", "nowhere.txt"], "nowhere.txt"),
     ],
@@ -237,11 +240,11 @@ def test_folders_and_texts_that_do_not_do(embedding, text, tmp_path):
         limbeck.trim(embedding, str(text), coverage=1.0)
     with pytest.raises(LimbeckError, match=r"is not empty; choose an empty or new folder"):
         limbeck.trim(embedding, str(text), coverage=1.0, output=embedding)
-    with pytest.raises(LimbeckError, match="fewer than 20 paragraphs, so that none is held out"):
+    with pytest.raises(LimbeckError, match="fewer than 20 paragraphs, so none can be held out"):
         limbeck.trim(embedding, ["the teacher"], coverage=1.0, output=tmp_path / "out", check=True)
     with pytest.raises(LimbeckError, match="nowhere"):
         limbeck.trim(tmp_path / "nowhere", str(text), coverage=1.0, output=tmp_path / "out")
-    with pytest.raises(LimbeckError, match="corpus is text here"):
+    with pytest.raises(LimbeckError, match="counts pieces in plain text"):
         limbeck.trim(
             embedding,
             {"sources": [str(text)], "task": {"kind": "classification"}},

@@ -166,7 +166,7 @@ def refused(add, *arguments, **options):
 def test_arguments_of_other_names_are_refused(function):
     message = refused(register_as_objective(unit="token", name="mine"), function)
     takes = ", ".join(inspect.signature(function).parameters)
-    assert message.startswith(f"The objective 'mine' cannot be added: it takes ({takes}); call the student's streams")
+    assert message.startswith(f"The objective 'mine' cannot be added: it takes ({takes}); name the student's tensors")
     assert "mine" not in OBJECTIVES
 
 
@@ -219,7 +219,7 @@ def test_items_that_recipes_could_not_name_or_training_not_call(item, changes, s
             {"name": "mine"},
             "'mine' is a dict, not limbeck.methods.composition.Method.",
         ),
-        (functools.partial(Registry("thing").add, "mine"), 1, "Nothing can be added to the registry of things"),
+        (functools.partial(Registry("thing").add, "mine"), 1, "A thing cannot be added from outside"),
     ],
 )
 def test_things_that_are_neither_a_function_nor_an_item(add, item, said):

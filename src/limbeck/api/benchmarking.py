@@ -168,9 +168,12 @@ def _measure_step(request: requests.StepRequest, bar: Report) -> list[Row]:
             models[name] = value
     overrides = tuple(request.overrides)
     if request.recipe is not None and models:
-        raise RecipeError(f"--{next(iter(models))} and a recipe do not go together; use --set to change the recipe.")
+        raise RecipeError(
+            f"--{next(iter(models))} cannot be given beside a recipe, which has its own; change the recipe's with "
+            "--set."
+        )
     if request.recipe is None and overrides:
-        raise RecipeError("--set changes a recipe, but none was given; give one, or leave --set out.")
+        raise RecipeError("--set changes a recipe, but no recipe was given; give a recipe, or leave --set out.")
     recipe = None
     if request.recipe is not None:
         from limbeck.recipe.facts import load_checked

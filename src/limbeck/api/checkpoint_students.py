@@ -51,10 +51,10 @@ def find_checkpoint(name: object) -> RunCheckpoint | None:
     else:
         return None
     if not checkpoints:
-        raise OutputError(f"The run has no checkpoint '{folder}'; choose one of its folder {STAGES}.")
+        raise OutputError(f"The run has no checkpoint '{folder}'; choose one from the run's folder '{STAGES}'.")
     if len(checkpoints) > 1:
         places = " or ".join(str(checkpoint.folder) for checkpoint in checkpoints)
-        raise OutputError(f"'{folder}' is a checkpoint of several stages; give {places}.")
+        raise OutputError(f"'{folder}' may mean a checkpoint of several stages; give the full path of one: {places}.")
     return checkpoints[0]
 
 
@@ -69,8 +69,8 @@ def checkpoints_of_student(run: Path) -> list[RunCheckpoint]:
     checkpoints = [checkpoint for checkpoint in checkpoints_of(run) if not _has_own_student(checkpoint)]
     if not checkpoints:
         raise OutputError(
-            f"The run in '{run}' has no checkpoints of its student; set training.save_total_limit: null in its stages, "
-            "and a finished run keeps them all."
+            f"The run in '{run}' has no checkpoints of its student; set training.save_total_limit: null in the "
+            "recipe's stages and run again: the run then keeps all checkpoints."
         )
     return checkpoints
 
@@ -110,8 +110,8 @@ def make_student(checkpoint: RunCheckpoint, folder: Path, console: Console | Non
         return folder / STUDENT
     if _has_own_student(checkpoint):
         raise OutputError(
-            f"'{checkpoint.folder}' is of stage '{checkpoint.stage}', which trains a student of its own that only "
-            "teaches later stages; choose a checkpoint of another stage."
+            f"'{checkpoint.folder}' is of stage '{checkpoint.stage}', whose student only teaches later stages and "
+            "is not the run's student; choose a checkpoint of another stage."
         )
     # What an earlier call left that was killed.
     remove(folder)

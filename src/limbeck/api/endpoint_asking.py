@@ -52,12 +52,16 @@ def refuse_endpoint_options(request: TeachRequest) -> None:
             is_for_check = request.check and name in _USED_BY_CHECK
             if _is_given(request, name) and not is_for_check:
                 raise RecipeError(
-                    f"{_flag(name)} is for a teacher behind an endpoint; give --endpoint, or leave it out."
+                    f"{_flag(name)} applies only to a teacher behind an endpoint; give --endpoint too, or leave "
+                    "the option out."
                 )
         return
     for name in _OF_MODEL:
         if getattr(request, name) is not None:
-            raise RecipeError(f"{_flag(name)} is for a teacher that is a model; leave it out, or leave out --endpoint.")
+            raise RecipeError(
+                f"{_flag(name)} applies only to a teacher that is a model, not to an endpoint; leave out that "
+                "option or --endpoint."
+            )
     if request.model is None and not request.check:
         raise RecipeError("--model is missing: give the name of the endpoint's model.")
     if request.too_long not in _WAYS:
@@ -66,7 +70,10 @@ def refuse_endpoint_options(request: TeachRequest) -> None:
         if request.limit is None and _is_given(request, name):
             raise RecipeError(f"{_flag(name)} has no effect without --limit; give --limit too.")
     if process_count() > 1:
-        raise RecipeError("Only one process may ask an endpoint; start it without a launcher, and give --concurrency.")
+        raise RecipeError(
+            "Only one process may ask an endpoint; start limbeck without a launcher, and raise --concurrency for "
+            "more requests at once."
+        )
 
 
 def _is_given(request: TeachRequest, name: str) -> bool:
@@ -152,7 +159,10 @@ def _client_of(request: TeachRequest, url: str, model: str, console: Console) ->
     endpoint = Endpoint(endpoint_url(url), model, request.key_variable)
     client = EmbeddingsClient(endpoint, Pace(request.requests_per_minute), timeout=request.timeout, notice=notice)
     if _is_given(request, "key_variable") and not client.has_key:
-        raise RecipeError(f"--key-variable is {request.key_variable}, but the environment has no key of that name.")
+        raise RecipeError(
+            f"--key-variable is {request.key_variable}, but there is no environment variable of that name; set the "
+            "variable to the endpoint's key."
+        )
     return client
 
 
@@ -185,7 +195,7 @@ def _recipe_of(request: TeachRequest, folder: Path) -> Recipe:
     recipe: Any = request.recipe
     if recipe is None:
         if request.corpus is None:
-            raise RecipeError("Give a recipe, or --corpus, with the texts for the endpoint.")
+            raise RecipeError("The texts for the endpoint are missing; give --corpus, or a recipe with a corpus.")
         # No teacher is loaded and no student is made, but a recipe needs both.
         recipe = {
             "name": "targets",

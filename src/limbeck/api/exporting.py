@@ -94,7 +94,7 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
     console = progress_console(request.console)
     objects = Objects()
     if request.private and request.push is None:
-        raise RecipeError("--private is for pushing only; give --push owner/name too, or leave it out.")
+        raise RecipeError("--private applies only to pushing; give --push owner/name too, or leave --private out.")
     if request.push is not None:
         from limbeck.export import pushing
 

@@ -60,7 +60,7 @@ def check_can_end(folder: Path) -> None:
     stages = folder / STAGES
     if not stages.is_dir() or not any(has_state(stage) for stage in stages.iterdir()):
         raise OutputError(
-            f"The run in '{folder}' has no checkpoint yet, so that there is no student to keep; train on: "
+            f"The run in '{folder}' has no checkpoint yet, so there is no student to keep; continue the training: "
             f"limbeck distill --resume --output {folder}"
         )
 

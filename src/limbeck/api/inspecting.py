@@ -210,7 +210,7 @@ def _measure_attention(request: requests.AttentionRequest, inputs: _Inputs) -> A
     if request.sentence is not None:
         sentence = request.sentence
     if not sentence.strip():
-        raise RecipeError("--sentence is empty; give it a word, or leave it out for the first text.")
+        raise RecipeError("--sentence is empty; give a sentence, or leave --sentence out for the first text.")
     subjects = inputs.subjects()
     student = subjects[0]
     teacher = subjects[1] if len(subjects) > 1 else None
@@ -291,7 +291,7 @@ def read_layers(layers: Any, subjects: "Sequence[Subject]") -> list[tuple[int, i
         layer = whole_number(student.strip())
         named_teacher_layer = whole_number(teacher.strip()) if colon else None
         if named_teacher_layer is not None and not has_teacher:
-            raise RecipeError(f"{shown} names a layer of a teacher; give --teacher too.")
+            raise RecipeError(f"{shown} names a layer of a teacher, but there is no teacher; give --teacher too.")
         check_layers(subjects[0], owner, [layer])
         if named_teacher_layer is None:
             return [(layer, uniform_teacher_layer[layer])]

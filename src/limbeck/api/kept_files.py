@@ -209,7 +209,7 @@ class _Lines(ABC):
             return
         actual = "None" if value is None else f"of the type {class_name(value)}"
         raise RecipeError(
-            f"{self._place}: item {self.count} is {actual} among {self.type_in_words}; give values of one kind."
+            f"{self._place}: item {self.count} is {actual} among {self.type_in_words}; give values of one type only."
         )
 
 
@@ -264,7 +264,7 @@ class _ParquetPieces:
             buffer.seek(0)
             buffer.truncate()
         if writer is None or not self.count:
-            raise RecipeError(f"{self._place} has no rows: give a data set that has some.")
+            raise RecipeError(f"{self._place} has no rows: give a data set with rows.")
         writer.close()
         yield buffer.getvalue()
 

@@ -77,8 +77,8 @@ class Objects:
 
         else:
             raise RecipeError(
-                f"{place}: {class_name(model)} is neither the name of a model nor a transformers or "
-                "sentence-transformers model; give a folder, package:NAME, a Hub name, or such an object."
+                f"{place}: {class_name(model)} is neither the name of a model nor a model of transformers or "
+                "sentence-transformers; give a folder, package:NAME, a Hub name, or a model of these libraries."
             )
         return str(self._files.keep_model(class_name(model), save, place))
 
@@ -245,7 +245,7 @@ class Objects:
             return dict(value)
         sources = self.sources(value["source"], place) if "source" in value else []
         if len(sources) != 1:
-            raise RecipeError(f"{place}: a mapping here describes one source: give {{source: …, role: …}}.")
+            raise RecipeError(f"{place}: a mapping must describe exactly one source: give {{source: …, role: …}}.")
         return {**value, "source": sources[0]}
 
     def document(self, data: Mapping[str, Any], place: str = "") -> dict[str, Any]:

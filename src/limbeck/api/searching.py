@@ -145,7 +145,7 @@ def search(
         if option.is_required and name not in options:
             raise RecipeError(f"{call} needs {name}=…: {option.description}")
     if recipe is None and method is None:
-        raise RecipeError("A search needs a method: give --method, or a recipe.")
+        raise RecipeError("A search needs a method: give --method, or a recipe, which names one.")
     return carry_out_search(kind, make_request(request, (recipe, overrides), options))
 
 

@@ -65,8 +65,8 @@ def table_of_targets(teacher: Any, texts: Sequence[str] | None, place: str) -> T
         return _table_of_columns(columns, list(targets.values()), keys, place)
     if texts is None:
         raise RecipeError(
-            f"{place}: an array has no texts; give corpus as a list of texts, one for each row, or give a dictionary "
-            "of texts and vectors."
+            f"{place}: an array of targets holds no texts; give corpus as a list of texts, one for each row of the "
+            "array, or give targets as a dictionary of texts and vectors."
         )
     return _table_of_columns({"text": list(texts)}, targets, keys, place)
 
@@ -118,7 +118,10 @@ def _columns_of_texts(members: Sequence[Any], place: str) -> dict[str, list[str]
     for member in members:
         is_pair = isinstance(member, tuple) and len(member) == 2
         if not is_pair or not all(isinstance(text, str) for text in member):
-            raise RecipeError(f"{place}: the keys of a dictionary of targets are all texts, or all pairs of texts.")
+            raise RecipeError(
+                f"{place}: the dictionary of targets mixes texts and pairs of texts as keys; use only texts, or "
+                "only pairs of texts."
+            )
     return {"text": [first for first, _ in members], "pair": [second for _, second in members]}
 
 
@@ -157,7 +160,9 @@ def _table_of_columns(
     try:
         table = pa.table({**columns, target_column: pa.array(rows)})
     except pa.ArrowException as error:
-        raise RecipeError(f"{place}: the targets are of several kinds ({error}); give all in one form.") from None
+        raise RecipeError(
+            f"{place}: the targets have different forms ({error}); give every target in the same form."
+        ) from None
     return TargetTable([table], named_columns)
 
 

@@ -136,7 +136,9 @@ def _recipe_of(request: TeachRequest, folder: Path) -> Recipe | dict[str, Any]:
     if request.recipe is None:
         missing = [f"--{name}" for name in ("teacher", "corpus") if name not in options]
         if missing:
-            raise RecipeError(f"Give a recipe, or {' and '.join(missing)} too.")
+            raise RecipeError(
+                f"Without a recipe, {' and '.join(missing)} must be given; give all of that, or a recipe."
+            )
         options.setdefault("method", _USUAL_METHOD)
         # The student is not made. A recipe needs one, and every teacher has a first layer.
         options["student"] = {"shape": 1}
@@ -170,7 +172,7 @@ def _check(request: TeachRequest) -> TeachResult:
     """Compare a store with its hashes, and with its teacher or endpoint; return what it holds and what was found."""
     place = request.recipe or request.output
     if not isinstance(place, str | Path):
-        raise RecipeError("--check needs the folder of a store: limbeck teach FOLDER --check.")
+        raise RecipeError("--check needs the folder of a store; give it as in limbeck teach FOLDER --check.")
     folder = Path(place).expanduser()
     from limbeck.models.weight_files import check_not_pickled
     from limbeck.targets.drift import describe_drift

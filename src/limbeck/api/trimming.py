@@ -80,7 +80,10 @@ def carry_out_trim(request: TrimRequest) -> TrimResult:
     has_pieces = request.pieces is not None
     has_coverage = request.coverage is not None
     if has_pieces == has_coverage:
-        raise RecipeError("Give either --pieces, a number, or --coverage, a share of the text.")
+        raise RecipeError(
+            "Say how much of the vocabulary to keep by exactly one of two options: --pieces, a number of pieces, "
+            "or --coverage, a share of the text's tokens."
+        )
     if request.coverage == 0:
         raise RecipeError("--coverage is 0; give a share above 0, up to 1.")
     output = optional_path(request.output)
@@ -139,7 +142,10 @@ def _corpus_of(document: dict[str, Any], text_column: str | None) -> CorpusSpec:
         # `mistakes_of` gives a mistake without a place the place `recipe`, but here is none.
         raise together([CorpusError(line.removeprefix("recipe: ")) for line in mistakes_of(error)]) from None
     if spec.task is not None or not spec.places:
-        raise CorpusError("--corpus is text here: give files, folders or data sets with a column of text.")
+        raise CorpusError(
+            "limbeck trim counts pieces in plain text, and --corpus is a task or has no source of text; give "
+            "files, folders or data sets with a column of text."
+        )
     return spec
 
 

@@ -29,7 +29,8 @@ def check_length(option: str, lengths: Iterable[int]) -> None:
     longest = max(lengths)
     if longest > LONGEST:
         raise RecipeError(
-            f"{option} {longest} is more than the {LONGEST} tokens that a text may have here; use {LONGEST} or less."
+            f"{option} {longest} is more than the {LONGEST} tokens that a benchmark allows in a text; use "
+            f"{LONGEST} or less."
         )
 
 

@@ -131,7 +131,7 @@ def measure_models(
         ModelError: if a model cannot be loaded.
     """
     if len(set(names)) < len(names):
-        raise RecipeError(f"A model is named twice in {', '.join(names)}; name each once.")
+        raise RecipeError(f"A model is named twice in {', '.join(names)}; name each model once.")
     models: dict[str, PreTrainedModel] = {}
     for index, name in enumerate(names):
         report(_LOADED * index / len(names), f"loading {name}", Count(index, "models"))

@@ -92,7 +92,7 @@ def check_output(path: Path | None) -> None:
     if path.suffix not in SUFFIXES:
         raise RecipeError(f"--output '{path}' ends with '{path.suffix}'; give a file that ends with .csv or .json.")
     if path.is_dir():
-        raise OutputError(f"--output '{path}' is a folder; give a file in it.")
+        raise OutputError(f"--output '{path}' is a folder; give the path of a file, which may lie in that folder.")
     files.check_writable(path, path.parent)
 
 

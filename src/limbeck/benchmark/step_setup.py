@@ -143,7 +143,8 @@ def set_up_step(request: StepRequest) -> StepSetup:
     # The trainer computes on the first device, whatever the request says. An index of None or 0 is the first device.
     if device.index:
         raise RecipeError(
-            f"Steps run on the first visible device, not on '{request.device}'; choose it with CUDA_VISIBLE_DEVICES."
+            f"'{request.device}' cannot be chosen, because steps always run on the first visible device; set "
+            "CUDA_VISIBLE_DEVICES to make another one the first."
         )
     setup = _from_shapes(request) if request.recipe is None else _from_recipe(request, request.recipe)
     _check_positions("student", setup.student_shape, setup.length)
@@ -340,5 +341,7 @@ def _index(stage: int, stages: int, owner: str) -> int:
         RecipeError: if there is no stage of this number.
     """
     if not 1 <= stage <= stages:
-        raise RecipeError(f"{owner} has {counted(stages, 'stage')}, but --stage is {stage}; count from 1.")
+        raise RecipeError(
+            f"{owner} has {counted(stages, 'stage')}, but --stage is {stage}; give a number from 1 to {stages}."
+        )
     return stage - 1

@@ -45,7 +45,7 @@ def export(
     repository = request.push
     if dry_run:
         if repository is None:
-            raise RecipeError("--dry-run is for pushing only; give --push owner/name too, or leave it out.")
+            raise RecipeError("--dry-run applies only to pushing; give --push owner/name too, or leave --dry-run out.")
         from limbeck.export.pushing import check_repository
 
         check_repository(repository)

@@ -35,11 +35,14 @@ def methods(
 
     if name is None:
         if recipe:
-            raise RecipeError("--recipe needs a method: limbeck methods NAME --recipe.")
+            raise RecipeError("--recipe needs the name of a method: limbeck methods NAME --recipe.")
         _print_list(as_json)
     elif name in RECIPE_CARDS:
         if recipe:
-            raise RecipeError(f"'{name}' is a way to write a recipe; `limbeck methods {name}` shows one.")
+            raise RecipeError(
+                f"'{name}' is not a method but a pattern of a recipe, so --recipe cannot print it; `limbeck "
+                f"methods {name}` shows an example."
+            )
         _print_recipe_card(name, as_json)
     elif recipe:
         from limbeck.recipe.method_recipe import method_recipe

@@ -202,11 +202,11 @@ def _print_relocation(relocation: _Relocation) -> None:
     """Print what to copy, and how to continue the run elsewhere."""
     from rich.filesize import decimal
 
-    print_line(f"copy: the whole of {one_line(str(relocation.folder))}, with any program")
+    print_line(f"copy: the whole folder {one_line(str(relocation.folder))}, with any program")
     for need in relocation.needs:
         size = f" ({decimal(need.bytes)})" if need.bytes is not None else ""
         print_line(f"{need.what}: {one_line(', '.join(need.places))}{size}; elsewhere: {need.option}")
-    print_line("cache: not needed; text that was moved, or has other dates, is tokenised again")
+    print_line("cache: need not be copied; text that was moved, or whose files have other dates, is tokenised again")
     if relocation.versions:
         versions = ", ".join(f"{name} {version}" for name, version in relocation.versions.items())
         print_line(f"bit-identical with: {one_line(versions)}")
@@ -214,6 +214,7 @@ def _print_relocation(relocation: _Relocation) -> None:
         print_line(f"continue: {one_line(relocation.command)}")
     else:
         print_line(
-            "continue: only in this place; a run of that version recognises its text by path and date, not by content",
+            "continue: only in this place; the run was started by a version that recognises text by path and "
+            "date, not by content",
             style="yellow",
         )

@@ -82,8 +82,8 @@ def check_differences(differences: Differences, dtype: str, *, bound: float | No
     if dtype == "float32":
         way_out = "it was not written: please report the model"
     raise ExportMismatchError(
-        f"The export differs from its source by {difference:.3g} in {output}, whose largest value is {scale:.3g}; in "
-        f"{dtype} {bound:g} of that (or of 1) is the limit; {way_out}."
+        f"The export differs from its source by {difference:.3g} in {output}, whose largest value is {scale:.3g}; "
+        f"the limit in {dtype} is {bound:g} of the largest value (or of 1, if that is larger); {way_out}."
     )
 
 
@@ -113,7 +113,8 @@ def check_int8_quality(differences: Differences) -> None:
     # A quality that is not a number is not above the bound either.
     if not quality >= bound:
         raise ExportMismatchError(
-            f"With int8 weights the {title} is {quality:.3f}, below {bound:g}; export the model with --format onnx."
+            f"With int8 weights the {title} is {quality:.3f}, below the limit of {bound:g}; export the model with "
+            "--format onnx."
         )
 
 

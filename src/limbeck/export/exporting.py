@@ -158,7 +158,10 @@ def compare_folder(
     exported_rows = tokenise(exported_tokenizer, texts, inputs, source.longest)
     for text, source_row, exported_row in zip(texts, source_rows, exported_rows, strict=True):
         if source_row != exported_row:
-            raise ExportMismatchError(f"The exported tokenizer splits {text!r:.60} differently from the source's.")
+            raise ExportMismatchError(
+                f"The exported tokenizer splits {text!r:.60} differently from the source's, so the export is "
+                "refused; please report the model."
+            )
 
     # A format that is run on text pads it by its own library, always on the right.
     pads_left = not export_format.reads_text
@@ -187,7 +190,10 @@ def compare_in_fresh_process(name: str, export_format: Format, folder: Path, opt
         with process_pools.process_pool(1, "spawn", torch.get_num_threads()) as pool:
             return pool.submit(_compare, name, export_format.name, folder, options).result()
     except BrokenProcessPool as error:
-        raise ExportMismatchError("The process that loaded the export ended; is there enough memory?") from error
+        raise ExportMismatchError(
+            "The process that loaded the export ended before its comparison, perhaps because memory ran out; free "
+            "some memory and export again."
+        ) from error
 
 
 def _compare(name: str, format_name: str, folder: Path, options: FormatOptions) -> Differences:

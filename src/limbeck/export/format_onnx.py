@@ -52,7 +52,8 @@ class Onnx(Format):
         """Refuse an operator set that PyTorch cannot write."""
         if options.opset is not None and options.opset not in OPSETS:
             raise RecipeError(
-                f"--opset {options.opset} is not one of {OPSETS[0]} to {OPSETS[-1]}; leave it out for {DEFAULT_OPSET}."
+                f"--opset {options.opset} is outside {OPSETS[0]} to {OPSETS[-1]}; give one of these, or leave "
+                f"--opset out for {DEFAULT_OPSET}."
             )
 
     def write(self, source: LoadedModel, folder: Path, options: FormatOptions) -> dict[str, Any]:
@@ -71,8 +72,8 @@ class Onnx(Format):
         sentence = source.sentence
         if sentence is not None and sentence.nonempty_prompts and not sentence.include_prompt:
             raise ModelError(
-                f"'{source.name}' leaves the tokens of its prompts out of its vectors (include_prompt), which a graph "
-                "cannot; export it with --format sentence-transformers."
+                f"'{source.name}' leaves the tokens of prompts out of its vectors (include_prompt: false), which "
+                "an ONNX graph cannot do; export it with --format sentence-transformers."
             )
         write_small_files(source, folder)
 

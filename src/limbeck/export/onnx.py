@@ -78,7 +78,10 @@ def write_onnx(
         # The checker cannot check a split model in full.
         onnx.checker.check_model(str(path), full_check=not is_split)
     except onnx.checker.ValidationError as error:
-        raise ModelError(f"The ONNX file of the family {family} is not valid: {shorten_error(error)}") from error
+        raise ModelError(
+            f"PyTorch wrote an invalid ONNX file of the family {family}; please report the model: "
+            f"{shorten_error(error)}"
+        ) from error
 
 
 def data_file(path: Path) -> Path:

@@ -40,7 +40,7 @@ def check_login() -> None:
         OutputError: with what to do.
     """
     if get_token() is None:
-        raise OutputError("You are not logged in to the Hub: hf auth login, or set HF_TOKEN.")
+        raise OutputError("You are not logged in to the Hub; run hf auth login, or set HF_TOKEN to your token.")
     if constants.HF_HUB_OFFLINE:
         raise OutputError("HF_HUB_OFFLINE is set, so nothing can be pushed; unset it.")
     if not hub_answers():
@@ -75,5 +75,8 @@ def push_folder(folder: Path, repository: str, *, private: bool, message: str, a
             hint = " Check the name and that your token may write: hf auth whoami."
         raise OutputError(f"The Hub refused '{repository}': {reason.rstrip('.')}.{hint}") from error
     except Exception as error:  # A broken connection raises what the client's HTTP library has for it.
-        raise OutputError(f"'{repository}' could not be pushed: {shorten_error(error)}; the folder is kept.") from error
+        raise OutputError(
+            f"'{repository}' could not be pushed: {shorten_error(error)}; the exported folder is kept, so push it "
+            "again later."
+        ) from error
     return str(address)

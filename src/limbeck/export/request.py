@@ -81,8 +81,8 @@ class ExportRequest:
             if value is not None and option not in export_format.options:
                 formats_with_option = [name for name, item in FORMATS.items() if option in item.options]
                 raise RecipeError(
-                    f"--{option} is for --format {' or '.join(formats_with_option)}, not for --format {self.format}; "
-                    "leave it out."
+                    f"--{option} applies only to --format {' or '.join(formats_with_option)}, not to --format "
+                    f"{self.format}; leave --{option} out."
                 )
         export_format.check_options(self.format_options)
 
@@ -106,7 +106,7 @@ def check_dtype(export_format: Format, name: str | None) -> None:
     if name in export_format.refused_dtypes:
         raise RecipeError(export_format.refused_dtypes[name])
     hint = suggestion(name, export_format.dtypes)
-    raise RecipeError(f"--dtype '{name}' does not go with --format {export_format.name}.{hint}")
+    raise RecipeError(f"--dtype '{name}' is not possible with --format {export_format.name}.{hint}")
 
 
 def default_output(located: str, format_name: str) -> Path:
@@ -147,4 +147,7 @@ def check_output(output: Path, source: str, *, overwrite: bool) -> None:
     if not (output / exports.Export.FILE).is_file():
         raise OutputError(f"Output folder '{output}' is not empty and holds no export; choose an empty or new folder.")
     if not overwrite:
-        raise OutputError(f"Output folder '{output}' holds an export; replace it with --overwrite, or choose another.")
+        raise OutputError(
+            f"Output folder '{output}' already holds an export; replace that export with --overwrite, or choose "
+            "another folder."
+        )

@@ -121,8 +121,8 @@ def trim_model(
     held_out = [text for texts in counted.held_out for text in texts]
     if check and not held_out:
         raise CorpusError(
-            f"The text has fewer than {HELD_OUT_EVERY} paragraphs, so that none is held out to compare outputs on; "
-            "give more text, or leave out --check."
+            f"The text has fewer than {HELD_OUT_EVERY} paragraphs, so none can be held out for --check, which "
+            "compares outputs; give more text, or leave out --check."
         )
     measure_costs(source.tokenizer, cut.tokenizer, counted.held_out, counted.costs)
 
@@ -160,9 +160,9 @@ def _check_head(source: LoadedModel) -> None:
     head_class = unknown_head(load_config(source.name, source.revision))
     if head_class is not None and source.sentence is None:
         raise ModelError(
-            f"'{source.name}' is a {head_class}, whose head cannot be cut and would be left out; if you do not need "
-            "it, save the model without it first: AutoModel.from_pretrained(FOLDER).save_pretrained(NEW), and the "
-            "tokenizer beside it."
+            f"'{source.name}' is a {head_class}, whose head cannot be cut with the vocabulary and would be lost; "
+            "if you do not need the head, save the model without it first: "
+            "AutoModel.from_pretrained(FOLDER).save_pretrained(NEW), and the tokenizer beside it."
         )
 
 

@@ -64,8 +64,8 @@ def _read(path: Path) -> Subject:
         results = _read_inspection(path)
         if results is None:
             raise OutputError(
-                f"'{path}' is a file, but not that of an inspection; give a folder, or the .json file of `limbeck "
-                "inspect`."
+                f"'{path}' is a file, but not one that `limbeck inspect` wrote; give a folder, or the .json file "
+                "of an inspection."
             )
         return InspectionFolder(folder=path, title=path.stem, results=results)
     if not path.is_dir():

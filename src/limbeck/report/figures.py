@@ -115,7 +115,10 @@ def heat_figure(title: str, heat: Heat, words: str, caption: str = "") -> Figure
     """
     shape = np.array(heat.values, dtype=float).shape
     if 0 in shape or shape != (len(heat.row_names), len(heat.column_names)):
-        raise ValueError(f"values of the shape {shape} do not fit the rows and columns of a heat map")
+        raise ValueError(
+            "the values of a heat map must have one row for each row name and one column for each column name, "
+            f"but their shape is {shape}"
+        )
     rows: list[tuple[AnyCell, ...]] = []
     for name, values in zip(heat.row_names, heat.values, strict=True):
         cells = [Cell(value, "{:.3f}") for value in values]

@@ -33,8 +33,8 @@ def check_output(path: Path | None) -> None:
     suffixes = (DATA_SUFFIX, *FILE_SUFFIXES)
     if path.suffix not in suffixes:
         raise RecipeError(
-            f"--output '{path}' ends with '{path.suffix}', which is neither data nor a figure; give a folder, "
-            f"or a file.{suggestion(path.suffix, suffixes)}"
+            f"--output '{path}' ends with '{path.suffix}', which is neither a type of data nor of a figure; give a "
+            f"folder, or a file of another type.{suggestion(path.suffix, suffixes)}"
         )
     check_writable(path, path.parent)
 

@@ -269,7 +269,7 @@ def write_tables(
     }
     unknown = set(suffixes) - set(texts)
     if unknown:
-        raise ValueError(f"no table format {', '.join(sorted(unknown))}; known: {', '.join(texts)}")
+        raise ValueError(f"{', '.join(sorted(unknown))} is not a format of tables; choose from {', '.join(texts)}")
     return write_forms(Path(folder), stem, {suffix: texts[suffix] for suffix in suffixes})
 
 

@@ -136,8 +136,8 @@ def sections_of(subject: Subject) -> list[Section]:
     for title, entry in registered.items():
         if title not in ordered_titles:
             raise PluginError(
-                f"The section '{title}' of a report follows '{entry.after}', which is not before it; the sections are "
-                f"{', '.join(ordered_titles)}."
+                f"The section '{title}' of a report is to follow '{entry.after}', but no section before it has "
+                f"that title; the sections are {', '.join(ordered_titles)}."
             )
     return build_sections(subject, {title: registered[title].build for title in ordered_titles})
 

@@ -114,7 +114,10 @@ def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | N
     scores = scores_of(student, summary)
     if scores is None:
         names = ", ".join(model.name for model in summary.models)
-        raise RecipeError(f"--evaluation '{evaluation}' has no scores of '{student}'; its models are {names}.")
+        raise RecipeError(
+            f"--evaluation '{evaluation}' has no scores of '{student}', only of {names}; give an evaluation of "
+            "this student."
+        )
     return scores
 
 

@@ -73,7 +73,7 @@ def write_report(
             Markdown or a default folder of figures that is not of a report and would be replaced.
     """
     if not folders:
-        raise RecipeError("A report needs at least one folder: limbeck report runs/mine.")
+        raise RecipeError("A report needs at least one folder, as in limbeck report runs/mine.")
     # Wrong places are refused before anything is read or drawn.
     paths = [Path(folder) for folder in folders]
     html = _html_path(paths, output)
@@ -135,14 +135,16 @@ def _html_path(folders: Sequence[Path], output: Path | str | None) -> Path:
     else:
         path = Path(REPORT_PAGE)
     if path.suffix.lower() not in _SUFFIXES or path.is_dir():
-        raise RecipeError(f"--output '{path}' is not an HTML file; give a name that ends with .html.")
+        raise RecipeError(f"--output '{path}' does not end with .html; give a file name that does.")
     return path
 
 
 def _check_replaceable(path: Path, mark: str) -> None:
     """Refuse to replace a file without the mark of a report."""
     if path.is_dir():
-        raise OutputError(f"'{path}' is a folder, where a file belongs; give another --output.")
+        raise OutputError(
+            f"'{path}' is a folder, but the page is to be written to a file of that name; give another --output."
+        )
     if path.exists() and mark not in _head(path):
         raise OutputError(f"'{path}' exists and is not a limbeck report; give another --output.")
 
@@ -165,10 +167,13 @@ def _check_figures_folder(path: Path) -> None:
 def _check_default_figures_folder(path: Path, markdown: Path) -> None:
     """Refuse a folder that may hold a user's own pictures: a folder of figures belongs to the Markdown beside it."""
     if path.exists() and not path.is_dir():
-        raise OutputError(f"'{path}' is a file, where the folder of the figures belongs; give a folder as --figures.")
+        raise OutputError(
+            f"'{path}' is a file, but the figures are to be written to a folder of that name; give another folder "
+            "as --figures."
+        )
     is_in_use = path.is_dir() and any(path.iterdir())
     if is_in_use and not markdown.exists():
         raise OutputError(
-            f"The folder of the figures, '{path}', already has files, but there is no '{markdown.name}' that they "
-            "belong to; move the folder away, or give another one as --figures."
+            f"The folder for the figures, '{path}', already has files of something else (there is no "
+            f"'{markdown.name}' beside it); move that folder, or give another one as --figures."
         )
