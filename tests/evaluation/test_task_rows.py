@@ -133,7 +133,7 @@ def test_a_task_with_nothing_but_rows_to_train_on_has_nothing_to_score(tmp_path)
         request = EvaluationRequest(("m",), name, tmp_path / "out", as_is=True)
         with pytest.raises(CorpusError, match=f"reviews has {problem}"):
             Planner(request).plan(name)
-    with pytest.raises(CorpusError, match="reviews has no labelled split there"):
+    with pytest.raises(CorpusError, match="reviews has no labelled split to score"):
         check_scored(str(path), data=None)
 
 
