@@ -179,11 +179,7 @@ def resembling_rows(report: records.SourceNotes, *, quoted: bool = True) -> Iter
     leaked_count = report.counts.get(splitting.LEAKED)
     if leaked_count:
         examples = _examples(report, splitting.LEAKED) if quoted else ""
-        verb = "share at least half of their"
-        if leaked_count == 1:
-            verb = "shares at least half of its"
-        rows_phrase = counted(leaked_count, "development row")
-        yield f"{rows_phrase} {verb} three-word sequences with a training row{examples}."
+        yield f"{counted(leaked_count, 'development row')} may resemble a training row{examples}."
     near_count = report.counts.get(splitting.NEAR)
     if near_count:
         examples = _examples(report, splitting.NEAR) if quoted else ""

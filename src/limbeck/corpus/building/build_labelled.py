@@ -28,7 +28,7 @@ from limbeck.corpus.text.text_keys import TEXT_KEY
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 
 LABELLED_FORMAT = 2
-"""Raise it when the same rows would give other tokens: older caches are then built anew."""
+"""Raise it when the same rows would give other tokens, labels or held-out rows: older caches are built anew."""
 
 
 def build_labelled_corpus(

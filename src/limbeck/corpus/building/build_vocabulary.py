@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from limbeck.models.piece_choice import PieceAim
 
 VOCABULARY_FORMAT = 1
-"""Raise it when the same text would give another tokenizer: older caches are then built anew."""
+"""Raise it when the same corpus would give another text or tokenizer: older caches are then built anew."""
 PIECES_FORMAT = "pieces 2"
-"""Change it when the same text would choose other pieces."""
+"""Change it when the same corpus would give another text, or the same text other pieces."""
 
 
 def build_vocabulary(

@@ -31,8 +31,8 @@ With it, or `_MOST_OVER`, raise the formats of what is cached of rows: `LABELLED
 `VOCABULARY_FORMAT` and `PIECES_FORMAT` in `build_vocabulary`."""
 NEAR = "held-out row that may resemble a training row"
 REPEATED = "training row that is also in the development set, left out"
-# The reason that records of runs have, which therefore stays. A row may also resemble a training row through others: in
-# a group of near duplicates each shares half of its sequences with some other one.
+# This reason stands in records of runs, so it stays as it is. Strictly the row is in a group of near duplicates with a
+# training row, and shares its sequences with that row or with others of the group.
 LEAKED = "development row that resembles a training row (it shares at least half of its three-word sequences)"
 
 _KEYS = 2**64

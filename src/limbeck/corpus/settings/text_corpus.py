@@ -75,12 +75,13 @@ class CorpusSettings(Checked, CorpusSpec):
 
     @model_validator(mode="after")
     def _sources_are_different(self) -> CorpusSettings:
-        # Where no source has a use or a share, a source may be listed several times: it is read once.
-        times_listed = Counter(zip(self.places, self.uses, strict=False))
-        shares = [source.share for source in self.described_sources]
-        if (self.mix is not None and self.mix.weights is not None) or any(shares):
-            uses = self.uses or [SourceUse()] * len(self.places)
-            times_listed = Counter(zip(self.places, uses, strict=True))
+        # Where no source has a use or a share, a source may be listed several times.
+        has_weights = self.mix is not None and self.mix.weights is not None
+        has_shares = any(source.share for source in self.described_sources)
+        if not (self.uses or has_weights or has_shares):
+            return self
+        uses = self.uses or (SourceUse(),) * len(self.places)
+        times_listed = Counter(zip(self.places, uses, strict=True))
         for (place, _), times in times_listed.items():
             if times > 1:
                 raise ValueError(f"the source '{place}' is listed twice with the same settings: list it once")
