@@ -28,7 +28,7 @@ def measure_costs(
     seconds: float = 60.0,
     report: Report = no_progress,
 ) -> dict[str, Any]:
-    """Measure models side by side; the first is what speedups refer to.
+    """Measure models side by side; speedups refer to the first of them.
 
     Args:
         names: Folders, `package:NAME`, Hub names, or shapes such as `"6x384h6"`.

@@ -67,7 +67,7 @@ class ForwardCost:
 
 
 def forward_cost(tap: taps.StreamTap, shape: Shape) -> ForwardCost:
-    """Return the matrices that a tapped model multiplies; it stops as soon as it has the streams of its tap.
+    """Count the entries of the matrices that a tapped model multiplies, up to where it has the streams of its tap.
 
     Args:
         tap: The tap on the model, which knows the streams that are read.

@@ -197,6 +197,7 @@ class _Operands:
         head_size = vectors.a.shape[-1] // relation.heads
         shape = (unit_count, group.length, head_size)
         packed = []
+        # Each tensor is cut to the heads, and copied unit by unit.
         for index, tensor in enumerate(vectors.tensors):
             out = relation.scratch.take(f"{name} {index}", shape, tensor, relation.dtype)
             packed.append(pack(relation.cut(tensor, head_part), group, len(head_part), out))

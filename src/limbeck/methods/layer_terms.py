@@ -59,7 +59,7 @@ def mapped_terms(
     intermediate: bool = False,
     learned: LearnedMap | None = None,
 ) -> list[Term]:
-    """Make one term for each pair of layers of a fixed mapping, or one for each student layer of another.
+    """Make one term for each pair of layers of a fixed mapping; else one for each student layer.
 
     Args:
         options: The mapping and, for `random`, when and with which seed it is drawn.

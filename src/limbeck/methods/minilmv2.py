@@ -109,7 +109,7 @@ def minilmv2(options: MiniLMv2Options, pairing: Pairing) -> list[Term]:
 
 
 def _weights_of_pairs(relations: Mapping[str, float]) -> dict[str, float]:
-    """Return the pairs of weight above 0.
+    """Return the weights of the pairs whose weight is above 0.
 
     Args:
         relations: Pair, such as `query-key`, to weight.

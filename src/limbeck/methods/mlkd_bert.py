@@ -244,7 +244,7 @@ def _check_splits(pairing: Pairing, stream: str, splits: int) -> None:
 
 
 def _with_merged_heads(terms: list[Term], options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
-    """Give relations of attention outputs a merging of the teacher's heads, so that it has one for each split.
+    """Let the relation terms merge the teacher's attention heads, so that there is one for each split.
 
     Neighbouring heads of the teacher form a group for each split. The group is averaged, or one head of it is drawn:
     the same in every layer (`mha_draw: once`) or another one in each.

@@ -103,7 +103,7 @@ def narrow_block(
 
 
 def narrow_norm(norm: nn.Module, outputs: Tensor, basis: Tensor) -> dict[str, Tensor]:
-    """Return the scale and shift, `[S]` each, of a norm in a narrower student.
+    """Return the scale (`weight`) and shift (`bias`), `[S]` each, of a norm in a narrower student.
 
     The student's states are to be y = Pᵀ (x − b) + Pᵀ b, with x the source's output and b its shift. So the student's
     shift is Pᵀ b. One scale for all features gives Pᵀ (x − b) its root mean square length, since a norm gives each
@@ -145,7 +145,7 @@ def _read_linear(block: nn.Module, name: str) -> _Linear:
 
 
 def _at_student_width(maps: _Maps, roles: BlockRoles, basis: Tensor | None) -> _Maps:
-    """Return the maps with the student's width on the side of the hidden state, and all of the source's inner units.
+    """Project the side of each map that reads or writes hidden states to the student's width; inner units all stay.
 
     Args:
         maps: The source's maps.
@@ -167,7 +167,7 @@ def _at_student_width(maps: _Maps, roles: BlockRoles, basis: Tensor | None) -> _
 
 
 def _narrow_by_weights(roles: BlockRoles, maps: _Maps, maps_at_width: _Maps, narrowing: Narrowing) -> _Maps:
-    """Return the maps of the strongest heads and neurons, by weights.
+    """Cut the maps to the strongest heads and neurons, whose strength is told by their weights.
 
     Args:
         roles: The paths of the maps.
@@ -214,7 +214,7 @@ def strongest(strength: Tensor, count: int) -> Tensor:
 def _narrow_by_activations(
     roles: BlockRoles, maps_at_width: _Maps, narrowing: Narrowing, measured: BlockActivations
 ) -> _Maps:
-    """Return the maps of the strongest heads and neurons, by activations.
+    """Cut the maps to the strongest heads and neurons, whose strength is told by their activations.
 
     Args:
         roles: The paths of the maps.

@@ -237,7 +237,7 @@ def _check_number(key: str, value: int | float, owner: str) -> None:
 
 
 def _numbers(values: Mapping[str, Any], owner: str) -> Iterator[tuple[str, int | float]]:
-    """Iterate over the numbers of a file, with the key that they stand under.
+    """Iterate over the numbers of a file, each behind the key that it stands under.
 
     A stack replaces recursion, so that a deeply nested file ends in our own error.
     """
@@ -320,7 +320,7 @@ def _check_size(field: str, value: Any, most: int, owner: str) -> None:
 def _check_padding(
     values: Mapping[str, Any], family: Family, defaults: type[PreTrainedConfig] | PreTrainedConfig, owner: str
 ) -> None:
-    """Refuse a padding token that the table of words, or for some families the table of positions, does not have."""
+    """Refuse a padding token without a row in the table of words or, in some families, in that of positions."""
     padding = values.get("pad_token_id")
     if not isinstance(padding, int):
         return

@@ -88,7 +88,7 @@ def read_modules(folder: Path) -> list[ModuleEntry]:
 
 
 def folder_inside(root: Path, name: str, origin: str) -> Path:
-    """Return the folder that a file of a model names, which never lies outside of the model's.
+    """Return the path that a file of a model names, and refuse one outside of the model's folder.
 
     Args:
         root: The model's folder.

@@ -48,8 +48,8 @@ class Heads:
 
     def __init__(self, maps: HeadMaps, inputs: Tensor) -> None:
         self.maps = maps
-        # C = V diag(λ) Vᵀ, with the eigenvalues λ in rising order. The smallest are raised, because C may not be of
-        # full rank and would have no inverse.
+        # The moment C of the inputs is V diag(λ) Vᵀ, with the eigenvalues λ in rising order. The smallest are raised,
+        # because C may not be of full rank and would have no inverse.
         eigenvalues, eigenvectors = torch.linalg.eigh(inputs)
         largest = float(eigenvalues[-1])
         eigenvalues = eigenvalues.clamp(min=largest * _LEAST_EIGENVALUE)

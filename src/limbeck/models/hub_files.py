@@ -77,7 +77,7 @@ def check_there(*names: str | Path) -> None:
         # This comes before the import of the Hub's client, which takes longer than all else.
         if not hub_answers():
             raise unreachable(name)
-        fetch(name, None, ("config.json",))
+        fetch(name, revision=None, wanted=("config.json",))
 
 
 def check_fetched(name: str | Path) -> None:

@@ -32,6 +32,7 @@ class PackedLinear(nn.Module):
         self.in_features = linear.in_features
         self.out_features = linear.out_features
         weight = linear.weight.detach()
+        # The layout that mkldnn reads fastest. None stands for batches of any size.
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
         self.bias: Tensor | None = None
         if linear.bias is not None:

@@ -74,7 +74,9 @@ class PieceCounts:
 def choose_pieces(
     pieces: Pieces, tokenizer: PreTrainedTokenizerBase, counts: NDArray[np.int64], aim: PieceAim
 ) -> frozenset[int]:
-    """Choose the pieces that stay: those that always do, and of the others those that the text uses most.
+    """Choose the tokens (*pieces*) that a smaller vocabulary keeps.
+
+    Some pieces always stay. Of the others, those stay that the text uses most.
 
     A piece is used where it stands in the text, and where it is a part of another piece, which a BPE makes of it (see
     `Pieces.parts`). A part is used at least as often as the piece, so it stays wherever the piece does. Of pieces that

@@ -245,12 +245,13 @@ def _summary(start: Start, source_name: str) -> str:
     has_share_of_hidden_states = is_by_activations and bases.hidden is not None
     is_projected = start.embeddings in ("projected", "averaged") and bases.explained is not None
     notes = ""
-    if is_projected and not has_share_of_hidden_states:
-        notes += f" (keeping {bases.explained:.0%} of their variance)"
-    if is_by_activations:
-        notes += ", narrowed by activations"
     if has_share_of_hidden_states:
-        notes += f" (keeping {bases.explained:.0%} of the hidden states)"
+        notes = f", narrowed by activations (keeping {bases.explained:.0%} of the hidden states)"
+    else:
+        if is_projected:
+            notes += f" (keeping {bases.explained:.0%} of their variance)"
+        if is_by_activations:
+            notes += ", narrowed by activations"
     summary = f"Starts from {layers} and {start.embeddings} embeddings{notes}."
     if start.fit is None:
         return summary

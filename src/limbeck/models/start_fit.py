@@ -461,7 +461,7 @@ class _Text:
     tokens: int
 
     def batches(self, output: _LayerOutput, *, held_out: bool) -> Iterator[SourceText]:
-        """Read the text with the stream of a layer's target.
+        """Read the text in batches, each with the hidden state of the source that a layer is fitted to.
 
         Args:
             output: The end of the layer.

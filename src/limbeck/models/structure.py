@@ -213,7 +213,7 @@ def _find_by_small_model(model_type: str, config_json: str) -> Family:
 
 
 def _observe_family(model: PreTrainedModel, refusal: str) -> Family:
-    """Run a small model, and return its family by the observations of hooks.
+    """Run a small model with hooks, and return the facts about its family that they observe.
 
     Args:
         model: The small model.
@@ -277,12 +277,14 @@ class _Observer:
     """
 
     def __init__(self, model: nn.Module) -> None:
+        # The calls of the modules of each list, and the rows that are read of each table, by their paths.
         self.calls: dict[str, list[_Call]] = {}
         self.rows: dict[str, list[int]] = {}
         self._handles: list[Any] = []
         for path, module in model.named_modules():
             if isinstance(module, nn.Embedding):
                 self._handles.append(module.register_forward_pre_hook(partial(self._note_rows, path)))
+            # Only a list with a module for each layer can be the list of blocks.
             if isinstance(module, nn.ModuleList) and len(module) == _SMALL_DEPTH:
                 self.calls[path] = []
                 for number, block in enumerate(module):

@@ -59,7 +59,7 @@ class Recorder:
 
     @classmethod
     def plan(cls, keys: Iterable[StreamKey], depth: int) -> Recorder:
-        """Return a recorder for streams, with the deepest layer that they need, and the part of it.
+        """Return a recorder for some streams, which knows the deepest layer that has to run, and how much of it.
 
         `pooled`, `vector` and `logits` need the whole model; `embedding` needs no block at all.
         """

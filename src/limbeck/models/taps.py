@@ -132,9 +132,9 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         if self._taps_attention:
             self._tap_attention(family)
         if self._decoder is not None:
-            self._handles.append(self._decoder.register_forward_pre_hook(self._before_decoder))
+            self._handles.append(self._decoder.register_forward_pre_hook(self._select_scored_tokens))
         if self._runs_head and self._packs:
-            self._handles.append(self.base.register_forward_pre_hook(self._before_base, with_kwargs=True))
+            self._handles.append(self.base.register_forward_pre_hook(self._remove_mask_below_head, with_kwargs=True))
         for number, block in enumerate(self._blocks, start=1):
             # A shared block runs for several layers, any of which may be the last needed one.
             layer = None if self._shares_blocks else number
@@ -366,7 +366,9 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         packed["attention_mask"] = None
         return packed
 
-    def _before_base(self, base: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    def _remove_mask_below_head(
+        self, base: nn.Module, args: Any, kwargs: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]] | None:
         """Remove the mask of a model below a head on a GPU, where packed attention reads the packing's offsets instead.
 
         With a mask the model would wait for the GPU, to see whether the mask has any padding.
@@ -376,7 +378,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             return None
         return args, {**kwargs, "attention_mask": None}
 
-    def _before_decoder(self, decoder: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def _select_scored_tokens(self, decoder: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Give the decoder, a linear map onto the vocabulary, only the tokens that are to be scored.
 
         The logits of many tokens over a large vocabulary may not fit into memory. The decoder then gets no token at

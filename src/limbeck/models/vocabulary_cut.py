@@ -133,7 +133,7 @@ class Pieces:
         return len(self._symbols(self.names[piece_id]))
 
     def parts(self, piece_id: int) -> frozenset[int]:
-        """The pieces without which a piece cannot be made: those that a BPE makes on the way to it.
+        """The pieces that a BPE merges on the way to a piece, and without which it cannot make that piece.
 
         They do not depend on the text around the piece: what is merged inside of a piece is never merged across its
         ends, and so happens in the same order as in a text of this piece alone.

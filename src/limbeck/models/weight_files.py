@@ -121,7 +121,8 @@ def fetch_pickles(name: str | Path) -> list[Path]:
         ModelError: for what `fetch` refuses, for a model that has safetensors too, which need no copy, and for a model
             that lacks the file `pytorch_model.bin` or a file of its index.
     """
-    folder = fetch(name, None, (*SMALL_FILES, WEIGHTS, WEIGHTS_INDEX, _PICKLE, _PICKLE_INDEX))
+    wanted = (*SMALL_FILES, WEIGHTS, WEIGHTS_INDEX, _PICKLE, _PICKLE_INDEX)
+    folder = fetch(name, revision=None, wanted=wanted)
     if weight_names(folder):
         raise ModelError(
             f"'{name}' has weights as safetensors, so nothing pickled needs to be read; leave out --read-pickled."
@@ -137,7 +138,7 @@ def fetch_pickles(name: str | Path) -> list[Path]:
         names = shards
     is_on_hub = not is_local(resolve_model(name))
     if is_on_hub and not has_single_file:
-        folder = fetch(name, None, names)
+        folder = fetch(name, revision=None, wanted=names)
 
     for file in names:
         if not (folder / file).is_file():

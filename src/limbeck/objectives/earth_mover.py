@@ -379,7 +379,10 @@ def _emd_term(
     teacher_weights: Tensor | None,
     across: Callable[[Tensor], Tensor] | None,
 ) -> EmdTerm:
-    """Solve for the flow, and give its cost the gradient of the distances to the barycentres.
+    """Solve for the flow between the layers, and return its cost as a loss.
+
+    The gradient is that of the error of each student layer beside its *barycentre*: the mean of the teacher's layers,
+    weighted by what the flow moves to them.
 
     Args:
         errors_of_pairs: Σ of squared errors of all pairs of layers, `[M, N]`, without gradient.

@@ -238,7 +238,7 @@ def patient_mse(student_cls: Tensor, teacher_cls: Tensor) -> LossTerm:
     """
     inputs = check_inputs("[B, width]", {"student_cls": student_cls, "teacher_cls": teacher_cls}, units=1)
     # Without a projection this only checks that the widths are equal.
-    project(student_cls, None, teacher_cls.shape[-1])
+    project(student_cls, projection=None, width=teacher_cls.shape[-1])
     with autocast_off(student_cls.device):
         student = F.normalize(inputs.masked(student_cls), dim=-1)
         teacher = F.normalize(inputs.masked(teacher_cls.detach()), dim=-1)

@@ -64,7 +64,7 @@ class _Relation(ctypes.Structure):
 def compiled_relation(
     student: RelationVectors, teacher: RelationVectors, grads: RelationGrads, heads: int, valid: Tensor | None
 ) -> Tensor | None:
-    """Compute a relation by the kernel, and write its gradient.
+    """Compute the divergence of two models' relations by the compiled kernel, and write its gradient.
 
     Args:
         student: The student's vectors, `[B, L, width_S]`.

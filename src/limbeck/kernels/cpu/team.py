@@ -101,7 +101,9 @@ class TeamKernel(NamedTuple):
         return cls(_address(getattr(library, name)), join)
 
     def run(self, arguments: ctypes.Structure, parts: Tensor, size: int, scratch: Scratch) -> None:
-        """Compute all parts, which must not touch each other's results, without Python's lock.
+        """Run the function on all parts, in several threads without Python's lock.
+
+        The parts must not touch each other's results.
 
         Args:
             arguments: Arguments of the function, which it gets as `of`.
