@@ -139,18 +139,28 @@ def _transfer_tables(start: Start, student: PreTrainedModel, source: PreTrainedM
     if start.embeddings == "averaged":
         # Means of rows are no copies, even in a module that else is copied.
         start.transfer.note_changed([_name_of_words(source)])
-    if not map_values:
-        return
+    if map_values:
+        _transfer_map(start, student, family, map_values)
 
+
+def _transfer_map(start: Start, student: PreTrainedModel, family: Family, values: Mapping[str, Tensor]) -> None:
+    """Write the map from factorised embeddings, or note its origin where it was written as a part of another module.
+
+    Args:
+        start: The start.
+        student: The student's base model.
+        family: The student's family.
+        values: The tensors of the map, by their names in it.
+    """
     path_of_map = str(family.embedding_projection)
-    is_map_copied = bases.hidden is None and bases.embedding is None
-    was_map_written = any(_holds_map(family, path) for path in family.embeddings)
-    if not was_map_written:
-        origin = "copied" if is_map_copied else "projected"
-        start.transfer.write(path_of_map, student.get_submodule(path_of_map), map_values, origin)
-    elif not is_map_copied:
+    is_copied = start.bases.hidden is None and start.bases.embedding is None
+    was_written = any(_holds_map(family, path) for path in family.embeddings)
+    if not was_written:
+        origin: Origin = "copied" if is_copied else "projected"
+        start.transfer.write(path_of_map, student.get_submodule(path_of_map), values, origin)
+    elif not is_copied:
         # It was noted by the origin of the module that it is a part of.
-        start.transfer.note_changed(f"{path_of_map}.{name}" for name in map_values)
+        start.transfer.note_changed(f"{path_of_map}.{name}" for name in values)
 
 
 def _module_values(start: Start, path: str, source: PreTrainedModel, target: nn.Module) -> dict[str, Tensor]:
