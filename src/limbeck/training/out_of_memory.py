@@ -47,14 +47,14 @@ class BatchSplitter:
         """Forget the micro-batches of the step before."""
         self._step = []
 
-    def run(self, inputs: Batch, run: Callable[[Batch], Tensor], start_again: Callable[[], None]) -> Tensor:
+    def run(self, inputs: Batch, run_batch: Callable[[Batch], Tensor], start_again: Callable[[], None]) -> Tensor:
         """Run a micro-batch; if it does not fit, begin the step again in smaller pieces.
 
         The earlier micro-batches of the step then run once more, since `start_again` drops their gradients.
 
         Args:
             inputs: The micro-batch.
-            run: Runs forward and backward on a batch; returns its share of the step's loss.
+            run_batch: Runs forward and backward on a batch; returns its share of the step's loss.
             start_again: Undoes all that the step has done so far.
 
         Returns:
@@ -71,7 +71,7 @@ class BatchSplitter:
                 # When the step is run again these are all its micro-batches. The losses of the earlier ones have been
                 # returned by their own calls, so only their gradients are needed, and the loss of the last counts.
                 for batch in batches:
-                    loss = torch.stack([run(piece) for piece in _cut_into_pieces(batch, self.rows)]).sum()
+                    loss = torch.stack([run_batch(piece) for piece in _cut_into_pieces(batch, self.rows)]).sum()
                 return loss
             except RuntimeError as error:
                 if not is_out_of_memory(error):
