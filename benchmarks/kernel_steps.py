@@ -68,7 +68,7 @@ def without_relation_kernels() -> Iterator[None]:
 
 @contextmanager
 def without_compiled_relation() -> Iterator[None]:
-    with mock.patch.object(relation, "kernel", lambda: "left out"):
+    with mock.patch.object(relation, "kernel_or_reason", lambda: "left out"):
         yield
 
 

@@ -249,7 +249,7 @@ def test_kernels_are_listed_for_every_device(monkeypatch):
 
 
 def test_attention_without_a_compiler_is_a_warning(monkeypatch):
-    monkeypatch.setattr(kernel_choices.cpu_attention, "kernel", lambda: "no C compiler 'cc'")
+    monkeypatch.setattr(kernel_choices.cpu_attention, "kernel_or_reason", lambda: "no C compiler 'cc'")
     found = kernel_choices.find_attention()
     assert (found.status, found.facts["backend"]) == ("warning", "pytorch")
     assert found.text == "in bfloat16 by PyTorch, at half the speed: no C compiler 'cc'"
