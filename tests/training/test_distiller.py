@@ -540,7 +540,7 @@ def test_batches_that_cannot_be_read_are_refused_in_a_line(batch):
         (lambda: coupled.count([batch, batch]), "give one larger batch"),
         (lambda: labelled(batch), "reads the column 'labels', but the batch has no such column"),
         (lambda: masked(batch), "reads the column 'labels', but the batch has no such column"),
-        (lambda: ranked(batch), "no column 'groups'"),
+        (lambda: ranked(batch), "reads the column 'groups', but the batch has no such column"),
         (lambda: annealed(batch), "call distiller.set_course"),
         (lambda: annealed.set_course(share=1.5), "share from 0 to 1"),
         (
