@@ -38,7 +38,7 @@ def export(
         ),
     ] = False,
 ) -> None:
-    """Export a student to another format, measure how far the export is from the student, and push it to the Hub."""
+    """Export a student to another format, measure how much its outputs change, and push the export to the Hub."""
     from limbeck.api.exporting import carry_out_export
 
     request = messages.of(request)

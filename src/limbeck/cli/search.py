@@ -24,9 +24,9 @@ search = command_group(
     group=search,
 )
 def mapping(request: requests.MappingRequest, messages: Messages) -> None:
-    """Search for the layer mapping whose student does best after a short training, with ELM's genetic algorithm.
+    """Search for the layer mapping whose student does best in a short training, by ELM's genetic algorithm.
 
-    Several candidates train at the same time and share the teacher's forward pass.
+    To save time, several candidates train at once and share the teacher's forward pass.
     """
     _search("mapping", request, messages)
 
@@ -47,7 +47,7 @@ def mapping(request: requests.MappingRequest, messages: Messages) -> None:
 def architecture(request: requests.ArchitectureRequest, messages: Messages) -> None:
     """Search for student shapes with a low loss and a low latency, within limits that you set.
 
-    Several candidates train at the same time and share the teacher's forward pass.
+    To save time, several candidates train at once and share the teacher's forward pass.
     """
     _search("architecture", request, messages)
 

@@ -12,7 +12,7 @@ from limbeck.cli.messages import Messages, print_result
     options="model corpus pieces coverage always text_column output check",
 )
 def trim(request: TrimRequest, messages: Messages) -> None:
-    """Reduce a model's vocabulary to the pieces (tokens) of a text, without training, and show the effect on texts."""
+    """Reduce a model's vocabulary to the pieces of a text, without training, and show how much longer texts become."""
     from limbeck.api.trimming import carry_out_trim
 
     result = carry_out_trim(messages.of(request))

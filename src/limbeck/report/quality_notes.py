@@ -197,7 +197,10 @@ def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:
     if any(scores.intervals for scores in evaluation.development):
         samples.append("scores over development rows")
     if samples:
-        yield f"95 % intervals of the student's figures: {', '.join(samples)}. There was one run with one seed."
+        yield (
+            f"The 95 % intervals show how much the student's figures vary with the sample: {', '.join(samples)}. "
+            "How much the figures vary with the seed is not known, because there was only one run."
+        )
 
 
 def _vector_notes(evaluation: RunEvaluation) -> Iterator[str]:

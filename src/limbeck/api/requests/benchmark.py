@@ -83,7 +83,7 @@ class LossRequest(BenchmarkRequest):
         cls=str,
         reads=values.optional_numbers,
     )
-    batch: int = option("Samples.", default=8, least=1, most=MOST)
+    batch: int = option("Samples in a batch.", default=8, least=1, most=MOST)
     widths: tuple[int, ...] = option(
         "Widths of teacher and student.", default=(768, 384), cls=str, reads=values.numbers
     )
