@@ -111,12 +111,24 @@ def test_a_teacher_that_alone_reads_a_prompt_reads_the_same_changed_text(change)
     assert row["teacher_input_ids"].tolist() == [CLS, 21, 22, *row["input_ids"][1:].tolist()]
 
 
-@pytest.mark.parametrize("change", [masked, replaced], ids=["masked", "replaced"])
-@pytest.mark.parametrize("prompts", [{}, {"prompt": 3, "teacher_prompt": 3}], ids=["no prompts", "prompts"])
-def test_tokens_of_two_tokenizers_are_not_changed(change, prompts):
-    row = {"input_ids": [CLS, 31, 32, 11, SEP], "teacher_input_ids": [CLS, 21, 22, 11, SEP], **prompts}
+TWO_TOKENIZERS = {"input_ids": [CLS, 31, 32, 11, SEP], "teacher_input_ids": [CLS, 21, 22, 11, SEP]}
+prompts_of_both = pytest.mark.parametrize(
+    "prompts", [{}, {"prompt": 3, "teacher_prompt": 3}], ids=["no prompts", "prompts"]
+)
+
+
+@prompts_of_both
+def test_ids_of_another_tokenizer_are_not_masked(prompts):
+    row = masked(1.0).change_row(TWO_TOKENIZERS | prompts)
+    assert row["teacher_input_ids"] == TWO_TOKENIZERS["teacher_input_ids"]
+    begin = prompts.get("prompt", 1)
+    assert row["labels"].tolist() == [-100] * begin + [31, 32, 11][begin - 1 :] + [-100]
+
+
+@prompts_of_both
+def test_tokens_of_two_tokenizers_are_not_replaced(prompts):
     with pytest.raises(CorpusError, match="by two tokenizers"):
-        change(1.0).change_row(row)
+        replaced(1.0).change_row(TWO_TOKENIZERS | prompts)
 
 
 def test_labels_of_replaced_tokens_are_the_replaced_ids():

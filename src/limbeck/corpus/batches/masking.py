@@ -77,31 +77,22 @@ class _ChangedTokens(Dataset[dict[str, Any]], ABC):
         Args:
             row: The row.
             more_seeds: Further numbers that decide the choice, such as the epoch.
-
-        Raises:
-            CorpusError: for a row of two tokenizers, whose tokens do not correspond.
         """
-        # Where the teacher has ids of its own, it alone reads the prompt, or it has another tokenizer. Rows of two
-        # tokenizers have the prompts of both sides, or none.
-        only_teacher_reads_prompt = TEACHER_IDS in row and PROMPT in row and TEACHER_PROMPT not in row
-        if TEACHER_IDS in row and not only_teacher_reads_prompt:
-            raise CorpusError(
-                f"Rows that student and teacher read by two tokenizers have no tokens that could be {self.change} for "
-                "both: leave the change out."
-            )
         ids = np.array(row["input_ids"], dtype=np.int64)
         generator = np.random.default_rng([self._seed, *more_seeds, zlib.crc32(ids.tobytes())])
         is_chosen = generator.random(len(ids)) < self._share
         is_chosen &= ~np.isin(ids, self._special)
         # A prompt is not changed. One that the teacher alone reads is not in `ids`, which the student reads.
-        if PROMPT in row and not only_teacher_reads_prompt:
+        if PROMPT in row and not _only_teacher_reads_prompt(row):
             prompt_length = row[PROMPT]
             is_chosen[:prompt_length] = False
         return _ChosenTokens(ids, is_chosen, generator)
 
     def _with_ids(self, row: Mapping[str, Any], ids: NDArray[np.int64]) -> dict[str, Any]:
-        """Return a copy of a row with other ids, also of its teacher: both sides read the same changed text."""
-        if TEACHER_IDS not in row:
+        """Return a copy of a row with other ids, also of its teacher where both sides read the same tokens."""
+        # The teacher reads the student's ids if it has none of its own. If its ids are of another tokenizer, or of the
+        # text that is translated, no token of the student corresponds to one of them: they stay as they are.
+        if not _only_teacher_reads_prompt(row):
             return {**row, "input_ids": ids}
         # The teacher's ids have the prompt in front. A tokenizer may join the end of the prompt with the text, so the
         # common part of both is found from their ends.
@@ -167,7 +158,7 @@ class MaskedTokens(_ChangedTokens):
             epoch: The epoch, which decides the masks.
 
         Raises:
-            CorpusError: if the row has labels, or is one of two tokenizers.
+            CorpusError: if the row has labels.
         """
         if "labels" in row:
             raise CorpusError(
@@ -220,11 +211,25 @@ class ReplacedTokens(_ChangedTokens):
         """Replace tokens of a row, which need not be from this data set.
 
         Raises:
-            CorpusError: for a row of two tokenizers.
+            CorpusError: for a row of which the teacher reads other tokens.
         """
+        if TEACHER_IDS in row and not _only_teacher_reads_prompt(row):
+            raise CorpusError(
+                "Rows that student and teacher read by two tokenizers, or in two languages, have no tokens that could "
+                "be replaced for both: leave the replacement out."
+            )
         ids, is_chosen, generator = self._choose(row)
         ids[is_chosen] = generator.choice(self._words, int(is_chosen.sum()))
         return self._with_ids(row, ids)
+
+
+def _only_teacher_reads_prompt(row: Mapping[str, Any]) -> bool:
+    """Return whether the teacher's ids are those of the student behind a prompt.
+
+    In all other rows with ids of the teacher, these are of another tokenizer or of another text. Such rows have the
+    prompts of both sides, or none.
+    """
+    return TEACHER_IDS in row and PROMPT in row and TEACHER_PROMPT not in row
 
 
 def _common_length(first: NDArray[np.int64], second: NDArray[np.int64]) -> int:
