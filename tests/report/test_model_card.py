@@ -552,6 +552,31 @@ def test_the_card_of_an_assistant_has_nothing_of_other_stages(tmp_path: Path):
     card = student_card.StudentCard(run_cards.find_record(assistant), assistant)
     assert (card.widths, card.reads_pairs, card.has_development) == ([8], None, False)
 
+    of_last = {"stage": "sentences", "step": 5, "before": 10, "after": 20}
+    server = {"url": "https://example.org/v1", "model": "second"}
+    last_teacher = {"name": "b", "title": "owner/second", "taught": {"sentences": ["vectors"]}, "endpoint": server}
+    first_teacher = {"name": "a", "title": "owner/first", "taught": {"assistant": ["hidden"], "sentences": ["vectors"]}}
+    values |= {
+        "ended_early": {"stage": "sentences", "step": 5, "planned_steps": 10},
+        "steps_changes": [of_last],
+        "teachers": [first_teacher, last_teacher],
+    }
+    (tmp_path / "run.json").write_text(json.dumps(values))
+    text = text_of_card(run_cards.find_record(assistant), assistant)
+    assert "taught hidden of assistant." in text
+    for fact_of_others in ("owner/second", "example.org/v1", "nded early", "Extended", "- Seconds:", "Peak memory"):
+        assert fact_of_others not in text
+    assert "owner/second" in text_of_card(values, tmp_path) and "- Seconds:" in text_of_card(values, tmp_path)
+
+    # If another than the first of several teachers taught the stage, it is the card's teacher.
+    last_teacher["taught"] = {"assistant": ["hidden"]}
+    first_teacher["taught"] = {"sentences": ["vectors"]}
+    values["ended_early"] = {"stage": "assistant", "step": 5, "planned_steps": 10, "skipped": ["sentences"]}
+    (tmp_path / "run.json").write_text(json.dumps(values))
+    text = text_of_card(run_cards.find_record(assistant), assistant)
+    assert "distilled with limbeck from\n`owner/second`" in text and "owner/first" not in text
+    assert "at step 5 of stage 'assistant', which was to take 10." in text
+
 
 # The teacher: its name on the Hub, licence and language, as the run recorded them.
 

@@ -86,7 +86,8 @@ def _record_of(student: Path, run: Run) -> Run:
 def _record_of_stage(run: Run, index: int, name: str, head: str | None) -> Run:
     """Return a run's record as if one stage were all of it.
 
-    It has no evaluation, since the evaluation of the run is of the student of its last stage.
+    It has no evaluation, since the evaluation of the run is of the student of its last stage. Times and memory of the
+    run are of all stages together, and are left out too.
 
     Args:
         run: The run's record.
@@ -102,21 +103,54 @@ def _record_of_stage(run: Run, index: int, name: str, head: str | None) -> Run:
     planned_stages = []
     if index < len(run.recipe.stages):
         planned_stages = [run.recipe.stages[index].model_copy(update={"student": None})]
+    teachers = _several_teachers_of_stage(run, stage)
     return run.model_copy(
         update={
             "name": name,
-            "teacher": _teacher_of_stage(run, stage),
+            "teacher": _teacher_of_stage(run, stage, teachers),
+            "teachers": teachers,
             "student": student,
             "stages": [only_stage],
             "recipe": run.recipe.model_copy(update={"stages": planned_stages}),
             "untrained": None,
             "evaluation": None,
+            "ended_early": _early_end_of_stage(run, stage),
+            "steps_changes": [change for change in run.steps_changes if change.stage == stage.name],
+            "timings": {},
+            "peak_memory_bytes": None,
+            "peak_device_memory_bytes": None,
         }
     )
 
 
-def _teacher_of_stage(run: Run, stage: records.Stage) -> records.Teacher:
-    """Return the facts of a stage's teacher, which is the run's unless the stage names another."""
+def _early_end_of_stage(run: Run, stage: records.Stage) -> records.EarlyEnd | None:
+    """Return the early end of a stage; None where it took all its steps. Stages that were skipped are not about it."""
+    end = run.ended_early
+    if end is None or end.stage != stage.name or end.step is None:
+        return None
+    return end.model_copy(update={"skipped": []})
+
+
+def _several_teachers_of_stage(run: Run, stage: records.Stage) -> list[records.RunTeacher]:
+    """Return those of several teachers that taught a stage; empty for a stage that names its own teacher."""
+    teachers = []
+    for teacher in run.teachers:
+        if stage.name in teacher.taught and not stage.teacher:
+            taught = {stage.name: teacher.taught[stage.name]}
+            teachers.append(teacher.model_copy(update={"taught": taught}))
+    return teachers
+
+
+def _teacher_of_stage(run: Run, stage: records.Stage, teachers: list[records.RunTeacher]) -> records.Teacher:
+    """Return the facts of a stage's teacher, which is the run's unless the stage names another.
+
+    Args:
+        run: The run's record.
+        stage: The stage.
+        teachers: Those of several teachers that taught the stage; the first of them is its teacher.
+    """
+    if teachers and teachers[0].name != run.teachers[0].name:
+        return records.Teacher.read({"name_or_path": teachers[0].title, "hub_id": None})
     if not stage.teacher:
         return run.teacher
     # Without `hub_id`, as in records of earlier versions, a card looks for the teacher's name on the Hub in the recipe.
