@@ -183,6 +183,22 @@ def test_tables_and_cards_say_what_thresholds_are(kind, threshold, told, printed
     assert f"| {printed} |" in card and str(table.rows[-1][-1]) == printed
 
 
+def test_as_many_training_rows_as_may_be_scored_are_no_cut_split(tmp_path, monkeypatch):
+    monkeypatch.setattr(fine_tuned_card, "teacher_facts", lambda name: {"hub_id": None, "card": None})
+    column = {"key": "rte", "title": "RTE", "task": "rte", "metric": "accuracy", "kind": "classification"}
+    figure = {"mean": 80.0, "runs": [80.0]}
+    chosen = {"settings": {}, "runs": 1, "wanted": 1, "points": 1, "seeds": [1]}
+    summary = Evaluation.read({
+        "preset": "quick",
+        "columns": [column | {"splits": ["validation"]}],
+        "models": [{"name": "here", "columns": {"rte": figure}, "chosen": {"rte": chosen}}],
+    })  # fmt: skip
+    for rows, has_results in (({"train": 1000, "validation": 277}, True), ({"train": 277, "validation": 1000}, False)):
+        cell = EvaluationCell.read({"model": "m", "seed": 1, "settings": {"max_scored_rows": 1000}, "rows": rows})
+        data = fine_tuned_card.FineTunedCard(cell, TASKS["rte"], summary).data
+        assert (data.eval_results is not None) == has_results
+
+
 def test_entities_are_named_as_the_other_metrics():
     names = [metric_name(name) for name in ("f1_entity", "f1_answer", "accuracy")]
     assert names == ["entity F1", "answer F1", "accuracy"]

@@ -213,6 +213,22 @@ def test_development_rows_are_told_apart_from_what_was_held_out_and_skipped(tmp_
     assert "150 documents were held out from training" in text_of_card(run_record(corpus=corpus), tmp_path)
 
 
+def test_a_card_speaks_of_scores_and_tables_only_where_it_has_them(tmp_path: Path):
+    recipe = {"corpus": {"development": ["dev.tsv"]}, "stages": [{}]}
+    scores = {"task": "development", "stage": "one", "rows": 150, "student": {"accuracy": 0.9}, "chose_step": True}
+    record = run_record(recipe=recipe, evaluation={"development": [scores]}, corpus={"held_out_documents": 150})
+    text = text_of_card(record, tmp_path)
+    assert "150 development rows, which were not trained on.\n" in text
+    assert "than the table shows" not in text and "Its quality was not measured" in text
+    scores_on_tasks = scores_in(STUDENT, evaluation_of())
+    text = text_of_card(record, tmp_path, scores=scores_on_tasks)
+    assert "than the table shows" in text and "Its quality was not measured" not in text
+
+    citations = [{"title": "", "bibtex": f"@misc{{{key}}}"} for key in ("one", "two")]
+    text = text_of_card(run_record(stages=[{"citation": citation} for citation in citations]), tmp_path)
+    assert "@misc{one}" in text and "@misc{two}" in text
+
+
 def test_meaningless_scores_are_marked_and_keep_no_share(tmp_path: Path):
     summary = evaluation_of()
     summary["models"][1]["columns"] = {"stsb": {"mean": 81.0, "only_answer": "3"}, "squad": {"mean": 80.0}}

@@ -107,6 +107,16 @@ def test_a_comparison_that_is_not_finished_says_how_its_runs_stand(copied, chang
     assert not collect([change(folder, {"status": "finished"})])[0].unfinished
 
 
+def test_references_without_a_title_have_their_bibtex(copied, page_of):
+    citations = [{"title": "", "bibtex": f"@misc{{{key}}}"} for key in ("one", "two", "one")]
+    text = render_markdown(page_of(copied(edit=lambda record: cite(record, citations))), "figures")
+    assert text.count("@misc{one}") == text.count("@misc{two}") == 1
+
+
+def cite(record, citations):
+    record["stages"] = [{**record["stages"][0], "citation": citation} for citation in citations]
+
+
 def test_a_comparison_names_no_files_outside_of_it(copied):
     copied(name="other")
     folder = copied(

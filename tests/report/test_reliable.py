@@ -71,7 +71,15 @@ def test_saturated_and_small_retrievals_stay_out(values, reason):
     assert reason in comparison_markdown(values)
     card = comparison_markdown(values, reliable_only=True)
     assert "| Passage retrieval" not in card and "| Agreement, far to near" in card
+    assert "Passage retrieval" not in card and reason not in card and "Agreement: rank correlation" in card
     assert [result.metric_type for result in held_out_results(RunEvaluation.read(values), "x")] == ["spearmanr"]
+
+
+def test_notes_of_a_card_are_on_its_own_figures():
+    card = comparison_markdown(evaluation(pool=30, sentences=30), reliable_only=True)
+    assert "held_out" not in card and "Untrained start" not in card and "95 %" not in card
+    text = comparison_markdown(evaluation(pool=30, sentences=30))
+    assert "held_out" in text and "Untrained start" in text and "95 %" in text
 
 
 def test_a_verdict_names_the_start_and_no_rough_figure(copied, page_of):

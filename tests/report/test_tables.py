@@ -152,6 +152,21 @@ def test_a_search_leaves_record_recipe_tables_and_pictures(tmp_path):
         write_search(tmp_path / "search.md" / "out", record)
 
 
+def test_a_search_that_stops_while_it_writes_its_figures_is_not_finished(tmp_path, monkeypatch):
+    def stop(sheet, path, **more):
+        path.write_bytes(b"torn")
+        raise KeyboardInterrupt
+
+    old_figure = tmp_path / "evolution.svg"
+    old_figure.write_text("whole")
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", stop)
+    with pytest.raises(KeyboardInterrupt):
+        write_search(tmp_path, read("large-search-mapping", "search.json"))
+    assert old_figure.read_text() == "whole"
+    assert not (tmp_path / "search.json").exists() and (tmp_path / "recipe.yaml").exists()
+    assert not list(tmp_path.glob("*.partial")) + list(tmp_path.glob(".*"))
+
+
 @pytest.mark.parametrize("write", [write_tables, write_model_card])
 def test_what_cannot_be_written_is_refused_in_a_line(tmp_path, write):
     (tmp_path / "file").write_text("")

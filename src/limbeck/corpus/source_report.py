@@ -13,6 +13,8 @@ from limbeck.corpus.messages import safe_name
 Item = TypeVar("Item")
 EXAMPLES_PER_PROBLEM = 5
 _EXAMPLES_SHOWN = 2
+_EXAMPLES = " (such as "
+"""Stands before the examples of a problem in its line."""
 
 OTHER_COLUMN = "row without the column"
 """How the problem of a row begins that has no column of the text."""
@@ -62,7 +64,7 @@ class SourceReport:
         most_frequent_first = sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))
         for problem, count in most_frequent_first:
             examples = ", ".join(self.examples.get(problem, [])[:_EXAMPLES_SHOWN])
-            lines.append(f"{count:,} x {problem} (such as {examples})")
+            lines.append(f"{count:,} x {problem}{_EXAMPLES}{examples})")
         return lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,6 +75,12 @@ class SourceReport:
     def from_dict(cls, values: Mapping[str, Any]) -> SourceReport:
         """Return the report that `to_dict` wrote; empty for an empty mapping."""
         return cls(dict(values.get("counts", {})), _copy(values.get("examples", {})))
+
+
+def without_examples(line: str) -> str:
+    """Return a line of `SourceReport.lines` without its examples, which may quote the text."""
+    beginning, _, _ = line.partition(_EXAMPLES)
+    return beginning
 
 
 @contextmanager

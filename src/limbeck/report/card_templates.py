@@ -22,7 +22,7 @@ from limbeck.report.export_text import export_part
 from limbeck.report.layers import layer_rows
 from limbeck.report.names import metric_of_column
 from limbeck.report.quality import format_count
-from limbeck.report.run_warnings import resembling_rows, untrained_rows, untrained_values
+from limbeck.report.run_warnings import initial_tensors, resembling_rows, untrained_rows, untrained_values
 from limbeck.report.text_notes import changed_text, skipped_text
 
 
@@ -44,6 +44,7 @@ def card_templates() -> Environment:
         "usage": usage_of,
         "exported": export_part,
         "graph_usage": onnx_usage,
+        "initial_tensors": initial_tensors,
         "router_usage": router_usage,
         "layer_rows": layer_rows,
         "modules": modules_of,

@@ -96,7 +96,7 @@ def course_figures(runs: Sequence[tuple[str, RunFolder]]) -> Iterator[Figure]:
         runs: The runs, each after its label.
     """
     # Stages belong together if they have the same title and method. Losses of different methods have different terms,
-    # and cannot be compared.
+    # and cannot be compared. A recipe gives each of its stages another title.
     logs_by_stage: dict[tuple[str, str], dict[str, StageLog]] = {}
     for label, run in runs:
         for stage in run.stages:

@@ -1,6 +1,5 @@
 """The card of a fine-tuned model: its scores, how it was chosen, its rows and settings, which a template words."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ from limbeck.core.files import atomic_text, writing
 from limbeck.core.kinds import own_kind_like
 from limbeck.core.paths import MODEL_CARD
 from limbeck.core.studies import ChosenPoint, EvaluatedModel, Evaluation, EvaluationCell, Figure
+from limbeck.corpus.source_report import without_examples
 from limbeck.kinds.task import Task
 from limbeck.models.card_facts import teacher_facts
 from limbeck.report.card import (
@@ -113,8 +113,8 @@ class FineTunedCard:
         """The scores of this one run as the Hub has them; none if a split was cut, and so not scored as a whole."""
         # A split of which exactly the largest allowed number of rows was scored is taken for one that was cut.
         most_rows = self.cell.settings.get("max_scored_rows")
-        scored_rows = self.cell.rows.values()
-        if most_rows is not None and most_rows in scored_rows:
+        scored_splits = {split for column in self.summary.columns for split in column.splits}
+        if most_rows is not None and any(self.cell.rows.get(split) == most_rows for split in scored_splits):
             return []
         # `hub_results` reads the means of a summary, which are over seeds. The card is of one run, so it gets a copy of
         # the summary in which the scores of this run take the place of the means.
@@ -203,4 +203,4 @@ class FineTunedCard:
     @property
     def notes(self) -> list[str]:
         """The notes on rows, without the texts that they quote: a card is made to be published."""
-        return [re.sub(r" \(such as .*\)$", "", note) for note in self.summary.notes]
+        return [without_examples(note) for note in self.summary.notes]

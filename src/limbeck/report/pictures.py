@@ -15,7 +15,7 @@ from matplotlib.style import context as style_context
 
 from limbeck.core.blocks import Drawing, Figure
 from limbeck.core.escaping import printable
-from limbeck.core.files import writing
+from limbeck.core.files import atomic_file, writing
 
 _STYLE = Path(__file__).with_name("templates") / "figure.mplstyle"
 _LOCK = Lock()
@@ -84,7 +84,7 @@ def picture_address(figure: Figure, height: float | None = None, *, transparent:
 
 
 def write_figure(figure: Figure, path: Path, *, titled: bool = False) -> None:
-    """Write a figure as `.svg`, `.png` or `.pdf`; title and description go into its metadata.
+    """Write a figure as `.svg`, `.png` or `.pdf`, whole or not at all; title and description go into its metadata.
 
     Args:
         figure: A figure of a report.
@@ -96,8 +96,14 @@ def write_figure(figure: Figure, path: Path, *, titled: bool = False) -> None:
     """
     title = figure.title if titled else ""
     caption = figure.caption if titled else ""
-    with drawn(figure.drawing, title, caption) as sheet, writing(path):
-        sheet.savefig(path, metadata=_metadata(figure, path.suffix))
+    format_name = path.suffix.removeprefix(".")
+    with (
+        drawn(figure.drawing, title, caption) as sheet,
+        writing(path),
+        # `shared`, since several workers of a search may end together, and each writes its figures.
+        atomic_file(path, shared=True) as partial,
+    ):
+        sheet.savefig(partial, format=format_name, metadata=_metadata(figure, path.suffix))
 
 
 def _metadata(figure: Figure, suffix: str) -> dict[str, Any]:

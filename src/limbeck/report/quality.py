@@ -30,11 +30,13 @@ from limbeck.core.records import (
 from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.report.names import at_start, metric_name, metric_of_rows
 from limbeck.report.output_files import write_forms
-from limbeck.report.quality_notes import RETRIEVAL, Measured, comparison_notes
+from limbeck.report.quality_notes import Measured, comparison_notes
 from limbeck.report.reliable import (
+    RETRIEVAL,
     has_share,
     is_reliable_agreement,
     is_reliable_retrieval,
+    reliable_figures,
     reliable_speedup,
     reliable_transformer_speedup,
 )
@@ -193,10 +195,13 @@ def comparison_markdown(comparison: Measured, *, notes: bool = True, reliable_on
     Args:
         comparison: Teacher and student.
         notes: Write the notes below the table.
-        reliable_only: Leave out figures of measures that are too easy for the teacher or have too few queries.
+        reliable_only: Leave out figures of measures that are too easy for the teacher or have too few queries, and the
+            notes on them.
     """
+    if reliable_only:
+        comparison = reliable_figures(RunEvaluation.read(comparison))
     # The first heading is empty: it becomes one space, as in the cards that were written before.
-    table = quality_table(comparison, reliable_only=reliable_only)
+    table = quality_table(comparison)
     text = markdown.plain_table(table).replace("|  |", "| |", 1)
     lines = comparison_notes(comparison)
     if notes and lines:
@@ -278,7 +283,6 @@ def quality_table(
     caption: str = "Teacher and student",
     *,
     part_mark: str = _PART_MARK,
-    reliable_only: bool = False,
 ) -> Table:
     """Lay out the figures of teacher and student as a table.
 
@@ -286,13 +290,9 @@ def quality_table(
         comparison: Teacher and student.
         caption: Caption of the table.
         part_mark: Stands before a part of the row above.
-        reliable_only: Leave out figures that are not fit for a card.
     """
     headings = ("", "Teacher", "Student", "Student vs teacher")
-    rows = comparison_rows(comparison)
-    if reliable_only:
-        rows = [row for row in rows if row.is_reliable]
-    cells = tuple(row.cells(part_mark) for row in rows)
+    cells = tuple(row.cells(part_mark) for row in comparison_rows(comparison))
     return Table(caption, headings, cells, layout=BOXED).with_words("", "Student vs teacher")
 
 

@@ -16,6 +16,7 @@ from limbeck.core.records.run_evaluation import SATURATED, SUMMARY_IN_BODIES
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
     FEWEST_QUERIES,
+    RETRIEVAL,
     chance_of,
     has_enough_queries,
     is_at_chance,
@@ -28,8 +29,6 @@ from limbeck.report.scored_rows import DEVELOPMENT, one_answer_line, one_answer_
 
 Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
 """A teacher beside its student: as a record has them, or as `limbeck.evaluation.Comparison.to_dict` gives them."""
-RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
-"""Fields of `Retrieval` in the order of the table; for shortened vectors the table has the first one only."""
 _FEW_ROWS = 100
 """Below this number of rows, scores are called rough."""
 _UNSTEADY = 1.5

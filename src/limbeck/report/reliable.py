@@ -6,7 +6,14 @@ not name their measures; their figures are shown as they were.
 
 from limbeck.core import timing
 from limbeck.core.intervals import ends_of, of_correlation, of_share
-from limbeck.core.records import Agreement, BatchLatency, DevelopmentFigures, Retrieval
+from limbeck.core.records import (
+    Agreement,
+    BatchLatency,
+    CutVectors,
+    DevelopmentFigures,
+    Retrieval,
+    RunEvaluation,
+)
 from limbeck.core.records.run_evaluation import SATURATED
 
 _SHARES = ("accuracy", "exact_match")
@@ -14,6 +21,8 @@ _SHARES = ("accuracy", "exact_match")
 _CORRELATIONS = ("matthews", "pearson", "spearman")
 """Metrics that are a correlation over rows; Matthews' is that of two classes."""
 
+RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
+"""Fields of `Retrieval` in the order of the table; for shortened vectors the table has the first one only."""
 FEWEST_QUERIES = 200
 """Fewest queries of a retrieval, or sentences of an agreement, whose figure counts for more than a rough one."""
 
@@ -44,6 +53,60 @@ def is_saturated(teacher: Retrieval, metric: str) -> bool:
 def is_reliable_agreement(agreement: Agreement) -> bool:
     """Return whether an agreement is over the pairs of at least `FEWEST_QUERIES` sentences."""
     return agreement.measure is None or (agreement.sentences or 0) >= FEWEST_QUERIES
+
+
+def reliable_figures(evaluation: RunEvaluation) -> RunEvaluation:
+    """Return the measurements of a run without the figures on held-out text that are not reliable."""
+    teacher = evaluation.teacher.retrieval
+    start = evaluation.start
+    if start is not None:
+        start_figures = {
+            "agreement": _reliable_agreement(start.agreement),
+            "retrieval": _reliable_retrieval(start.retrieval, teacher),
+        }
+        start = start.model_copy(update=start_figures)
+    figures = {
+        "teacher": evaluation.teacher.model_copy(update={"retrieval": _reliable_retrieval(teacher, teacher)}),
+        "student": evaluation.student.model_copy(
+            update={"retrieval": _reliable_retrieval(evaluation.student.retrieval, teacher)}
+        ),
+        "agreement": _reliable_agreement(evaluation.agreement),
+        "asymmetric": _reliable_retrieval(evaluation.asymmetric, teacher),
+        "start": start,
+        "cut": [cut for cut in map(_reliable_cut, evaluation.cut) if cut is not None],
+    }
+    return evaluation.model_copy(update=figures)
+
+
+def _reliable_agreement(agreement: Agreement | None) -> Agreement | None:
+    """Return an agreement if it is reliable."""
+    return agreement if agreement is not None and is_reliable_agreement(agreement) else None
+
+
+def _reliable_retrieval(retrieval: Retrieval | None, teacher: Retrieval | None) -> Retrieval | None:
+    """Return a retrieval with its reliable figures alone; None where there are none.
+
+    Args:
+        retrieval: The figures of a model.
+        teacher: The teacher's figures.
+    """
+    unreliable = [metric for metric in RETRIEVAL if not is_reliable_retrieval(teacher, metric)]
+    if retrieval is None or len(unreliable) == len(RETRIEVAL):
+        return None
+    return retrieval.model_copy(update=dict.fromkeys(unreliable))
+
+
+def _reliable_cut(cut: CutVectors) -> CutVectors | None:
+    """Return the reliable figures of vectors that were cut; None where there are none."""
+    agreement = _reliable_agreement(cut.agreement)
+    student = _reliable_retrieval(cut.student, cut.teacher)
+    asymmetric = _reliable_retrieval(cut.asymmetric, cut.teacher)
+    if agreement is None and student is None and asymmetric is None:
+        return None
+    teacher = _reliable_retrieval(cut.teacher, cut.teacher)
+    return cut.model_copy(
+        update={"agreement": agreement, "teacher": teacher, "student": student, "asymmetric": asymmetric}
+    )
 
 
 def has_share(scores: DevelopmentFigures, metric: str) -> bool:

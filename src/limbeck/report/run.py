@@ -287,19 +287,16 @@ def provenance(run: RunFolder) -> Iterable[Block]:
 @section(RunFolder, "References")
 def references(run: RunFolder) -> Iterator[Block]:
     """Name the papers of the methods, each once, then give their BibTeX entries."""
-    citation_by_title = {}
-    for stage in run.record.stages:
-        if stage.citation is not None:
-            citation_by_title[stage.citation.title] = stage.citation
-    for title, citation in citation_by_title.items():
+    citations = run.record.citations
+    for citation in citations:
         # Some records have the BibTeX entry alone, and an empty title.
-        if not title:
+        if not citation.title:
             continue
         # Anybody may have written the record: only addresses of the web become links.
         address = ""
         if citation.url.startswith(("https://", "http://")):
             address = citation.url
-        yield Paragraph(f"{citation.authors}: {title}.", address)
-    entries = [citation.bibtex for citation in citation_by_title.values() if citation.bibtex is not None]
+        yield Paragraph(f"{citation.authors}: {citation.title}.", address)
+    entries = [citation.bibtex for citation in citations if citation.bibtex is not None]
     if entries:
         yield Code("BibTeX", "\n\n".join(entries), "bibtex")

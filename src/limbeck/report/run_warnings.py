@@ -4,7 +4,7 @@ A tensor or a row of embeddings is *untrained* if no stage changed it. It keeps 
 which are the teacher's or random.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from limbeck.core import records
 from limbeck.core.blocks import counted
@@ -116,16 +116,29 @@ def untrained_values(run: records.Run, names: list[str]) -> str:
         run: The run's record.
         names: The names of the tensors, one or more.
     """
-    untrained = run.untrained or records.Untrained()
-    from_checkpoint = untrained.from_checkpoint or ()
-    if names and all(name in from_checkpoint for name in names):
+    if names and _are_of_checkpoint(run, names):
         return "left with the values of the checkpoint that the student started from"
-    from_teacher = sum(run.holds_teachers(name) for name in names)
+    from_teacher = len(names) - len(initial_tensors(run, names))
     if from_teacher == len(names):
         return "left with the teacher's values"
     if from_teacher:
         return f"left with the teacher's values ({from_teacher} of them) or initial values (the rest)"
     return "left with initial values"
+
+
+def initial_tensors(run: records.Run, names: list[str]) -> list[str]:
+    """Return those of the untrained tensors that have initial values, and neither a checkpoint's nor the teacher's."""
+    if _are_of_checkpoint(run, names):
+        return []
+    return [name for name in names if not run.holds_teachers(name)]
+
+
+def _are_of_checkpoint(run: records.Run, names: list[str]) -> bool:
+    """Return whether all of the untrained tensors have the values of a checkpoint that the student started from."""
+    from_checkpoint: Collection[str] = ()
+    if run.untrained is not None:
+        from_checkpoint = run.untrained.from_checkpoint or ()
+    return all(name in from_checkpoint for name in names)
 
 
 def untrained_rows(run: records.Run) -> Iterator[str]:

@@ -13,6 +13,7 @@ from limbeck.core.blocks import Block, Figure, Notes, Paragraph, Section, Table
 from limbeck.core.console_blocks import console
 from limbeck.core.files import atomic_text, writing
 from limbeck.core.paths import RECIPE
+from limbeck.report.pictures import write_figure
 from limbeck.report.search_architecture import ArchitectureView
 from limbeck.report.search_mapping import MappingView
 from limbeck.report.search_teacher_layer import TeacherLayerView
@@ -74,7 +75,9 @@ def _describe_setting(search: studies.Search) -> str:
 
 
 def write_search(folder: Path, record: SearchRecord) -> list[Path]:
-    """Write the record, recipe, tables and figures of a search; existing files are replaced, each whole or not at all.
+    """Write the recipe, tables, figures and record of a search; existing files are replaced, each whole or not at all.
+
+    The record is written last: a search that is stopped before is not finished, and its files are written again.
 
     Args:
         folder: The search's folder, made if missing.
@@ -88,7 +91,7 @@ def write_search(folder: Path, record: SearchRecord) -> list[Path]:
         OutputError: if a file cannot be written.
     """
     search = studies.Search.read(record)
-    texts = {studies.Search.FILE: records.text_of(search.to_dict())}
+    texts: dict[str, str] = {}
     if search.recipe is not None:
         study = f"`limbeck search {search.kind}` (study '{search.name}')"
         header = f"# Highest-scoring candidate of {study}; each was trained once. To train it: limbeck distill\n"
@@ -96,21 +99,22 @@ def write_search(folder: Path, record: SearchRecord) -> list[Path]:
         texts[RECIPE] = f"{header}{recipe}"
     texts |= search_files(search)
 
-    files = []
+    record_file = folder / studies.Search.FILE
+    files = [record_file]
     with writing(folder):
         folder.mkdir(exist_ok=True)
         for name, text in texts.items():
             # `shared`, since several workers that were started by hand may end together, and each writes these files.
             atomic_text(folder / name, text, shared=True)
             files.append(folder / name)
-    return [*files, *_write_figures(folder, search)]
+    files += _write_figures(folder, search)
+    with writing(record_file):
+        atomic_text(record_file, records.text_of(search.to_dict()), shared=True)
+    return files
 
 
 def _write_figures(folder: Path, search: studies.Search) -> list[Path]:
     """Write each figure of a search as SVG and as PNG, with the name of the search in its title; return the files."""
-    # Imports matplotlib, which the tables do not need.
-    from limbeck.report.pictures import write_figure
-
     files = []
     for block in VIEWS[str(search.kind)].blocks(search):
         if isinstance(block, Figure):

@@ -39,7 +39,7 @@ from limbeck.report.card import (
 from limbeck.report.card_templates import folder_name, name_in_card
 from limbeck.report.export_text import ExportRecord
 from limbeck.report.languages import NOTE, languages_table
-from limbeck.report.quality import comparison_markdown
+from limbeck.report.quality import comparison_markdown, comparison_rows
 from limbeck.report.student_results import development_results, held_out_results
 from limbeck.report.task_scores import TaskScores, hub_results
 
@@ -163,7 +163,9 @@ class StudentCard:
     @property
     def comparison(self) -> str:
         """The table of teacher and student in Markdown; empty where nothing was measured."""
-        return "" if self.evaluation.is_empty else comparison_markdown(self.evaluation, reliable_only=True)
+        if not comparison_rows(self.evaluation):
+            return ""
+        return comparison_markdown(self.evaluation, reliable_only=True)
 
     @property
     def languages(self) -> str:

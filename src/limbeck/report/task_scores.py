@@ -18,7 +18,7 @@ from limbeck.core.paths import EVALUATION_TABLE
 from limbeck.core.records import load
 from limbeck.core.studies import Column, ColumnFigure, EvaluatedModel, Evaluation, Scores
 from limbeck.errors import RecipeError
-from limbeck.evaluation.tasks.registry import DEFINITIONS, PUBLISHED
+from limbeck.evaluation.tasks.registry import ASSEMBLED, DEFINITIONS, DRAWN, PUBLISHED
 from limbeck.report.card import HEADS, hub_metric
 from limbeck.report.names import metric_of_column
 from limbeck.report.scores import share_kept
@@ -27,9 +27,9 @@ _OTHER_COUNT = re.compile(rf"\({PUBLISHED} ")
 """Found in `SQuAD 1.1 validation: 2 rows (the published set has 10,570)`."""
 _OTHER_COUNT_BEFORE = re.compile(r"rows?, but [\d,]+ are published")
 """The same as earlier versions wrote it: `2 rows, but 10,570 are published`."""
-_DRAWN = re.compile(r"(?:rows|queries), drawn$")
+_DRAWN = re.compile(rf", {DRAWN}$")
 """Found in `Retrieval test: 5 of 11 queries, drawn`."""
-_MISSING_PARTS = re.compile(r"(?:made of|assembled from) \d+ of its \d+ parts")
+_MISSING_PARTS = re.compile(rf"(?:made of|{ASSEMBLED}) \d+ of its \d+ parts")
 """Found in `XNLI validation: assembled from 2 of its 15 parts`; earlier versions wrote `made of`."""
 _OTHER_ROWS = (_OTHER_COUNT, _OTHER_COUNT_BEFORE, _DRAWN, _MISSING_PARTS)
 """Patterns of the notes that say that a score is not over all published rows, or over others."""

@@ -1,6 +1,8 @@
 """What happened to a run's text on its way in: what was skipped, what was changed, and what it was taken for.
 
 The report of a corpus counts all of them under one name each. A note that is none of those below is of skipped text.
+Records have no more than the name, so it is told by its beginning: a test compares the beginnings with all names that
+limbeck writes.
 """
 
 from limbeck.core import records
@@ -15,11 +17,13 @@ _CHANGED = (
     CUT_LINE,
     HALF_CHARACTER,
     "document whose control characters were replaced",
+    "page longer than",
     "question cut to",
     "row cut to",
     "row with bytes that are not UTF-8",
     "sentence cut into windows",
     "table whose words begin with their language",
+    "text of which the student reads only the beginning",
     "word longer than a window, cut",
 )
 """Beginnings of notes on text that was read, but not as it stands in the file."""
@@ -27,10 +31,14 @@ _TAKEN = (
     "answer that is not at its answer_start, taken",
     "answer that its context does not contain, kept",
     "file of several lines",
+    "file whose lines end with CR",
     "file without blank lines",
     "table of which",
     "table with",
+    "tag of an entity that no tag ends",
+    "tag that continues an entity that no tag begins",
     "tag that is no part of an entity",
+    "tag without the part of an entity",
     "word without a token",
     "word without a word vector",
 )

@@ -632,6 +632,15 @@ class Run(Made, CardFields):
         return was_given or started_with_them
 
     @property
+    def citations(self) -> list[Citation]:
+        """The papers of the methods of its stages, each once."""
+        citations: list[Citation] = []
+        for stage in self.stages:
+            if stage.citation is not None and stage.citation not in citations:
+                citations.append(stage.citation)
+        return citations
+
+    @property
     def on_task(self) -> bool:
         """Whether a stage was distilled on labelled rows."""
         for stage in self.recipe.stages:

@@ -19,6 +19,7 @@ from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 from limbeck.evaluation.evaluators import token_files
+from limbeck.evaluation.tasks.registry import DRAWN
 from limbeck.evaluation.tasks.splits import TRAIN
 from limbeck.kinds.kind import Outputs
 from limbeck.kinds.registry import KINDS
@@ -194,7 +195,7 @@ def notes_of_draws(data: TaskData, drawn: Mapping[str, Sequence[LabelledRow]]) -
         used, noun = kind.count(rows)
         known, _ = kind.count(data.splits[split])
         if used < known:
-            notes.append(f"{data.task.title} {split}: {used:,} of {counted(known, noun)}, drawn")
+            notes.append(f"{data.task.title} {split}: {used:,} of {counted(known, noun)}, {DRAWN}")
     return notes
 
 

@@ -24,6 +24,10 @@ from limbeck.kinds.task import Task
 
 PUBLISHED = "the published set has"
 """In a note on a split of which other rows are there than were published, before how many."""
+ASSEMBLED = "assembled from"
+"""In a note on a split of which some parts are missing, before how many there are."""
+DRAWN = "drawn"
+"""At the end of a note on a split of which not all rows were scored."""
 
 
 class _BuiltInTask(TaskDefinition):

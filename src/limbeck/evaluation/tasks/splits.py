@@ -235,7 +235,7 @@ class Splits:
             joint.report.merge(content.report)
         if len(parts_there) < len(parts):
             joint.notes.append(
-                f"{place.task.title} {place.split}: assembled from {len(parts_there)} of its {len(parts)} parts"
+                f"{place.task.title} {place.split}: {registry.ASSEMBLED} {len(parts_there)} of its {len(parts)} parts"
             )
         return joint
 
