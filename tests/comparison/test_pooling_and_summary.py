@@ -110,7 +110,7 @@ def test_with_one_seed_the_baseline_stands_beside_the_trained_and_nothing_is_ran
     summary = summarise_comparison(cells, TEACHER, evaluation(model("teacher", {}, average=80.0), *models))
     sizes = {"plan": {"budget": {"tokens": 9}, "seeds": [1]}, "corpus": {"tokens": 9}}
     record = Comparison.read({**sizes, "summary": summary.to_dict()})
-    comparison = ComparisonFolder(folder=Path(), title="c", record=record, runs=())
+    comparison = ComparisonFolder(folder=Path(), title="c", record=record, run_by_combination={})
     line = "`start only`, which trains nothing, scored 84.3; the trained methods scored 83.0 to 85.0."
     facts = list(comparison_facts(comparison))
     assert facts[-1].endswith(line) and facts[-2].startswith("With one seed, differences")

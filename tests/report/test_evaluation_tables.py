@@ -1,7 +1,9 @@
 """The tables say what was measured, what is kept of the teacher, and what papers printed beside it."""
 
 import io
+from csv import DictReader
 from dataclasses import replace
+from io import StringIO
 from itertools import product
 
 import pytest
@@ -20,7 +22,7 @@ from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.models.families import Shape
 from limbeck.report import fine_tuned_card
 from limbeck.report.costs import cost_tables
-from limbeck.report.evaluation import evaluation_markdown, evaluation_table
+from limbeck.report.evaluation import evaluation_csv, evaluation_markdown, evaluation_table
 from limbeck.report.evaluation_tables import chosen_lines, metrics_table, scores_table
 from limbeck.report.names import at_start, metric_name
 
@@ -101,6 +103,21 @@ def test_an_average_that_is_printed_is_kept_and_others_are_computed_over_all_col
             assert row[name] == pytest.approx(sum(figures) / len(figures))
     assert 78.2 in [row["average"] for row in summary["published"] if "average" not in row["computed"]]
     assert any(row["average"] is None for row in summary["published"])
+
+
+def test_published_rows_in_csv_can_be_told_apart():
+    published = {"paper": "minilm", "table": "2", "model": "MiniLM", "shape": "6x384", "columns": {"rte": 70.0}}
+    rows = [
+        published | {"split": "development", "teacher": "BERT-base", "average": 80.0, "computed": []},
+        published | {"split": "test", "distilled": "task", "average": 81.0, "computed": ["average"]},
+    ]
+    lines = list(DictReader(StringIO(evaluation_csv(make_summary(tasks=("rte",)) | {"published": rows}))))
+    printed = [(line["source"], line["model"], line["column"], line["mean"]) for line in lines[-3:]]
+    assert printed == [
+        ("minilm table 2, dev", "MiniLM from BERT-base, 6x384", "rte", "70.0"),
+        ("minilm table 2, dev", "MiniLM from BERT-base, 6x384", "average", "80.0"),
+        ("minilm table 2, test", "MiniLM, distilled on the task, 6x384", "rte", "70.0"),
+    ]
 
 
 def test_a_score_below_zero_keeps_nothing(monkeypatch):

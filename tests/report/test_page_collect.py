@@ -117,12 +117,39 @@ def cite(record, citations):
     record["stages"] = [{**record["stages"][0], "citation": citation} for citation in citations]
 
 
+def test_a_comparison_shows_a_finished_run_of_each_combination(copied, change):
+    def fail_first(record):
+        record["cells"][0]["status"] = "failed"
+
+    folder = copied("comparison-with-costs", edit=fail_first)
+    cells = json.loads((folder / "comparison.json").read_text())["cells"]
+    runs = collect([folder])[0].run_by_combination
+    assert {combination: run.folder.name for combination, run in runs.items()} == {
+        "hidden_states, last on 2x32": Path(cells[2]["folder"]).name,
+        "minilmv2, layer auto on 2x32": Path(cells[1]["folder"]).name,
+    }
+
+
+def test_a_log_that_cannot_be_read_is_told(copied, page_of, monkeypatch):
+    def refuse(path, *values, **named):
+        if path.name == "log.jsonl":
+            raise PermissionError(13, "Permission denied")
+        return open_file(path, *values, **named)
+
+    open_file = Path.open
+    folder = copied()
+    monkeypatch.setattr(Path, "open", refuse)
+    text = render_markdown(page_of(folder, render=False), "figures")
+    assert "log.jsonl cannot be read: Permission denied." in text
+    assert "damaged line" not in text and "there is no log" not in text
+
+
 def test_a_comparison_names_no_files_outside_of_it(copied):
     copied(name="other")
     folder = copied(
         "comparison-with-costs", edit=lambda record: [cell.update(folder="../other") for cell in record["cells"]]
     )
-    assert collect([folder])[0].runs == ()
+    assert collect([folder])[0].run_by_combination == {}
 
 
 def test_an_evaluation_without_a_table_shows_its_cells(tmp_path, page_of):

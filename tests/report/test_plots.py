@@ -13,7 +13,7 @@ from PIL import Image
 from limbeck.core.blocks import Figure, Table
 from limbeck.errors import OutputError
 from limbeck.report.figures import heat_figure
-from limbeck.report.output_files import FILE_SUFFIXES
+from limbeck.report.output_files import PICTURE_SUFFIXES
 from limbeck.report.pictures import drawn, picture_address, svg_of, write_figure
 from limbeck.report.plots import (
     SERIES,
@@ -217,7 +217,7 @@ def test_a_drawing_is_the_same_whatever_else_matplotlib_is_used_for():
         assert matplotlib.rcParams["font.size"] == 30
 
 
-@pytest.mark.parametrize("suffix", FILE_SUFFIXES)
+@pytest.mark.parametrize("suffix", PICTURE_SUFFIXES)
 def test_a_file_is_light_described_and_the_same_again(suffix, tmp_path):
     paths = [tmp_path / "made" / f"{name}{suffix}" for name in "ab"]
     for path in paths:
@@ -251,7 +251,7 @@ def test_text_stays_text_in_every_plot(tmp_path):
     svg = svg_of(spoiled).decode()
     assert "<script" not in svg and "\u202e" not in svg and "\x00" not in svg
     ElementTree.fromstring(svg)
-    for suffix in FILE_SUFFIXES:
+    for suffix in PICTURE_SUFFIXES:
         write_figure(spoiled, tmp_path / f"a{suffix}", titled=True)
     ElementTree.parse(tmp_path / "a.svg")
 

@@ -7,35 +7,13 @@ import pytest
 
 from limbeck.core import studies
 from limbeck.core.records import RunEvaluation, SourceNotes
-from limbeck.evaluation.passages import SENTENCE_IN_PASSAGES
-from limbeck.evaluation.similarity_strata import STRATIFIED_SIMILARITIES
 from limbeck.report import comparison_markdown, comparison_rows
 from limbeck.report.evaluation import evaluation_csv
 from limbeck.report.quality_notes import comparison_notes
 from limbeck.report.scores import share_kept
 from limbeck.report.student_results import held_out_results
 from limbeck.report.text_notes import changed_text, skipped_text, taken_text
-
-
-def retrieval(value: float, pool: int):
-    metrics = ("mrr_at_10", "recall_at_1", "ndcg_at_10", "recall_at_10")
-    return dict.fromkeys(metrics, value) | {
-        "pool": pool, "interval": [value - 0.02, value + 0.02], "measure": SENTENCE_IN_PASSAGES
-    }  # fmt: skip
-
-
-def evaluation(*, teacher: float = 0.8, pool: int = 500, sentences: int = 900):
-    agreement = {"pairs": 1500, "documents": 40, "measure": STRATIFIED_SIMILARITIES}
-    return {
-        "teacher": {"retrieval": retrieval(teacher, pool)},
-        "student": {"retrieval": retrieval(0.6, pool)},
-        "agreement": {**agreement, "spearman": 0.7, "sentences": sentences},
-        "start": {
-            "summary": "Starts from teacher layers 1, 6.",
-            "retrieval": retrieval(0.4, pool),
-            "agreement": {**agreement, "spearman": 0.3, "sentences": sentences},
-        },
-    }
+from tests.support.run_figures import evaluation
 
 
 def cells(values):

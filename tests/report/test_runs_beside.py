@@ -8,7 +8,7 @@ from limbeck.core.blocks import Figure
 from limbeck.report.collect import collect
 from limbeck.report.run_quality import quality_of
 from limbeck.report.runs_beside import run_blocks
-from tests.report.test_reliable import evaluation
+from tests.support.run_figures import evaluation
 
 
 def titles_of_figures(folders):

@@ -11,9 +11,10 @@ from rich.console import Console
 
 import limbeck.report
 from limbeck.core.records import Run
+from limbeck.core.studies import Comparison
 from limbeck.errors import OutputError
 from limbeck.report import comparison_rows, comparison_table, write_model_card, write_tables
-from limbeck.report.comparison import methods_markdown
+from limbeck.report.comparison import methods_markdown, methods_tables
 from limbeck.report.provenance import run_provenance
 from limbeck.report.quality import format_count
 from limbeck.report.search import search_files, write_search
@@ -172,6 +173,18 @@ def test_what_cannot_be_written_is_refused_in_a_line(tmp_path, write):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot be written"):
         write({}, tmp_path / "file" / "student")
+
+
+def test_every_module_is_on_the_map_of_the_package():
+    modules = {module.name for module in pkgutil.iter_modules(limbeck.report.__path__)}
+    assert [module for module in sorted(modules) if f"`{module}`" not in limbeck.report.__doc__] == []
+
+
+def test_a_comparison_without_a_name_has_a_heading():
+    record = read("large-comparison", "comparison.json") | {"name": None}
+    assert methods_markdown(record).startswith("# Comparison of methods\n")
+    record["summary"]["teacher"]["title"] = "/home/someone/models/teacher"
+    assert "/home" not in str(methods_tables(Comparison.read(record).summary))
 
 
 def test_no_module_takes_the_name_of_something_that_the_package_gives():

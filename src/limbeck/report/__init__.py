@@ -1,20 +1,26 @@
 """Reports: pages of runs and searches, the teacher-beside-student table, and the student's model card.
 
+A *figure* is a measured value in tables and records. As a block of a page it is a drawing, which `figures`, `plots` and
+`pictures` make. A *comparison* is a folder of runs by several methods. The public functions `comparison_…` are about
+one run: they lay out a `limbeck.evaluation.Comparison`, which is a teacher beside its student.
+
 The modules by subject:
 
 - Writing a page: `writing` calls `collect` and `collect_runs`, which read folders as `subjects` (with `logs`), then
   `page`, which asks `sections` for what is on it, then `rendering` and `pictures`.
 - Sections of a run: `run`, `run_quality`, `run_warnings`, `development`, `runs_beside`; of other folders:
   `comparison_sections`, `evaluation_sections`, `search_sections`, `inspection_sections`. They share `statuses`,
-  `warning_notes`, `provenance` and `layers`.
-- Figures: `plots` declares plots; `figures`, `curves` and `inspection_figures` make figures of them.
-- Teacher beside student: `quality`, `quality_notes`, `scored_rows`.
-- Comparisons of methods: `comparison`, `methods_notes`. Evaluations on tasks: `evaluation`, `evaluation_tables`,
-  `scores`. Costs of either: `costs`.
+  `warning_notes`, `provenance`, `layers`, `languages` and `text_notes`.
+- Figures: `plots` declares plots, and `point_names` places names on them; `figures`, `curves` and `inspection_figures`
+  make figures of them.
+- Teacher beside student (`comparison_…`): `quality`, `quality_notes`, `scored_rows`, `reliable`.
+- Comparisons of methods (`methods_…`): `comparison`, `methods_notes`.
+- Evaluations on tasks: `evaluation`, `evaluation_tables`, `scores`. Costs of either: `costs`.
 - Searches: `search`, with a `search_view` for each kind: `search_mapping`, `search_architecture` and
   `search_teacher_layer`. Inspections: `inspection`.
 - Model cards: `card` and `card_templates`; of students `student_card`, `student_results`, `task_scores` and
-  `run_cards`, of fine-tuned models `fine_tuned_card`, of exports `export_card` and `export_text`.
+  `run_cards`, of fine-tuned models `fine_tuned_card`, of exports `export_card` and `export_text`, of
+  cut vocabularies `trim_text`.
 - Shared by all: `names` and `output_files`.
 """
 

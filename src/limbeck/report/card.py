@@ -21,6 +21,7 @@ from limbeck.core.yaml import read_document
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.tasks.registry import find_task
 from limbeck.export.formats import FORMATS
+from limbeck.models import locating
 from limbeck.report.card_templates import card_templates
 
 _HEADS_FILE = Path(__file__).with_name("templates") / "heads.yaml"
@@ -56,7 +57,28 @@ def card_text(data: ModelCardData, template: str, card: Any) -> str:
     return f"{front_matter(data.to_dict())}\n{body}\n"
 
 
-def read_card(folder: Path) -> ModelCard | None:
+def own_card_and_hub_name(located: str) -> tuple[ModelCard | None, str | None]:
+    """Return the card of a model in a folder, and the name of a model on the Hub; each is None where there is none.
+
+    Args:
+        located: Folder or name of the model, as `locate_model` returns it.
+    """
+    # A resolved model is a folder, as `package:NAME` is then too, or has a name on the Hub.
+    resolved = locating.resolve_model(located)
+    if locating.is_local(resolved):
+        return _read_card(Path(resolved)), None
+    return None, resolved
+
+
+def fields_without_results(card: ModelCard) -> dict[str, Any]:
+    """Return the front matter of a model's own card without its scores, for a model that was made from it."""
+    fields: dict[str, Any] = card.data.to_dict()
+    fields.pop("model-index", None)
+    fields.pop("metrics", None)
+    return fields
+
+
+def _read_card(folder: Path) -> ModelCard | None:
     """Read the card of a model; None where it is missing or cannot be read."""
     try:
         return ModelCard.load(folder / MODEL_CARD, ignore_metadata_errors=True)

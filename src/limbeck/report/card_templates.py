@@ -14,13 +14,12 @@ from jinja2 import Environment, PackageLoader
 from limbeck.core.blocks import mean
 from limbeck.core.escaping import code_block, escape_markdown, inline_code, one_line
 from limbeck.core.exports import Export
-from limbeck.core.paths import short_model_name
 from limbeck.core.records import modules_of
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.usage import MASKED_LM, HeadUsage
 from limbeck.report.export_text import export_part
 from limbeck.report.layers import layer_rows
-from limbeck.report.names import metric_of_column
+from limbeck.report.names import folder_name, metric_of_column, without_path
 from limbeck.report.quality import format_count
 from limbeck.report.run_warnings import initial_tensors, resembling_rows, untrained_rows, untrained_values
 from limbeck.report.text_notes import changed_text, skipped_text
@@ -98,15 +97,10 @@ def web_address(value: Any) -> str:
 
 
 def name_in_card(value: Any) -> str:
-    """Return the last part of a path; names on the Hub and sources `package:…` or `hub:…` are returned as they are."""
+    """Return a name in one line as `without_path` gives it; a card also shortens relative paths that exist here."""
     line = one_line(value)
-    if line.startswith(("package:", "hub:")):
-        return line
+    name = without_path(line)
     # A relative path with one slash looks like a name on the Hub, unless it exists here.
-    is_path = line.startswith(("/", ".", "~")) or "\\" in line or line.count("/") > 1 or Path(line).exists()
-    return folder_name(line) if is_path else line
-
-
-def folder_name(path: str) -> str:
-    """Return the last part of a path of any system; for a student in the folder of a run, the name of the run."""
-    return short_model_name(path.replace("\\", "/"))
+    if name == line and Path(line).exists():
+        return folder_name(line)
+    return name

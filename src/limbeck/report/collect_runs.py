@@ -86,14 +86,15 @@ def _stage_folders(folder: Path) -> dict[int, Path]:
 
 
 def read_comparison(folder: Path) -> ComparisonFolder:
-    """Read a comparison, with one run of each combination of student, method and mapping.
+    """Read a comparison, with one run of each combination of student, method and mapping: a finished one, if any is.
 
     A *cell* of a comparison is a run: a combination with one seed. Runs of other seeds are not shown one by one.
     """
     record = load(Comparison, folder)
     # The folders of the runs, each once and in order: the keys of a dictionary are a set that keeps the order.
     run_folders: dict[Path, None] = {}
-    run_by_combination: dict[tuple[str, str, str], RunFolder] = {}
+    folder_by_combination: dict[str, Path] = {}
+    finished_combinations = set()
     for cell in record.cells:
         run_folder = folder / cell.folder
         # Anybody may have written the record, so folders that it names elsewhere are not read.
@@ -101,9 +102,11 @@ def read_comparison(folder: Path) -> ComparisonFolder:
         if not is_below or not (run_folder / RUN_RECORD).is_file():
             continue
         run_folders[run_folder] = None
-        combination = (cell.student, cell.method, cell.mapping)
-        if combination not in run_by_combination:
-            run_by_combination[combination] = read_run(run_folder)
+        combination = f"{cell.label} on {cell.student}"
+        if cell.status == "finished" and combination not in finished_combinations:
+            folder_by_combination[combination] = run_folder
+            finished_combinations.add(combination)
+        folder_by_combination.setdefault(combination, run_folder)
     # A status costs a look at locks and processes, which a finished comparison does not need.
     unfinished = []
     if not record.is_finished:
@@ -114,6 +117,6 @@ def read_comparison(folder: Path) -> ComparisonFolder:
         title=record.name or folder.name,
         problems=record.damage,
         record=record,
-        runs=tuple(run_by_combination.values()),
+        run_by_combination={combination: read_run(path) for combination, path in folder_by_combination.items()},
         unfinished=tuple(unfinished),
     )

@@ -70,8 +70,9 @@ def _overview_table(summary: ComparisonSummary, main: MainFigure) -> Table:
     digits = main_digits(main)
     students = [block.student for block in summary.blocks]
     # The cells of each row by the student of their column. The teacher has the same figure beside all students.
+    teacher_label = short_model_name(summary.teacher.title)
     teacher_cell = mean(summary.teacher.main, digits)
-    cells_by_label: dict[str, dict[str, Cell]] = {summary.teacher.title: dict.fromkeys(students, teacher_cell)}
+    cells_by_label: dict[str, dict[str, Cell]] = {teacher_label: dict.fromkeys(students, teacher_cell)}
     for block in summary.blocks:
         for row in block.rows:
             cell = mean(row.main, digits)
@@ -223,7 +224,7 @@ def methods_markdown(record: ComparisonRecord) -> str:
         tables += cost_tables(comparison.costs)
     sections += [Section(table.caption, (table,)) for table in tables]
     sections.append(Section("Notes", (Notes(tuple(methods_notes(comparison))),)))
-    return markdown.markdown_file(str(comparison.name), sections)
+    return markdown.markdown_file(comparison.name or "Comparison of methods", sections)
 
 
 def methods_csv(record: ComparisonRecord) -> str:

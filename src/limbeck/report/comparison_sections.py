@@ -34,7 +34,7 @@ from limbeck.report.scored_rows import MEANINGLESS
 from limbeck.report.scores import is_meaningless
 from limbeck.report.sections import MOST_HIGHLIGHTS, Highlight, Summary, facts, highlights, section, summary
 from limbeck.report.statuses import run_statuses
-from limbeck.report.subjects import ComparisonFolder, RunFolder
+from limbeck.report.subjects import ComparisonFolder
 from limbeck.report.warning_notes import first_warnings
 
 
@@ -243,9 +243,9 @@ def cost(comparison: ComparisonFolder) -> Iterable[Block]:
 def layers(comparison: ComparisonFolder) -> Iterator[Block]:
     """Show the layers that each method and mapping joins, by one run of each; other seeds join the same."""
     named_stages = []
-    for run in comparison.runs:
+    for combination, run in comparison.run_by_combination.items():
         for stage in run.stages:
-            name = _combination(comparison, run)
+            name = combination
             if len(run.stages) > 1:
                 name += f", stage '{stage.title}'"
             named_stages.append((name, stage.record))
@@ -254,19 +254,13 @@ def layers(comparison: ComparisonFolder) -> Iterator[Block]:
         yield table
 
 
-def _combination(comparison: ComparisonFolder, run: RunFolder) -> str:
-    """Return the title of a run without the parts that name the comparison and the seed: `NAME: …, seed 1`."""
-    return run.title.removeprefix(f"{comparison.title}: ").rsplit(", seed", 1)[0]
-
-
 @section(ComparisonFolder, "Training")
 def training(comparison: ComparisonFolder) -> Iterator[Block]:
     """Draw the losses of one run of each method and mapping in common figures."""
-    named_runs = [(_combination(comparison, run), run) for run in comparison.runs]
-    figures = list(course_figures(named_runs))
+    figures = list(course_figures(list(comparison.run_by_combination.items())))
     yield from figures
-    if figures and len(comparison.runs) < len(comparison.record.cells):
-        yield Notes(("Of runs that differ only in their seed, only the first is drawn.",))
+    if figures and len(comparison.run_by_combination) < len(comparison.record.cells):
+        yield Notes(("Of runs that differ only in their seed, only the first finished one is drawn.",))
 
 
 @section(ComparisonFolder, "Runs")

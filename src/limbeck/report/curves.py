@@ -33,7 +33,7 @@ def loss_blocks(stage: StageFolder, heading: str, positive: str | None = None) -
         positive: The class that the score `f1` is of; None where it is not known.
     """
     log = stage.log
-    if not log.curves:
+    if not log.curves and not log.problem:
         reason = "there is no log" if stage.is_finished else "nothing has been logged yet"
         yield Notes((f"{heading}: {reason}.",))
     for figure in _stage_figures(log, heading, positive):
@@ -46,6 +46,8 @@ def loss_blocks(stage: StageFolder, heading: str, positive: str | None = None) -
     if last_step is not None and not stage.is_finished:
         yield Notes((f"{heading} is not finished: its curves go up to step {last_step:,.0f}.",))
     problems = []
+    if log.problem:
+        problems.append(f"{heading}: {log.problem}")
     if log.not_finite:
         problems.append(f"{heading}: {counted(log.not_finite, 'infinite or NaN value')} not drawn.")
     if log.damaged:

@@ -21,7 +21,7 @@ from limbeck.report.evaluation_tables import (
     scores_table,
 )
 from limbeck.report.output_files import write_forms
-from limbeck.report.scores import csv_rows, name_of
+from limbeck.report.scores import csv_rows, name_of, published_model, published_place
 
 EvaluationRecord: TypeAlias = Mapping[str, Any] | studies.Evaluation
 """The tables of an evaluation, typed or as plain values."""
@@ -121,11 +121,13 @@ def evaluation_csv(summary: EvaluationRecord) -> str:
     # Papers print one metric a task: the main one.
     main_metrics = {column.key: column.metric for column in record.columns}
     for paper in record.published:
-        source = f"{paper.paper} table {paper.table}"
-        model_name = f"{paper.model} {paper.shape}"
+        source = {"source": f"{paper.paper} {published_place(paper)}", "model": published_model(paper)}
         for key, value in paper.columns.items():
-            metric = main_metrics[key]
-            lines.append({"source": source, "model": model_name, "column": key, "metric": metric, "mean": value})
+            lines.append({**source, "column": key, "metric": main_metrics[key], "mean": value})
+        # An average that we computed of a paper's figures is not the paper's.
+        for key, average in (("average", paper.average), ("without_cola", paper.without_cola)):
+            if average is not None and key not in paper.computed:
+                lines.append({**source, "column": key, "mean": average})
     return to_csv(_CSV_COLUMNS, lines)
 
 

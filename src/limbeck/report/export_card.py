@@ -18,7 +18,15 @@ from limbeck.core.files import atomic_text, writing
 from limbeck.core.paths import MODEL_CARD, run_of_student
 from limbeck.errors import RecipeError
 from limbeck.models import locating
-from limbeck.report.card import export_tags, front_matter, is_in_float32, new_heading, read_card, usage_fields
+from limbeck.report.card import (
+    export_tags,
+    fields_without_results,
+    front_matter,
+    is_in_float32,
+    new_heading,
+    own_card_and_hub_name,
+    usage_fields,
+)
 from limbeck.report.card_templates import onnx_usage, router_usage
 from limbeck.report.export_text import ExportRecord, export_part
 from limbeck.report.run_cards import find_record
@@ -95,14 +103,7 @@ def card_without_run(located: str, record: ExportRecord) -> str:
         record: The record of the export.
     """
     export = Export.read(record)
-    # A resolved model is a folder, as `package:NAME` is then too, or has a name on the Hub.
-    resolved = locating.resolve_model(located)
-    hub_name = None
-    own_card = None
-    if locating.is_local(resolved):
-        own_card = read_card(Path(resolved))
-    else:
-        hub_name = resolved
+    own_card, hub_name = own_card_and_hub_name(located)
     if own_card is not None:
         text = own_card.text
         fields = _fields_of_own_card(own_card, export)
@@ -124,11 +125,10 @@ def card_without_run(located: str, record: ExportRecord) -> str:
 
 def _fields_of_own_card(card: ModelCard, export: Export) -> dict[str, Any]:
     """Return the fields of a model's own card that are true of its export."""
-    fields: dict[str, Any] = card.data.to_dict()
     # The scores in the card are those of the model's own weights, which quantised ones do not reach.
     if not is_in_float32(export):
-        fields.pop("model-index", None)
-        fields.pop("metrics", None)
+        return fields_without_results(card)
+    fields: dict[str, Any] = card.data.to_dict()
     return fields
 
 

@@ -40,6 +40,7 @@ class StageLog:
         lines: How many lines could be read.
         not_finite: How many values were infinite or no numbers, and are left out.
         damaged: How many lines could not be read.
+        problem: Why the file could not be read, or not to its end; empty where it could.
     """
 
     curves: Mapping[str, Curve] = field(default_factory=dict)
@@ -47,6 +48,7 @@ class StageLog:
     lines: int = 0
     not_finite: int = 0
     damaged: int = 0
+    problem: str = ""
 
     def terms(self) -> list[str]:
         """Return the names of the terms, as they were logged."""
@@ -64,15 +66,16 @@ class StageLog:
 def read_stage_log(folder: Path) -> StageLog:
     """Read the log in the folder of a stage, as far as it goes."""
     reader = _LogReader()
+    problem = ""
     try:
         with (folder / LOG).open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 reader.add(line)
     except FileNotFoundError:
         pass
-    except OSError:
-        reader.damaged += 1
-    return StageLog(reader.curves(), reader.reached, reader.lines, reader.not_finite, reader.damaged)
+    except OSError as error:
+        problem = f"{LOG} cannot be read: {error.strerror}."
+    return StageLog(reader.curves(), reader.reached, reader.lines, reader.not_finite, reader.damaged, problem)
 
 
 class _LogReader:

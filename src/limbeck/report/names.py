@@ -11,6 +11,8 @@ from limbeck.evaluation.tasks.registry import TASKS
 
 _DEFAULT_NAMES = ("", "run", "comparison", "mapping", "architecture", "teacher-layer")
 """Names that results have if the user gives none; they tell nothing, so the name of the folder is shown instead."""
+_NAMED_SOURCES = ("package:", "hub:")
+"""Beginnings of names that are no paths, however many slashes they have."""
 _METRIC_OF_CLASS = "f1"
 _KIND_OF_F1 = "classification"
 _F1_OF_OLDER_RECORDS = "F1 (second class of two, else macro)"
@@ -111,15 +113,25 @@ def title_of(name: str | None, folder: Path) -> str:
 
 
 def without_path(name: str) -> str:
-    """Return the last part of a path to a folder; other names, such as those on the Hub, are returned as they are."""
+    """Return the last part of a path to a folder.
+
+    Other names are returned as they are: those on the Hub, and sources such as `package:…` and `hub:…`.
+    """
+    if name.startswith(_NAMED_SOURCES):
+        return name
     # A name on the Hub has one slash, as in `google/bert`, and no leading dot.
-    is_path = name.startswith(("/", ".", "~")) or name.count("/") > 1
-    return short_model_name(name) if is_path else name
+    is_path = name.startswith(("/", ".", "~")) or "\\" in name or name.count("/") > 1
+    return folder_name(name) if is_path else name
+
+
+def folder_name(path: str) -> str:
+    """Return the last part of a path of any system; for a student in the folder of a run, the name of the run."""
+    return short_model_name(path.replace("\\", "/"))
 
 
 def name_in_picture(name: str) -> str:
     """Return a model's name in a form that is short enough for a picture: the last two parts of a path or Hub name."""
-    parts = name.removeprefix("package:").rstrip("/").split("/")
+    parts = name.removeprefix("package:").replace("\\", "/").rstrip("/").split("/")
     return "/".join(part for part in parts[-2:] if part not in ("", ".", ".."))
 
 

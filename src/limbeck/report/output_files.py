@@ -6,7 +6,7 @@ from pathlib import Path
 from limbeck.core.files import atomic_text, check_writable, writing
 from limbeck.errors import OutputError, RecipeError, suggestion
 
-FILE_SUFFIXES = (".png", ".svg", ".pdf")
+PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 """Endings of the files that pictures can be written to."""
 DATA_SUFFIX = ".json"
 """Ending of the file that data are written to."""
@@ -30,7 +30,7 @@ def check_output(path: Path | None) -> None:
             raise OutputError(f"--output '{path}' is a file; give a folder, or a file that ends with .png or .json.")
         check_writable(path, path)
         return
-    suffixes = (DATA_SUFFIX, *FILE_SUFFIXES)
+    suffixes = (DATA_SUFFIX, *PICTURE_SUFFIXES)
     if path.suffix not in suffixes:
         raise RecipeError(
             f"--output '{path}' ends with '{path.suffix}', which is neither a type of data nor of a figure; give a "

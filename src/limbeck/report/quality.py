@@ -1,5 +1,6 @@
 """The table of teacher and student of a run: for the terminal, Markdown, CSV and JSON.
 
+Functions named `comparison_…` are those of the public interface, after `limbeck.evaluation.Comparison`.
 A *figure* is a measured value, such as a latency or a score. *Agreement* is how closely the student follows the
 teacher: the Spearman correlation of their similarities of sentence pairs, or the share of rows with the same answer. An
 *asymmetric* retrieval finds, by the student's vectors of queries, documents that the teacher has encoded.

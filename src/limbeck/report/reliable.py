@@ -58,10 +58,12 @@ def is_reliable_agreement(agreement: Agreement) -> bool:
 def reliable_figures(evaluation: RunEvaluation) -> RunEvaluation:
     """Return the measurements of a run without the figures on held-out text that are not reliable."""
     teacher = evaluation.teacher.retrieval
+    agreement = _reliable_agreement(evaluation.agreement)
     start = evaluation.start
     if start is not None:
         start_figures = {
-            "agreement": _reliable_agreement(start.agreement),
+            # It is over the same pairs as the student's agreement.
+            "agreement": None if agreement is None else start.agreement,
             "retrieval": _reliable_retrieval(start.retrieval, teacher),
         }
         start = start.model_copy(update=start_figures)
@@ -70,7 +72,7 @@ def reliable_figures(evaluation: RunEvaluation) -> RunEvaluation:
         "student": evaluation.student.model_copy(
             update={"retrieval": _reliable_retrieval(evaluation.student.retrieval, teacher)}
         ),
-        "agreement": _reliable_agreement(evaluation.agreement),
+        "agreement": agreement,
         "asymmetric": _reliable_retrieval(evaluation.asymmetric, teacher),
         "start": start,
         "cut": [cut for cut in map(_reliable_cut, evaluation.cut) if cut is not None],

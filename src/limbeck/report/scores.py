@@ -204,14 +204,7 @@ def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterat
         keys: Keys of columns and averages, in the order of the table.
         row: The published row.
     """
-    # Such as `MiniLM from BERT-base, 6x384 (MiniLM, table 2, dev)`.
-    model = row.model
-    if row.teacher:
-        model += f" from {row.teacher}"
-    if row.distilled:
-        model += f", distilled on the {row.distilled}"
-    split = _SPLITS.get(row.split, "")
-    yield f"{model}, {row.shape} ({PAPERS[row.paper]}, table {row.table}{split})"
+    yield f"{published_model(row)} ({PAPERS[row.paper]}, {published_place(row)})"
     score_by_key: dict[str, float | None] = {
         **row.columns,
         "average": row.average,
@@ -223,6 +216,21 @@ def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterat
             form += _COMPUTED
         # A paper may not score on a task of the table, and may have no average. Such a cell is empty.
         yield Cell(score_by_key.get(key), form)
+
+
+def published_model(row: studies.PublishedScores) -> str:
+    """Return the model of a published row in words: `MiniLM from BERT-base, distilled on the task, 6x384`."""
+    model = row.model
+    if row.teacher:
+        model += f" from {row.teacher}"
+    if row.distilled:
+        model += f", distilled on the {row.distilled}"
+    return f"{model}, {row.shape}"
+
+
+def published_place(row: studies.PublishedScores) -> str:
+    """Return the table of a published row in its paper, and the split that it is over: `table 2, dev`."""
+    return f"table {row.table}{_SPLITS.get(row.split, '')}"
 
 
 def main_figure(summary: studies.Evaluation) -> tuple[str, str]:

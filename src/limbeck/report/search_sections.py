@@ -101,11 +101,14 @@ def _status_line(search: SearchFolder) -> str:
     # A search of teacher layers trains all its candidates at once, and saves none of them on the way.
     continued = _RESTARTED if kind == "teacher-layer" else _CONTINUED
     status = _STATUSES.get(search.status, _STATUSES["not finished"]).format(continued=continued)
+    line = f"The search '{search.title}' ({kind or 'of an unknown kind'}) {status}."
     # The progress is read from the trials in the search's folder. Without any it is empty.
-    results = "The following is its result so far."
-    if not search.progress:
-        results = "Its folder has no trials: there are none yet, or they are kept in another storage (--storage)."
-    return f"The search '{search.title}' ({kind or 'of an unknown kind'}) {status}. {results}"
+    if search.progress:
+        return f"{line} The following is its result so far."
+    # Trials that cannot be read are among the problems, which stand above this line.
+    if search.problems:
+        return line
+    return f"{line} Its folder has no trials: there are none yet, or they are kept in another storage (--storage)."
 
 
 @section(SearchFolder, "Results")

@@ -36,9 +36,10 @@ from limbeck.report.card import (
     result_fields,
     usage_fields,
 )
-from limbeck.report.card_templates import folder_name, name_in_card
+from limbeck.report.card_templates import name_in_card
 from limbeck.report.export_text import ExportRecord
 from limbeck.report.languages import NOTE, languages_table
+from limbeck.report.names import folder_name
 from limbeck.report.quality import comparison_markdown, comparison_rows
 from limbeck.report.student_results import development_results, held_out_results
 from limbeck.report.task_scores import TaskScores, hub_results

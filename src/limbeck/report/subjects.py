@@ -93,12 +93,12 @@ class ComparisonFolder(Subject):
 
     Args:
         record: `comparison.json`.
-        runs: One of each method, mapping and student.
+        run_by_combination: One run of each method, mapping and student, by these: `minilmv2, last on 6x384`.
         unfinished: Statuses of runs that were begun and are not finished, unless the comparison is.
     """
 
     record: Comparison
-    runs: tuple[RunFolder, ...]
+    run_by_combination: Mapping[str, RunFolder]
     unfinished: tuple[RunStatus, ...] = ()
 
 

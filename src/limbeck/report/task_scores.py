@@ -122,11 +122,12 @@ def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | N
 
 
 def _look_for_scores(student: Path) -> TaskScores | None:
-    """Return a student's scores out of the first evaluation near its run that has them; None where none has."""
+    """Return a student's scores out of the newest evaluation near its run that has them; None where none has."""
     # `limbeck evaluate` writes into a folder of the run. A comparison has its runs in `runs`, and beside that folder
     # its evaluation.
     run = student.resolve().parent
-    folders = sorted(path.parent for path in run.glob(f"*/{EVALUATION_TABLE}"))
+    tables = sorted(run.glob(f"*/{EVALUATION_TABLE}"), key=_time_of_change, reverse=True)
+    folders = [table.parent for table in tables]
     folders.append(run.parent.parent / "evaluation")
     for folder in folders:
         # A folder without tables gives an empty summary.
@@ -137,6 +138,11 @@ def _look_for_scores(student: Path) -> TaskScores | None:
         if scores is not None:
             return scores
     return None
+
+
+def _time_of_change(path: Path) -> int:
+    """Return the time of a file's last change, in nanoseconds."""
+    return path.stat().st_mtime_ns
 
 
 def _has_scores(summary: Evaluation) -> bool:

@@ -1,18 +1,14 @@
 """A cut vocabulary in words and tables: sizes before and after, what texts cost, and the card of the model."""
 
-import csv
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
-from limbeck.core.blocks import Block, Cell, Layout, Notes, Paragraph, Table, counted, number
-from limbeck.core.escaping import escape_csv_rows
+from limbeck.core.blocks import Block, Cell, Layout, Notes, Paragraph, Table, counted, number, to_csv
 from limbeck.core.files import atomic_text, writing
 from limbeck.core.markdown import escaped_blocks
 from limbeck.core.paths import MODEL_CARD
 from limbeck.core.trims import OutputDifferences, SourceCosts, Trim
-from limbeck.models import locating
-from limbeck.report.card import front_matter, new_heading, read_card
+from limbeck.report.card import fields_without_results, front_matter, new_heading, own_card_and_hub_name
 
 
 def trim_blocks(trim: Trim) -> Iterator[Block]:
@@ -95,10 +91,7 @@ def _difference_lines(differences: OutputDifferences) -> Iterator[str]:
 
 def costs_csv(trim: Trim) -> str:
     """The costs of texts as CSV, a row for each source."""
-    names = list(SourceCosts.model_fields)
-    text = io.StringIO()
-    csv.DictWriter(text, names).writerows(escape_csv_rows(names, [costs.to_dict() for costs in trim.costs]))
-    return text.getvalue()
+    return to_csv(list(SourceCosts.model_fields), [costs.to_dict() for costs in trim.costs])
 
 
 def write_trim_card(located: str, folder: Path, trim: Trim) -> None:
@@ -110,19 +103,14 @@ def write_trim_card(located: str, folder: Path, trim: Trim) -> None:
         trim: Its record.
     """
     # A model without a card of its own gets a new one: a heading, and the model's name on the Hub if it is from there.
-    fields = {}
-    text = new_heading(trim.source)
-    resolved = locating.resolve_model(located)
-    if locating.is_local(resolved):
-        card = read_card(Path(resolved))
-        if card is not None:
-            fields = card.data.to_dict()
-            # The scores in the card are those of the whole vocabulary.
-            fields.pop("model-index", None)
-            fields.pop("metrics", None)
-            text = card.text.strip()
+    own_card, hub_name = own_card_and_hub_name(located)
+    if own_card is not None:
+        text = own_card.text.strip()
+        # The scores in the card are those of the whole vocabulary.
+        fields = fields_without_results(own_card)
     else:
-        fields = {"base_model": resolved}
+        text = new_heading(trim.source)
+        fields = {} if hub_name is None else {"base_model": hub_name}
     parts = [f"{front_matter(fields)}\n{text}", "## Vocabulary", *escaped_blocks(trim_blocks(trim), figures="")]
     path = folder / MODEL_CARD
     with writing(path):
