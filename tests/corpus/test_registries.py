@@ -102,5 +102,5 @@ def test_a_new_kind_of_source_works_for_corpora_and_recipes(tmp_path, monkeypatc
     with pytest.raises(CorpusError, match=r"parallel: \{en: FILE, de: FILE\}, wordnet or count:NUMBER\.$"):
         check_source(str(tmp_path / "missing.txt"))
     monkeypatch.setitem(SOURCES._items, "count", replace(kind, is_labelled=False))
-    with pytest.raises(CorpusError, match="'count:30' has no labels"):
+    with pytest.raises(CorpusError, match="'count:30' has only texts, without labels"):
         open_rows("count:30")

@@ -36,7 +36,7 @@ def test_reading_goes_on_behind_any_document():
 
 def test_it_has_no_labels_and_the_name_is_no_path():
     check_source("wordnet", "texts")
-    with pytest.raises(CorpusError, match="has no labels"):
+    with pytest.raises(CorpusError, match="has only texts, without labels"):
         open_rows("wordnet")
 
 
