@@ -58,7 +58,7 @@ def check_transformer(folder: Path, tokenizer_folder: Path) -> None:
     if unread_setting is not None:
         raise ModelError(
             f"'{file}' says {unread_setting.key} {str(unread_setting.value)[:_SHOWN]}, a setting that limbeck does "
-            "not apply; remove the key in a copy of the folder, if slightly different vectors will do."
+            "not apply; remove the key in a copy of the folder, if other vectors will do."
         )
     # Older releases lower the case of a text before the tokenizer reads it, which limbeck does not.
     if config.get("do_lower_case"):

@@ -81,7 +81,7 @@ class TeacherInfo:
         """
         if self.known_config is None:
             raise RecipeError(
-                f"Only the outputs of '{self.title}' are known, not its model; so no term can read its hidden "
+                f"Only the outputs of '{self.title}' are known, not its model, so no term can read its hidden "
                 "states, attention or tokens; name another teacher for such terms."
             )
         return self.known_config
