@@ -116,7 +116,8 @@ def test_a_common_offset_of_all_vectors_costs_nothing(backend, symmetric):
         own.append(run(BACKENDS[backend], tensors))
         plain.append(run(relation_kl_reference, tensors))
         exact.append(run(relation_kl_reference, doubles(tensors)))
-    assert errors(own, exact)[1] <= 1.5 * errors(plain, exact)[1]
+    # As everywhere, twice the error of plain PyTorch: CPUs sum products of bfloat16 in different orders.
+    assert errors(own, exact)[1] <= 2 * errors(plain, exact)[1]
 
 
 @pytest.mark.parametrize("backend", ["by PyTorch", "masked"])
