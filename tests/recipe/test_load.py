@@ -79,10 +79,25 @@ def test_mistakes_are_told_together(tiny_recipe):
     assert str(caught.value) == (
         "recipe: unknown key 'nme'. Did you mean 'name'?; corpus: unknown key 'lenght'. Did you mean 'length'?; "
         "corpus.unit is 'page'; give 'document', 'paragraph' or 'sentence'; "
-        "stages.0: freeze is true, which has no meaning here: give embeddings; "
+        "stages.0: freeze is true, which has no meaning here: give a list such as [embeddings]; "
         "stages.0.method: Unknown method 'minilmv'. Did you mean 'minilmv2'? "
         "Register your own methods with --plugin FILE, or import that file."
     )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "described"),
+    [
+        ({"stages": True}, "stages is true, which has no meaning here: give a list"),
+        ({"teacher": {"name": True}}, "name is true, which has no meaning here: give text, in quotation marks"),
+        ({"corpus": True}, "corpus is true, which has no meaning here: give a mapping such as {unit: …}"),
+    ],
+    ids=["list", "text", "mapping"],
+)
+def test_the_type_of_a_key_is_described(tiny_recipe, wrong, described):
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(tiny_recipe | wrong)
+    assert described in str(caught.value)
 
 
 def test_what_follows_from_a_mistake_is_not_told_and_many_are_counted(tiny_recipe):

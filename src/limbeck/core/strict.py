@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
-from types import NoneType
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -187,27 +187,43 @@ def _describe_missing_keys(cls: type[BaseModel], data: dict[Any, Any]) -> str:
 
 
 def _describe_type(annotation: Any) -> str:
-    """Describe in a message what a key of a type takes: names (`Literal`), text, or a mapping for a part of a recipe.
+    """Describe in a message what a key of a type takes.
 
-    Any other type is "a value".
+    It takes names (`Literal`), text, a list, or a mapping for a part of a recipe. Any other type is "a value".
     """
-    # Of `X | None` only X counts. The arguments of a `Literal` are no types.
-    types = [annotation]
-    arguments = get_args(annotation)
-    if arguments and get_origin(annotation) is not Literal:
-        types = [argument for argument in arguments if argument is not NoneType]
-    if len(types) != 1:
-        return "a value"
+    only_type = _without_constraints(annotation)
+    is_union = get_origin(only_type) in (Union, UnionType)
+    if is_union:
+        # Of `X | None` only X counts.
+        members = [member for member in get_args(only_type) if member is not NoneType]
+        if len(members) != 1:
+            return "a value"
+        only_type = _without_constraints(members[0])
 
-    only_type = types[0]
-    if get_origin(only_type) is Annotated:
-        only_type = get_args(only_type)[0]
     if only_type is str:
         return "text, in quotation marks where YAML reads it as true or false"
     if get_origin(only_type) is Literal:
         names = [str(name) for name in get_args(only_type)]
         return enumerate_words(names, "or")
+    if get_origin(only_type) is list:
+        return _describe_list(only_type)
     if isinstance(only_type, type) and issubclass(only_type, BaseModel):
         first_field = next(iter(only_type.model_fields))
-        return f"a mapping such as {{{first_field}: …}}"
+        return "a mapping such as {" + first_field + ": …}"
     return "a value"
+
+
+def _without_constraints(annotation: Any) -> Any:
+    """Return X for `Annotated[X, …]`, and any other type as it is."""
+    if get_origin(annotation) is Annotated:
+        return get_args(annotation)[0]
+    return annotation
+
+
+def _describe_list(list_type: Any) -> str:
+    """Describe a type such as `list[str]` in a message, with an example where the items have names (`Literal`)."""
+    item_type = _without_constraints(get_args(list_type)[0])
+    if get_origin(item_type) is Literal:
+        first_name = get_args(item_type)[0]
+        return f"a list such as [{first_name}]"
+    return "a list"
