@@ -60,6 +60,8 @@ class AlembicModel(PreTrainedModel):
         self.words, self.places = nn.Embedding(config.vocab_size, config.girth), nn.Embedding(128, config.girth)
         self.tower = nn.ModuleList(Floor(config, place) for place in range(config.floors))
         self.last = nn.LayerNorm(config.girth)
+        # A parameter that a configuration does without, as torch notes it.
+        self.register_parameter("scale", None)
         self.post_init()
 
     def get_input_embeddings(self):

@@ -436,11 +436,11 @@ def _paths_around(model: nn.Module, path_of_blocks: str, refusal: str) -> Iterat
         for name, child in holder.named_children():
             if name != name_on_way and child.state_dict():
                 yield f"{prefix}{name}"
-        saved_buffers = set(holder._buffers) - holder._non_persistent_buffers_set
-        tensors = [*holder._parameters, *saved_buffers]
-        if tensors:
+        # The keys without a dot are the module's own parameters and buffers, without the buffers that are not saved.
+        own_tensors = [key for key in holder.state_dict() if "." not in key]
+        if own_tensors:
             raise ModelError(
-                f"{refusal}: it keeps the tensor '{prefix}{tensors[0]}' outside of its modules, where limbeck "
+                f"{refusal}: it keeps the tensor '{prefix}{own_tensors[0]}' outside of its modules, where limbeck "
                 "would not copy it; choose another model."
             )
         prefix += f"{name_on_way}."
