@@ -43,40 +43,38 @@ def check_device(name: str) -> None:
 def computing_on(name: str) -> Iterator[str]:
     """Send all work to a device inside the block, also that of processes that are started there.
 
-    It sets environment variables, so it has to be entered before torch looks for devices.
+    It sets environment variables, so it has to be entered before torch looks for devices. What is set, and the device
+    that is looked for:
+
+    - `auto`: nothing is set, and none is looked for.
+    - `cpu`: accelerate stays on the CPU. None is looked for, since a CPU is always there; only `cpu:1` is refused.
+    - `cuda`: nothing is set, and a GPU is looked for.
+    - `cuda:1`: the other GPUs are hidden, and a GPU is looked for among the one that is left.
+    - Any other name, such as `mps`: nothing is set, and the device is looked for by its whole name.
 
     Args:
         name: The name, as in `choose_device`.
 
     Yields:
-        The name of the device inside the block: `"cuda"` for `"cuda:1"`, which is then the only GPU that is visible.
+        The name of the device inside the block, which is the name without its number: `"cuda"` for `"cuda:1"`, which is
+            then the only GPU that is visible. `"auto"` stays `"auto"`.
 
     Raises:
         RecipeError: if there is no such device here, or it cannot be chosen by its number.
     """
     check_device(name)
-    device_type, _, index = name.partition(":")
-    is_first = index.strip("0") == ""  # No index, or 0.
-    if not is_first and device_type not in ("cpu", "cuda"):
-        raise RecipeError(
-            f"--device {name} has a number, but only NVIDIA GPUs (cuda) are chosen by number; give --device "
-            f"{device_type}."
-        )
-
-    changes: dict[str, str] = {}
-    if device_type == "cpu":
-        changes[_CPU_ALONE] = "true"
-    if device_type == "cuda" and index:
-        changes[_VISIBLE_GPUS] = _gpu_at(int(index))
+    # "auto" and "cpu" are their own types: there is nothing behind a colon.
+    device_type, _, _ = name.partition(":")
+    changes = _variables_of(name)
     before = {key: os.environ.get(key) for key in changes}
     os.environ.update(changes)
     try:
-        # The device has to be there. With the other GPUs hidden, the chosen one is just "cuda".
-        is_always_there = name in ("auto", "cpu")
+        # The device has to be there, which needs no look for "auto" and "cpu". A look imports torch.
         if device_type == "cuda":
-            _find_device("cuda", name)
-        elif not is_always_there:
-            _find_device(name, name)
+            # With the other GPUs hidden, the chosen one is just "cuda".
+            _find_device("cuda", written=name)
+        elif name not in ("auto", "cpu"):
+            _find_device(name, written=name)
         yield device_type
     finally:
         for key, value in before.items():
@@ -106,7 +104,7 @@ def choose_device(name: str) -> torch.device:
     import torch
 
     if name != "auto":
-        return _find_device(name, name)
+        return _find_device(name, written=name)
     if has_accelerator():
         accelerator = torch.accelerator.current_accelerator()
         if accelerator is not None:
@@ -137,7 +135,28 @@ def bf16_is_fast() -> bool:
 
     if torch.cuda.is_available() and has_accelerator():
         return torch.cuda.is_bf16_supported(including_emulation=False)
+    # Torch has no public names for these two.
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def _variables_of(name: str) -> dict[str, str]:
+    """Return the environment variables that send work to a device; none for `auto` and for other accelerators.
+
+    Raises:
+        RecipeError: for the number of a device that cannot be chosen by number.
+    """
+    device_type, _, index = name.partition(":")
+    if device_type == "cpu":
+        return {_CPU_ALONE: "true"}
+    if device_type == "cuda":
+        return {_VISIBLE_GPUS: _gpu_at(int(index))} if index else {}
+    is_first_device = not index or int(index) == 0
+    if not is_first_device:
+        raise RecipeError(
+            f"--device {name} has a number, but only NVIDIA GPUs (cuda) are chosen by number; give --device "
+            f"{device_type}."
+        )
+    return {}
 
 
 def _gpu_at(index: int) -> str:
@@ -155,7 +174,7 @@ def _gpu_at(index: int) -> str:
     return visible[index]
 
 
-def _find_device(name: str, written: str) -> torch.device:
+def _find_device(name: str, *, written: str) -> torch.device:
     """Return a device of this machine.
 
     Args:
