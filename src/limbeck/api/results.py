@@ -14,7 +14,7 @@ from limbeck.api.calls import named_for_python
 from limbeck.api.progress import progress_console
 from limbeck.api.report_page import ReportPage
 from limbeck.core.blocks import Block, Figure
-from limbeck.core.console_blocks import console
+from limbeck.core.console_blocks import console as for_console
 from limbeck.core.escaping import TerminalConsole, printable
 from limbeck.core.progress_bars import NOTEBOOK_TEXT, ProgressBar
 from limbeck.errors import LimbeckError
@@ -63,7 +63,7 @@ class Shown(ABC):
 
     def _print(self, page: Console) -> None:
         """Print the tables and notes, and the line below them."""
-        page.print(console(*self.blocks()), highlight=False, markup=False)
+        page.print(for_console(*self.blocks()), highlight=False, markup=False)
         if self.place:
             page.print(self.place, highlight=False, markup=False, soft_wrap=True)
 
@@ -71,6 +71,7 @@ class Shown(ABC):
         """Return the result as a notebook shows it."""
         page = TerminalConsole(file=io.StringIO(), record=True, width=_WIDTH, force_terminal=True, force_jupyter=False)
         self._print(page)
+        # The HTML around text from rich, as that around a progress bar in a notebook.
         table = page.export_html(inline_styles=True, code_format=NOTEBOOK_TEXT)
         figure = self._figure()
         if figure is None:
@@ -105,6 +106,7 @@ class Result(Shown):
         Raises:
             LimbeckError: one clear line; see `limbeck.errors`.
         """
+        # Errors name the options as arguments of Python: `output=` for `--output`.
         with named_for_python():
             written = write_page([self.folder], output, markdown=markdown, figures=figures, show=show)
         return ReportPage(written.html)

@@ -98,17 +98,19 @@ def carry_out_teaching(request: TeachRequest) -> TeachResult:
         hint = suggestion(request.number_format, NUMBER_FORMATS)
         raise RecipeError(f"The format of numbers is '{request.number_format}'.{hint}")
     folder = Path(request.output).expanduser()
-    check_writable(Path(request.output), folder)
+    check_writable(path=Path(request.output), folder=folder)
     console = progress_console(request.console)
     if request.endpoint is not None:
         return _ask_endpoint(request, folder, console)
+    # From here all processes of a launcher work together. The main one reads the recipe, and may write objects of it
+    # into the folder. Each process then makes the plan of what was read, since each runs the teacher by it.
     connect()
     checked = on_main_rank(lambda: load_checked(_recipe_of(request, folder), request.overrides))
     from limbeck.recipe.plan import plan_checked
     from limbeck.training.teach import teach as run_teacher
 
     plan = on_all_ranks(lambda: plan_checked(checked))
-    taught = run_teacher(
+    taught_rows = run_teacher(
         plan,
         folder,
         number_format=request.number_format,
@@ -116,13 +118,14 @@ def carry_out_teaching(request: TeachRequest) -> TeachResult:
         console=console,
     )
     figures: dict[str, str | int | float] = dict(_facts_of(folder))
-    figures["texts"] = taught.rows
-    figures["computed now"] = taught.computed
-    if taught.computed:
-        figures["seconds"] = round(taught.seconds, 1)
-        figures["tokens per second"] = round(taught.tokens / max(taught.seconds, 1e-9))
-    if taught.compared:
-        figures["texts to compare students on"] = taught.compared
+    # An earlier call may have computed some rows or all of them. The time is that of the rows of this call.
+    figures["texts"] = taught_rows.rows
+    figures["computed now"] = taught_rows.computed
+    if taught_rows.computed:
+        figures["seconds"] = round(taught_rows.seconds, 1)
+        figures["tokens per second"] = round(taught_rows.tokens / max(taught_rows.seconds, 1e-9))
+    if taught_rows.compared:
+        figures["texts to compare students on"] = taught_rows.compared
     return TeachResult(folder, figures)
 
 

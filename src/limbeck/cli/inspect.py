@@ -35,6 +35,7 @@ def attention(request: requests.AttentionRequest, messages: Messages) -> None:
     """Draw attention maps of a sentence and, with a teacher, measure how much each head differs from the teacher's."""
     if request.sentence is not None and not request.sentence.strip():
         raise RecipeError("--sentence is empty; give a sentence, or leave --sentence out for the first text.")
+    # Maps are drawn into the folder, numbers of a comparison are printed, and `--json` prints the maps as numbers.
     if request.output is None and request.teacher is None and not messages.as_json:
         raise RecipeError(
             "Without --teacher the only result is drawn maps, and no place for them is given; add --output FOLDER "

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from limbeck.api.requests.completions import METHODS, RECIPE_CARDS, complete
+from limbeck.api.requests import completions
 from limbeck.cli.command import command
 from limbeck.cli.messages import print_json, print_line, print_result
 from limbeck.cli.options import Json
@@ -12,6 +12,9 @@ from limbeck.cli.recipe import print_recipe
 from limbeck.core import blocks
 from limbeck.core.escaping import TerminalConsole
 from limbeck.errors import RecipeError
+
+# The names that a shell completes are written down apart, so that completing them imports no method.
+_complete_method = completions.complete((*completions.METHODS, *completions.RECIPE_CARDS))
 
 
 @command(
@@ -23,7 +26,7 @@ from limbeck.errors import RecipeError
 def methods(
     name: Annotated[
         str | None,
-        typer.Argument(help="Method to show.", show_default=False, autocompletion=complete((*METHODS, *RECIPE_CARDS))),
+        typer.Argument(help="Method to show.", show_default=False, autocompletion=_complete_method),
     ] = None,
     recipe: Annotated[
         bool, typer.Option("--recipe", help="Print only a recipe that trains with this method, to edit and run.")

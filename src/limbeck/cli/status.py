@@ -136,15 +136,15 @@ class _Relocation:
 
     Args:
         folder: The folder of the run.
-        by_content: Whether the run identifies its text by a hash of its content, and so in any place. Runs of older
-            versions identify it by path and date.
+        recognises_text_by_content: Whether the run identifies its text by a hash of its content, and so in any place.
+            Runs of older versions identify it by path and date.
         needs: The teachers and texts that it reads, with their places.
         teacher_hash: The hash of the teacher's weights.
         versions: Versions of packages with which the student is the same bit for bit.
     """
 
     folder: Path
-    by_content: bool
+    recognises_text_by_content: bool
     needs: Sequence[Need]
     teacher_hash: str | None
     versions: dict[str, str]
@@ -162,7 +162,7 @@ class _Relocation:
         """Return what the run needs to go on in another place, as plain values for JSON."""
         return {
             "folder": self.folder,
-            "by_content": self.by_content,
+            "by_content": self.recognises_text_by_content,
             "needs": [asdict(need) for need in self.needs],
             "teacher_hash": self.teacher_hash,
             "versions": self.versions,
@@ -191,7 +191,7 @@ def _relocation_of(folder: Path) -> _Relocation:
     versions = {name: run.versions[name] for name in _PACKAGES_OF_RESULTS if name in run.versions}
     return _Relocation(
         folder=folder,
-        by_content=knows_content(run),
+        recognises_text_by_content=knows_content(run),
         needs=needs,
         teacher_hash=run.teacher.weights,
         versions=versions,
@@ -210,7 +210,7 @@ def _print_relocation(relocation: _Relocation) -> None:
     if relocation.versions:
         versions = ", ".join(f"{name} {version}" for name, version in relocation.versions.items())
         print_line(f"bit-identical with: {one_line(versions)}")
-    if relocation.by_content:
+    if relocation.recognises_text_by_content:
         print_line(f"continue: {one_line(relocation.command)}")
     else:
         print_line(

@@ -195,24 +195,35 @@ def _with_option(stages: Sequence[Stage], option: str, value: Any, *, place: str
         raise _unknown_option(stages, option, place)
 
     changed_stages: list[Stage] = []
-    problems = []
-    is_taken = False
+    accepting_stages = 0
+    refusals = []
     for stage in stages:
-        changed_stage = stage
-        if option in _options(stage):
-            method = {**stage["method"], option: value}
-            try:
-                read_method(method)
-                changed_stage = {**stage, "method": method}
-                is_taken = True
-            except ValidationError as error:
-                # A stage may have an option that only another stage of the method can use, and refuse to have it set,
-                # as MLKD-BERT's second stage does. This is an error only if all stages refuse it.
-                problems.append(explain(error).removeprefix("recipe: "))
-        changed_stages.append(changed_stage)
-    if not is_taken:
-        raise ValueError(f"{place}: {problems[0]}")
+        if option not in _options(stage):
+            changed_stages.append(stage)
+            continue
+        method = {**stage["method"], option: value}
+        refusal = _refusal_of_method(method)
+        if refusal is None:
+            accepting_stages += 1
+            changed_stages.append({**stage, "method": method})
+        else:
+            # A stage may have an option that only another stage of the method can use, and refuse to have it set, as
+            # MLKD-BERT's second stage does. Such a stage stays as it is. It is an error only if all stages refuse.
+            refusals.append(refusal)
+            changed_stages.append(stage)
+    if not accepting_stages:
+        raise ValueError(f"{place}: {refusals[0]}")
     return changed_stages
+
+
+def _refusal_of_method(method: Mapping[str, Any]) -> str | None:
+    """Return the message of a method that refuses its options; None where it accepts them."""
+    try:
+        read_method(method)
+    except ValidationError as error:
+        # Messages begin with the place in a recipe. Here the place is one in a plan, and the caller names it.
+        return explain(error).removeprefix("recipe: ")
+    return None
 
 
 def _unknown_option(stages: Sequence[Stage], option: str, place: str) -> ValueError:

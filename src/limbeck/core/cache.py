@@ -206,7 +206,12 @@ def _list_files(aside: Path) -> dict[str, Any]:
 
 @contextmanager
 def _locked(path: Path, waiting: Callable[[], None] | None) -> Iterator[None]:
-    """Hold a lock, which the system releases when its holder dies, however it dies."""
+    """Hold a lock, which the system releases when its holder dies, however it dies.
+
+    Args:
+        path: The file of the lock.
+        waiting: Is called once if another process holds the lock.
+    """
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
@@ -216,7 +221,8 @@ def _locked(path: Path, waiting: Callable[[], None] | None) -> Iterator[None]:
         lock.acquire(poll_interval=_POLL_SECONDS)
     try:
         yield
-        # Only a finished build removes the file of the lock: who comes later makes a new one, and finds a manifest.
+        # Only a finished build removes the file of the lock. A process that waits, or comes later, locks a new file.
+        # `build_once` then looks for the manifest again, so that nothing is built twice.
         path.unlink(missing_ok=True)
     finally:
         lock.release()

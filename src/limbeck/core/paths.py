@@ -59,6 +59,7 @@ def short_model_name(name: str) -> str:
     """Return the last part of a model's name or path.
 
     A model in the folder of a run or a fine-tuning (`runs/a/student`, `runs/b/model`) is named after that folder.
+    `package:NAME` is a model inside an installed Python package.
     """
     parts = [part for part in name.removeprefix("package:").rstrip("/").split("/") if part]
     if not parts:
@@ -77,9 +78,11 @@ def run_of_student(student: Path) -> Path | None:
     student = student.resolve()
     if student.name != STUDENT:
         return None
+    # The student of a run lies in RUN/student, and that of a stage in RUN/stages/STAGE/student.
     run = student.parent
-    # A student of a stage lies in RUN/stages/STAGE/student.
-    stages = student.parent.parent
-    if stages.name == STAGES:
-        run = stages.parent
-    return run if (run / RUN_RECORD).is_file() else None
+    folder_above = run.parent
+    if folder_above.name == STAGES:
+        run = folder_above.parent
+    if not (run / RUN_RECORD).is_file():
+        return None
+    return run

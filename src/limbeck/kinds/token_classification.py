@@ -134,7 +134,8 @@ class TokenClassification(Kind):
             if no_word_is_scored:
                 source.report.note(f"sentence whose tags are all {IGNORED_LABEL}, left out", row.where)
                 return []
-        # White space within a word would split it.
+        # White space within a word would split it. A word of which nothing is left stays, as an empty one, since each
+        # tag belongs to the word at its place.
         cleaned_words = [" ".join(clean_text(word).split()) for word in words]
         if not any(cleaned_words):
             source.report.note("sentence without words, left out", row.where)

@@ -34,6 +34,7 @@ def teacher_facts(model: str, name: str | None = None) -> dict[str, Any]:
     hub_id = None
     if name is not None and "/" in name and is_hub_name(name):
         hub_id = name
+    # This comes first because `resolve_model` also refuses a package that is not installed.
     is_folder = is_local(resolve_model(model))
     if model.startswith(PACKAGE_PREFIX):
         origin = "package"

@@ -407,12 +407,14 @@ def soft_label_binary_kl(student_logits: Tensor, teacher_logits: Tensor, *, temp
         0.1639
     """
     pair = {"student_logits": student_logits, "teacher_logits": teacher_logits}
+    # A text is a unit of the mean (the first axis), and both axes agree in size.
     inputs = terms.check_inputs("[B, classes]", pair, units=1, alike=2)
     terms.check_temperature(temperature)
     with autocast_off(student_logits.device):
+        # Every text counts, so there is no mask: `masked` only converts to the dtype of the computation.
         student = inputs.masked(student_logits) / temperature
         teacher = inputs.masked(teacher_logits.detach()) / temperature
-        # p log(p / q) that the class is present, and the same of 1 − p and 1 − q, which are σ(−z), that it is absent.
+        # The class is present with p = σ(z), and absent with 1 − p = σ(−z). Each has its part of the divergence.
         present = teacher.sigmoid() * (F.logsigmoid(teacher) - F.logsigmoid(student))
         absent = (-teacher).sigmoid() * (F.logsigmoid(-teacher) - F.logsigmoid(-student))
         return inputs.term((present + absent).sum() * temperature**2, per_unit=student_logits.shape[1])

@@ -92,7 +92,10 @@ def _keys_beside_path(source: Any) -> dict[str, Any]:
 
 
 def _augment_without_places(augment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of augmentation with fixed words in place of a model, word vectors and stop words."""
+    """Return the settings of augmentation with fixed words in place of the places of its files.
+
+    The files are a model, word vectors and stop words. A run knows them by hashes of their content.
+    """
     document = dict(augment)
     for key in ("masked_lm", "word_vectors"):
         if augment.get(key) not in (None, NONE):

@@ -286,6 +286,7 @@ class InitialiseSpec(Grown):
                 "'fit' changes layers copied from the teacher, but 'checkpoint' brings its own: leave one of the "
                 "two out"
             )
+        # The keys of `steps` are names of steps, and a fit is one of them.
         if self.steps and "fit" in self.steps:
             raise ValueError("'fit' is given twice, also in 'steps': leave it out of 'steps'")
         return self

@@ -314,12 +314,16 @@ def _plan_text(
     *,
     reads_scores: bool,
 ) -> CorpusSettings | LabelledSettings:
-    """The text of a stage, with the prompts of its teacher where sentence vectors are compared."""
-    sentence = None
+    """The text of a stage, with the prompts of its teacher where sentence vectors are compared.
+
+    The settings are `LabelledSettings` where the corpus has a task, else `CorpusSettings`.
+    """
+    # How the teacher makes sentence vectors, of which only the prompts are read.
+    source_of_prompts = None
     if reads_prompts(corpus, stage, terms, teacher, place):
-        sentence = teacher.sentence
+        source_of_prompts = teacher.sentence
     try:
-        return corpus_settings(corpus, stage.text, teacher, reads_scores=reads_scores, sentence=sentence)
+        return corpus_settings(corpus, stage.text, teacher, reads_scores=reads_scores, sentence=source_of_prompts)
     except CorpusError as error:
         # The corpus of the recipe is shared by stages, so that an error in it names no stage.
         if stage.corpus is None:

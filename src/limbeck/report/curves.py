@@ -57,7 +57,13 @@ def loss_blocks(stage: StageFolder, heading: str, positive: str | None = None) -
 
 
 def _stage_figures(log: StageLog, heading: str, positive: str | None) -> Iterator[Figure]:
-    """Yield the figures of the loss, of the scores on development rows and of the terms; arguments as `loss_blocks`."""
+    """Yield the figures of the loss, of the scores on development rows and of the terms.
+
+    Args:
+        log: The log of the stage.
+        heading: The name of the stage, for the titles.
+        positive: The class that metrics of one class are of; see `loss_blocks`.
+    """
     losses = _curves_of(log, {"training": "loss", "held-out text": "eval_loss"})
     if losses:
         yield _curves_figure(f"{heading}: Loss", losses, _LOSS)

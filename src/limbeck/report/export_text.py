@@ -90,6 +90,7 @@ def _largest_difference(differences: Differences) -> str:
             outputs.append(f"none in {name}")
         else:
             outputs.append(f"{value:.2g} in {name} (largest value {differences.scale[name]:.2g})")
+    # Anybody may have written the record, so that it may lack a number.
     texts = counted(differences.texts or 0, "sample text")
     batches = counted(differences.batches or 0, "batch")
     tokens = counted(differences.tokens or 0, "token")

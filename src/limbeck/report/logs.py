@@ -94,9 +94,10 @@ class _LogReader:
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
-            # A line without its end is the last one of an unfinished log, of which only a part is written so far. It is
-            # no damage. `RecursionError` is of JSON that is nested too deeply.
-            if line.endswith("\n"):
+            # `RecursionError` is of JSON that is nested too deeply. A line that is being written is no damage: it is
+            # the last one of a log, and has no end so far.
+            is_unfinished = not line.endswith("\n")
+            if not is_unfinished:
                 self.damaged += 1
             return
         step = None

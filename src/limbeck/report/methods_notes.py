@@ -89,7 +89,7 @@ def setting_lines(comparison: Comparison) -> Iterator[str]:
 
 def _ranking_notes(summary: ComparisonSummary, main: MainFigure) -> Iterator[str]:
     """Yield the rule of the ranks, or the reason for their absence."""
-    # Ranks compare differences between seeds, so each of two rows needs several.
+    # Ranks compare differences between seeds, so each of two rows needs several. Here no row has.
     if has_one_seed(summary):
         yield from one_seed_lines(summary, main)
         yield f"Give the plan three or more `seeds` to rank the rows by {main.title}."

@@ -124,6 +124,8 @@ def _part(title: str, subject: Subject) -> Part:
 def _sections(subject: Subject) -> list[Section]:
     """Return the sections of a folder that have any block.
 
+    A figure of a single point shows nothing, so a table of its numbers takes its place first.
+
     A run's folder may hold evaluations, searches and inspections. Their sections come before the run's recipe, with
     their names behind the titles.
     """

@@ -235,13 +235,14 @@ def run_facts(run: RunFolder) -> Iterator[str]:
         return
     if run.status.status == "running":
         yield "Its quality is measured at the end."
-    elif _has_rough_figures(run):
+    elif _has_unreliable_figures(run):
+        # Vectors were measured, but on too few texts, or on texts that any model tells apart.
         yield "Its quality cannot be judged yet: too little text was held out, or it is too easy for the teacher."
     else:
         yield "Its quality was not measured."
 
 
-def _has_rough_figures(run: RunFolder) -> bool:
+def _has_unreliable_figures(run: RunFolder) -> bool:
     """Return whether sentence vectors were measured, if only by figures that are not reliable."""
     evaluation = run.record.evaluation or records.RunEvaluation()
     return evaluation.student.retrieval is not None or evaluation.agreement is not None

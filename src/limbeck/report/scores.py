@@ -212,6 +212,7 @@ def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterat
     }
     for key in keys:
         form = "{:.1f}"
+        # The keys of averages that the paper does not print. Their mark stands behind the number.
         if key in row.computed:
             form += _COMPUTED
         # A paper may not score on a task of the table, and may have no average. Such a cell is empty.

@@ -165,7 +165,12 @@ def _check_figures_folder(path: Path) -> None:
 
 
 def _check_default_figures_folder(path: Path, markdown: Path) -> None:
-    """Refuse a folder that may hold a user's own pictures: a folder of figures belongs to the Markdown beside it."""
+    """Refuse a folder that may hold a user's own pictures: a folder of figures belongs to the Markdown beside it.
+
+    Args:
+        path: The folder that is taken without --figures.
+        markdown: The Markdown beside it.
+    """
     if path.exists() and not path.is_dir():
         raise OutputError(
             f"'{path}' is a file, but the figures are to be written to a folder of that name; give another folder "

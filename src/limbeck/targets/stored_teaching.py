@@ -50,7 +50,7 @@ class StoredTeaching(Teaching):
         stored = read_facts(folder)
         self.prompts = stored.prompts
         self.endpoint = stored.endpoint
-        # The way out of missing texts, in place of that of the class.
+        # Messages on missing texts name a remedy. The one of the class is for a store that a model made.
         if stored.endpoint is not None:
             self.remedy = (
                 "run the `limbeck teach --endpoint` that made the store again, with this corpus, which sends them"
@@ -61,6 +61,7 @@ class StoredTeaching(Teaching):
             hidden_width=stored.hidden_width,
             labels=stored.labels,
             identity=stored.identity,
+            # A store finds the outputs of a text by its key, which a row of a batch has and its tokens have not.
             reads="rows",
         )
 

@@ -127,6 +127,7 @@ class HeldStage:
         stage = self.plan
         student = run.student_plan
         head = run.head
+        # The stages that train the recipe's student: those without a student of their own.
         stages_of_student = run.own_stages
         if stage.student is not None:
             student = stage.student
@@ -139,6 +140,8 @@ class HeldStage:
             source=student.source,
             load_teacher=partial(teachers.load, student.source),
             seed=run.recipe.seed,
+            # The batches are read with the tokenizers of the stage. The maker may also need others of the run: that of
+            # a student with a vocabulary of its own, and that of the model which the student starts from.
             read_batches=reader_of(stage, self.corpus, self.tokenizers, student.source),
             tokenizers=self._run_tokenizers,
         )

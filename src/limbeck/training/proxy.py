@@ -270,19 +270,26 @@ class Proxy:
 
 def follow_proxy(plan: RunPlan, *, share: float) -> None:
     """Carry out the tasks that the main process' `Proxy` broadcasts, in another process; arguments as of `Proxy`."""
-    proxies: list[Proxy] = []
+    proxy: Proxy | None = None
 
     def carry_out(task: tuple[Sequence[RunPlan], Sequence[int]] | None) -> None:
-        # None says that the main process makes a proxy. Otherwise it trains plans, with cuts after these steps.
+        """Carry out a task: None says that the main process makes a proxy, else it trains plans with cuts at steps."""
+        nonlocal proxy
         if task is None:
-            proxies.append(Proxy(plan, share=share, console=Console(quiet=True)))
+            proxy = Proxy(plan, share=share, console=Console(quiet=True))
             return
         plans, steps_of_cuts = task
-        # The main process chooses which candidates go on and sends its choice, so these functions are never called.
-        cuts: dict[int, Cut] = {step: lambda _: [] for step in steps_of_cuts}
-        proxies[-1].take_part(plans, cuts)
+        # Only the steps count here: the main process chooses the candidates that go on, and sends its choice.
+        cuts = dict.fromkeys(steps_of_cuts, _never_called)
+        assert proxy is not None, "The first task makes the proxy."
+        proxy.take_part(plans, cuts)
 
     run_broadcast_tasks(carry_out)
+
+
+def _never_called(*_: object) -> list[int]:
+    """Stand for a cut in a process whose cuts are chosen by another one."""
+    raise AssertionError("Only the main process chooses the candidates that go on.")
 
 
 def _make_candidates(makers: Sequence[StudentMaker]) -> list[_Candidate]:

@@ -83,7 +83,7 @@ def build_labelled_corpus(
             list(roles),
             aside,
             replace(encoding, roles=roles),
-            _nothing_to_train_on(settings, row_manifest["rows"]),
+            message_without_rows=_nothing_to_train_on(settings, row_manifest["rows"]),
             workers=workers,
             progress=progress,
             amount=Amount(row_manifest["rows"] + copies.rows, "rows"),

@@ -87,7 +87,7 @@ def build_corpus(
             files,
             aside,
             replace(encoding, held_below=held_below, sources=source_of_file),
-            nothing=_nothing_to_train_on(settings, encoding, document_manifest["documents"]),
+            message_without_rows=_nothing_to_train_on(settings, encoding, document_manifest["documents"]),
             workers=workers,
             progress=progress,
             amount=Amount(document_manifest["characters"], "characters"),

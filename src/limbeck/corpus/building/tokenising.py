@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypedDict, cast
 
 import pyarrow as pa
 
@@ -77,7 +77,7 @@ def tokenise(
     files: Sequence[Path],
     folder: Path,
     encoding: Encoding,
-    nothing: str,
+    message_without_rows: str,
     *,
     workers: int | None = 1,
     progress: Progress | None = None,
@@ -89,7 +89,7 @@ def tokenise(
         files: Arrow files of documents or rows.
         folder: Folder for the files of token rows. Files there that a build which was killed has finished are kept.
         encoding: Turns documents or rows into token rows.
-        nothing: Message of the error if there is no row to train on.
+        message_without_rows: Message of the error if there is no row to train on.
         workers: Number of processes; `None` is one per CPU core.
         progress: Called as files are finished.
         amount: Size of all files together, for `progress`.
@@ -101,6 +101,7 @@ def tokenise(
     if step is not None:
         step(0, amount.total, amount.unit)
 
+    # The fields of `PackingCounts`, summed over all files. Each begins at 0.
     counts_by_split = {split: Counter(asdict(PackingCounts())) for split in SPLITS}
     rows_by_file: list[int] = []
     held_out_rows_by_file: list[int] = []
@@ -111,6 +112,7 @@ def tokenise(
     for piece in map_parallel(tokenise_file, numbered_files, workers):
         for split in SPLITS:
             counts_by_split[split].update(piece["counts"][split])
+        # A token row is a block, or a whole labelled row, which is counted as one block.
         rows_by_file.append(piece["counts"]["train"]["blocks"])
         held_out_rows_by_file.append(piece["counts"]["held_out"]["blocks"])
         digests.append(piece["content"])
@@ -120,7 +122,7 @@ def tokenise(
             step(amount.total * finished_files // len(files), amount.total, amount.unit)
 
     if sum(rows_by_file) == 0:
-        raise NothingToBuildError(nothing)
+        raise NothingToBuildError(message_without_rows)
     splits = {split: dict(counts) for split, counts in counts_by_split.items()}
     return TokenRows(splits, rows_by_file, held_out_rows_by_file, digests, report)
 
@@ -137,21 +139,32 @@ class _NumberedFile(NamedTuple):
     path: Path
 
 
-def _tokenise_file(folder: Path, encoding: Encoding, stored: _NumberedFile) -> dict[str, Any]:
+class _Piece(TypedDict):
+    """Facts of the token rows of one stored file, in JSON values, as the note of a finished piece has them.
+
+    Attributes:
+        counts: The fields of `PackingCounts` of each split.
+        content: A hash of all token rows.
+        report: Everything that was cut or left out, as `SourceReport.to_dict` gives it.
+    """
+
+    counts: dict[str, dict[str, int]]
+    content: str
+    report: dict[str, Any]
+
+
+def _tokenise_file(folder: Path, encoding: Encoding, stored: _NumberedFile) -> _Piece:
     """Write the token rows of one stored file, unless a build that was killed has written them.
 
     Args:
         folder: Folder for the files of token rows.
         encoding: Turns documents or rows into token rows.
         stored: The stored file.
-
-    Returns:
-        Counts, hash and report as JSON values.
     """
     name = f"tokens-{stored.number:05d}"
     finished = read_piece(folder, name)
     if finished is not None and "content" in finished:  # Pieces of an older version have no hash of their content.
-        return finished
+        return cast(_Piece, finished)
 
     # Each split has a file, and a hash of each of its columns.
     file_names = {split: f"{split}-{stored.number:05d}.arrow" for split in SPLITS}
@@ -170,12 +183,12 @@ def _tokenise_file(folder: Path, encoding: Encoding, stored: _NumberedFile) -> d
     digests_of_columns: list[str] = []
     for split in SPLITS:
         digests_of_columns += digests[split].of_columns()
-    piece = {
+    piece: _Piece = {
         "counts": {split: asdict(counts[split]) for split in SPLITS},
         "content": digest_of(digests_of_columns),
         "report": report.to_dict(),
     }
-    finish_piece(folder, name, list(file_names.values()), piece)
+    finish_piece(folder, name, list(file_names.values()), dict(piece))
     return piece
 
 

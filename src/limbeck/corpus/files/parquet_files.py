@@ -36,7 +36,8 @@ def read_parquet(file: OpenFile) -> Iterator[FoundText]:
             note_other_column(table.schema_arrow, table.metadata.num_rows, file)
         return
 
-    # A dictionary column is kept as such, so that a long text which many rows refer to is in memory once.
+    # The file is opened again now that the column is known to hold text: a dictionary column is then kept as such, so
+    # that a long text which many rows refer to is in memory once.
     table = _open_parquet(content, read_dictionary=[column], metadata=table.metadata)
     row = 0
     for group in range(table.num_row_groups):
@@ -60,7 +61,7 @@ def read_parquet(file: OpenFile) -> Iterator[FoundText]:
                 value = decode_string(scalar, where, file.report)
                 text = documents.text_value(value, where, column, file.report)
                 if text is not None:
-                    yield FoundText(text, row, row)
+                    yield FoundText(text, position=row, line=row)
 
 
 def read_parquet_rows(file: OpenFile) -> Iterator[PlacedRow]:
@@ -84,6 +85,7 @@ def placed_rows(
     """
     number = 0
     for batch in batches:
+        # The batches of an Arrow file are as long as its writer made them. Only a part is turned to objects at once.
         for start in range(0, batch.num_rows, _BATCH_ROWS):
             try:
                 rows = batch.slice(start, _BATCH_ROWS).to_pylist()
@@ -95,7 +97,7 @@ def placed_rows(
 
 
 def parquet_text_size(file: OpenFile) -> int:
-    """Return the bytes of the text column."""
+    """Return the bytes of the text column of a file that is not compressed; `text_size` asks for no other."""
     columns = _column_chunks(_open_parquet(file.stream).metadata)
     return sum(column.total_uncompressed_size for column in columns if column.path_in_schema == file.text_column)
 

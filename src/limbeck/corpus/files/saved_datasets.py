@@ -106,7 +106,7 @@ def read_arrow(file: OpenFile) -> Iterator[FoundText]:
             value = parquet_files.decode_string(scalar, where, file.report)
             text = documents.text_value(value, where, file.text_column, file.report)
             if text is not None:
-                yield FoundText(text, row, row)
+                yield FoundText(text, position=row, line=row)
 
 
 def read_arrow_rows(file: OpenFile) -> Iterator[PlacedRow]:

@@ -21,7 +21,7 @@ _BYTES_AT_ONCE = 2**16
 _DEEPEST = 100
 """Levels of elements within each other; a TMX file has six, and a few more within a segment."""
 _CODES = ("bpt", "ept", "ph", "it", "ut")
-"""Elements of a segment that hold codes of the original document, such as HTML tags, and no text."""
+"""Elements of a segment that hold codes of the original document, such as HTML tags. Text inside them is left out."""
 
 
 def language_code(name: str) -> str:
@@ -111,6 +111,7 @@ class _Units:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         """Begin an element: a unit of translations (`tu`), a language of it (`tuv`), its text (`seg`), or a code."""
         self._depth += 1
+        # Deep elements cost memory, and a hostile file may have millions.
         if self._depth > _DEEPEST:
             raise _refusal(self._path, f"elements stand within each other {_DEEPEST} times")
         if name == "tu":

@@ -119,7 +119,7 @@ def check_tags(tags: Sequence[str]) -> None:
     Raises:
         CorpusError: if a tag has no type.
     """
-    # Tags that mark no entities are not checked.
+    # The tags in their usual spelling (`B-PER`), one for each. Tags that mark no entities are not checked.
     usual_tags = entity_tags(tuple(tags))
     if usual_tags is None:
         return

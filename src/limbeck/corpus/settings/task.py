@@ -134,7 +134,10 @@ class TaskSpec(Grown):
 
     @model_validator(mode="after")
     def _metrics_suit_the_kind(self) -> TaskSpec:
-        """Refuse metrics that the kind does not have, and a positive class that no metric reads."""
+        """Refuse metrics that the kind does not have, and a positive class that no metric reads.
+
+        The message names the first problem.
+        """
         facts = KINDS[self.kind]
         problems = problems_of_metrics(
             self.metric or (),
@@ -143,8 +146,9 @@ class TaskSpec(Grown):
             of_class=facts.metrics_of_class,
             kind=self.kind,
         )
-        for problem in problems:
-            raise ValueError(problem)
+        first_problem = next(problems, None)
+        if first_problem is not None:
+            raise ValueError(first_problem)
         return self
 
     @model_validator(mode="after")

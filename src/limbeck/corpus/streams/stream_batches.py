@@ -44,6 +44,7 @@ class StreamBatches:
         state: Mapping[str, Any] | None = None,
     ) -> None:
         self._shares = [source.share for source in sources]
+        # A window is divided into whole batches, so that none is short. It holds at least one.
         self._window_size = max(window // batch_size, 1) * batch_size
         self._batch_size = batch_size
         self._lane = lane
@@ -53,10 +54,10 @@ class StreamBatches:
         if state is None:
             state = {"window": 0, "sources": [None] * len(sources), "taken": 0, "drawn": [0] * len(sources)}
         self._window_number: int = state["window"]
-        # The number of batches of the current window that a run which resumes has had.
-        self._batches_before: int = state["taken"]
-        # The number of blocks of each source that were given, of all windows.
-        self._given_by_source: list[int] = list(state["drawn"])
+        # The number of batches of the current window that a run which resumes has taken.
+        self._taken_batches: int = state["taken"]
+        # The number of blocks of each source that were drawn, in all windows.
+        self._drawn_by_source: list[int] = list(state["drawn"])
         self._blocks_by_source = []
         for index, (source, source_state) in enumerate(zip(sources, state["sources"], strict=True)):
             self._blocks_by_source.append(SourceBlocks(source, index, encoding, lane, seed, source_state))
@@ -67,7 +68,7 @@ class StreamBatches:
             while True:
                 yield from self._read_window()
                 self._window_number += 1
-                self._batches_before = 0
+                self._taken_batches = 0
         finally:
             for blocks in self._blocks_by_source:
                 blocks.close()
@@ -86,12 +87,12 @@ class StreamBatches:
         lengths = np.array([len(block.ids) for block in window])
         order = generator.permutation(len(window))
         batches = group_by_length(order, lengths, self._batch_size, generator)
-        remaining_batches = batches[self._batches_before :]
-        for number, rows in enumerate(remaining_batches, start=self._batches_before + 1):
+        remaining_batches = batches[self._taken_batches :]
+        for number, rows in enumerate(remaining_batches, start=self._taken_batches + 1):
             batch = [window[row] for row in rows]
             for block in batch:
-                self._given_by_source[block.source] += 1
-            state = {**window_state, "taken": number, "drawn": list(self._given_by_source), "report": report}
+                self._drawn_by_source[block.source] += 1
+            state = {**window_state, "taken": number, "drawn": list(self._drawn_by_source), "report": report}
             yield batch, state
 
     def _fill_window(self, generator: np.random.Generator) -> list[Block]:

@@ -44,15 +44,18 @@ def vectors_of(name: str, pooling: str | None) -> SentencePooling:
     described = sentence_pooling(name)
     if described is not None:
         hidden = families.shape_of(config).hidden
+        # Its modules take vectors of this width, and it cuts no components off the result.
         described.check_fits(name, hidden)
         described.check_whole(name, hidden)
         return described
 
+    # A folder that was copied in part may hold a pooling that nothing names. It is refused.
     check_pooling_named(name)
-    head = kind_of(heads.head_of(config)).head
-    if head is not None:
+    # The end of the name of a class with a head, such as `ForSequenceClassification`; None without a head.
+    class_end = kind_of(heads.head_of(config)).head
+    if class_end is not None:
         raise ModelError(
-            f"'{name}' is not an embedding model: it has a head (…{head}), and its folder does not say how to "
+            f"'{name}' is not an embedding model: it has a head (…{class_end}), and its folder does not say how to "
             "make sentence vectors. Give an embedding model, or use the mean of its last hidden states by "
             "--set pooling=mean."
         )

@@ -70,12 +70,18 @@ def put_texts(
     Raises:
         CorpusError: for an id of no text, an empty query, or a document with two relevances to the same query.
     """
+    # Rows may name a query and a document twice, by ids or by texts. Both are refused if the relevances differ.
     first_rows: dict[tuple[str, str | None], LabelledRow] = {}
     for row in rows:
         # A row without a query is a document that is searched.
-        if row.text:
-            first = first_rows.setdefault((row.text, row.pair), row)
-            check_one_relevance(first, row, origin)
+        if not row.text:
+            continue
+        query_and_document = (row.text, row.pair)
+        first_row = first_rows.get(query_and_document)
+        if first_row is None:
+            first_rows[query_and_document] = row
+        else:
+            check_one_relevance(first_row, row, origin)
     if queries is None and documents is None:
         return list(rows)
 
@@ -117,6 +123,7 @@ def _rows_of_unnamed(documents: Mapping[str, str], rows: Sequence[LabelledRow]) 
     """
     named_ids = set()
     for row in rows:
+        # The keys of a row are its ids, where it has any. All rows here have the ids of their documents.
         _, document_id = row.keys
         named_ids.add(document_id)
     further_rows = []

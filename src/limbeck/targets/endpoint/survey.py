@@ -73,13 +73,17 @@ def survey_texts(texts: Iterable[PlainText], store: Store | None, options: Endpo
         if text.key in seen_keys:
             continue
         seen_keys.add(text.key)
+        # A text above the limit is sent cut, unless such texts are refused.
         sent_text = options.sent_form(text.content)
+        # A later call sends the sample again, to see whether the endpoint still gives the vectors that are stored. So
+        # the sample is of all texts, stored ones too.
         sample.add(text.key, sent_text)
         if is_stored:
             stored_keys.append(text.key)
             continue
         characters += len(sent_text)
         if options.limit is not None:
+            # The limit is on the whole text.
             length = options.limit.length(text.content)
             if length > options.limit.most:
                 lengths_above.append(length)
