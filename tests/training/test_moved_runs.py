@@ -85,7 +85,7 @@ def other_order(recipe, place):
 
 def a_source_less(recipe, place):
     recipe["corpus"]["sources"].pop()
-    return "corpus.sources = '2 sources', this recipe '1 source'"
+    return "corpus.sources = '2 sources', but this recipe has '1 source'"
 
 
 def other_teacher(recipe, place):
