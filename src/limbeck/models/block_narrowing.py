@@ -253,7 +253,7 @@ def _narrow_heads(roles: BlockRoles, maps_at_width: _Maps, narrowing: Narrowing,
         basis_with_one = torch.block_diag(narrowing.basis, narrowing.basis.new_ones(1, 1))
         inputs = basis_with_one.T @ inputs @ basis_with_one
 
-    maps = HeadMaps(per_head[roles.query], per_head[roles.key], per_head[roles.value], output)
+    maps = HeadMaps(query=per_head[roles.query], key=per_head[roles.key], value=per_head[roles.value], output=output)
     heads = Heads(maps, inputs)
     kept_heads = strongest(heads.strength(), narrowing.student.heads)
     narrow_maps = heads.narrow(kept_heads, narrowing.student.head_size)

@@ -77,7 +77,7 @@ class Heads:
         teacher_size = self.maps.query.shape[1]
         gain = math.sqrt(size / teacher_size)
         factor = math.sqrt(gain)
-        return HeadMaps(query * factor, key * factor, value, output)
+        return HeadMaps(query=query * factor, key=key * factor, value=value, output=output)
 
     def _narrow_scores(self, query: Tensor, key: Tensor, size: int) -> tuple[Tensor, Tensor]:
         """Return the query and key maps of `size` dimensions whose product Wqᵀ Wk is nearest to that of these maps.

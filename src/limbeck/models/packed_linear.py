@@ -101,7 +101,7 @@ def _can_pack(linear: nn.Module) -> bool:
     # A subclass may compute something else.
     if type(linear) is not nn.Linear:
         return False
-    # Hooks would be lost with the map that they are on.
+    # Hooks would be lost with the map that they are on. Torch has no public way to ask for them.
     if linear._forward_hooks or linear._forward_pre_hooks:
         return False
     weight = linear.weight

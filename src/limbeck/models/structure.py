@@ -294,7 +294,7 @@ class _Observer:
     def _note_call(self, path: str, number: int, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Note a call of a module of a list."""
         hidden_states = args[0] if args else kwargs.get("hidden_states")
-        self.calls[path].append(_Call(number, hidden_states, output))
+        self.calls[path].append(_Call(number, hidden_states, returned=output))
 
     def _note_rows(self, path: str, module: nn.Module, args: Any) -> None:
         """Note the rows that are read of a table, if it is read with a row for each token."""

@@ -72,6 +72,8 @@ def run_whole(base: PreTrainedModel) -> WholeRun:
         outputs.append(outputs_of_block)
         hook = partial(_note_first_row, inputs_of_block, outputs_of_block)
         for module in block.modules():
+            # A norm without weights has the names of its parameters all the same, with None as their values. Torch's
+            # public methods pass over these, and its private dictionaries have them.
             is_map_or_norm = module._parameters and not module._modules
             if is_map_or_norm:
                 handles.append(module.register_forward_hook(hook))

@@ -124,7 +124,13 @@ def tokenise(
     if sum(rows_by_file) == 0:
         raise NothingToBuildError(message_without_rows)
     splits = {split: dict(counts) for split, counts in counts_by_split.items()}
-    return TokenRows(splits, rows_by_file, held_out_rows_by_file, digests, report)
+    return TokenRows(
+        splits=splits,
+        rows_by_file=rows_by_file,
+        held_out_rows_by_file=held_out_rows_by_file,
+        digests=digests,
+        report=report,
+    )
 
 
 class _NumberedFile(NamedTuple):

@@ -79,7 +79,7 @@ def _read_whole_lines(
 
         if start == 0:
             raw = raw.removeprefix(codecs.BOM_UTF8)
-        yield FoundText(_decode(raw, path, number, report), end, number)
+        yield FoundText(_decode(raw, path, number, report), position=end, line=number)
 
 
 class _SkippedPart(NamedTuple):
@@ -139,12 +139,12 @@ def _read_lines_in_parts(
                 begun_character = part[len(whole_characters) :]
             part = whole_characters
         end_of_part = end - len(begun_character)
-        yield FoundText(_decode(part, path, number, report), end_of_part, number)
+        yield FoundText(_decode(part, path, number, report), position=end_of_part, line=number)
         # The part that follows begins a line if this one has ended its line.
         is_first_part = is_last_part
 
     if begun_character:  # The file ends within a character.
-        yield FoundText(_decode(begun_character, path, number, report), end, number)
+        yield FoundText(_decode(begun_character, path, number, report), position=end, line=number)
 
 
 def _decode(raw: bytes, path: FilePath, number: int, report: SourceReport) -> str:

@@ -82,7 +82,7 @@ def _read_texts(file: OpenFile, read_rows: _RowReader) -> Iterator[FoundText]:
             file.report.note(f"{OTHER_COLUMN} '{column}'", where)
         else:
             _, _, line = row.where.rpartition(":")
-            yield FoundText(text, number, int(line))
+            yield FoundText(text, position=number, line=int(line))
 
 
 def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:

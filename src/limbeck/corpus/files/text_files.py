@@ -56,7 +56,7 @@ def read_text(file: OpenFile) -> Iterator[FoundText]:
         would_be_too_long = characters + len(paragraph) > limits.LONGEST_DOCUMENT
         if paragraphs and paragraph and would_be_too_long:
             file.report.note(documents.CUT_DOCUMENT, f"{file.path}:{number}")
-            yield FoundText("\n".join(paragraphs), end, number - 1)
+            yield FoundText("\n".join(paragraphs), position=end, line=number - 1)
             paragraphs = []
             characters = 0
 
@@ -66,11 +66,11 @@ def read_text(file: OpenFile) -> Iterator[FoundText]:
             characters += len(paragraph) + 1
         ends_document = lines_are_documents or not paragraph
         if paragraphs and ends_document:
-            yield FoundText("\n".join(paragraphs), end, number)
+            yield FoundText("\n".join(paragraphs), position=end, line=number)
             paragraphs = []
             characters = 0
     if paragraphs:
-        yield FoundText("\n".join(paragraphs), end, number)
+        yield FoundText("\n".join(paragraphs), position=end, line=number)
 
 
 def read_markup(file: OpenFile) -> Iterator[FoundText]:
@@ -94,7 +94,7 @@ def read_markup(file: OpenFile) -> Iterator[FoundText]:
         return
     page = prose.extract_prose("\n".join(lines))
     # The page ends where the last line that was read ends.
-    yield FoundText("\n".join(page.paragraphs), last_line.position, last_line.line)
+    yield FoundText("\n".join(page.paragraphs), position=last_line.position, line=last_line.line)
 
 
 def _layout_of(file: OpenFile) -> _Layout:

@@ -112,7 +112,7 @@ class HubDataset:
             value = documents.text_value(row[column], f"{shown_shard}:{number}", column, report)
             if value is not None:
                 position_behind_row = rows.state_dict()
-                yield FoundText(value, position_behind_row, number)
+                yield FoundText(value, position=position_behind_row, line=number)
 
     def documents(
         self, report: SourceReport, progress: StepProgress | None = None, cursor: Cursor | None = None
