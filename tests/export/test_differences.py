@@ -10,11 +10,12 @@ from limbeck.models.sample_texts import built_in_texts
 from tests.support.models import tiny_tokenizer
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
+TEXTS = ["the model", "a text of the student", ("we", "it")]
 
 
 @pytest.fixture
 def batches():
-    return make_batches(tiny_tokenizer(), ["the model", "a text of the student", ("we", "it")], NAMES, 128)
+    return make_batches(tiny_tokenizer(), TEXTS, NAMES, 128)
 
 
 def constant(name, make):
@@ -44,6 +45,38 @@ def test_logits_of_a_text_are_all_compared_however_long_the_rows_are(batches):
     assert result.equal_decisions == pytest.approx(2 / 3)
     p, q = torch.softmax(torch.tensor([0.0, 2.0]), 0), torch.softmax(torch.tensor([2.5, 2.0]), 0)
     assert result.mean_kl == pytest.approx(float((p * (p / q).log()).sum()) / 3)
+
+
+@pytest.mark.parametrize(("head", "name"), [
+    ("classification", "logits"),
+    ("token_classification", "logits"),
+    ("question_answering", "start_logits"),
+])  # fmt: skip
+def test_the_decisions_on_a_text_count_once_however_many_batches_have_it(batches, head, name):
+    assert sum(len(batch.texts) for batch in batches) > 3
+
+    def scores(of_texts):
+        def make(batch):
+            rows = [of_texts(text) for text in batch.texts]
+            values = torch.tensor(rows)
+            if head == "classification":
+                return values
+            if head == "token_classification":
+                return values[:, None, :].expand(*batch.valid.shape, 2)
+            # The answer begins at the first or the second token of the row.
+            first = batch.valid.int().argmax(1)
+            ends = torch.zeros(batch.valid.shape)
+            return ends.scatter(1, (first + values.argmax(1))[:, None], 1.0)
+
+        return constant(name, make)
+
+    source = scores(lambda text: [1.0, 0.0])
+    export = scores(lambda text: [0.0, 1.0] if text == "the model" else [1.0, 0.0])
+    result = measure_differences(source, export, batches, head)
+    decisions = [1, 1, 1]
+    if head == "token_classification":
+        decisions = [len(row["input_ids"]) for row in tokenise(tiny_tokenizer(), TEXTS, NAMES, 128)]
+    assert result.equal_decisions == pytest.approx(1 - decisions[0] / sum(decisions))
 
 
 def test_an_answer_is_never_in_the_padding(batches):

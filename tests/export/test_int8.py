@@ -158,8 +158,10 @@ def test_decisions_are_compared_on_the_development_rows_of_the_run(tmp_path, unm
         names = [value.name for value in session.get_inputs()]
         (logits,) = session.run(None, {name: inputs[name].numpy() for name in names})
         equal.append(int(decision) == logits.argmax())
-    # Batches repeat a few rows with other padding.
-    assert exported.export.development.equal_decisions == pytest.approx(sum(equal) / len(equal), abs=0.2)
+    # The numbers of int8 vary with the batch, and so may a decision. Batches repeat a few rows, which count once.
+    equal_decisions = exported.export.development.equal_decisions
+    assert equal_decisions == pytest.approx(sum(equal) / len(equal), abs=0.2)
+    assert equal_decisions * 12 == pytest.approx(round(equal_decisions * 12), abs=1e-5)
     assert "On 12 development rows of the run" in str(exported)
     assert "On 12 development rows of the run" in (exported.folder / "README.md").read_text(encoding="utf-8")
 

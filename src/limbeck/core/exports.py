@@ -20,8 +20,9 @@ class Differences(Record):
         cosine: Mean and lowest cosine of the vectors, sentence vectors where there are some, else those of tokens;
             empty with a head.
         equal_decisions: Share of rows (tokens, texts, answer ends) with the same most probable class; None without
+            classes. A text that is in several batches counts once.
+        mean_kl: Mean `KL(source || export)` of their class probabilities in nats, over the same rows; None without
             classes.
-        mean_kl: Mean `KL(source || export)` of their class probabilities in nats; None without classes.
     """
 
     texts: Number | None = None

@@ -155,7 +155,8 @@ class _Gaps:
         # By output the largest difference and the largest value of each batch.
         self._largest: dict[str, list[Tensor]] = {}
         self._scales: dict[str, list[Tensor]] = {}
-        # The cosine of each vector; for each decision whether it is equal, and the divergence of its probabilities.
+        # The cosine of each vector. For each decision whether it is equal, and the divergence of its probabilities;
+        # the decisions on a text count once, in the first batch that has it.
         self._cosines: list[Tensor] = []
         self._are_equal: list[Tensor] = []
         self._divergences: list[Tensor] = []
@@ -163,14 +164,15 @@ class _Gaps:
     def add(self, batch: Batch, source: dict[str, Tensor], export: dict[str, Tensor]) -> None:
         """Take in the outputs of both models on a batch, by name."""
         self._batch_count += 1
-        self._texts.update(batch.texts)
+        is_new = self._take_in_texts(batch)
         self._longest = max(self._longest, int(batch.valid.sum(1).max()))
         # The output whose cosines are measured: sentence vectors, or hidden states where there are none.
         vectors = SENTENCE if SENTENCE in export else HIDDEN
         for name, exported in export.items():
             expected = source[name]
-            real_expected = self._without_padding(name, expected, batch)
-            real_exported = self._without_padding(name, exported, batch)
+            mask = self._mask_of_values(name, batch)
+            real_expected = expected[mask]
+            real_exported = exported[mask]
             self._largest.setdefault(name, []).append((real_expected - real_exported).abs().max())
             self._scales.setdefault(name, []).append(real_expected.abs().max())
 
@@ -181,15 +183,27 @@ class _Gaps:
             if self._facts.has_answers:
                 # The end of an answer is chosen among all tokens of a row, so the rows stay whole.
                 padding = ~batch.valid
-                self._add_decisions(expected.masked_fill(padding, _NEVER), exported.masked_fill(padding, _NEVER))
+                whole_expected = expected.masked_fill(padding, _NEVER)
+                whole_exported = exported.masked_fill(padding, _NEVER)
+                self._add_decisions(whole_expected[is_new], whole_exported[is_new])
             else:
-                self._add_decisions(real_expected, real_exported)
+                row_of_value = mask.nonzero()[:, 0]
+                value_is_new = is_new[row_of_value]
+                self._add_decisions(real_expected[value_is_new], real_exported[value_is_new])
 
-    def _without_padding(self, name: str, output: Tensor, batch: Batch) -> Tensor:
-        """Return an output without its values of padding, which mean nothing: `[B, L, ...]` becomes `[tokens, ...]`."""
+    def _take_in_texts(self, batch: Batch) -> Tensor:
+        """Count the texts of a batch; return a bool `[B]`, True for each row whose text is met for the first time."""
+        is_new = []
+        for text in batch.texts:
+            is_new.append(text not in self._texts)
+            self._texts.add(text)
+        return torch.tensor(is_new, dtype=torch.bool)
+
+    def _mask_of_values(self, name: str, batch: Batch) -> Tensor:
+        """Return the values of an output that count: `[B, L]` without padding, which means nothing, or all of `[B]`."""
         if is_per_token(name, self._head):
-            return output[batch.valid]
-        return output
+            return batch.valid
+        return torch.ones(len(batch.texts), dtype=torch.bool)
 
     def _add_decisions(self, source: Tensor, export: Tensor) -> None:
         """Take in the scores of decisions `[..., choices]`, each of which is for the choice of the highest score."""
