@@ -24,6 +24,7 @@ from limbeck.recipe.stage_terms import needed_head
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.freezing import freeze_unreached
 from limbeck.training.module import DistillationModule
+from limbeck.training.seals import MANIFEST, seal
 from limbeck.training.teaching.live import LiveTeaching
 from limbeck.training.trainer import DistillationTrainer
 from tests.support.models import tiny_config, tiny_model
@@ -115,6 +116,14 @@ def without_clocks(entries):
     clocks = ("seconds", "runtime", "per_second")
     plain = [entry for entry in entries if "train_runtime" not in entry]
     return [{name: value for name, value in entry.items() if not name.endswith(clocks)} for entry in plain]
+
+
+def reseal(checkpoint):
+    """Write the manifest of a checkpoint anew, after a change of its files."""
+    manifest = json.loads((checkpoint / MANIFEST).read_text())
+    (checkpoint / MANIFEST).unlink()
+    del manifest["files"]
+    seal(checkpoint, manifest)
 
 
 def student_of(recipe):

@@ -13,7 +13,8 @@ from limbeck.core.folder_lock import folder_lock
 from limbeck.errors import Interrupted, OutputError
 from limbeck.report.collect import collect
 from limbeck.report.run_warnings import warnings_of
-from tests.support.training import assert_equal, at_step, elsewhere, send, student_of
+from limbeck.training.trainer import PROGRESS
+from tests.support.training import assert_equal, at_step, elsewhere, reseal, send, student_of
 from tests.training.conftest import make_recipe
 
 
@@ -49,6 +50,29 @@ def test_the_student_is_that_of_a_run_with_so_many_steps(recipe, tmp_path):
     assert "ended_early" not in json.loads((Path(short["output"]) / "run.json").read_text())
     # The run is at its end, and is not trained on.
     assert distill(recipe, resume=True).run.ended_early == early_end
+
+
+def test_the_time_is_that_of_the_steps_whichever_process_took_them(recipe):
+    """The process that finishes or resumes a run adds its own steps to the time of the checkpoint, and nothing else."""
+    folder = stop_at(recipe, 2)
+    recorded = 100.0
+    (checkpoint,) = folder.glob("stages/*/checkpoint-2")
+    change_progress(checkpoint, seconds=recorded)
+    resumed = Path(shutil.copytree(folder, folder.with_name("resumed")))
+    stage = limbeck.finish(folder).run.stages[0]
+    assert stage.seconds == recorded
+    assert stage.tokens_per_second == round(stage.tokens / recorded, 1) > 0
+
+    stage = distill({**recipe, "output": str(resumed)}, resume=True).run.stages[0]
+    assert (stage.steps, recorded < stage.seconds < recorded + 600) == (6, True)
+    assert stage.tokens_per_second == pytest.approx(stage.tokens / stage.seconds, abs=0.1)
+
+
+def change_progress(checkpoint, **values):
+    """Change values that a checkpoint keeps beside its weights, and seal it again."""
+    progress = json.loads((checkpoint / PROGRESS).read_text())
+    (checkpoint / PROGRESS).write_text(json.dumps(progress | values))
+    reseal(checkpoint)
 
 
 def test_later_stages_are_skipped_and_named(bert_folder, text_folder, tmp_path):

@@ -13,9 +13,8 @@ from limbeck.core.paths import LOG
 from limbeck.core.run_status import status_of
 from limbeck.training.callbacks import LiveLog
 from limbeck.training.heartbeat import Heartbeat
-from limbeck.training.seals import MANIFEST, seal
 from limbeck.training.trainer import PROGRESS
-from tests.support.training import assert_ends_like, log_of, stage_folder, without_clocks
+from tests.support.training import assert_ends_like, log_of, reseal, stage_folder, without_clocks
 
 
 def lines_of(path):
@@ -90,9 +89,7 @@ def strip_clocks(checkpoint):
     for entry in state["log_history"]:
         del entry["seconds"]
     (checkpoint / "trainer_state.json").write_text(json.dumps(state))
-    manifest = json.loads((checkpoint / MANIFEST).read_text())
-    (checkpoint / MANIFEST).unlink()
-    seal(checkpoint, {name: value for name, value in manifest.items() if name != "files"})
+    reseal(checkpoint)
 
 
 def test_an_evaluation_is_no_step_of_the_sign_of_life(recipe, monkeypatch):

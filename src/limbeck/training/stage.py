@@ -1,7 +1,6 @@
 """Training of one stage of a run: it takes a student, the terms of a method and a corpus, and trains the student."""
 
 import copy
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -104,6 +103,8 @@ class StageTraining:
         self.warn = partial(warn, console)
         self.interrupt = InterruptSaver()
         self.held_out_by_language: dict[str, dict[str, float | None]] = {}
+        # Time of the steps up to the last, by all processes that trained the stage, with the measurements between them.
+        self.seconds_of_steps = 0.0
 
         rows = stage_rows(plan, corpus, tokenizers, seed)
         arguments = build_arguments(plan.spec.training, output=str(folder), seed=seed, evaluates=len(rows.held_out) > 0)
@@ -168,9 +169,8 @@ class StageTraining:
                 f"No checkpoint of stage '{self.plan.spec.title}' is complete, so no student can be made from one; "
                 f"continue the training: limbeck distill --resume --output {self._run_folder}"
             )
-        started = time.monotonic()
         metrics = self.train(checkpoint)
-        record = self.describe(metrics, seconds=time.monotonic() - started)
+        record = self.describe(metrics)
         whole = whole_weights(self.module)
         on_main_rank(lambda: self.write(whole, record))
         # A copy was sharded and trained in the student's place, so the student gets the weights of the copy.
@@ -200,6 +200,7 @@ class StageTraining:
         trainer = self.trainer
         try:
             self._take_steps(checkpoint)
+            self.seconds_of_steps = trainer.seconds
             is_stopped = self.interrupt.agree() and trainer.state.global_step < trainer.state.max_steps
             # A stage that is ended early keeps the student of its newest checkpoint.
             if not self.ends_early:
@@ -271,12 +272,11 @@ class StageTraining:
         """Return `loss`, the weighted sum, and the names of its terms."""
         return ["loss", *(term.name for term in self.plan.terms)]
 
-    def describe(self, metrics: Mapping[str, float], *, seconds: float) -> Stage:
+    def describe(self, metrics: Mapping[str, float]) -> Stage:
         """Describe the trained stage for the run's record.
 
         Args:
             metrics: The metrics of `train`.
-            seconds: Time in which this process trained and measured.
         """
         trainer = self.trainer
         steps = trainer.state.global_step
@@ -303,8 +303,8 @@ class StageTraining:
             steps=steps,
             rows_a_step=trainer.loader.rows_a_step,
             tokens=int(trainer.tokens_seen),
-            seconds=round(seconds, 1),
-            tokens_per_second=round(trainer.tokens_this_run / max(seconds, _LEAST_SECONDS), 1),
+            seconds=round(self.seconds_of_steps, 1),
+            tokens_per_second=round(trainer.timed_tokens / max(self.seconds_of_steps, _LEAST_SECONDS), 1),
             drawn=trainer.loader.describe_drawn(self.corpus, steps),
             lengths=self._describe_lengths(steps),
             padding_share=round(self._padding_share(), 4),

@@ -141,10 +141,10 @@ class DistillationTrainer(Trainer):
             lengths = len(self.train_dataset.parts)
         self.tokens_by_length = self.tokens_seen.new_zeros(lengths)
 
-        # Tokens and seconds up to the checkpoint that the run was resumed from, and the time (`time.monotonic`) of the
-        # first batch of this process, None before it.
-        self._tokens_before = 0.0
+        # Seconds up to the checkpoint that the run was resumed from, and the tokens up to a checkpoint without seconds.
+        # The time (`time.monotonic`) is that of the first batch of this process, None before it.
         self._seconds_before = 0.0
+        self._tokens_without_seconds = 0.0
         self._first_batch_at: float | None = None
 
         # The step that is being trained: its micro-batches, and the state that a skipped or repeated step goes back to.
@@ -158,9 +158,9 @@ class DistillationTrainer(Trainer):
         self._steps_summed = torch.zeros((), dtype=torch.float64, device=self.args.device)
 
     @property
-    def tokens_this_run(self) -> float:
-        """Valid tokens trained on since this process started or resumed."""
-        return float(self.tokens_seen) - self._tokens_before
+    def timed_tokens(self) -> float:
+        """Valid tokens that were trained on in `seconds`."""
+        return float(self.tokens_seen) - self._tokens_without_seconds
 
     @property
     def seconds(self) -> float:
@@ -612,12 +612,13 @@ class DistillationTrainer(Trainer):
         with loading(folder):
             load_weights(self.module, folder / WEIGHTS)
             progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
-            self._tokens_before = float(progress["tokens_seen"])
-            self.tokens_seen.fill_(self._tokens_before)
+            tokens = float(progress["tokens_seen"])
+            self.tokens_seen.fill_(tokens)
             # Checkpoints of earlier versions have no tokens by length, and no seconds.
-            by_length = progress.get("tokens_by_length", [self._tokens_before])
+            by_length = progress.get("tokens_by_length", [tokens])
             self.tokens_by_length.copy_(self.tokens_seen.new_tensor(by_length))
             self._seconds_before = float(progress.get("seconds", 0.0))
+            self._tokens_without_seconds = 0.0 if "seconds" in progress else tokens
             self._first_batch_at = None
             self._steps_summed.fill_(progress["steps_summed"])
             # The saved sums are over all processes and will be summed again, so only the main process takes them.
