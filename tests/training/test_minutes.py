@@ -2,14 +2,17 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 import yaml
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl
 
 from limbeck import distill
 from limbeck.errors import OutputError, RecipeError
 from limbeck.recipe.asked import merge_options
+from limbeck.training import rate
 from limbeck.training.measured_steps import MeasuredSteps
 from tests.support.training import assert_equal, die, elsewhere, student_of
 from tests.training.conftest import make_recipe, refused
@@ -67,6 +70,57 @@ def test_a_resumed_run_takes_the_written_number(recipe, monkeypatch, tmp_path):
     monkeypatch.setattr("limbeck.training.run.measure_steps", die)
     assert distill(recipe, resume=True).run.stages[0].steps == steps
     assert kept(recipe)["stages"][0]["training"]["max_steps"] == steps
+
+
+def measure(monkeypatch, *, minutes, step_seconds):
+    """The measured steps, the seconds of the measurement and its shares, with steps that take these times, then 1 s."""
+    time = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(rate.time, "monotonic", lambda: time.now)
+    shares = []
+
+    def take_steps(*arguments, clock, **options):
+        control = TrainerControl()
+        clock.on_train_begin(None, None, control)
+        waiting = list(step_seconds)
+        while not control.should_training_stop:
+            time.now += waiting.pop(0) if waiting else 1.0
+            clock.on_step_end(SimpleNamespace(device=torch.device("cpu")), None, control)
+
+    monkeypatch.setattr(rate, "_take_steps", take_steps)
+    plan = SimpleNamespace(spec=SimpleNamespace(training={"max_minutes": minutes}, title="a"))
+    steps = rate.measure_steps(plan, None, None, None, None, seed=0, report=lambda share, *more: shares.append(share))
+    return steps, time.now - 100, shares
+
+
+@pytest.mark.parametrize(
+    ("minutes", "step_seconds", "steps", "seconds_of_measurement"),
+    [
+        # 5 % of ten minutes, behind two slow steps.
+        (10, [40, 4], 600, 74),
+        # Steps so long that five of them are more than that.
+        (10, [12] * 8, 50, 84),
+        # A quarter of the minutes has passed before five steps are timed.
+        (1, [5] * 4, 12, 15),
+        (0.25, [40, 12], 1, 52),
+        # A step longer than the minutes.
+        (0.25, [40, 30], 1, 70),
+    ],
+)
+def test_the_steps_fill_the_minutes_and_the_measurement_is_short(
+    monkeypatch, minutes, step_seconds, steps, seconds_of_measurement
+):
+    measured, seconds, shares = measure(monkeypatch, minutes=minutes, step_seconds=step_seconds)
+    assert (measured.max_steps, seconds) == (steps, seconds_of_measurement)
+    assert measured.max_steps == max(1, int(minutes * 60 / measured.seconds_per_step))
+    assert shares == sorted(shares) and shares[-1] == 1 > shares[-2]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "words"),
+    [(10, "10 minutes at 0.458 s"), (1, "1 minute at"), (0.5, "0.5 minutes at"), (1.5, "1.5 minutes")],
+)
+def test_minutes_are_singular_only_for_one(minutes, words):
+    assert str(MeasuredSteps(minutes, 3, 0.458)).startswith(words)
 
 
 def test_minutes_take_the_place_of_steps_and_stages_share_them():

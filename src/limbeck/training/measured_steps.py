@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.core import paths, records
+from limbeck.core.blocks import counted
 from limbeck.core.files import atomic_text, read_json
 from limbeck.errors import OutputError
 
@@ -46,7 +47,9 @@ class MeasuredSteps:
 
     def __str__(self) -> str:
         """A sentence without a subject, such as: 10 minutes at 0.482 s a step, measured as the stage began."""
-        return f"{self.max_minutes:g} minutes at {self.seconds_per_step:.3g} s a step, measured as the stage began"
+        # A number of minutes may have decimals, as in `0.5 minutes`.
+        unit = "minute" if self.max_minutes == 1 else "minutes"
+        return f"{self.max_minutes:g} {unit} at {self.seconds_per_step:.3g} s a step, measured as the stage began"
 
 
 def with_measured_steps(folder: Path, recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +74,7 @@ def with_measured_steps(folder: Path, recipe: Mapping[str, Any]) -> dict[str, An
             if minutes != measured.max_minutes:
                 raise OutputError(
                     f"Stage '{title}' of the run in '{folder}' was begun with max_minutes "
-                    f"{measured.max_minutes:g}, which was converted to {measured.max_steps:,} steps, so "
+                    f"{measured.max_minutes:g}, which was converted to {counted(measured.max_steps, 'step')}, so "
                     f"max_minutes cannot become {minutes:g}; give max_steps in its place."
                 )
             training["max_steps"] = measured.max_steps

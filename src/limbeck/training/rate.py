@@ -33,13 +33,15 @@ from limbeck.training.stage_rows import stage_rows
 from limbeck.training.trainer import DistillationTrainer
 
 _SHARE = 0.05
-"""Share of the minutes that is spent on the measurement."""
-_MOST_SECONDS = 60.0
-"""Most seconds of timed steps."""
+"""Timed steps together last at least this share of the minutes."""
+_ENOUGH_SECONDS = 60.0
+"""Timed steps together need not last longer than this."""
+_MOST_SHARE = 0.25
+"""The measurement, warm-up included, ends after this share of the minutes, even with fewer timed steps than wanted."""
 _WARM_UP_STEPS = 2
 """Steps before the timed ones: the first ones allocate memory and compile."""
 _LEAST_STEPS = 5
-"""Fewest timed steps, however long they take."""
+"""Fewest timed steps, unless the measurement ends by `_MOST_SHARE`."""
 _NO_END = 1_000_000
 """More steps than are ever timed."""
 
@@ -56,8 +58,8 @@ def measure_steps(
 ) -> MeasuredSteps:
     """Measure the time of a step, and how many steps a stage takes in its minutes; every process calls this.
 
-    The time of the measurement counts as time of the stage. Held-out losses, development scores and checkpoints take
-    time beside the steps.
+    The minutes are the time of the steps alone: the measurement, held-out losses, development scores and checkpoints
+    take extra time.
 
     Args:
         plan: The stage, with `max_minutes`.
@@ -68,16 +70,13 @@ def measure_steps(
         seed: The seed of the stage.
         report: Receives progress.
     """
-    started = time.monotonic()
     minutes = float(plan.spec.training["max_minutes"])
     seconds = minutes * 60
-    # The measurement takes a share of the stage's time, but never long.
-    seconds_of_measurement = min(_SHARE * seconds, _MOST_SECONDS)
-    clock = _Clock(seconds_of_measurement, report, f"measuring the rate of stage '{plan.spec.title}'")
+    clock = _Clock(seconds, report, f"measuring the rate of stage '{plan.spec.title}'")
     with _random_streams_kept(), tempfile.TemporaryDirectory() as folder:
         _take_steps(plan, student, teaching, tokenizers, corpus, seed=seed, folder=Path(folder), clock=clock)
-    seconds_left = seconds - (time.monotonic() - started)
-    steps = max(1, int(seconds_left / clock.seconds_per_step))
+    # The steps that fit into the minutes. One is taken even if it takes longer.
+    steps = max(1, int(seconds / clock.seconds_per_step))
     # The main process decides for all.
     return broadcast(MeasuredSteps(minutes, steps, clock.seconds_per_step))
 
@@ -86,7 +85,7 @@ class _Clock(TrainerCallback):
     """Times the steps of a training, and ends it after enough of them.
 
     Args:
-        seconds: Time of the timed steps together.
+        seconds: Time of the stage, from which that of the measurement follows.
         report: Receives progress.
         title: What is done, for the progress.
 
@@ -96,30 +95,40 @@ class _Clock(TrainerCallback):
 
     def __init__(self, seconds: float, report: Report, title: str) -> None:
         self.seconds_per_step = 0.0
-        self._seconds = seconds
+        self._enough_seconds = min(_SHARE * seconds, _ENOUGH_SECONDS)
+        self._most_seconds = _MOST_SHARE * seconds
         self._report = report
         self._title = title
-        self._started = 0.0
+        self._began = 0.0
+        # The time at which each step ended.
+        self._ends: list[float] = []
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Show that the measurement begins."""
+        self._began = time.monotonic()
         self._report(0.0, self._title)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Begin to time after the warm-up, and stop the training when enough was timed."""
+        """Time the steps after the warm-up, and stop the training when enough was timed or it takes too long."""
         synchronise(args.device)
         now = time.monotonic()
-        timed_steps = state.global_step - _WARM_UP_STEPS
-        if timed_steps == 0:
-            self._started = now
-        if timed_steps < 1:
+        self._ends.append(now)
+        steps = len(self._ends)
+        if steps == 1:
             return
-        passed = now - self._started
-        self.seconds_per_step = passed / timed_steps
-        self._report(min(passed / self._seconds, 1.0), self._title)
-        is_over = timed_steps >= _LEAST_STEPS and passed >= self._seconds
+        # The last step is timed, even where it is one of the warm-up: it may be the last that there is time for.
+        warm_up_steps = min(_WARM_UP_STEPS, steps - 1)
+        timed_steps = steps - warm_up_steps
+        timed_seconds = now - self._ends[warm_up_steps - 1]
+        self.seconds_per_step = timed_seconds / timed_steps
+
+        # The measurement ends by one of two rules, and its progress is that of the rule which is nearer to its end.
+        share_of_enough = min(timed_steps / _LEAST_STEPS, timed_seconds / self._enough_seconds)
+        share_of_most = (now - self._began) / self._most_seconds
+        share = max(share_of_enough, share_of_most)
+        self._report(min(share, 1.0), self._title)
         # All processes stop after the same step.
-        if broadcast(is_over):
+        if broadcast(share >= 1):
             control.should_training_stop = True
 
 

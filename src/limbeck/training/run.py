@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from limbeck.core import devices, memory, paths, progress_bars, ranks, records
+from limbeck.core.blocks import counted
 from limbeck.core.files import atomic_text
 from limbeck.core.progress import Tick, no_tick
 from limbeck.core.progress_bars import ProgressBar
@@ -493,7 +494,7 @@ class Run:
                 )
             ranks.on_main_rank(partial(measured.write, folder))
             ranks.on_main_rank(partial(keep_recipe, self.folder, self.plan.recipe))
-        line = f"  {measured.max_steps:,} steps: {measured}"
+        line = f"  {counted(measured.max_steps, 'step')}: {measured}"
         self.console.print(line, style="dim", highlight=False)
         return stage.with_steps(measured.max_steps)
 
