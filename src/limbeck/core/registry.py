@@ -125,26 +125,42 @@ class Registry(Generic[T]):
             raise PluginError(
                 f"A {self.kind} cannot be added from outside: limbeck's registry of {self.kind}s is closed."
             )
+        # A built-in item whose name is taken is refused below, as an item from outside is.
         if built_in and name not in self._items:
             return self.register(name, cast(T, item))
         checked = self._plugins.check(self.kind, name, item)
-
-        # Only now are the names in data files and those of installed distributions needed, to see whether one is taken.
-        self._register_source()
-        self._discover()
-        present = self._items.get(name)
         package = _package_of(self._plugins.code(checked))
-        if isinstance(present, EntryPoint) and _package(present.module) == package:
-            # The name is taken by the entry point of this very item: somebody imported its distribution, whose
-            # decorator now adds it, before the entry point was loaded. The item replaces its entry point.
-            note_distribution(present)
-        elif present is not None:
-            may_replace = replace and name in self._plugin_names
-            if not may_replace:
-                raise PluginError(f"The {self.kind} '{name}' already exists; give yours a different name.")
+        self._make_room(name, package, replace=replace)
         self._items[name] = checked
         self._plugin_names.add(name)
         return checked
+
+    def _make_room(self, name: str, package: str | None, *, replace: bool) -> None:
+        """Refuse a name that another item has, unless the new item may take its place.
+
+        Args:
+            name: The name.
+            package: The top-level package of the code of the item that is to be added; None if it is not known.
+            replace: Whether the item may replace one from outside of limbeck.
+
+        Raises:
+            PluginError: if the name is taken.
+        """
+        # The names in data files and those of installed distributions are read only now that one is compared with them.
+        self._register_source()
+        self._discover()
+        present = self._items.get(name)
+        if present is None:
+            return
+        if isinstance(present, EntryPoint) and _package(present.module) == package:
+            # The name is taken by the entry point of this very item: somebody imported its distribution, whose
+            # decorator now adds it, before the entry point was loaded. The item takes the place of its entry point,
+            # so its distribution is noted for records.
+            note_distribution(present)
+            return
+        may_replace = replace and name in self._plugin_names
+        if not may_replace:
+            raise PluginError(f"The {self.kind} '{name}' already exists; give yours a different name.")
 
     def __getitem__(self, name: str) -> T:
         self._read_plugins()

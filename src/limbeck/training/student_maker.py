@@ -36,6 +36,23 @@ LoadTeacher = Callable[..., PreTrainedModel]
 """Loads the whole teacher, with all of its layers; keywords as in `load_model`."""
 
 
+@dataclass(frozen=True)
+class _AddedPooler:
+    """A student with its pooler.
+
+    Args:
+        student: The student to save.
+        names: The names of the pooler's parameters; none where its architecture has no pooler.
+        names_from_teacher: Those of `names` that have the teacher's values.
+        is_of_checkpoint: Whether the values are those of the checkpoint that the student started from.
+    """
+
+    student: PreTrainedModel
+    names: list[str]
+    names_from_teacher: list[str]
+    is_of_checkpoint: bool
+
+
 def make_student(
     plan: StudentPlan,
     load_teacher: LoadTeacher,
@@ -189,32 +206,41 @@ class StudentMaker:
             filled_names = fill_from_teacher(student, source, names, terms)
             filled_tables = fill_rows(student, source, rows_by_kind, self._start_by_activations())
 
-        # A pooler is a layer behind the first token that no stage trains, so it is added last: from the checkpoint that
-        # the student started from, else from its teacher, else at random.
-        checkpoint = self._checkpoint_with_pooler()
-        teacher_with_pooler = None
-        if checkpoint is None and self._copies_pooler:
-            teacher_with_pooler = self.load_teacher(pooler=True)
-        whole, pooler_names = add_pooler(student, checkpoint or teacher_with_pooler, self.seed)
-        pooler_of_teacher: list[str] = []
-        if teacher_with_pooler is not None:
-            names_of_teacher = teacher_with_pooler.state_dict().keys()
-            pooler_of_teacher = [name for name in pooler_names if name in names_of_teacher]
+        # No stage trains the pooler, so it is added last.
+        pooler = self._add_pooler(student)
 
         described_rows = []
         for kind, mask in rows_by_kind.items():
             described_rows.append(describe_rows(student, kind, mask, from_teacher=kind in filled_tables))
         untrained = Untrained(
             policy=policy,
-            names=[*names, *pooler_names],
-            from_teacher=[*filled_names, *pooler_of_teacher],
+            names=[*names, *pooler.names],
+            from_teacher=[*filled_names, *pooler.names_from_teacher],
             frozen=frozen,
             rows=described_rows,
         )
-        if checkpoint is not None:
+        if pooler.is_of_checkpoint:
             # Records have the field only where a checkpoint gave the pooler.
-            untrained.from_checkpoint = pooler_names
-        return whole, untrained
+            untrained.from_checkpoint = pooler.names
+        return pooler.student, untrained
+
+    def _add_pooler(self, student: PreTrainedModel) -> _AddedPooler:
+        """Add a pooler, which is a layer behind the first token, if the student's architecture has one.
+
+        Its values are those of the checkpoint that the student started from, else those of its teacher, else random.
+        """
+        checkpoint = self._checkpoint_with_pooler()
+        if checkpoint is not None:
+            whole, names = add_pooler(student, checkpoint, self.seed)
+            return _AddedPooler(whole, names, names_from_teacher=[], is_of_checkpoint=True)
+        if self._copies_pooler:
+            teacher = self.load_teacher(pooler=True)
+            whole, names = add_pooler(student, teacher, self.seed)
+            names_of_teacher = teacher.state_dict().keys()
+            shared_names = [name for name in names if name in names_of_teacher]
+            return _AddedPooler(whole, names, names_from_teacher=shared_names, is_of_checkpoint=False)
+        whole, names = add_pooler(student, None, self.seed)
+        return _AddedPooler(whole, names, names_from_teacher=[], is_of_checkpoint=False)
 
     def _checkpoint_with_pooler(self) -> PreTrainedModel | None:
         """Load the checkpoint that the student started from with its pooler; None where there is none.
