@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -16,7 +16,9 @@ from limbeck.api.progress import progress_console
 from limbeck.api.results import Shown as ShownResult
 from limbeck.core.blocks import Notes
 from limbeck.core.corpus_progress import CorpusProgress
-from limbeck.core.progress_bars import ProgressBar
+from limbeck.core.escaping import TerminalConsole
+from limbeck.core.progress_bars import ProgressBar, print_plain
+from limbeck.training.callbacks import ProgressReporter
 from tests.support.models import make_teacher
 
 TEXTS = [f"The model number {number} is a text of words that we read." for number in range(40)]
@@ -125,3 +127,26 @@ def test_a_notebook_shows_bars_in_one_place(notebook, monkeypatch):
         progress("tokenising", 3, 10, "rows")
     assert "3 of 10 rows" in notebook.pages[-1], "it stays"
     assert console.file.getvalue() == ""
+
+
+def test_a_bar_shows_what_is_known_of_a_short_stage(notebook):
+    reporter = ProgressReporter("vectors", Console(force_jupyter=True, file=io.StringIO()))
+    state = SimpleNamespace(is_world_process_zero=True, max_steps=8, global_step=0)
+    arguments = SimpleNamespace(torch_compile=False)
+    reporter.on_train_begin(arguments, state, None)
+    state.global_step = 8
+    reporter.on_step_end(arguments, state, None)
+    reporter.on_log(arguments, state, None, logs={"loss": 3.5981, "tokens": 1000.0})
+    reporter.on_train_end(arguments, state, None)
+    assert "8/8" in notebook.pages[-1] and "loss 3.5981" in notebook.pages[-1]
+    assert "…" not in notebook.pages[-1], "one log gives no rate"
+
+
+def test_a_notebook_wraps_long_lines_at_words(monkeypatch):
+    shown = []
+    monkeypatch.setattr("rich.jupyter.display", lambda segments, text: shown.append(text))
+    console = TerminalConsole(force_jupyter=True, width=60)
+    words = [f"word{number}" for number in range(30)]
+    print_plain(console, " ".join(words))
+    [text] = shown
+    assert text.split() == words and max(map(len, text.splitlines())) <= 60

@@ -132,6 +132,12 @@ def escape_json(text: str) -> str:
 class TerminalConsole(Console):
     """A console that shows control characters of a text as such, and obeys none of them."""
 
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as rich does; in a notebook, which does not wrap long lines as a terminal does, they are wrapped."""
+        if self.is_jupyter:
+            options.pop("soft_wrap", None)
+        super().print(*objects, **options)
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render as rich does, with the text of every segment printable; its own control codes stay."""
         for segment in super().render(renderable, options):

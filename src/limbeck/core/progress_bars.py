@@ -28,8 +28,8 @@ _BRIEF_SECONDS = 3.0
 """Seconds up to which an activity is not worth a line of its own."""
 _NOTEBOOK_SECONDS = 0.5
 """Least seconds between two drawings of the bars in a notebook."""
-_NOTEBOOK_WIDTH = 100
-"""Characters of a line in a notebook."""
+_NOTEBOOK_WIDTH = 115
+"""Characters of a line in a notebook, as many as rich prints there."""
 
 
 class _NotebookBars(progress.Progress):

@@ -19,8 +19,8 @@ from limbeck.training.log_file import log_lines
 
 _COLUMNS = (
     "{task.completed}/{task.total}",
-    "loss {task.fields[loss]}",
-    "[progress.data.speed]{task.fields[rate]} tokens/s",
+    "{task.fields[loss]}",
+    "[progress.data.speed]{task.fields[rate]}",
 )
 _WITHOUT_STEPS = ("eval_", "train_", "development_")
 """Prefixes of keys in a log that is not of training steps: of an evaluation, of the end, or of development rows."""
@@ -72,9 +72,9 @@ class ProgressReporter(TrainerCallback):
         # The bar and the stage's line in it, while this process trains and is the main one; else None.
         self._bars: progress_bars.Bars | None = None
         self._task: Any = None
-        # As the bar and the lines show them; there is none before the first logs.
-        self._loss = "…"
-        self._rate = "…"
+        # As the bar and the lines show them; empty before the first logs. A short stage may have only one.
+        self._loss = ""
+        self._rate = ""
         self._begin = _Begin(time=0.0, step=0)
         self._last_log: _Logged | None = None
 
@@ -96,7 +96,7 @@ class ProgressReporter(TrainerCallback):
         columns = [TextColumn(column) for column in _COLUMNS]
         time_left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
         self._bars = progress_bars.Bars(self._console, *columns, time_left, at_once=True)
-        self._task = self._bars.bars.add_task(self._title, total=state.max_steps, completed=step, loss="…", rate="…")
+        self._task = self._bars.bars.add_task(self._title, total=state.max_steps, completed=step, loss="", rate="")
         self._bars.__enter__()
         # The first step compiles the model, if the recipe says so, which takes minutes.
         compiling = "compiling the model" if args.torch_compile else ""
@@ -121,11 +121,8 @@ class ProgressReporter(TrainerCallback):
         """Set the line of progress, for an output that is no terminal."""
         assert self._bars is not None
         parts = [f"{self._title}: step {state.global_step}/{state.max_steps}"]
-        # Loss and rate are known from the first and the second log on.
-        if self._loss != "…":
-            parts.append(f"loss {self._loss}")
-        if self._rate != "…":
-            parts.append(f"{self._rate} tokens/s")
+        # Loss and rate are known from the first and the second log on. Empty parts are left out.
+        parts += [self._loss, self._rate]
         if state.global_step < state.max_steps:
             parts.append(f"{self._seconds_left(state) / 60:.1f} min left")
         self._bars.line(*parts)
@@ -146,9 +143,9 @@ class ProgressReporter(TrainerCallback):
             fields["tokens_per_second"] = round(rate, 1)
         self._heartbeat.beat(**fields)
 
-        self._loss = f"{logs['loss']:.4f}" if "loss" in logs else "…"
+        self._loss = f"loss {logs['loss']:.4f}" if "loss" in logs else ""
         # There is no rate before the second log, nor where no tokens were added.
-        self._rate = f"{rate:,.0f}" if rate else "…"
+        self._rate = f"{rate:,.0f} tokens/s" if rate else ""
         self._bars.bars.update(self._task, loss=self._loss, rate=self._rate)
         self._show_line(state)
 
