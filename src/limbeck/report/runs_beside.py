@@ -99,7 +99,7 @@ def _training_facts(run: RunFolder) -> dict[str, AnyCell]:
         "Methods": ", ".join(methods),
         "Tokens": number(tokens or None),
         "Tokens/s": ", ".join(rates),
-        "Time": NOTHING if seconds is None else duration(seconds),
+        "Total time": NOTHING if seconds is None else duration(seconds),
         "Held-out loss": ", ".join(losses),
     }
 
