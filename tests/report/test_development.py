@@ -77,7 +77,7 @@ def test_a_run_is_judged_by_its_development_score(report_of):
     assert part.facts == ("A 2x4 student of teacher, taught by minilmv2, hidden_states.",)
     assert part.highlights[:2] == (
         Highlight("0.800", "accuracy on mrpc, validation", "95 %: 0.490 to 0.940, over 20 rows"),
-        Highlight("88.9%", "of the teacher's quality", "the teacher has 0.900"),
+        Highlight("88.9 %", "of the teacher's quality", "the teacher has 0.900"),
     )
     labels = [highlight.label for highlight in part.highlights[2:]]
     assert labels == ["smaller", "as fast as the teacher", "of training"]

@@ -239,7 +239,7 @@ def test_meaningless_scores_are_marked_and_keep_no_share(tmp_path: Path):
     scores |= {"student": {"accuracy": 0.767}, "intervals": {"accuracy": [0.7, 0.8]}}
     for only in (None, "positive"):
         _, text = card_of(run_record(evaluation={"development": [{**scores, "only_answer": only}]}), tmp_path)
-        assert ("85.2% kept" in text) == (only is None)
+        assert ("85.2 % kept" in text) == (only is None)
         assert ("| 0.900 | 0.767 | meaningless |" in text) == (only is not None)
 
 

@@ -22,10 +22,15 @@ def cells(values):
 
 def test_a_measure_that_tells_has_a_share_and_the_start_beside_it():
     values = evaluation()
-    assert cells(values)["Passage retrieval MRR@10"][1:] == ("0.800", "0.600", "75.0% kept; 95 %: 0.580 to 0.620")
+    assert cells(values)["Passage retrieval MRR@10"][1:] == (
+        "0.800",
+        "0.600",
+        "75.0 % kept; 95 %: score 0.580 to 0.620",
+    )
     starts = [row.student for row in comparison_rows(values) if row.label == "untrained start"]
     assert starts == [0.3, 0.4, 0.4, 0.4, 0.4]
     text = comparison_markdown(values, reliable_only=True)
+    assert "\n| ↳ untrained start | – | 0.300 |" in text, "Markdown drops spaces that would indent a part"
     assert "Passage retrieval MRR@10" in text and "Starts from teacher layers 1, 6." in text
     assert {result.metric_type for result in held_out_results(RunEvaluation.read(values), "x")} == {
         "spearmanr", "mrr_at_10", "recall_at_1", "ndcg_at_10"
@@ -64,7 +69,7 @@ def test_a_verdict_names_the_start_and_no_rough_figure(copied, page_of):
     [part] = page_of(copied(edit={"evaluation": evaluation()})).parts
     quality, share = part.highlights[:2]
     assert (quality.value, quality.label) == ("0.600", "held-out passage retrieval MRR@10")
-    assert "an untrained start has 0.400" in quality.detail and share.value == "75.0%"
+    assert "an untrained start has 0.400" in quality.detail and share.value == "75.0 %"
     [rough] = page_of(copied(name="rough", edit={"evaluation": evaluation(pool=30, sentences=30)})).parts
     figures = [rough.subtitle, *(highlight.label for highlight in rough.highlights)]
     assert not any("MRR" in figure or "agreement" in figure for figure in figures)

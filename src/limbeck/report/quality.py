@@ -52,7 +52,9 @@ UNTRAINED_START = "untrained start"
 _SHARE_OF_EQUAL_ANSWERS = "accuracy"
 """The metric of an agreement that needs no name: how many rows both models give the same answer."""
 _PART_MARK = "  "
-"""Indents the label of a part of the row above, in the terminal and in files."""
+"""Indents the label of a part of the row above, in the terminal."""
+PART_MARK_OF_TEXT = "↳ "
+"""Stands before the label of a part in Markdown and on pages, which drop the spaces at the edges of a cell."""
 Unit: TypeAlias = Literal["count", "width", "megabytes", "milliseconds", "share", "alone", "meaningless"]
 """How values and change of a row are written.
 
@@ -118,7 +120,7 @@ class Row:
 
     @property
     def change(self) -> str:
-        """The student compared with its teacher, in words: `1.50x smaller`, `97.1% kept`; empty if unknown."""
+        """The student compared with its teacher, in words: `1.50x smaller`, `97.1 % kept`; empty if unknown."""
         if self.unit == "meaningless":
             return "meaningless"
         if self.unit in ("share", "alone"):
@@ -148,10 +150,12 @@ class Row:
             # Scores that are correlations may be negative, and a share of a negative number says nothing.
             are_positive = self.teacher > 0 and self.student >= 0
             if are_positive:
-                parts.append(f"{self.student / self.teacher:.1%} kept")
+                parts.append(f"{100 * self.student / self.teacher:.1f} % kept")
         if self.interval is not None:
             low, high = self.interval
-            parts.append(f"95 %: {low:.3f} to {high:.3f}")
+            # Beside a share, the ends could be taken for those of the share.
+            figure = "score " if parts else ""
+            parts.append(f"95 %: {figure}{low:.3f} to {high:.3f}")
         return "; ".join(parts)
 
 
@@ -202,7 +206,7 @@ def comparison_markdown(comparison: Measured, *, notes: bool = True, reliable_on
     if reliable_only:
         comparison = reliable_figures(RunEvaluation.read(comparison))
     # The first heading is empty: it becomes one space, as in the cards that were written before.
-    table = quality_table(comparison)
+    table = quality_table(comparison, part_mark=PART_MARK_OF_TEXT)
     text = markdown.plain_table(table).replace("|  |", "| |", 1)
     lines = comparison_notes(comparison)
     if notes and lines:

@@ -16,7 +16,7 @@ from limbeck.report.languages import NOTE, languages_table
 from limbeck.report.layers import layers_table
 from limbeck.report.names import without_path
 from limbeck.report.provenance import run_provenance
-from limbeck.report.quality import quality_table
+from limbeck.report.quality import PART_MARK_OF_TEXT, quality_table
 from limbeck.report.quality_notes import comparison_notes
 from limbeck.report.run_quality import quality_of
 from limbeck.report.run_warnings import warnings_of
@@ -37,7 +37,7 @@ def run_summary(run: RunFolder) -> Summary:
     if quality is not None:
         result = str(quality)
         if quality.share is not None:
-            result += f" ({quality.share:.1%} of the teacher's)"
+            result += f" ({100 * quality.share:.1f} % of the teacher's)"
         if quality.caution:
             result += f" ({quality.caution})"
     teacher = short_model_name(run.record.teacher.name_or_path)
@@ -110,7 +110,7 @@ def result(run: RunFolder) -> Iterator[Block]:
         return
     # Other tables indent a detail of the row above by spaces. HTML does not show these, so the page has an arrow.
     caption = "Both models, and how the student compares with its teacher"
-    yield quality_table(evaluation, caption, part_mark="↳ ")
+    yield quality_table(evaluation, caption, part_mark=PART_MARK_OF_TEXT)
     yield Notes(tuple(comparison_notes(evaluation)))
 
 

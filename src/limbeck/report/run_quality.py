@@ -182,7 +182,9 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
     if quality is not None:
         yield _quality_highlight(quality)
     if quality is not None and quality.share is not None and quality.teacher is not None:
-        yield Highlight(f"{quality.share:.1%}", "of the teacher's quality", f"the teacher has {quality.teacher:.3f}")
+        yield Highlight(
+            f"{100 * quality.share:.1f} %", "of the teacher's quality", f"the teacher has {quality.teacher:.3f}"
+        )
 
     # Size and speed are large figures only where the student is smaller, and the speedup reliable.
     evaluation = run.record.evaluation or records.RunEvaluation()
