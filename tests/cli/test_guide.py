@@ -32,6 +32,18 @@ def test_exit_codes_are_all_there():
     assert {int(code) for code in rows("## Exit codes")} == raised | {0, 130, 128 + 15}
 
 
+def test_the_help_names_the_same_signal_for_each_exit_code(limbeck):
+    signals_of_guide = {}
+    for code, text in re.findall(r"^\| (\d+) \| (.*) \|$", GUIDE, re.MULTILINE):
+        signals_of_guide.setdefault(code, set()).update(re.findall("Ctrl-C|SIGTERM", text))
+    text = " ".join(limbeck("--help").stdout.split()).partition("Exit codes: ")[2].partition(". ")[0]
+    signals_of_help = {}
+    for clause in text.split("; "):
+        code, _, words = clause.partition(" ")
+        signals_of_help[code] = set(re.findall("Ctrl-C|SIGTERM", words))
+    assert signals_of_help == signals_of_guide
+
+
 @pytest.mark.parametrize("option", ["--json", "--quiet", "--verbose"])
 def test_shared_options_are_explained(option):
     (names,) = {tuple(p.opts) for _, command in leaves() for p in command.params if option in p.opts}

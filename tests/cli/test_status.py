@@ -138,6 +138,19 @@ def test_json_has_everything(tmp_path, limbeck):
     assert (second["problem"], second["step"], second["steps"]) == ("No space left on device", 1200, 40000)
 
 
+def test_a_stop_is_no_problem(tmp_path):
+    stop = "Stopped at step 2 of stage 'a'; the state is saved."
+    found = status_of(write_run(tmp_path / "stopped", "interrupted", problem=stop), NOW)
+    assert (found.stop, found.problem) == (stop, None)
+    found = status_of(write_run(tmp_path / "failed", "failed", problem="No space left on device"), NOW)
+    assert (found.stop, found.problem) == (None, "No space left on device")
+
+
+def test_a_run_whose_later_stages_were_skipped_is_shown_as_ended_early(tmp_path):
+    folder = write_run(tmp_path / "run", "finished", ended_early={"stage": "a", "skipped": ["b"]})
+    assert status_of(folder, NOW).shown == "finished, ended early after stage 'a'"
+
+
 def distil_and_hang(recipe, hanging):
     original = DistillationTrainer.training_step
 

@@ -10,6 +10,7 @@ import pytest
 import limbeck
 from limbeck import distill
 from limbeck.core.folder_lock import folder_lock
+from limbeck.core.run_status import status_of
 from limbeck.errors import Interrupted, OutputError
 from limbeck.report.collect import collect
 from limbeck.report.run_warnings import warnings_of
@@ -52,6 +53,21 @@ def test_the_student_is_that_of_a_run_with_so_many_steps(recipe, tmp_path):
     assert distill(recipe, resume=True).run.ended_early == early_end
 
 
+def test_every_command_says_that_the_run_was_ended_early(recipe, limbeck):
+    folder = stop_at(recipe, 2)
+    stopped = limbeck("status", folder).stdout
+    assert (
+        "status: interrupted\n" in stopped and "\nStopped at step 2 of stage 'minilmv2'; the state is saved." in stopped
+    )
+    assert "problem" not in stopped
+
+    line = "The run was ended early, at step 2 of stage 'minilmv2', which was to take 6. It cannot be continued."
+    assert line in limbeck("finish", folder).stdout.splitlines()
+    assert line in limbeck("distill", "--resume", "--output", folder).stdout.splitlines()
+    assert "status: finished, ended early at step 2 of 6 of stage 'minilmv2'\n" in limbeck("status", folder).stdout
+    assert limbeck.json("status", folder)[0]["status"] == "finished"
+
+
 def test_the_time_is_that_of_the_steps_whichever_process_took_them(recipe):
     """The process that finishes or resumes a run adds its own steps to the time of the checkpoint, and nothing else."""
     folder = stop_at(recipe, 2)
@@ -85,6 +101,7 @@ def test_later_stages_are_skipped_and_named(bert_folder, text_folder, tmp_path):
     assert [stage.name for stage in result.run.stages] == [first]
     warnings = list(warnings_of(collect([folder])[0]))
     assert any(f"stage '{second}' skipped" in line for line in warnings)
+    assert status_of(folder).shown == f"finished, ended early at step 3 of 6 of stage '{first}'"
     assert not any(line.startswith("Not finished") for line in warnings)
 
 

@@ -34,6 +34,9 @@ def distill(request: DistilRequest, messages: Messages) -> None:
 
 
 def print_run(result: RunResult, as_json: bool, *lines: str) -> None:
-    """Print the student of a run and its table, then further lines."""
+    """Print the student of a run and its table, where the run was ended early, and further lines."""
     content = {"student": result.student, "metrics": result.metrics}
-    print_result(as_json, content, result.blocks(), result.place, *lines)
+    early_end = []
+    if result.run.ended_early is not None:
+        early_end.append(f"{result.run.ended_early}. It cannot be continued.")
+    print_result(as_json, content, result.blocks(), result.place, *early_end, *lines)

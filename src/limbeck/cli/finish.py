@@ -17,7 +17,4 @@ def finish(request: FinishRequest, messages: Messages) -> None:
     from limbeck.api.finishing import carry_out_finish
 
     result = carry_out_finish(messages.of(request))
-    lines = []
-    if result.run.ended_early is not None:
-        lines.append(f"{result.run.ended_early}.")
-    print_run(result, messages.as_json, *lines)
+    print_run(result, messages.as_json)

@@ -69,6 +69,8 @@ def _print_lines(run: RunStatus) -> None:
     for name, text in _columns(run).items():
         style = _STYLES[run.status] if name == "status" else None
         print_line(f"{name}: {one_line(text)}", style=style)
+    if run.stop is not None:
+        print_line(one_line(run.stop))
     if run.problem is not None:
         print_line(f"problem: {one_line(run.problem)}")
 

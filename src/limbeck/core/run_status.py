@@ -48,7 +48,9 @@ class RunStatus:
         seconds_left: Seconds for the rest of the stage at its mean pace; None unless the run trains.
         host: Where its process runs or ran last.
         pid: Number of that process.
-        problem: The reason why it failed or stopped, or the damage of its record.
+        ended_early: Where it was ended before its last step; None for a run that was not.
+        stop: Where it was stopped by Ctrl-C or SIGTERM, and how it continues.
+        problem: The reason why it failed, or the damage of its record.
     """
 
     folder: Path
@@ -66,11 +68,15 @@ class RunStatus:
     seconds_left: float | None
     host: str | None
     pid: int | None
+    ended_early: str | None
+    stop: str | None
     problem: str | None
 
     @property
     def shown(self) -> str:
-        """The status in words, for a silent run with the time since its last update."""
+        """The status in words: of a silent run with the time since its last update, of an early end with its place."""
+        if self.ended_early is not None:
+            return f"{self.status}, {self.ended_early}"
         if not self.silent or self.seconds_since is None:
             return self.status
         return f"{self.status}, no update for {duration(self.seconds_since)}"
@@ -136,6 +142,12 @@ def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
     if is_running and is_training:
         seconds_left = _sane(heartbeat.seconds_left, float)
     host = owner.get("host")
+    # A run that finished early was ended on purpose, and one that was interrupted was stopped so: neither is a problem.
+    ended_early = None
+    if status == "finished" and run.ended_early is not None:
+        ended_early = run.ended_early.short
+    stop = run.problem if status == "interrupted" else None
+    problem = run.problem if stop is None else None
     # A damaged file may hold anything in place of a number; `_sane` then gives None.
     return RunStatus(
         folder=folder,
@@ -153,7 +165,9 @@ def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
         seconds_left=seconds_left,
         host=None if host is None else str(host),
         pid=_sane(owner.get("pid")),
-        problem=run.problem or record_damage(folder),
+        ended_early=ended_early,
+        stop=stop,
+        problem=problem or record_damage(folder),
     )
 
 

@@ -394,6 +394,17 @@ class EarlyEnd(Record):
         """Two words for the sentence."""
         return "A checkpoint" if self.of_checkpoint else "Ended early"
 
+    @property
+    def short(self) -> str:
+        """Where the run was ended early, in a few words such as "ended early at step 23 of 60 of stage 'vectors'"."""
+        words = self.title.lower()
+        if self.step is None:
+            return f"{words} after stage '{self.stage}'"
+        words += f" at step {self.step:,.0f}"
+        if self.planned_steps is not None:
+            words += f" of {self.planned_steps:,.0f}"
+        return f"{words} of stage '{self.stage}'"
+
     def __str__(self) -> str:
         """Where the run was ended early, as a sentence without a full stop."""
         sentence = "The run was ended early"
