@@ -77,9 +77,8 @@ def test_the_best_run_is_kept_and_a_stopped_one_goes_on(limbeck, model, data, tm
     assert {name: metric["mean"] / 100 for name, metric in shown.items()} == pytest.approx(best["scores"]["validation"])
 
     card = ModelCard.load(output / "model" / "README.md")
-    share = round(best["scores"]["validation"]["accuracy"], 4)
-    result = card.data.eval_results[0]
-    assert (result.metric_value, result.dataset_type, result.task_type) == (share, "mrpc", "text-classification")
+    # This tiny model gives one answer to all rows, which is no result.
+    assert best["scores"]["validation"]["f1"] == 0 and card.data.eval_results is None
     said = " ".join(card.text.split())
     assert (
         f"the best of 3 seeds (seed {best['seed']})" in said
