@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import BertForMaskedLM
+from transformers import AlbertConfig, AlbertModel, BertConfig, BertForMaskedLM, BertModel
 
 from limbeck.core.timing import FEWEST_ROUNDS
 from limbeck.errors import ModelError
 from limbeck.evaluation import count_parameters, measure_latency, tensors_megabytes, weights_megabytes
-from limbeck.evaluation.costs import find_blocks
+from limbeck.evaluation.costs import find_blocks, work_ratio
 from limbeck.evaluation.latency import _BlockClock
 from limbeck.models.inference import longest_input
 from tests.support.word_models import tiny_bert, tiny_models
@@ -76,6 +76,25 @@ def test_latency_has_every_part():
             assert 0 < whole.p10_ms <= whole.median_ms <= whole.p90_ms
             assert 0 < part.median_ms < whole.median_ms
         assert batch.speedup > 0 and batch.transformer_speedup > 0
+        assert batch.shape_ratio == 4
+
+
+def test_the_work_of_blocks_is_compared_by_their_parameters_and_their_number():
+    ids = torch.zeros((1, 8), dtype=torch.long)
+    assert work_ratio(tiny_bert(4), tiny_bert(2), ids) == 2
+    # A wide student of few layers: one layer after another takes time, however small it is.
+    wide = BertModel(
+        BertConfig.from_dict(tiny_bert(1).config.to_dict() | {"hidden_size": 64, "intermediate_size": 512})
+    )
+    assert work_ratio(tiny_bert(3), wide, ids) == 3
+    assert work_ratio(wide, tiny_bert(3), ids) > 10 / 3
+    # The shared block of ALBERT runs twice.
+    albert = tiny_models()["albert"]
+    shallow = AlbertModel(AlbertConfig.from_dict(albert.config.to_dict() | {"num_hidden_layers": 1}))
+    assert work_ratio(albert, shallow, ids) == 2
+    # Blocks of different architectures cannot be compared by their parameters.
+    assert work_ratio(albert, tiny_bert(1), ids) is None
+    assert not any(block._forward_pre_hooks for block in find_blocks(albert))
 
 
 def test_blocks_have_no_time_on_a_device_whose_work_the_cpu_does_not_wait_for():

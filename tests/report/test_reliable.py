@@ -9,6 +9,7 @@ from limbeck.core import studies
 from limbeck.core.records import RunEvaluation, SourceNotes
 from limbeck.report import comparison_markdown, comparison_rows
 from limbeck.report.evaluation import evaluation_csv
+from limbeck.report.quality import comparison_csv
 from limbeck.report.quality_notes import comparison_notes
 from limbeck.report.scores import share_kept
 from limbeck.report.student_results import held_out_results
@@ -86,6 +87,22 @@ def test_a_speedup_that_contradicts_the_times_is_a_dash():
     idle = batch | {"teacher": {"median_ms": 154.0}, "student": {"median_ms": 100.0}}
     values["latency"]["batches"] = [idle]
     assert cells(values)["Latency batch 1, ms"][3] == "1.54x faster"
+
+
+def test_a_speedup_that_the_shapes_cannot_give_is_a_dash():
+    # Half the layers of one width, on a machine that slowed down the teacher in most rounds.
+    busy = {"batch_size": 1, "rounds": 20, "speedup": 4.64, "transformer_speedup": 4.06, "shape_ratio": 2.0}
+    busy |= {"teacher": {"median_ms": 621.1}, "student": {"median_ms": 136.6}}
+    busy |= {"teacher_transformer": {"median_ms": 515.0}, "student_transformer": {"median_ms": 127.0}}
+    values = {"latency": {"device": "cpu", "dtype": "float32", "length": 128, "batches": [busy]}}
+    assert [row.speedup for row in comparison_rows(values)] == [None, None]
+    assert "4.6" not in comparison_csv(values)
+    assert "faster" not in comparison_markdown(values) and "the shapes of the models" in comparison_markdown(values)
+
+    # Twelve layers to three, and a record without shapes: the speedup may be right.
+    for shape_ratio in (4.0, None):
+        busy["shape_ratio"] = shape_ratio
+        assert [row.speedup for row in comparison_rows(values)] == [4.64, 4.06]
 
 
 @pytest.mark.parametrize(("metric", "rows", "teacher", "chance", "share"), [

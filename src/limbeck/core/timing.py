@@ -27,6 +27,8 @@ _MOST_APART = 1.1
 
 On an idle machine they are within 2 percent.
 """
+_MOST_BEYOND_SHAPES = 1.5
+"""How far a speedup may be above the ratio of the work that the shapes of two models ask for: a factor."""
 
 
 def stopwatch(run: Callable[[], object], device: torch.device) -> Callable[[], float]:
@@ -110,18 +112,28 @@ def speedup(first: Sequence[float], other: Sequence[float]) -> float:
     return float(np.median(np.asarray(first) / np.asarray(other)))
 
 
-def is_doubtful(first: float | None, second: float | None, ratio: float | None, rounds: float | None) -> bool:
+def is_doubtful(
+    first: float | None,
+    second: float | None,
+    ratio: float | None,
+    rounds: float | None,
+    shape_ratio: float | None = None,
+) -> bool:
     """Return whether a speedup is too uncertain to be printed: of too few rounds, or measured on a busy machine.
 
-    On a busy machine the median of the ratios and the ratio of the medians, two figures of one speedup, are apart.
+    On a busy machine the median of the ratios and the ratio of the medians, two figures of one speedup, are apart. Or
+    the speedup is far above what the shapes of the models can give: another program slowed down one model more often.
 
     Args:
         first: Median time of the model that the other is compared with.
         second: Median time of the other.
         ratio: Median over rounds of the first's time by the second's.
         rounds: The number of rounds.
+        shape_ratio: The first model's work by the second's, by their shapes; None where it is not known.
     """
     if rounds is not None and rounds < FEWEST_ROUNDS:
+        return True
+    if ratio and shape_ratio and ratio > _MOST_BEYOND_SHAPES * shape_ratio:
         return True
     if not first or not second or not ratio:
         return False

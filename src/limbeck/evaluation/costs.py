@@ -1,4 +1,4 @@
-"""Sizes of models: parameters by their place in the model, and megabytes."""
+"""Sizes of models: parameters by their place in the model, megabytes, and the work of two models by their shapes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from limbeck.errors import ModelError
 from limbeck.models.inference import encoder_of
@@ -71,6 +72,48 @@ def find_blocks(model: nn.Module) -> nn.ModuleList:
         )
     # `max` keeps the first of equals, and `modules` goes from the outside in.
     return max(filled_lists, key=_parameter_count)
+
+
+def work_ratio(teacher: nn.Module, student: nn.Module, input_ids: Tensor) -> float | None:
+    """Return how many times as much the teacher's blocks have to do as the student's, by their shapes.
+
+    It is the larger of two ratios: of the parameters that a pass multiplies with, and of the blocks that it runs one
+    after another. A block that runs many times, as in ALBERT, counts each time. The products of attention need no
+    count of their own: their ratio is between these two.
+
+    Args:
+        teacher: An encoder in evaluation mode.
+        student: Another one, on the same device.
+        input_ids: `[B, L]` int64 on that device.
+
+    Returns:
+        The ratio; None where the blocks are of different architectures, whose parameters cost differently.
+    """
+    teacher_blocks = _blocks_of_pass(teacher, input_ids)
+    student_blocks = _blocks_of_pass(student, input_ids)
+    kinds = {type(block) for block in teacher_blocks + student_blocks}
+    if len(kinds) > 1 or not teacher_blocks or not student_blocks:
+        return None
+    teacher_parameters = sum(_parameter_count(block) for block in teacher_blocks)
+    student_parameters = sum(_parameter_count(block) for block in student_blocks)
+    return max(teacher_parameters / student_parameters, len(teacher_blocks) / len(student_blocks))
+
+
+def _blocks_of_pass(model: nn.Module, input_ids: Tensor) -> list[nn.Module]:
+    """Return the blocks that a forward pass runs, in their order; a block is there as often as it runs."""
+    blocks_run: list[nn.Module] = []
+
+    def note_block(block: nn.Module, _: object) -> None:
+        blocks_run.append(block)
+
+    hooks = [block.register_forward_pre_hook(note_block) for block in find_blocks(model)]
+    try:
+        with torch.inference_mode():
+            model(input_ids=input_ids, attention_mask=torch.ones_like(input_ids))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return blocks_run
 
 
 def weights_megabytes(folder: Path | str) -> float:

@@ -23,7 +23,7 @@ from limbeck.core.devices import synchronise
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.records import BatchLatency, Latency, Times
 from limbeck.core.timing import FEWEST_ROUNDS, MOST_ROUNDS, Tell, speedup, summarise, take_turns, tell_rounds
-from limbeck.evaluation.costs import find_blocks
+from limbeck.evaluation.costs import find_blocks, work_ratio
 from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.inference import device_of, encoder_of, longest_input
 
@@ -127,6 +127,10 @@ def measure_latency(
         evaluation_mode(encoder_of(student), dtype) as timed_student,
     ):
         blocks = {"teacher": find_blocks(timed_teacher), "student": find_blocks(timed_student)}
+        # Ids of 0 are in every vocabulary.
+        shape_ratio = work_ratio(
+            timed_teacher, timed_student, torch.zeros((1, length), dtype=torch.long, device=device)
+        )
         batches = []
         deadline = time.perf_counter() + seconds
         for index, batch_size in enumerate(batch_sizes):
@@ -143,7 +147,7 @@ def measure_latency(
                 blocks=blocks,
                 tell=tell_rounds(report_batch, f"latency, {batch_size} x {length} tokens"),
             )
-            batches.append(_summarise_batch(batch_size, passes["teacher"], passes["student"]))
+            batches.append(_summarise_batch(batch_size, passes["teacher"], passes["student"], shape_ratio))
     return Latency(
         batches=batches,
         length=length,
@@ -231,7 +235,9 @@ def _vocabulary_size(model: nn.Module) -> int:
     return max(size, 1)
 
 
-def _summarise_batch(batch_size: int, teacher: Sequence[PassTime], student: Sequence[PassTime]) -> BatchLatency:
+def _summarise_batch(
+    batch_size: int, teacher: Sequence[PassTime], student: Sequence[PassTime], shape_ratio: float | None
+) -> BatchLatency:
     """Reduce the times of one batch size to medians, percentiles and speedups."""
     teacher_walls = wall_times(teacher)
     student_walls = wall_times(student)
@@ -246,6 +252,7 @@ def _summarise_batch(batch_size: int, teacher: Sequence[PassTime], student: Sequ
         student_transformer=Times(**summarise(student_blocks)),
         speedup=speedup(teacher_walls, student_walls),
         transformer_speedup=speedup(teacher_blocks, student_blocks),
+        shape_ratio=shape_ratio,
     )
 
 

@@ -62,9 +62,9 @@ def _latency_notes(evaluation: RunEvaluation) -> Iterator[str]:
     doubtful = [f"{batch.batch_size}" for batch in latency.batches if _has_doubtful_speedup(batch)]
     if doubtful:
         yield (
-            f"The machine was busy, or the rounds were few, at batch size {' and '.join(doubtful)}. The median ratio "
-            f"and the ratio of the medians differ there, so no speedup is given ({NOTHING}). Measure again on an idle "
-            "machine with: limbeck benchmark model TEACHER STUDENT."
+            f"The machine was busy, or the rounds were few, at batch size {' and '.join(doubtful)}. The times there "
+            "contradict each other, or are further apart than the shapes of the models, so no speedup is given "
+            f"({NOTHING}). Measure again on an idle machine with: limbeck benchmark model TEACHER STUDENT."
         )
     elif any(_is_unsteady(batch) for batch in latency.batches):
         yield "The machine was busy. Speedups compare neighbouring passes, so they are more reliable than the times."

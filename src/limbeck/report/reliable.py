@@ -171,8 +171,13 @@ def chance_of(scores: DevelopmentFigures, metric: str) -> float:
 
 
 def reliable_speedup(batch: BatchLatency) -> float | None:
-    """Return the speedup of whole models; None where it contradicts the medians, or has too few rounds."""
-    if timing.is_doubtful(batch.teacher.median_ms, batch.student.median_ms, batch.speedup, batch.rounds):
+    """Return the speedup of whole models; None where it contradicts the medians or the shapes, or has too few rounds.
+
+    A model is no faster than its blocks make it, so the shapes of the blocks bound the speedup of whole models too.
+    """
+    teacher_ms = batch.teacher.median_ms
+    student_ms = batch.student.median_ms
+    if timing.is_doubtful(teacher_ms, student_ms, batch.speedup, batch.rounds, batch.shape_ratio):
         return None
     return batch.speedup
 
@@ -181,6 +186,6 @@ def reliable_transformer_speedup(batch: BatchLatency) -> float | None:
     """Return the speedup of the Transformer blocks; None as in `reliable_speedup`."""
     teacher_ms = batch.teacher_transformer.median_ms
     student_ms = batch.student_transformer.median_ms
-    if timing.is_doubtful(teacher_ms, student_ms, batch.transformer_speedup, batch.rounds):
+    if timing.is_doubtful(teacher_ms, student_ms, batch.transformer_speedup, batch.rounds, batch.shape_ratio):
         return None
     return batch.transformer_speedup

@@ -35,6 +35,8 @@ class BatchLatency(Record):
         student_transformer: Times of the student's blocks.
         speedup: Median over rounds of teacher time / student time, whole encoder.
         transformer_speedup: The same of the blocks.
+        shape_ratio: The work of the teacher's blocks by that of the student's, by their shapes; see
+            `limbeck.evaluation.costs.work_ratio`. None where their architectures differ, and in older records.
     """
 
     batch_size: int | None = None
@@ -45,6 +47,7 @@ class BatchLatency(Record):
     student_transformer: Times = Field(default_factory=Times)
     speedup: Number | None = None
     transformer_speedup: Number | None = None
+    shape_ratio: Number | None = None
 
 
 class Latency(Record):
