@@ -48,9 +48,9 @@ def test_pairs_depend_on_the_seed_alone_and_are_of_different_sentences():
 @pytest.mark.parametrize(
     ("build", "texts", "message"),
     [
-        (build_pairs, ["One sentence that is long enough to be used."], "hold out more text"),
+        (build_pairs, ["One sentence that is long enough to be used."], "raise corpus.held_out, or give more text"),
         (build_pairs, [], "0 held-out documents"),
-        (build_retrieval_pairs, documents(3), "hold out more text"),
+        (build_retrieval_pairs, documents(3), "raise corpus.held_out, or give more text"),
     ],
     ids=["a sentence", "nothing", "retrieval"],
 )

@@ -56,7 +56,7 @@ def test_text_of_single_sentences_gives_summaries_and_bodies():
     assert grow_pool(found, lambda _: (vectors, vectors)).figures.measure == SUMMARY_IN_BODIES
     assert score_passages(vectors, vectors, found.measure).measure == SUMMARY_IN_BODIES
     assert build_search_pairs(TEXTS) == (build_passage_pairs(TEXTS), SENTENCE_IN_PASSAGES)
-    with pytest.raises(CorpusError, match=r"\(sentence, passage\).*hold out more text"):
+    with pytest.raises(CorpusError, match=r"\(sentence, passage\).*raise corpus.held_out"):
         build_search_pairs(["One sentence."])
 
 
