@@ -124,7 +124,10 @@ def test_texts_without_labels_teach_what_the_teacher_says(place, tmp_path, teach
     del recipe["corpus"]["sources"], recipe["corpus"]["length"]
     corpus["task"]["labelled"] = False
     assert recipe["corpus"] == corpus
-    assert "without labels" in recipe["reasons"]["corpus.task"]
+    reason = recipe["reasons"]["corpus.task"]
+    assert "without labels" in reason
+    # Only a table has further columns, which may be those of the labels.
+    assert ("--label-column" in reason) == ("text_column" in corpus)
 
 
 def test_what_is_chosen_is_told_with_its_reasons(place):

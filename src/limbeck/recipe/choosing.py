@@ -299,6 +299,9 @@ def _teach_task(models: ChosenModels, sources: list[str], head: str, columns: Ma
         reason_of_task = (
             f"{kind_in_words}, by the teacher's head, on text without labels: the student learns from the teacher alone"
         )
+        # The texts are in a column of a table, of which another column may hold labels under a name of its own.
+        if "text_column" in corpus:
+            reason_of_task += "; if another column holds labels, name it with --label-column"
     reasons = {
         "corpus.task": reason_of_task,
         "stages.0.method": reason,
