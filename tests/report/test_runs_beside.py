@@ -4,8 +4,9 @@ import copy
 
 import pytest
 
-from limbeck.core.blocks import Figure
+from limbeck.core.blocks import Figure, Table
 from limbeck.report.collect import collect
+from limbeck.report.run import run_summary
 from limbeck.report.run_quality import quality_of
 from limbeck.report.runs_beside import run_blocks
 from tests.support.run_figures import evaluation
@@ -44,3 +45,14 @@ def test_students_without_a_figure_are_not_counted_as_further_ones(copied, page_
 
     [part] = page_of(copied("comparison-with-costs", edit=add_students)).parts
     assert "1 more student in the tables." in part.facts
+
+
+def test_runs_beside_each_other_show_their_untrained_starts(copied):
+    [run] = collect([copied(edit={"evaluation": evaluation()})])
+    tables = [block for block in run_blocks([("a run", run)]) if isinstance(block, Table)]
+    [quality] = [table for table in tables if table.caption == "Quality of the students"]
+    [row] = quality.rows
+    details = dict(zip(quality.headings, (getattr(cell, "detail", "") for cell in row), strict=True))
+    assert details["Passage retrieval MRR@10"].endswith("; untrained start 0.400")
+    assert details["Agreement, far to near (Spearman)"].endswith("untrained start 0.300")
+    assert "an untrained start has 0.400" in run_summary(run).result

@@ -1,6 +1,7 @@
 """Several runs beside each other: tables with a row for each run, and figures of their quality."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Table, duration, number
@@ -8,7 +9,7 @@ from limbeck.core.paths import short_model_name
 from limbeck.core.records import RunEvaluation
 from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.names import without_path
-from limbeck.report.quality import format_count, labelled_rows
+from limbeck.report.quality import UNTRAINED_START, format_count, labelled_rows
 from limbeck.report.reliable import reliable_speedup
 from limbeck.report.run_quality import quality_of
 from limbeck.report.subjects import RunFolder
@@ -119,14 +120,26 @@ def _size_facts(run: RunFolder) -> dict[str, AnyCell]:
 
 
 def _quality_facts(run: RunFolder) -> dict[str, AnyCell]:
-    """Return the main figures of the student's quality, each with its interval and its share of the teacher's."""
+    """Return the main figures of the student's quality.
+
+    Each has its interval, its share of the teacher's, and the figure of the untrained start.
+    """
     facts: dict[str, AnyCell] = {}
+    main_label = ""
     for label, row in labelled_rows(run.record.evaluation or RunEvaluation()):
-        is_of_quality = row.unit != "milliseconds" and row.unit not in _SIZE_UNITS
-        # The table of each run has the parts of these figures too, such as that of an untrained start.
-        if is_of_quality and not row.is_part:
-            cells = row.cells()
+        if row.unit == "milliseconds" or row.unit in _SIZE_UNITS:
+            continue
+        cells = row.cells()
+        if not row.is_part:
+            main_label = label
             facts[label] = Cell(cells.student, detail=cells.change)
+        elif row.label == UNTRAINED_START:
+            # Without it, a figure that the student had before its training would look like a result of the training.
+            main_cell = facts[main_label]
+            assert isinstance(main_cell, Cell)
+            details = [main_cell.detail, f"{UNTRAINED_START} {cells.student}"]
+            facts[main_label] = replace(main_cell, detail="; ".join(detail for detail in details if detail))
+        # The table of each run has the other parts of these figures too.
     return facts
 
 
