@@ -38,6 +38,12 @@ def test_progress_only_grows_and_ends_with_all():
     assert reports[-1][0] == 1
 
 
+def test_the_warm_up_is_of_the_measurement_that_is_told():
+    events = []
+    take_turns({"a": lambda: events.append("round")}, seconds=0, fewest=1, tell=lambda *now: events.append(now))
+    assert events == [(0, 0), "round", "round", (1, 1)]
+
+
 def test_spread_and_speedup_by_hand():
     times = summarise([0.001 * n for n in range(1, 12)])  # 1 to 11 ms
     assert times == pytest.approx({"p10_ms": 2, "median_ms": 6, "p90_ms": 10})

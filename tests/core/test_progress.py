@@ -12,7 +12,7 @@ from rich.console import Console
 from limbeck.core import progress_bars
 from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.core.progress import Count, describe_rate, no_progress, part_of
-from limbeck.core.progress_bars import ProgressBar, activity, line_by_line
+from limbeck.core.progress_bars import Bars, ProgressBar, TimeLeft, activity, line_by_line
 
 
 class Terminal(io.StringIO):
@@ -119,13 +119,46 @@ def lines_of(stream, count):
 def test_a_line_comes_again_while_nothing_reports_and_says_for_how_long(hurry):
     stream = io.StringIO()
     with ProgressBar(Console(file=stream), at_once=True) as bar:
-        bar(0.2, "compiling")
+        bar(0.0, "compiling")
         first, second, *_ = lines_of(stream, 2)
         bar(0.3, "training")
         last = lines_of(stream, stream.getvalue().count("\n") + 1)[-1]
-    assert first.startswith("20%: compiling")
+    assert first == "0%: compiling"
     assert second == f"{first} (for 0 s so far)"
     assert last.startswith("30%: training")
+
+
+def test_a_repeated_line_counts_the_time_left_down_and_drops_it_when_it_has_passed(clock):
+    stream = io.StringIO()
+    bars = Bars(Console(file=stream), at_once=True)
+    bars.line("80%: latency", "51 rounds/min", left=TimeLeft(25.0))
+    for _ in range(3):
+        clock.now += 10
+        bars._repeat_line()
+    bars.line("a: step 3/9", left=TimeLeft(90.0, "{minutes:.1f} min left"))
+    clock.now += 30
+    bars._repeat_line()
+    bars.begin_step("writing")
+    clock.now += 10
+    bars._repeat_line()
+    assert stream.getvalue().splitlines() == [
+        "80%: latency, 51 rounds/min, about 25 s left",
+        "80%: latency, 51 rounds/min, about 15 s left (for 10 s so far)",
+        "80%: latency, 51 rounds/min, about 5 s left (for 20 s so far)",
+        "80%: latency, 51 rounds/min (for 30 s so far)",
+        "a: step 3/9, 1.0 min left (for 30 s so far)",
+        "writing …",
+        "writing (for 10 s so far)",
+    ]
+
+
+def test_only_finished_work_is_at_100_percent(clock):
+    stream = io.StringIO()
+    with ProgressBar(Console(file=stream), at_once=True) as bar:
+        bar(0.999, "scoring")
+        clock.now += 10
+        bar(1.0, "scoring")
+    assert stream.getvalue().splitlines() == ["99%: scoring", "100%: scoring"]
 
 
 def test_what_has_ended_is_not_repeated(hurry):

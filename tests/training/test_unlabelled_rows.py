@@ -14,6 +14,7 @@ from limbeck.errors import CorpusError, RecipeError
 from limbeck.models.loading import load_model
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
+from limbeck.training.evaluation import evaluate_student
 from tests.support.models import make_teacher, tiny_tokenizer
 
 WORDS = ("the", "of", "and", "to", "in", "is", "for", "that", "with", "model", "teacher", "student", "layer", "text")
@@ -72,6 +73,18 @@ def test_the_agreement_is_that_of_the_two_models_themselves(tmp_path):
         with torch.no_grad():
             alike.append(teacher(inputs).logits.argmax() == student(inputs).logits.argmax())
     assert result.record["evaluation"]["task"]["agreement"] == pytest.approx(np.mean(alike))
+
+
+def test_the_progress_names_the_scoring_of_held_out_rows_behind_the_speed(tmp_path, monkeypatch):
+    steps = []
+    monkeypatch.setattr(
+        "limbeck.training.distil.evaluate_student",
+        lambda run, report: evaluate_student(run, lambda share, step, count=None: steps.append((share, step))),
+    )
+    overrides = ["evaluation.speed=true", "evaluation.latency_seconds=0.01", "evaluation.length=8"]
+    distil(tmp_path, "classification", TEXTS, {"num_labels": 3}, *overrides)
+    assert steps[0] == (0.3, "latency, 1 x 8 tokens")
+    assert steps[-2:] == [(0.5, "latency, 32 x 8 tokens"), (0.5, "scoring held-out rows")]
 
 
 def test_a_plain_text_file_has_a_text_a_line(tmp_path):

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from limbeck.core.progress import Count, Rate
-from limbeck.core.progress_bars import RATE_COLUMN, Bars
+from limbeck.core.progress_bars import RATE_COLUMN, Bars, TimeLeft
 
 StepListener: TypeAlias = Callable[[str, int, int | None], None]
 """Receives a step of the corpus, how much of it is done, and of how much, if that is known."""
@@ -68,12 +68,12 @@ class CorpusProgress(Bars):
             rate = bar.rate.per_time(Count(done, unit), now)
         self.bars.update(bar.task, completed=done, total=total, amount=amount, rate=rate)
         if done:
-            left = ""
+            left = None
             if total is not None:
                 seconds_left = (now - bar.began) * (total - done) / done
-                left = f"about {seconds_left:.0f} s left"
+                left = TimeLeft(seconds_left)
             # For a console without bars, and for a log file. Most calls print no line, since one came just now.
-            self.line(f"{step}: {amount}", rate, left)
+            self.line(f"{step}: {amount}", rate, left=left)
         if self._listener is not None:
             self._listener(step, done, total)
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Self, TextIO
 
 from rich import progress
@@ -71,11 +72,31 @@ class _NotebookBars(progress.Progress):
             self._display.update(picture)
 
 
+@dataclass(frozen=True)
+class TimeLeft:
+    """An estimate of the time that work still takes, for a line of progress.
+
+    Args:
+        seconds: The time, from the moment of the line.
+        form: Its words, with `{seconds}` or `{minutes}` in them.
+    """
+
+    seconds: float
+    form: str = "about {seconds:.0f} s left"
+
+    def after(self, passed: float) -> str:
+        """The words when some seconds have passed; empty once the whole estimate has, which was then too short."""
+        seconds = self.seconds - passed
+        if seconds <= 0:
+            return ""
+        return self.form.format(seconds=seconds, minutes=seconds / 60)
+
+
 class Bars:
     """A context that shows progress as bars on a console or in a notebook, or as lines where the output is neither.
 
     Where there are lines, one comes every `LINE_SECONDS`, also when nothing reports: a thread repeats the last one, and
-    adds for how long it has been the last. The work may be a step that takes minutes.
+    adds for how long it has been the last. The work may be a step that takes minutes. The time left is counted down.
 
     Args:
         console: The console.
@@ -113,33 +134,37 @@ class Bars:
         self._lock = threading.Lock()
         self._last_printed = -math.inf if at_once else time.monotonic()
         self._text = ""
+        self._left: TimeLeft | None = None
         self._text_began = time.monotonic()
         self._watcher: _Watcher | None = None
 
-    def line(self, *parts: str) -> None:
+    def line(self, *parts: str, left: TimeLeft | None = None) -> None:
         """Set the line of progress, and print it where there are no bars, unless a line was printed just now.
 
         Args:
             parts: The parts of the line; empty ones are left out.
+            left: The estimate of the time left, the last part; None where it is unknown.
         """
         now = time.monotonic()
         text = ", ".join(part for part in parts if part)
         with self._lock:
-            if text != self._text:
+            if (text, left) != (self._text, self._left):
                 self._text = text
+                self._left = left
                 self._text_began = now
             is_due = now - self._last_printed >= LINE_SECONDS
             if not is_due:
                 return
             self._last_printed = now
         # Where there are bars, this writes to the log file only.
-        self._print_line(text)
+        self._print_line(_with_time_left(text, left, passed=0.0))
 
     def begin_step(self, name: str) -> None:
         """Print the name of a step that begins, unless there are bars."""
         now = time.monotonic()
         with self._lock:
             self._text = name
+            self._left = None
             self._text_began = now
             self._last_printed = now
         self._print_line(f"{name} …")
@@ -151,8 +176,8 @@ class Bars:
             if not self._text or now - self._last_printed < LINE_SECONDS:
                 return
             self._last_printed = now
-            text = self._text
             seconds = now - self._text_began
+            text = _with_time_left(self._text, self._left, passed=seconds)
         if seconds >= _BRIEF_SECONDS:
             text = f"{text} (for {duration(seconds)} so far)"
         self._print_line(text)
@@ -176,6 +201,12 @@ class Bars:
             self._watcher.end()
             self._watcher = None
         self.bars.stop()
+
+
+def _with_time_left(text: str, left: TimeLeft | None, *, passed: float) -> str:
+    """Return a line with the time left as its last part, if there is an estimate that has not passed."""
+    words = "" if left is None else left.after(passed)
+    return f"{text}, {words}" if words else text
 
 
 class _Watcher:
@@ -285,12 +316,16 @@ class ProgressBar(Bars):
         if self.console.is_terminal:
             self.bars.start()
 
-        left = ""
+        left = None
         done = share - self._base_share
         if done > 0 and share < 1:
             seconds_left = (now - self._base_time) * (1 - share) / done
-            left = f"about {seconds_left:.0f} s left"
-        self.line(f"{share:.0%}: {what}", rate, left)
+            left = TimeLeft(seconds_left)
+        percent = round(share * 100)
+        if share < 1:
+            # 100 % is said of finished work alone.
+            percent = min(percent, 99)
+        self.line(f"{percent}%: {what}", rate, left=left)
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:

@@ -70,12 +70,15 @@ def take_turns(
         warmup: Rounds that are not counted.
         fewest: Least number of counted rounds.
         most: Greatest number of counted rounds.
-        tell: Receives the progress, without the rounds of the warm-up.
+        tell: Receives the progress, from the beginning on, without the rounds of the warm-up.
 
     Returns:
         The results of each variant, round by round: the entries at one place are of neighbouring runs.
     """
     start = time.perf_counter()
+    if tell is not None:
+        # The warm-up may take long, and is not the work that was reported before.
+        tell(0.0, 0)
     for _ in range(warmup):
         for run in variants.values():
             run()
@@ -84,7 +87,7 @@ def take_turns(
         elapsed = time.perf_counter() - start
         if turn >= fewest and elapsed >= seconds:
             break
-        if tell is not None:
+        if tell is not None and turn > 0:
             # The measurement ends when both the time is over and the fewest rounds are made.
             share_of_time = elapsed / max(seconds, 1e-9)
             share_of_rounds = turn / fewest if turn < fewest else 1.0

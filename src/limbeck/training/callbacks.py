@@ -123,9 +123,10 @@ class ProgressReporter(TrainerCallback):
         parts = [f"{self._title}: step {state.global_step}/{state.max_steps}"]
         # Loss and rate are known from the first and the second log on. Empty parts are left out.
         parts += [self._loss, self._rate]
+        left = None
         if state.global_step < state.max_steps:
-            parts.append(f"{self._seconds_left(state) / 60:.1f} min left")
-        self._bars.line(*parts)
+            left = progress_bars.TimeLeft(self._seconds_left(state), "{minutes:.1f} min left")
+        self._bars.line(*parts, left=left)
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any) -> None:
         """Show loss and rate of the steps since the last log.

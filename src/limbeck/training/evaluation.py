@@ -32,7 +32,7 @@ from limbeck.training.corpora import build_text_alone
 from limbeck.training.rows import AnyCorpus
 from limbeck.training.run import Run
 from limbeck.training.stage_rows import label_kind, pad_collator
-from limbeck.training.task_scores import last_stage_of_head, measure_tasks, measures_tasks
+from limbeck.training.task_scores import last_stage_of_head, measure_tasks
 from limbeck.training.teaching.combined import COMBINATION
 
 
@@ -53,7 +53,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     amounts = amounts_of(plan, run.corpora)
     start, no_start = _untrained_start(run, teacher_vectors, student_vectors, amounts)
     # The share of the progress: scores on tasks take about as long as the comparison of vectors and speed.
-    share_of_comparison = 0.5 if measures_tasks(plan) else 1.0
+    share_of_comparison = 0.5 if last_stage_of_head(plan) is not None else 1.0
     comparison = compare_models(
         teacher_side(run, teacher_vectors),
         _side(run, student, run.tokenizers.student, student_vectors, run.student_folder),
@@ -78,7 +78,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         scores: dict[str, Any] = {"development": [figures.to_dict() for figures in development]}
     else:
         # Neither tasks nor development rows: the held-out part of the training rows stands in for them.
-        scores = _score_held_out_rows(run)
+        scores = _score_held_out_rows(run, report_tasks)
     return {**comparison.to_dict(), **scores, **_chose_step_field(plan)}
 
 
@@ -324,8 +324,12 @@ def _held_out_documents(
     return build_text_alone(settings, tokenizer, console).held_out_documents()
 
 
-def _score_held_out_rows(run: Run) -> dict[str, Any]:
+def _score_held_out_rows(run: Run, report: Report) -> dict[str, Any]:
     """Score a student with the head of a task on held-out rows, beside its teacher if that has the head too.
+
+    Args:
+        run: The run.
+        report: Receives progress.
 
     Returns:
         The record's field `task` with the scores, or with the reason why there are none. Without such a head there is
@@ -334,6 +338,7 @@ def _score_held_out_rows(run: Run) -> dict[str, Any]:
     stage = last_stage_of_head(run.plan)
     if stage is None:
         return {}
+    report(0.0, "scoring held-out rows")
     corpus = run.corpora[run.plan.stages.index(stage)]
     teacher: PreTrainedModel | None = None
     if stage.teacher_head is not None and stage.teacher.is_one_model:

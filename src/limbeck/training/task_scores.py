@@ -97,12 +97,6 @@ def _with_names(figures: records.DevelopmentFigures, plan: RunPlan, stage: Stage
     return figures.model_copy(update=fields)
 
 
-def measures_tasks(plan: RunPlan) -> bool:
-    """Return whether a run's models are scored on a task at its end."""
-    stage = last_stage_of_head(plan)
-    return stage is not None and bool(_tasks_to_score(plan, stage))
-
-
 def last_stage_of_head(plan: RunPlan) -> StagePlan | None:
     """Return the last stage that teaches the head of the recipe's student for a task; None if no stage does."""
     stages = [stage for stage in plan.own_stages if teaches_head(stage)]
