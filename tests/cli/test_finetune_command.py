@@ -55,6 +55,8 @@ def test_the_best_run_is_kept_and_a_stopped_one_goes_on(limbeck, model, data, tm
     stops.clear()
     found = limbeck.json(*command)
     assert seeds == [1, 2, 3] and found["model"] == str(output / "model") and found["failed"] == 0
+    lines = limbeck(*command).stdout.splitlines()
+    assert lines[-2:] == [f"Model: {output / 'model'}", f"Tables: {output / 'evaluation_table.md'}"]
     rows = [json.loads(line) for line in (output / "results.jsonl").read_text().splitlines()]
     best = max(rows, key=lambda row: row["scores"]["validation"]["accuracy"])
     assert found["scores"] == best["scores"] and found["summary"]["models"][0]["chosen"]["mrpc"]["weights"] == "model"

@@ -76,18 +76,25 @@ def test_a_line_for_each_kind():
             "AX: no test file found",
             "XNLI: no test.ar, test.bg files found",
             "MNLI train: 3 rows (the published set has 392,702)",
-            "MNLI validation_matched: 2 x row cut to the longest length (such as row 1, row 9)",
+            "MNLI validation_matched: 1,024 x row cut to the longest length (such as row 1, row 9)",
+            "QNLI train: 2 x row cut to the longest length (such as row 1, row 9)",
         ]
     ) == [
         "RTE train: 24 rows (the published set has 2,490); also incomplete: MNLI train",
         "RTE train: 1,024 x row cut to the longest length (such as row 17); likewise MNLI validation_matched",
         "AX: no test file found; likewise XNLI",
+        "QNLI train: 2 x row cut to the longest length (such as row 1, row 9)",
     ]
 
 
+def test_splits_with_other_numbers_of_rows_have_lines_of_their_own():
+    notes = ["reviews train: 1,000 rows", "reviews validation: 300 rows", "moods train: 1,000 rows"]
+    assert gather_notes(notes) == ["reviews train: 1,000 rows; likewise moods train", "reviews validation: 300 rows"]
+
+
 def test_many_subjects_are_counted_and_a_single_note_stays_as_it_is():
-    notes = [f"Task {letter}: {place} rows" for place, letter in enumerate("abcdef")]
-    assert gather_notes(notes) == ["Task a: 0 rows; likewise Task b, Task c, Task d and 2 more"]
+    notes = [f"Task {letter}: 7 rows" for letter in "abcdef"]
+    assert gather_notes(notes) == ["Task a: 7 rows; likewise Task b, Task c, Task d and 2 more"]
     assert gather_notes(["no subject at all"]) == ["no subject at all"]
     assert gather_notes([]) == []
 

@@ -29,6 +29,6 @@ def finetune(request: FinetuneRequest, messages: Messages) -> None:
         "failed": result.failed,
         "files": result.files,
     }
-    print_result(messages.as_json, content, result.blocks(), result.place)
+    print_result(messages.as_json, content, result.blocks(), result.place, f"Tables: {result.files[0]}")
     if result.failed:
         raise typer.Exit(1)

@@ -1,7 +1,7 @@
 """Notes of an evaluation in short: notes that say the same of several splits or cells become one line.
 
 A note is `subject: text`, where the subject is a task, or a task and a split: `SST-2 test: 3 rows left out`. Notes
-belong together if they have the same *pattern*, which is the text without numbers, names and examples.
+belong together if they have the same *pattern*, which is the text with its numbers, but without names and examples.
 """
 
 import re
@@ -12,7 +12,6 @@ from limbeck.evaluation.tasks.loading import without_missing_files
 from limbeck.evaluation.tasks.registry import PUBLISHED
 
 _SHOWN_SUBJECTS = 3
-_NUMBER = re.compile(r"\d[\d,.]*")
 _DETAILS = re.compile(r": | \(")
 """A colon or an opening bracket in a note; what follows it are names and examples."""
 
@@ -21,8 +20,9 @@ def gather_notes(notes: Iterable[str]) -> list[str]:
     """Gather notes that say the same of several splits: the first whole, then the subjects of the others.
 
     Args:
-        notes: `subject: note` each. Two belong together if their notes differ only in numbers, and in the part behind a
-            further colon or in brackets (names and examples).
+        notes: `subject: note` each. Two belong together if their notes differ only in the part behind a further colon
+            or in brackets (names and examples). Notes on splits with other numbers of rows than were published belong
+            together too.
 
     Returns:
         A line for each group, in the order of their first notes.
@@ -46,8 +46,7 @@ def _pattern_of(note: str) -> str:
         # All notes on splits with other numbers of rows than were published.
         return PUBLISHED
     without_files = without_missing_files(text)
-    beginning = _DETAILS.split(without_files, maxsplit=1)[0]
-    return _NUMBER.sub("#", beginning)
+    return _DETAILS.split(without_files, maxsplit=1)[0]
 
 
 def _likewise(notes: list[str]) -> str:
