@@ -11,6 +11,7 @@ from limbeck.report import comparison_markdown, comparison_rows
 from limbeck.report.evaluation import evaluation_csv
 from limbeck.report.quality import comparison_csv
 from limbeck.report.quality_notes import comparison_notes
+from limbeck.report.run_quality import Quality
 from limbeck.report.scores import share_kept
 from limbeck.report.student_results import held_out_results
 from limbeck.report.text_notes import changed_text, skipped_text, taken_text
@@ -158,6 +159,20 @@ def test_a_share_needs_a_teacher_above_chance_and_an_interval(teacher, interval,
         scores["intervals"] = {"accuracy": interval}
     [row] = comparison_rows({"development": [scores]})
     assert ("kept" in row.change) == share
+
+
+@pytest.mark.parametrize(("student", "change"), [
+    (0.119, "95 %: 0.080 to 0.151"),
+    (0.088, "100.0 % kept; 95 %: score 0.080 to 0.151"),
+    (0.081, "92.0 % kept; 95 %: score 0.080 to 0.151"),
+])  # fmt: skip
+def test_a_student_that_is_better_than_its_teacher_keeps_no_share(student, change):
+    scores = {"task": "t", "rows": 300, "teacher": {"f1": 0.088}, "student": {"f1": student}}
+    scores["intervals"] = {"f1": [0.08, 0.151]}
+    [row] = comparison_rows({"development": [scores]})
+    assert row.change == change
+    expected = student / 0.088 if student <= 0.088 else None
+    assert Quality("F1", student, teacher=0.088).share == (None if expected is None else pytest.approx(expected))
 
 
 def test_skipped_text_is_what_was_skipped():

@@ -40,6 +40,7 @@ from limbeck.report.reliable import (
     reliable_figures,
     reliable_speedup,
     reliable_transformer_speedup,
+    share_of_teacher,
 )
 from limbeck.report.scored_rows import only_answer, rows_title
 
@@ -146,11 +147,9 @@ class Row:
     def _share_and_interval(self) -> str:
         """Write the share of the teacher's score that the student keeps, and its interval, as far as they exist."""
         parts = []
-        if self.unit == "share" and self.teacher and self.student is not None:
-            # Scores that are correlations may be negative, and a share of a negative number says nothing.
-            are_positive = self.teacher > 0 and self.student >= 0
-            if are_positive:
-                parts.append(f"{100 * self.student / self.teacher:.1f} % kept")
+        share = share_of_teacher(self.student, self.teacher)
+        if self.unit == "share" and share is not None:
+            parts.append(f"{100 * share:.1f} % kept")
         if self.interval is not None:
             low, high = self.interval
             # Beside a share, the ends could be taken for those of the share.

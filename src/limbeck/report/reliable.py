@@ -111,6 +111,19 @@ def _reliable_cut(cut: CutVectors) -> CutVectors | None:
     )
 
 
+def share_of_teacher(student: float | None, teacher: float | None) -> float | None:
+    """Return the share of the teacher's score that a student keeps, 0 to 1; None where it keeps none.
+
+    A student that is better than its teacher has a score of its own, and keeps nothing. Scores that are correlations
+    may be negative, and a share of a negative number says nothing.
+    """
+    if student is None or teacher is None or teacher <= 0:
+        return None
+    if not 0 <= student <= teacher:
+        return None
+    return student / teacher
+
+
 def has_share(scores: DevelopmentFigures, metric: str) -> bool:
     """Return whether a score on development rows is fit to be given as a share of the teacher's.
 

@@ -13,7 +13,13 @@ from limbeck.core.intervals import Interval, ends_of, of_share
 from limbeck.core.paths import short_model_name
 from limbeck.report.names import metric_of_rows
 from limbeck.report.quality import agreement_label, agreement_metric, format_count
-from limbeck.report.reliable import has_share, is_reliable_agreement, is_reliable_retrieval, reliable_speedup
+from limbeck.report.reliable import (
+    has_share,
+    is_reliable_agreement,
+    is_reliable_retrieval,
+    reliable_speedup,
+    share_of_teacher,
+)
 from limbeck.report.scored_rows import MEANINGLESS, only_answer, rows_title
 from limbeck.report.sections import Highlight, facts, highlights
 from limbeck.report.subjects import RunFolder
@@ -48,11 +54,11 @@ class Quality:
 
     @property
     def share(self) -> float | None:
-        """The student's value as a share of the teacher's; None where there is none, or where either is 0."""
+        """The student's value as a share of the teacher's; None where there is none, or where it is 0."""
         is_comparable = self.has_share and not self.is_agreement
         if not is_comparable or not self.student or not self.teacher:
             return None
-        return self.student / self.teacher
+        return share_of_teacher(self.student, self.teacher)
 
     def __str__(self) -> str:
         return f"{self.label} {self.student:.3f}"
