@@ -189,7 +189,7 @@ class _Operands:
         b: Right vectors, `[units, length, d]`.
         scale: 1/√d.
         rows: Left vectors as the matmul takes them: `a`, or with one more coordinate.
-        columns: Right vectors as the matmul takes them, relative to the first one.
+        columns: Right vectors as the matmul takes them.
     """
 
     def __init__(self, name: str, vectors: RelationVectors, relation: Relation, group: Group, head_part: range) -> None:
@@ -206,10 +206,7 @@ class _Operands:
         self.b = packed[-1]
         self.scale = 1 / math.sqrt(head_size)
         self.rows = self.a
-        # Logits that have the same number added in a whole row give the same softmax. So the columns are taken relative
-        # to the first one: what all vectors have in common would make logits of thousands, whose differences are lost
-        # in the rounding of float32.
-        self.columns = self.b - self.b[:, :1]
+        self.columns = self.b
         if group.filled is not None:
             # One more coordinate masks the logits within the matmul. It is 1 in every row, and MASKED_LOGIT in the
             # columns of padding and 0 in all others, so that the product adds it to the logits.
@@ -218,7 +215,7 @@ class _Operands:
             head_mask = sample_mask[:, None, :, None].expand(-1, len(head_part), -1, 1)
             unit_mask = head_mask.reshape(-1, group.length, 1)
             self.rows = torch.cat([self.a, torch.ones_like(unit_mask)], -1)
-            self.columns = torch.cat([self.columns, unit_mask], -1)
+            self.columns = torch.cat([self.b, unit_mask], -1)
 
     def logits_into(self, out: Tensor, units: slice, rows: slice, columns: slice) -> None:
         """Write base-2 logits `[units, rows, columns]` to `out`."""
