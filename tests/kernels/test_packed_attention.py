@@ -161,7 +161,7 @@ def test_everything_dropped():
 
 @pytest.mark.parametrize("lengths", [[], [5], [3, 0, 4], [8, -1]], ids=str)
 def test_lengths_that_do_not_fit(lengths):
-    with pytest.raises(KernelError, match="do not divide 7 tokens"):
+    with pytest.raises(KernelError, match="do not add up to the 7 tokens"):
         packed_attention(*operands([7]), lengths, scale=0.4, dropout=0.1)
 
 

@@ -103,7 +103,7 @@ def test_a_finished_run_is_returned_as_it_is_and_never_written_over(finished, tm
     (tmp_path / "file").write_text("x")
     for line, output, options in (
         ("continue that run with resume=True, replace it with overwrite=True", recipe["output"], {}),
-        ("seed = 1, this recipe 9", recipe["output"], {"overrides": ["seed=9"], "resume": True}),
+        ("seed = 1, but this recipe has 9", recipe["output"], {"overrides": ["seed=9"], "resume": True}),
         ("resume=True and overwrite=True cannot be combined", recipe["output"], {"resume": True, "overwrite": True}),
         ("was not made by limbeck", str(picture.parent), {"overwrite": True}),
         ("holds no run to resume", str(picture.parent), {"resume": True}),
