@@ -197,7 +197,7 @@ class Answers:
 
 
 def answers_of(model: str, data: Path) -> Answers:
-    """Read both tasks with a model; its vectors are those that `limbeck.evaluate` has just scored."""
+    """Read both tasks with a model."""
     from limbeck.evaluation.evaluators.document_search import Search
     from limbeck.evaluation.evaluators.rows import load_rows
     from limbeck.evaluation.evaluators.sentence_vectors import TextReading, read_texts

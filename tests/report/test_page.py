@@ -117,7 +117,7 @@ def test_both_themes_phones_and_print_are_in_the_style(rendered):
     assert "prefers-color-scheme:dark" in style and "@media print" in style and ":focus-visible" in style
     for theme in read_themes().values():
         assert all(f"--{role}:{colour};" in style for role, colour in theme.items())
-    edges = style.partition(".scroll,.wide .picture{")[2].partition("}")[0]
+    edges = style.partition(".scroll,.picture{")[2].partition("}")[0]
     assert edges.count("no-repeat local") == edges.count("no-repeat scroll") == 2, "a table that scrolls shows it"
     narrow = style.partition("@media screen and (max-width:30rem){")[2]
     assert "th,td{padding:" in narrow and style.index("@media screen and (max-width:30rem)") > style.index("\nth,td{")

@@ -114,7 +114,7 @@ def test_it_is_measured_in_the_teachers_documents_and_cut(aligned):
     assert "Vector width" in (aligned.student / "README.md").read_text()
     lines = (aligned.student.parent / "evaluation.md").read_text().splitlines()
     labels = [line.split("|")[1].strip() for line in lines if line.startswith("|")]
-    mixed = [labels[place - 1] for place, label in enumerate(labels) if label == "in the teacher's documents"]
+    mixed = [labels[place - 1] for place, label in enumerate(labels) if label == "↳ in the teacher's documents"]
     metrics = ("nDCG@10", "MRR@10", "recall@1", "recall@10", "nDCG@10, 8 components")
     named = [f"Passage retrieval {metric}" for metric in metrics]
     assert mixed == named and "Agreement, far to near, 8 components" in labels
