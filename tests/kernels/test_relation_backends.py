@@ -116,8 +116,8 @@ def test_a_common_offset_of_all_vectors_costs_nothing(backend, symmetric):
         own.append(run(BACKENDS[backend], tensors))
         plain.append(run(relation_kl_reference, tensors))
         exact.append(run(relation_kl_reference, doubles(tensors)))
-    # A wrong order of two passes gave a thousand times the error. CPUs sum and scale the few large products in different
-    # orders: by 2.3 times the error on one of the Zen 5 kind, by less than 1.5 times on others.
+    # A wrong order of two passes gave a thousand times the error. CPUs sum and scale the few large products in
+    # different orders: one of the Zen 5 kind has 2.3 times the error, others have less than 1.5 times.
     assert errors(own, exact)[1] <= 3 * errors(plain, exact)[1]
 
 
