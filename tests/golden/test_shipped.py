@@ -111,7 +111,9 @@ def test_what_is_finished_is_not_done_again(limbeck, placed, version, name):
     assert not told.get("failed") and not told.get("impossible")
     assert work and work_of(placed / name) == work
     again = read(placed / name / file)
-    assert all(kept(record[key], again[key]) for key in keys or record)
+    # Notes in short are words of the version that wrote the table last.
+    compared = set(keys or record) - {"notes_in_short"}
+    assert [key for key in compared if not kept(record[key], again[key])] == []
 
 
 def test_a_killed_run_ends_as_the_one_that_was_not(limbeck, placed, version):
