@@ -116,9 +116,10 @@ def test_a_common_offset_of_all_vectors_costs_nothing(backend, symmetric):
         own.append(run(BACKENDS[backend], tensors))
         plain.append(run(relation_kl_reference, tensors))
         exact.append(run(relation_kl_reference, doubles(tensors)))
-    # A wrong order of two passes gave a thousand times the error. CPUs sum and scale the few large products in
-    # different orders: one of the Zen 5 kind has 2.3 times the error, others have less than 1.5 times.
-    assert errors(own, exact)[1] <= 3 * errors(plain, exact)[1]
+    # On a Zen 5 CPU, symmetric relations have 2.3 times the error: it sums and scales the few large products in
+    # another order than plain PyTorch does.
+    most = 3 if symmetric and backend != "triton" else 1.5
+    assert errors(own, exact)[1] <= most * errors(plain, exact)[1]
 
 
 @pytest.mark.parametrize("backend", ["by PyTorch", "masked"])

@@ -153,11 +153,11 @@ def read_texts(
     content = " ".join([fingerprint_of(name), *lengths])
     if keep_for is None:
         return _read_texts(name, content, first, second, reading)
-    kept = _kept_vectors(keep_for)
+    vectors_by_reading = _kept_vectors(keep_for)
     key = (name, content, tuple(first), tuple(second), reading)
-    if key not in kept:
-        kept[key] = _read_texts(name, content, first, second, reading)
-    return kept[key]
+    if key not in vectors_by_reading:
+        vectors_by_reading[key] = _read_texts(name, content, first, second, reading)
+    return vectors_by_reading[key]
 
 
 @lru_cache(maxsize=1)  # The vectors of only one task are in memory.
