@@ -62,7 +62,8 @@ def test_every_layout_gives_the_same_sentences(tmp_path, suffix, monkeypatch):
 
 
 def test_fields_have_numbers_and_universal_dependencies_are_read(tmp_path):
-    conllu = "# text = vámonos\n1-2\tvámonos\t_\t_\n1\tvamos\tir\tVERB\t_\n2\tnos\tyo\tPRON\t_\n2.1\tx\tx\tX\t_\n"
+    words = ["1-2\tvámonos\t_\t_", "1\tvamos\tir\tVERB", "2\tnos\tyo\tPRON", "2.1\tx\tx\tX"]
+    conllu = "\n".join(["# text = vámonos", *(word + 6 * "\t_" for word in words)])
     (tmp_path / "a.conllu").write_text(conllu)
     columns = {"tokens_column": "2", "tags_column": "4"}
     assert read(tmp_path / "a.conllu", ("PRON", "VERB"), **columns)[0] == [LabelledRow("", "vamos\tnos", None, (1, 0))]
@@ -71,6 +72,22 @@ def test_fields_have_numbers_and_universal_dependencies_are_read(tmp_path):
     (tmp_path / "a.txt").write_text("-DOCSTART- -X- O\n\nthe DT B-NP\ndog NN I-NP\n-DOCSTART- -X- O\nhe PRP B-NP\n")
     found = read(tmp_path / "a.txt", ("DT", "NN", "PRP"), tags_column="2")[0]
     assert found == [LabelledRow("", "the\tdog", None, (0, 1)), LabelledRow("", "he", None, (2,))]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("the\tDT", "has 2 fields"),
+        ("1\tthe\tthe\tDET", "has 4 fields"),
+        ("the", "has 1 field"),
+        ("the" + "\t_" * 9, "begins with 'the'"),
+    ],
+)
+def test_a_line_that_is_not_of_conllu_is_refused(tmp_path, line, problem):
+    first = "1\tvamos\tir\tVERB" + "\t_" * 6
+    (tmp_path / "a.conllu").write_text(f"# sent_id = 1\n{first}\n{line}\n")
+    with pytest.raises(CorpusError, match=rf"Line 3 of '.*a\.conllu' {problem}, .*: rename .* to \.conll, or add"):
+        read(tmp_path / "a.conllu", ("DET", "VERB"))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from limbeck.core.blocks import counted
 from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow, suffix_of
 from limbeck.corpus.files.lines import read_lines
 from limbeck.corpus.text.cursor import FoundText, characters_of
@@ -23,7 +24,10 @@ _SHOWN_CHARACTERS = 40
 """Most characters of foreign text in a message."""
 CONLLU = ".conllu"
 """Suffix of the files of Universal Dependencies."""
-# Their fields are ID, FORM, LEMMA, UPOS and so on, numbered from 1.
+# Each line has ten fields, ID, FORM, LEMMA, UPOS and so on, numbered from 1. The ID is the number of a word, a range of
+# words (1-2) or an empty node (1.1).
+_CONLLU_FIELDS = 10
+_CONLLU_ID = re.compile(r"\d+(?:[-.]\d+)?")
 _CONLLU_WORD = "2"
 _CONLLU_PART_OF_SPEECH = "4"
 # The names of the standard comments of CoNLL-U, which stand behind a number sign; some have no value.
@@ -52,6 +56,9 @@ def read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
     Fields stand between tabs, or between spaces in a line without a tab; a Unicode space is a part of its word. A line
     between documents (`-DOCSTART-`) ends a sentence too. Comments in front of a sentence (`# id 7`) are skipped, and in
     CoNLL-U also word ranges and empty nodes. A language in front of every word (`es:`) is removed.
+
+    Raises:
+        CorpusError: for a word without a tag where others have one, and in CoNLL-U for a line of another format.
     """
     is_conllu = suffix_of(file.path) == CONLLU
     sentence: list[_TaggedLine] = []
@@ -61,11 +68,34 @@ def read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
             yield from _rows_of(sentence, file)
             sentence = []
             continue
-        # In CoNLL-U a word begins with its number; a comment (#), a range (1-2) or an empty node (1.1) does not.
-        if is_conllu and not line.fields[0].isdecimal():
-            continue
+        if is_conllu:
+            if line.fields[0].startswith("#"):
+                continue
+            _check_conllu(line, file)
+            is_word = line.fields[0].isdecimal()
+            if not is_word:
+                continue
         sentence.append(line)
     yield from _rows_of(sentence, file)
+
+
+def _check_conllu(line: _TaggedLine, file: OpenFile) -> None:
+    """Refuse a line of a `.conllu` file that is not of CoNLL-U, whose fields would be taken for others.
+
+    Raises:
+        CorpusError: for a line of fewer than ten fields, or one that does not begin with an ID.
+    """
+    count = len(line.fields)
+    problem = ""
+    if count < _CONLLU_FIELDS:
+        problem = f"has {counted(count, 'field')}"
+    elif _CONLLU_ID.fullmatch(line.fields[0]) is None:
+        problem = f"begins with '{line.fields[0][:_SHOWN_CHARACTERS]}'"
+    if problem:
+        raise CorpusError(
+            f"Line {line.number} of '{file.path}' {problem}, but in CoNLL-U a word has ten fields, of which the first "
+            "is its number: rename a file of another format to .conll, or add the fields, with _ for an empty one."
+        )
 
 
 def _read_fields(file: OpenFile) -> Iterator[_TaggedLine]:
