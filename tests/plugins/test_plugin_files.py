@@ -11,6 +11,9 @@ from limbeck.core.plugins import VARIABLE, load_plugins, plugins_in_use, use_plu
 from limbeck.errors import PluginError
 from limbeck.methods import METHODS
 from limbeck.recipe import load_recipe
+from limbeck.report import sections
+from limbeck.report.subjects import RunFolder
+from tests.golden.committed import FOLDERS
 
 GOOD = """
     from limbeck.methods import Method, MethodOptions, register_method
@@ -57,6 +60,37 @@ def test_a_recipe_names_methods_of_a_file_but_no_file(write_plugin, tiny_recipe)
     tiny_recipe["stages"][0]["method"]["sahre"] = 1
     with pytest.raises(Exception, match="Did you mean 'share'"):
         load_recipe(tiny_recipe)
+
+
+SECTION = """
+    from limbeck.core.blocks import Paragraph
+    from limbeck.report.sections import section
+    from limbeck.report.subjects import RunFolder
+
+    @section(RunFolder, "Last")
+    def last(run):
+        yield Paragraph("The last section.")
+
+    @section(RunFolder, "Memory", after="Training")
+    def memory(run):
+        yield Paragraph(f"{run.record.peak_memory_bytes} bytes")
+"""
+
+
+@pytest.mark.parametrize("is_loaded_before", [False, True])
+def test_a_report_has_the_sections_of_a_file(write_plugin, tmp_path, limbeck, is_loaded_before):
+    path = write_plugin(SECTION)
+    if is_loaded_before:
+        # Limbeck's sections are registered after those of the file.
+        own = sections._SECTIONS.pop(RunFolder)
+        use_plugins([path])
+        load_plugins()
+        sections._SECTIONS[RunFolder] |= own
+    page = tmp_path / "page.html"
+    shown = limbeck.shown("--plugin", path, "report", FOLDERS["finished"], "--output", page, "--json")
+    titles = json.loads(shown)["sections"]
+    assert titles[titles.index("Training") + 1] == "Memory" and titles[-1] == "Last"
+    assert "The last section." in page.read_text(encoding="utf-8")
 
 
 TAKEN = "from limbeck.methods import METHODS, register_method\n\nregister_method(METHODS['minilm'])\n"

@@ -15,6 +15,8 @@ from limbeck.kinds.registry import KINDS
 from limbeck.methods import METHODS, TEACHINGS
 from limbeck.models.start import STARTS
 from limbeck.objectives import OBJECTIVES
+from limbeck.report import page as page  # Registers limbeck's sections.
+from limbeck.report import sections
 from tests.docs.pages import Page
 
 PAGE = Page("docs/extending.md")
@@ -40,6 +42,7 @@ def forgetting() -> Iterator[None]:
         patch.setattr(plugins, "_files", {})
         patch.setattr(plugins, "_distributions", {})
         patch.setattr(kind_facts.KINDS, "_rows", dict(kind_facts.KINDS._rows))
+        patch.setattr(sections, "_SECTIONS", {kind: dict(own) for kind, own in sections._SECTIONS.items()})
         for registry in (METHODS, OBJECTIVES, EVALUATORS, KINDS, TEACHINGS, STARTS, FORMATS):
             len(registry)
             patch.setattr(registry, "_items", dict(registry._items))

@@ -92,7 +92,7 @@ def options(
             "--plugin",
             metavar="FILE",
             help="Python file that registers your own methods, objectives, kinds of tasks, evaluators, teachings, "
-            "starts or formats; may be repeated.",
+            "starts, formats or sections of reports; may be repeated.",
         ),
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Figure, Notes, Section, Table, build_sections
+from limbeck.core.plugins import load_plugins
 
 # Each of these modules registers the sections of a kind of folder.
 from limbeck.report import comparison_sections as comparison_sections
@@ -81,6 +82,8 @@ def build_page(subjects: Sequence[Subject]) -> Page:
     Args:
         subjects: The content of folders, one or more.
     """
+    # Plugins may register sections. A plugin's section without `after` follows those of the modules imported above.
+    load_plugins()
     titled = list(zip(_titles(subjects), subjects, strict=True))
     parts = [_part(title, subject) for title, subject in titled]
     first = parts[0].title

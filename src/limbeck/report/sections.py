@@ -1,7 +1,7 @@
 """The sections of a page, registered by the kind of folder that they are about.
 
 A new section is a function with the decorator `section`, in the file of its kind of folder. `summary`, `highlights`
-and `facts` register a kind of folder in short.
+and `facts` register a kind of folder in short. A plugin (`--plugin FILE`) may register sections too.
 
 Example:
     @section(RunFolder, "Memory", after="Training")
@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from limbeck.core.blocks import DAMAGED, Block, Section, build_sections
+from limbeck.core.registry import is_built_in
 from limbeck.errors import PluginError
 from limbeck.report.subjects import Subject
 
@@ -74,6 +75,8 @@ def section(
 ) -> Callable[[Callable[[S], Iterable[Block]]], Callable[[S], Iterable[Block]]]:
     """Register a function that makes the blocks of a section; sections stand in the order of their registration.
 
+    Sections of a plugin come after limbeck's own, unless they are to follow one of them.
+
     Args:
         of: The kind of folder.
         title: Of the section; without blocks there is no section.
@@ -127,9 +130,11 @@ def sections_of(subject: Subject) -> list[Section]:
         PluginError: for a section that follows another that there is not.
     """
     registered = _SECTIONS[type(subject)]
+    # A plugin may have been loaded before the modules of limbeck's own sections.
+    own_first = sorted(registered.items(), key=lambda item: not is_built_in(item[1].build))
     # For each title, those of the sections that are registered to follow it. Sections without `after` follow "".
     followers: dict[str, list[str]] = {}
-    for title, entry in registered.items():
+    for title, entry in own_first:
         followers.setdefault(entry.after, []).append(title)
     ordered_titles = _titles_after("", followers)
     # A section that follows one that there is not, or that itself follows this section, has no place in the order.
